@@ -15,7 +15,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 INSTALLED := .venv/installed
 READY := .venv/ready
-PYTEST_ARGS ?= -n auto
+# Few tests are handed out at a time, so that no worker is left alone with the slow ones.
+PYTEST_ARGS ?= -n auto --maxschedchunk 2
 # Without cached bytecode, every test process would compile stoker again.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -52,7 +52,7 @@ from stoker.govern.policies import Adaptive
 from stoker.govern.simulate import in_mode, scattered, simulate
 from stoker.govern.trace import read_trace
 from stoker.knowledge.compilers import mode_options, shipped_effects
-from stoker.model.govern import Collector, Gc, Mode, ModeEffect, Role, StepRecord
+from stoker.model.govern import Collector, CompileMode, Gc, ModeEffect, Role, StepRecord
 from stoker.model.value import byte_count
 
 RESULTS = Path(__file__).parent / "results"
@@ -60,7 +60,7 @@ REAL = RESULTS / "accelerate-pytorch.json"
 IN_ALL_MODES = RESULTS / "accelerate-pytorch-modes-aarch64.json"
 REFERENCE = RESULTS / "pytorch-2.6.0-x86_64-trace.json.xz"
 SCATTER = 0.10
-MODES = (Mode.DEFAULT, Mode.FAST, Mode.LEAN, Mode.LOW)
+MODES = (CompileMode.DEFAULT, CompileMode.FAST, CompileMode.LEAN, CompileMode.LOW)
 LINKERS = (
     ("bfd", ""),
     ("bfd", "-Wl,--no-keep-memory"),
@@ -167,12 +167,12 @@ def compiled(
     folder: Path,
     *,
     jobs: int,
-    order: Sequence[Mode] = MODES,
+    order: Sequence[CompileMode] = MODES,
     cwd: str | None = None,
-) -> dict[Mode, dict[str, object]]:
+) -> dict[CompileMode, dict[str, object]]:
     """Compile in all modes, so many of them at once."""
     waiting, rows = list(order), {}
-    children: dict[int, tuple[Mode, Path, float]] = {}
+    children: dict[int, tuple[CompileMode, Path, float]] = {}
     while waiting or children:
         if waiting and len(children) < jobs:
             mode, began = waiting.pop(0), time.monotonic()
@@ -186,7 +186,7 @@ def compiled(
         rows[mode]["object"] = digest(output) if output.exists() else ""
         output.unlink(missing_ok=True)
         print({"mode": mode.value} | rows[mode], flush=True)
-    default = rows[Mode.DEFAULT]["object"]
+    default = rows[CompileMode.DEFAULT]["object"]
     return {mode: rows[mode] | {"same_object": rows[mode]["object"] == default} for mode in MODES}
 
 
@@ -231,16 +231,15 @@ def chosen(
 ) -> dict[str, list[StepRecord]]:
     """Return the steps to measure, in random order; very long ones come last."""
     draw = random.Random(arguments.seed)
-    by_peak = sorted(records, key=lambda record: -record.peak)
+    by_peak = sorted(records, key=lambda record: -record.peak_bytes)
     heaviest = by_peak[: arguments.heaviest]
-    others = [each for each in by_peak[arguments.heaviest :] if each.seconds >= SHORTEST]
+    others = [each for each in by_peak[arguments.heaviest :] if each.wall_s >= SHORTEST]
     draws = {
         "heaviest": draw.sample(heaviest, len(heaviest)),
         "random": draw.sample(others, min(arguments.random, len(others))),
     }
     return {
-        group: sorted(steps, key=lambda each: each.cpu_seconds > LONG)
-        for group, steps in draws.items()
+        group: sorted(steps, key=lambda each: each.cpu_s > LONG) for group, steps in draws.items()
     }
 
 
@@ -288,7 +287,7 @@ def result_of(rows: Sequence[dict[str, Any]]) -> dict[str, object]:
     }
 
 
-def effect_of(row: dict[str, Any], mode: Mode) -> ModeEffect:
+def effect_of(row: dict[str, Any], mode: CompileMode) -> ModeEffect:
     """Return what a mode has changed of a measured file."""
     default, other = row["default"], row[mode.value]
     return ModeEffect(
@@ -362,21 +361,21 @@ def parts_of_nvcc(sources: Sequence[Path]) -> dict[str, object]:
 def compared(path: Path) -> dict[str, object]:
     """Return what the lean mode has saved in a build, by source."""
     trace = read_trace(lzma.decompress(REFERENCE.read_bytes()), str(REFERENCE))
-    default = {record.step.source: record for record in trace.steps if record.seconds >= SHORTEST}
+    default = {record.step.source: record for record in trace.steps if record.wall_s >= SHORTEST}
     with closing(sqlite3.connect(path)) as database:
         attempts = database.execute(
             "SELECT source, mode, peak FROM attempt WHERE outcome = 'done' ORDER BY source"
         ).fetchall()
     known = [(source, mode, peak) for source, mode, peak in attempts if source in default]
     factors = {
-        (source, mode): round(peak / default[source].peak, 3) for source, mode, peak in known
+        (source, mode): round(peak / default[source].peak_bytes, 3) for source, mode, peak in known
     }
     classes = []
-    for mode, (least, most) in product((Mode.DEFAULT, Mode.LEAN), pairwise(SIZES)):
+    for mode, (least, most) in product((CompileMode.DEFAULT, CompileMode.LEAN), pairwise(SIZES)):
         found = [
             factor
             for (source, each), factor in factors.items()
-            if each == mode and least <= default[source].peak < most
+            if each == mode and least <= default[source].peak_bytes < most
         ]
         row = {"mode": mode.value, "from_bytes": least, "steps": len(found)}
         classes.append(row | ({"median_peak": median(found)} if found else {}))
@@ -385,7 +384,7 @@ def compared(path: Path) -> dict[str, object]:
         "trace": trace.what,
         "classes": classes,
         "lean_peaks": {
-            source: factor for (source, mode), factor in factors.items() if mode == Mode.LEAN
+            source: factor for (source, mode), factor in factors.items() if mode == CompileMode.LEAN
         },
     }
 
@@ -395,7 +394,7 @@ def simulated(cpus: int, memories: Sequence[str], seeds: Sequence[int]) -> dict[
     steps = tuple(map(as_gcc, trace.steps))
     effects = real_effects()
     gcc = [record for record in steps if record.step.collector is Collector.FREE]
-    both = (*(in_mode(record, Mode.LEAN, effects) for record in gcc), *steps)
+    both = (*(in_mode(record, CompileMode.LEAN, effects) for record in gcc), *steps)
     histories = {"none": (), "default mode": steps, "default and lean mode": both}
     rows = []
     for memory, (known, history) in product(
@@ -415,7 +414,7 @@ def simulated(cpus: int, memories: Sequence[str], seeds: Sequence[int]) -> dict[
                 )
                 for seed in seeds
             ]
-            walls[gc] = median(run.wall_seconds for run in runs)
+            walls[gc] = median(run.wall_s for run in runs)
             rows.append(
                 {
                     "memory_bytes": memory,
@@ -428,7 +427,7 @@ def simulated(cpus: int, memories: Sequence[str], seeds: Sequence[int]) -> dict[
                     },
                     "preemptions": median(run.preemptions for run in runs),
                     "oom_kills": median(run.oom_kills for run in runs),
-                    "lost_cpu_s": round(median(run.lost_seconds for run in runs)),
+                    "lost_cpu_s": round(median(run.lost_s for run in runs)),
                     "failed": max(len(run.failed) for run in runs),
                 }
             )
@@ -455,9 +454,9 @@ def real_effects() -> Callable[[StepRecord], tuple[ModeEffect, ...]]:
             return tuple(effect_of(row, mode) for mode in MODES[1:])
         return tuple(
             replace(each, memory=lean.get(record.step.source, each.memory))
-            if each.mode is Mode.LEAN and record.peak >= SIZES[-2]
+            if each.mode is CompileMode.LEAN and record.peak_bytes >= SIZES[-2]
             else each
-            for each in shipped_effects(record.peak)
+            for each in shipped_effects(record.peak_bytes)
         )
 
     return effects

@@ -1,17 +1,21 @@
 """Proves that a build in many small jobs gives the same wheel as a single build.
 
-    python benchmarks/farm.py [CASE]... [--sources 104] [--kernels 6] [--light] [--seed 1]
+    python benchmarks/farm.py [CASE]... [--sources 104] [--kernels 6] [--work usual] [--seed 1]
 
 Every job runs in namespaces of its own (mounts and processes), with its own home, cache and copy of
 the tree at another path, and shares only the checkpoint with the others. A job that another one
 follows never finds its folders again. Compiles are counted by the governor's own records. Needs
-root, ccache, scikit-build-core beside stoker, and nvcc for --kernels. Results are added to
-results/farm.json. The cases:
+root, ccache, scikit-build-core beside stoker, and nvcc for --kernels; s3 needs sccache and
+moto's server beside stoker. Results are added to results/farm.json. The cases:
 
-    shards     four shards and a finisher: every compile once, the same bytes, CPU time
+    shards     four shards and a finisher: every compile once, the same bytes, CPU time and where it
+               went; with --work heavy it is stored as "shards-heavy"
     redis      the same, with objects in a redis server instead of a folder
-    deadline   jobs with --stop-after, each on a fresh machine, until the wheel is there
+    s3         the same, with objects in an S3 server, which sccache uses
+    deadline   jobs with --stop-after, each on a fresh machine, until the wheel is there. A build of
+               150 s has jobs of 40 s: the ratio is kept for whatever a single build takes here
     killed     kill -9 of a shard at ten random times, then the finisher
+    storage    shards with storage of their own, and that of one of them is lost
     lost       half of all objects are deleted
     damaged    every file of the checkpoint is damaged
     twice      two jobs with the same shard at once
@@ -27,12 +31,14 @@ import platform
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -47,7 +53,17 @@ SOURCE = """\
 #include <vector>
 int part_{n}(int x) {{ std::vector<int> v(SIZE, x); return static_cast<int>(v.size()) + {n}; }}
 """
+HEAVY = """\
+#include "kiln.h"
+#include <map>
+#include <regex>
+int part_{n}(int x) {{
+  std::map<std::string, int> seen{{{{"{n}", SIZE}}}};
+  return std::regex_match(std::to_string(x), std::regex("[0-9]+")) + seen["{n}"];
+}}
+"""
 LIGHT = '#include "kiln.h"\nint part_{n}(int x) {{ return x + SIZE + {n}; }}\n'
+SOURCES = {"light": LIGHT, "usual": SOURCE, "heavy": HEAVY}
 KERNEL = """\
 #include "kiln.h"
 __global__ void kernel_{n}(float* out) {{ out[threadIdx.x] = SIZE * {n}.0f; }}
@@ -88,13 +104,13 @@ wheel.packages = ["kiln"]
 """
 
 
-def write_project(folder: Path, sources: int, kernels: int, generated: int, *, light: bool) -> None:
+def write_project(folder: Path, sources: int, kernels: int, generated: int, *, work: str) -> None:
     (folder / "src").mkdir(parents=True)
     (folder / "kiln").mkdir()
     (folder / "kiln" / "__init__.py").write_text("")
     (folder / "src" / "kiln.h").write_text("#define SIZE 1\n")
     for n in range(sources):
-        (folder / "src" / f"part_{n:03}.cpp").write_text((LIGHT if light else SOURCE).format(n=n))
+        (folder / "src" / f"part_{n:03}.cpp").write_text(SOURCES[work].format(n=n))
     for n in range(kernels):
         (folder / "src" / f"kernel_{n}.cu").write_text(KERNEL.format(n=n))
     (folder / "generate.py").write_text(GENERATE)
@@ -103,6 +119,60 @@ def write_project(folder: Path, sources: int, kernels: int, generated: int, *, l
     (folder / "pyproject.toml").write_text(PYPROJECT)
     for path in (folder, *folder.rglob("*")):
         os.utime(path, (1_700_000_000, 1_700_000_000))
+
+
+# Runs a command with the kernel's process accounting, which is one file for a PID namespace.
+ACCOUNT = """\
+import ctypes, os, sys
+account = ctypes.CDLL(None).acct
+open(sys.argv[1], "wb").close()
+account(sys.argv[1].encode())
+child = os.fork()
+if child == 0:
+    os.execvp(sys.argv[2], sys.argv[2:])
+while (ended := os.wait())[0] != child:
+    pass
+account(None)
+sys.exit(os.waitstatus_to_exitcode(ended[1]) % 256)
+"""
+RECORD = struct.Struct("<BBHIIIIIIf8H16s")  # struct acct_v3
+COMPILERS = ("cc1", "cc1plus", "cicc", "cudafe++", "ptxas", "nvcc", "as", "ld", "collect2", "gcc")
+
+
+def cpu_split(file: Path) -> Counter[str]:
+    """Return the CPU seconds of a job by what they were spent on. A process that took less than
+    10 ms counts as none, and the processes that were still running at the end are left out.
+    """
+    content = file.read_bytes()
+    records = {}
+    for fields in RECORD.iter_unpack(content[: len(content) // RECORD.size * RECORD.size]):
+        pid, parent, name = fields[6], fields[7], fields[-1].split(b"\0")[0].decode()
+        ticks = sum((part & 0x1FFF) << 3 * (part >> 13) for part in fields[10:12])
+        records[pid] = (parent, name, ticks / 100)
+
+    def above(pid: int) -> Iterator[str]:
+        seen = set()
+        while pid in records and pid not in seen:
+            seen.add(pid)
+            yield records[pid][1]
+            pid = records[pid][0]
+
+    split: Counter[str] = Counter()
+    for pid, (_, name, seconds) in records.items():
+        split[_purpose(name, list(above(pid)))] += seconds
+    return split
+
+
+def _purpose(name: str, above: Sequence[str]) -> str:
+    if "cmake" in above:
+        return "configure: compilers" if name in COMPILERS else "configure"
+    if name in ("ccache", "sccache"):
+        return "cache"
+    if name.startswith("python") and "ninja" in above:
+        return "generate"
+    if name.startswith(("python", "stoker")):
+        return "stoker and back end"
+    return "compile and link"
 
 
 class Job:
@@ -114,6 +184,7 @@ class Job:
         self.tree = self.folder / "tree"
         shutil.copytree(tree, self.tree)
         self._farm = farm
+        self._account = self.folder / "account"
         self._began = 0.0
         self.cpu_s = self.wall_s = 0.0
         self.output = ""
@@ -126,6 +197,7 @@ class Job:
             "STOKER_HOME": str(home / "stoker"),
             "CCACHE_DIR": str(home / "ccache"),
             "TMPDIR": str(home / "tmp"),
+            **{name: value for name, value in os.environ.items() if name.startswith("AWS_")},
             **environment,
         }
         (home / "tmp").mkdir(parents=True, exist_ok=True)
@@ -134,7 +206,7 @@ class Job:
         apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         self._began = time.monotonic()
         return subprocess.Popen(
-            [*apart, *words, *options],
+            [*apart, sys.executable, "-c", ACCOUNT, str(self._account), *words, *options],
             env=variables,
             cwd=self.folder,
             text=True,
@@ -168,6 +240,10 @@ class Job:
         return seen
 
     @property
+    def split(self) -> Counter[str]:
+        return cpu_split(self._account)
+
+    @property
     def wheel(self) -> str:
         (path,) = (self.folder / "out").glob("*.whl")
         return sha256(path.read_bytes()).hexdigest()
@@ -184,9 +260,9 @@ class Farm:
         self.generated = 12
         self.steps = options.sources + options.kernels + self.generated
         self.tree = folder / "tree"
-        self.light = options.light
+        self.work = options.work
         write_project(
-            self.tree, options.sources, options.kernels, self.generated, light=options.light
+            self.tree, options.sources, options.kernels, self.generated, work=options.work
         )
         self.single = self.job().run("--cache", "none")
         say(f"single build: {self.single.wall_s:.0f} s, {self.single.cpu_s:.1f} CPU seconds")
@@ -237,7 +313,42 @@ def shards(farm: Farm) -> dict[str, object]:
         **summary(farm, [*made, finisher]),
         "compiled_by_shard": [job.compiled().total() for job in made],
         "compiled_by_finisher": finisher.compiled().total(),
+        "cpu_split_of_single_build": _rounded(farm.single.split),
+        "cpu_split": _rounded(sum((job.split for job in (*made, finisher)), Counter())),
     }
+
+
+def _rounded(split: Counter[str]) -> dict[str, float]:
+    return {name: round(seconds, 1) for name, seconds in sorted(split.items())}
+
+
+def s3(farm: Farm) -> dict[str, object]:
+    port = "6397"
+    server = subprocess.Popen([BIN / "moto_server", "-p", port], stderr=subprocess.DEVNULL)
+    endpoint = f"http://127.0.0.1:{port}"
+    try:
+        _make_bucket(f"{endpoint}/farm")
+        where = f"s3://farm/checkpoint?endpoint={endpoint}&region=us-east-1"
+        options = ("--cache", "sccache")
+        login = {"AWS_ACCESS_KEY_ID": "farm", "AWS_SECRET_ACCESS_KEY": "farm"}
+        os.environ |= login
+        made = farm.shards(where, *options)
+        finisher = farm.finish(where, *options)
+    finally:
+        server.terminate()
+        server.wait()
+    found = summary(farm, [*made, finisher])
+    return {**found, "compiled_by_finisher": finisher.compiled().total()}
+
+
+def _make_bucket(url: str) -> None:
+    """Wait for the server, and make a bucket."""
+    for _ in range(100):
+        with suppress(OSError):
+            urllib.request.urlopen(urllib.request.Request(url, method="PUT")).close()
+            return
+        time.sleep(0.3)
+    raise SystemExit("the S3 server did not start")
 
 
 def redis(farm: Farm) -> dict[str, object]:
@@ -258,7 +369,7 @@ def redis(farm: Farm) -> dict[str, object]:
 
 def deadline(farm: Farm) -> dict[str, object]:
     where, jobs, status = str(farm.checkpoint()), [], 75
-    limit = max(20, round(farm.single.wall_s / 3))
+    limit = round(farm.single.wall_s * 40 / 150)
     while status == 75 and len(jobs) < 20:
         job = farm.job()
         status = job.wait(job.start("--checkpoint", where, "--stop-after", f"{limit}s"))
@@ -301,6 +412,24 @@ def _after(farm: Farm, harm: Callable[[list[Path]], None]) -> dict[str, object]:
         "same_wheel": finisher.wheel == farm.single.wheel == again.wheel,
         "compiled_by_finisher": finisher.compiled().total(),
         "compiled_by_the_next_job": again.compiled().total(),
+    }
+
+
+def storage(farm: Farm) -> dict[str, object]:
+    places, made = [], []
+    for number in range(1, SHARDS + 1):
+        places.append(farm.checkpoint())
+        shard = f"{number}/{SHARDS}"
+        made.append(farm.job().run("--checkpoint", str(places[-1]), "--shard", shard))
+    where = farm.checkpoint()
+    for place in places[1:]:
+        shutil.copytree(place, where, dirs_exist_ok=True)
+    finisher = farm.finish(str(where))
+    return {
+        "same_wheel": finisher.wheel == farm.single.wheel,
+        "compiled_by_the_lost_shard": made[0].compiled().total(),
+        "compiled_by_finisher": finisher.compiled().total(),
+        "compiled_only_what_was_lost": finisher.compiled() == made[0].compiled(),
     }
 
 
@@ -382,7 +511,9 @@ def other(farm: Farm) -> dict[str, object]:
 
 CASES = {
     case.__name__: case
-    for case in (shards, redis, deadline, killed, lost, damaged, twice, header, full, other)
+    for case in (
+        *(shards, redis, s3, deadline, killed, storage, lost, damaged, twice, header, full, other),
+    )
 }
 
 
@@ -396,20 +527,21 @@ def main() -> None:
     parser.add_argument("--sources", type=int, default=104)
     parser.add_argument("--kernels", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--light", action="store_true", help="sources without standard headers")
+    parser.add_argument("--work", choices=SOURCES, default="usual", help="of one source")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="farm-") as name:
         farm = Farm(Path(name), options)
         for case in options.cases or CASES:
             found = CASES[case](farm)
             print(case, json.dumps(found))
-            keep(case, farm, found)
+            size = {"steps": farm.steps, "work": farm.work, "variant": farm.variant}
+            keep(case if farm.work != "heavy" else f"{case}-heavy", size, found)
 
 
-def keep(case: str, farm: Farm, found: dict[str, object]) -> None:
+def keep(case: str, size: Mapping[str, object], found: Mapping[str, object]) -> None:
+    """Add what a case has shown to the results."""
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     where = {"machine": platform.machine(), "cpus": os.cpu_count()}
-    size = {"steps": farm.steps, "light": farm.light, "variant": farm.variant}
     known[case] = {**size, **where, **found}
     RESULTS.write_text(json.dumps(known, indent=1) + "\n")
 

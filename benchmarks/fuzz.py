@@ -1,6 +1,7 @@
 """Mutation fuzzing of every reader of untrusted input, with limits on time and memory.
 
-    python benchmarks/fuzz.py --inputs N [--seed S] [--reader NAME]... [--keep FOLDER] [--json FILE]
+    python benchmarks/fuzz.py --inputs N [--minutes M] [--seed S] [--reader NAME]... [--keep FOLDER]
+                              [--json FILE]
 
 Each input is a valid one (a library built here, a wheel, a log, ...) with a few mutations.
 The same seed gives the same inputs, however often a worker has to be replaced. The readers and what
@@ -14,6 +15,7 @@ is called of them are in tests/fuzz_targets.py. A failure is
 
 Every failing input is kept in FOLDER (default: fuzz-failures) under a name that says reader, kind,
 seed and number; in tests/fuzzed it becomes a regression test. Any failure gives exit status 1.
+The result goes to FILE after each round over all readers, so that a run may be ended early.
 """
 
 import argparse
@@ -367,6 +369,7 @@ def _in_memory() -> str | None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--inputs", type=int, default=13_000, help="in all, over all readers")
+    parser.add_argument("--minutes", type=float, help="start no round after this time")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--reader", action="append", choices=list(TARGETS))
     parser.add_argument("--keep", type=Path, default=Path("fuzz-failures"))
@@ -377,12 +380,15 @@ def main() -> int:
     fuzzing = Fuzzing(arguments.seed, arguments.keep)
     for reader in readers:
         _read_seeds(reader)
+    end = time.monotonic() + 60 * (arguments.minutes or float("inf"))
     for start in range(0, each, ROUND):
+        if time.monotonic() > end:
+            break
         for reader in readers:
             fuzzing.read(reader, range(start, min(start + ROUND, each)))
         print(f"{fuzzing.table()}\n", flush=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(_result(fuzzing), indent=1) + "\n")
+        if arguments.json:
+            arguments.json.write_text(json.dumps(_result(fuzzing), indent=1) + "\n")
     return 1 if fuzzing.failures else 0
 
 
@@ -396,6 +402,7 @@ def _read_seeds(reader: str) -> None:
 def _result(fuzzing: Fuzzing) -> dict[str, Any]:
     return {
         "seed": fuzzing.seed,
+        "all_inputs": sum(fuzzing.done.values()),
         "inputs": dict(fuzzing.done),
         "accepted": dict(fuzzing.accepted),
         "failures": [failure._asdict() for failure in fuzzing.failures],

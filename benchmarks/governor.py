@@ -153,7 +153,7 @@ class Bench:
         command = ["stoker", "simulate", self.last_run(), "--cpus", str(cpus)]
         command += ["--memory", str(self.limit), "--policy", ",".join(policies), "--json"]
         said = self.output(command)
-        self.simulated = {row["policy"]: row["wall_seconds"] for row in said["results"]}
+        self.simulated = {row["policy"]: row["wall_s"] for row in said["results"]}
 
     def last_run(self) -> str:
         return str(self.output(["stoker", "history", "--json"])[0]["id"])

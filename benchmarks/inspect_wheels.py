@@ -66,21 +66,21 @@ def machine() -> dict[str, Any]:
 def measure(wheel: Path, cuobjdump: str | None) -> dict[str, Any]:
     seconds, cpu, memory, printed = run([*STOKER, "inspect", str(wheel), "--json"])
     facts = json.loads(printed)
-    largest = max(facts["libraries"], key=lambda library: sum_of(library, "bytes"))
+    largest = max(facts["libraries"], key=lambda library: sum_of(library, "size_bytes"))
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as archive:
         library = Path(archive.extract(largest["path"], folder))
         compared = compare(library, cuobjdump) if cuobjdump else None
     return {
         "wheel": wheel.name,
-        "bytes": facts["size"],
-        "unpacked": facts["wheel"]["unpacked"],
+        "bytes": facts["size_bytes"],
+        "unpacked": facts["wheel"]["unpacked_bytes"],
         "libraries": len(facts["libraries"]),
         "seconds": seconds,
         "cpu_seconds": cpu,
         "peak_memory_mb": memory,
         "device_code": {
             library["path"]: {
-                f"{code['arch']}{'' if code['linked'] else ' (not linked)'}": code["bytes"]
+                f"{code['arch']}{'' if code['linked'] else ' (not linked)'}": code["size_bytes"]
                 for code in library["device_code"]
             }
             for library in facts["libraries"]

@@ -26,7 +26,7 @@ from typing import Any
 
 from stoker.accelerate.linkers import differences, linker_version, read_linkage
 from stoker.knowledge.compilers import linker_programs, mode_options
-from stoker.model.govern import Mode
+from stoker.model.govern import CompileMode
 
 RESULTS = Path(__file__).parent / "results"
 STOKER = str(Path(sys.executable).with_name("stoker"))
@@ -97,9 +97,9 @@ def measured(folder: Path, units: int, rounds: int) -> Row:
     generate(folder, units)
     subprocess.run([STOKER, "run", "--cache", "none", "--", "ninja", "-C", folder], check=True)
     linkers = [mode for mode, program in linker_programs().items() if shutil.which(program)]
-    modes = [Mode.DEFAULT, *linkers]
-    links: dict[Mode, list[Row]] = {mode: [] for mode in modes}
-    cycles: dict[Mode, list[float]] = {mode: [] for mode in modes}
+    modes = [CompileMode.DEFAULT, *linkers]
+    links: dict[CompileMode, list[Row]] = {mode: [] for mode in modes}
+    cycles: dict[CompileMode, list[float]] = {mode: [] for mode in modes}
     for number in range(rounds):
         for mode in modes[number % len(modes) :] + modes[: number % len(modes)]:
             if not any("problem" in row for row in links[mode]):
@@ -112,7 +112,7 @@ def measured(folder: Path, units: int, rounds: int) -> Row:
     return {
         "benchmark": "links",
         "machine": machine(modes),
-        "library_bytes": (folder / output_of(Mode.DEFAULT)).stat().st_size,
+        "library_bytes": (folder / output_of(CompileMode.DEFAULT)).stat().st_size,
         "objects": units,
         "rounds": rounds,
         "rows": [row_of(folder, mode, links, cycles) for mode in modes],
@@ -136,14 +136,17 @@ def table(found: Row) -> Iterator[str]:
 
 
 def row_of(
-    folder: Path, mode: Mode, links: dict[Mode, list[Row]], cycles: dict[Mode, list[float]]
+    folder: Path,
+    mode: CompileMode,
+    links: dict[CompileMode, list[Row]],
+    cycles: dict[CompileMode, list[float]],
 ) -> Row:
     row: Row = {"linker": mode.value}
     if problem := links[mode][-1].get("problem"):  # `stoker run` repeats it with the default linker
         return row | {"problem": problem} | cycle_row(cycles[mode])
-    before = read_linkage(folder / output_of(Mode.DEFAULT))
+    before = read_linkage(folder / output_of(CompileMode.DEFAULT))
     walls = [row["wall_s"] for row in links[mode]]
-    usual = median(row["wall_s"] for row in links[Mode.DEFAULT])
+    usual = median(row["wall_s"] for row in links[CompileMode.DEFAULT])
     row |= {
         "wall_s": round(median(walls), 3),
         "wall_range_s": [round(min(walls), 3), round(max(walls), 3)],
@@ -162,7 +165,7 @@ def cycle_row(seconds: list[float]) -> Row:
     }
 
 
-def machine(modes: list[Mode]) -> Row:
+def machine(modes: list[CompileMode]) -> Row:
     version = subprocess.run(["ld", "--version"], capture_output=True, text=True, check=True)
     listed = subprocess.run(["lscpu"], capture_output=True, text=True, check=True).stdout
     names = [line.partition(":")[2].strip() for line in listed.splitlines() if "Model name" in line]
@@ -212,11 +215,11 @@ def objects(units: int) -> list[str]:
     return ["small.o", *(f"unit{number:02}.o" for number in range(units))]
 
 
-def output_of(mode: Mode) -> str:
+def output_of(mode: CompileMode) -> str:
     return f"{mode.value}-{LIBRARY}"
 
 
-def linked(folder: Path, units: int, mode: Mode) -> Row:
+def linked(folder: Path, units: int, mode: CompileMode) -> Row:
     output = output_of(mode)
     (folder / output).unlink(missing_ok=True)
     began = time.monotonic()
@@ -235,7 +238,7 @@ def linked(folder: Path, units: int, mode: Mode) -> Row:
     }
 
 
-def cycle(folder: Path, mode: Mode) -> float:
+def cycle(folder: Path, mode: CompileMode) -> float:
     """Change one small file, and build with the linker."""
     (folder / "small.cc").touch()
     name = mode.value

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from stoker.govern.policies import Adaptive
 from stoker.govern.simulate import simulate, with_threads
-from stoker.model.govern import Collector, Mode, Role, Step, StepRecord
+from stoker.model.govern import Collector, CompileMode, Role, Step, StepRecord
 from stoker.model.value import byte_count
 
 RESULTS = Path(__file__).parent / "results"
@@ -147,15 +147,13 @@ def kernel(number: int, seconds: float, peak: int) -> StepRecord:
         collector=Collector.FREE,
     )
     area = 0.7 * peak * seconds  # its mean is below its peak
-    return StepRecord(step=step, seconds=seconds, cpu_seconds=seconds, peak=peak, byte_seconds=area)
+    return StepRecord(step=step, wall_s=seconds, cpu_s=seconds, peak_bytes=peak, byte_seconds=area)
 
 
 def compile_of(number: int) -> StepRecord:
     name = f"host{number}"
     step = Step(key=name, role=Role.CXX, source=f"src/{name}.cc", output=f"{name}.o")
-    return StepRecord(
-        step=step, seconds=8.0, cpu_seconds=8.0, peak=GIB // 2, byte_seconds=3.2 * GIB
-    )
+    return StepRecord(step=step, wall_s=8.0, cpu_s=8.0, peak_bytes=GIB // 2, byte_seconds=3.2 * GIB)
 
 
 BUILDS: dict[str, list[StepRecord]] = {
@@ -180,7 +178,9 @@ def fixed(steps: Sequence[StepRecord], threads: int) -> list[StepRecord]:
 
 def _fixed(record: StepRecord, threads: int) -> StepRecord:
     wide = with_threads(record, threads)
-    return replace(wide, mode=Mode.DEFAULT, step=replace(wide.step, collector=Collector.NONE))
+    return replace(
+        wide, mode=CompileMode.DEFAULT, step=replace(wide.step, collector=Collector.NONE)
+    )
 
 
 def simulated(cpus: int, memories: Sequence[int]) -> Row:
@@ -208,7 +208,7 @@ def _wall(
 ) -> float:
     history = steps if known is None else known
     result = simulate(steps, Adaptive(), cpus=cpus, memory=memory, history=history)
-    return round(result.wall_seconds, 1)
+    return round(result.wall_s, 1)
 
 
 def main() -> None:

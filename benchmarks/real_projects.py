@@ -2,15 +2,18 @@
 
     python benchmarks/real_projects.py [--only NAME]... [--folder FOLDER] [--json FILE]
 
-Each package is built twice in the same folder: as its documentation says, and with `stoker run` in
-front. Both must end with the same status and make the same files. strace counts the compiles of
-source files that each build starts, and the run counts those that it governed: all three numbers
-must agree. Tests of configure scripts do not count. Both builds run under strace, which stops
+Each package is built twice in the same folder: as its documentation says, and with `stoker run` and
+a memory limit that few of its compiles fit into at once. Both must end with the same status and
+make the same files. strace counts the compiles of source files that each build starts, and the
+history has those that were governed: the numbers must agree, but for the compiles that were
+repeated. Tests of configure scripts do not count. Both builds run under strace, which stops
 processes at execve only, so that their CPU times can be compared. A package of a kind that
-`stoker build` builds (CMake) is also built with that.
+`stoker build` builds (CMake) is also built with that. If files differ, the plain build is repeated:
+a difference between two plain builds is not stoker's.
 
-Sources come from the package indexes of pip and apt (source packages). Needs strace, and the build
-tools that ``TOOLS`` names in the environment of pip. The results go to results/real_projects.json.
+Sources come from the package indexes of pip and apt (source packages). Needs strace, dpkg-dev, and
+the build tools that ``TOOLS`` names in the environment of pip. The results go to
+results/real_projects.json; with --only, the rows of these packages replace the stored ones.
 """
 
 import argparse
@@ -27,24 +30,34 @@ import tarfile
 import tempfile
 import venv
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from stoker.builds.acquire import index
+from stoker.govern.history import History
 from stoker.machine.system import read_machine
+from stoker.model.errors import StokerError
+from stoker.model.govern import Role
+from stoker.model.runs import Outcome as Ending
 from stoker.model.value import size
 
 RESULTS = Path(__file__).parent / "results" / "real_projects.json"
 STOKER = str(Path(sys.executable).with_name("stoker"))
 TIMEOUT_S = 1200
+MEMORY = "150M"  # g++ takes about that for one file with the headers of the standard library
 TOOLS = [
     *("setuptools", "wheel", "setuptools-scm", "cython", "cppy", "cffi", "pybind11", "ninja"),
-    *("scikit-build-core", "meson-python", "meson", "cmake<4", "versioneer"),
+    *("scikit-build-core", "meson-python", "meson", "cmake<4", "versioneer", "maturin"),
+    *("pkgconfig", "rapidfuzz", "numpy", "expandvars"),
 ]
-COMPILERS = re.compile(r"(?:.*-)?(?:cc|c\+\+|gcc|g\+\+|clang|clang\+\+|gfortran)(?:-[\d.]+)?")
-SOURCES = re.compile(r"\.(?:c|cc|cpp|cxx|C|S|f|f90|m)$")
+COMPILERS = re.compile(r"(?:.*-)?(?:cc|c\+\+|gcc|g\+\+|clang|clang\+\+|gfortran|rustc)(?:-[\d.]+)?")
+SOURCES = re.compile(r"\.(?:c|cc|cpp|cxx|C|S|f|f90|m|rs)$")
+PROBES = {"-E", "-M", "-MM", "-fsyntax-only", "--version"}  # make no object
+COMPILES = {Role.C, Role.CXX, Role.FORTRAN, Role.RUST}
 TESTS = re.compile(
     r"conftest|_configtest|CMakeScratch|CMakeTmp|CMakeFiles/cmTC|CompilerId|meson-private|"
-    r"sanitycheck|conf_check|testfile"
+    r"sanitycheck|conf_check|testfile|ztest"
 )
 # What differs between two plain builds too: times, and lists of digests.
 UNCOMPARED = re.compile(r"(?:^|/)(?:RECORD|WHEEL|\.ninja_\w+|.*\.log|.*\.d|.*\.stamp)$")
@@ -62,33 +75,56 @@ class Package(NamedTuple):
     settings: str = ""
 
     @property
+    def title(self) -> str:
+        """What its row and its log are called; several packages may have one name."""
+        return f"{self.name} {self.version}".strip() + f", {self.kind}"
+
+    @property
     def has_cmake(self) -> bool:
         return self.kind.startswith("scikit-build-core")
 
 
+CMAKE = "cmake -G Ninja -S . -B made {} > /dev/null && ninja -C made"
+CMAKE_MAKE = "cmake -S {} -B made {} > /dev/null && make -C made -j4"
+AUTOTOOLS = "./configure --quiet --disable-dependency-tracking {} > /dev/null && make -j4"
 PACKAGES = [
     Package("markupsafe", "3.0.2", "setuptools"),
-    Package("msgpack", "1.1.0", "setuptools, Cython"),
+    Package("ujson", "5.10.0", "setuptools, C and C++"),
+    Package("greenlet", "3.1.1", "setuptools, C++"),
     Package("kiwisolver", "1.4.8", "setuptools, C++"),
+    Package("mmh3", "5.0.1", "setuptools"),
+    Package("xxhash", "3.5.0", "setuptools"),
+    Package("brotli", "1.1.0", "setuptools, C"),
+    Package("wrapt", "1.17.0", "setuptools"),
+    Package("multidict", "6.1.0", "setuptools"),
+    Package("immutables", "0.21", "setuptools"),
+    Package("bitarray", "3.0.0", "setuptools"),
+    Package("psutil", "6.1.1", "setuptools"),
+    Package("cffi", "1.17.1", "setuptools"),
+    Package("msgpack", "1.1.0", "setuptools, Cython"),
+    Package("pyyaml", "6.0.2", "setuptools, Cython"),
+    Package("lz4", "4.3.3", "setuptools, setuptools-scm"),
     Package("argon2-cffi-bindings", "21.2.0", "setuptools, cffi"),
+    Package("hello", "", "autotools", AUTOTOOLS.format("")),
+    Package("libpng1.6", "", "autotools, libtool", AUTOTOOLS.format("")),
+    Package("expat", "", "CMake and make", CMAKE_MAKE.format("expat", "-DEXPAT_BUILD_DOCS=OFF")),
+    Package("zlib", "", "configure and make", "./configure > /dev/null && make -j4"),
+    Package("lua5.4", "", "recursive make", "make -j4 linux MYLIBS= SYSLIBS='-ldl'"),
+    Package("lz4", "", "recursive make", "make -j4 lib"),
+    Package("xxhash", "", "make", "make -j4"),
+    Package("cjson", "", "make", "make -j4"),
+    Package("libinih", "", "meson", "meson setup made > /dev/null && ninja -C made"),
+    Package("fmtlib", "", "CMake and ninja", CMAKE.format("-DFMT_TEST=OFF -DFMT_DOC=OFF")),
+    Package("tinyxml2", "", "CMake and ninja", CMAKE.format("-DBUILD_TESTING=OFF")),
+    Package("yaml-cpp", "", "CMake and ninja", CMAKE.format("-DYAML_CPP_BUILD_TESTS=OFF")),
+    Package("libdeflate", "", "CMake and ninja", CMAKE.format("")),
+    Package("brotli", "", "CMake and ninja", CMAKE.format("")),
+    Package("jansson", "", "CMake and make", CMAKE_MAKE.format(".", "-DJANSSON_BUILD_DOCS=OFF")),
+    Package("pugixml", "", "CMake and make", CMAKE_MAKE.format(".", "")),
+    Package("hello", "", "dpkg-buildpackage", "dpkg-buildpackage -b -us -uc -d -j4"),
     Package("levenshtein", "0.26.1", "scikit-build-core, Cython", settings=IN_PLACE),
     Package("contourpy", "1.3.1", "meson-python, pybind11", settings=IN_PLACE),
-    Package("hello", "", "autotools", "./configure --quiet && make -j3"),
-    Package("zlib", "", "configure and make", "./configure > /dev/null && make -j3"),
-    Package("lua5.4", "", "recursive make", "make -j3 linux MYLIBS= SYSLIBS='-ldl'"),
-    Package("libinih", "", "meson", "meson setup made > /dev/null && ninja -C made"),
-    Package(
-        "fmtlib",
-        "",
-        "CMake and ninja",
-        "cmake -G Ninja -S . -B made -DFMT_TEST=OFF -DFMT_DOC=OFF > /dev/null && ninja -C made",
-    ),
-    Package(
-        "jansson",
-        "",
-        "CMake and make",
-        "cmake -S . -B made -DJANSSON_BUILD_DOCS=OFF > /dev/null && make -C made -j3",
-    ),
+    Package("orjson", "3.10.12", "maturin, cargo"),
 ]
 
 
@@ -123,24 +159,32 @@ class Builder:
             "SOURCE_DATE_EPOCH": "1700000000",
             "PYTHONHASHSEED": "0",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-            "SETUPTOOLS_SCM_PRETEND_VERSION": "1.0",
         }
 
     def fetch(self, package: Package) -> Path:
-        """Return the archive of the source."""
-        into = self.folder / "archives" / package.name
-        into.mkdir(parents=True, exist_ok=True)
-        if package.version:
-            wanted = f"{package.name}=={package.version}"
-            words = ["-m", "pip", "download", "--quiet", "--no-deps", "--no-build-isolation"]
-            command = [self.python, *words, "--no-binary", ":all:", wanted]
-        else:
-            command = ["apt-get", "source", "-qq", "--download-only", "--tar-only", package.name]
-        subprocess.run(command, cwd=into, env=self.environment(), check=True, capture_output=True)
-        return next(path for path in sorted(into.iterdir()) if ".tar." in path.name)
+        """Return the archive of the source, or the description of a source package."""
+        into = self.folder / "archives" / f"{package.name}-{package.version}"
+        whole = package.kind == "dpkg-buildpackage"  # else the upstream source is enough
+        into = into.with_name(f"{into.name}dsc") if whole else into
+        if not into.exists() and package.version:
+            places = index.read_index()
+            file = index.find(package.name, package.version, places)
+            into.mkdir(parents=True)
+            return index.download(file, into, places, say=print)
+        if not into.exists():
+            into.mkdir(parents=True)
+            command = ["apt-get", "source", "-qq", "--download-only", package.name]
+            command += [] if whole else ["--tar-only"]
+            subprocess.run(command, cwd=into, check=True, capture_output=True)
+        wanted = ".dsc" if whole else ".tar."
+        return next(path for path in sorted(into.iterdir()) if wanted in path.name)
 
     def unpack(self, archive: Path) -> None:
         shutil.rmtree(self.place, ignore_errors=True)
+        if archive.suffix == ".dsc":
+            command = ["dpkg-source", "--no-check", "--extract", str(archive), str(self.place)]
+            subprocess.run(command, check=True, capture_output=True)
+            return
         with tarfile.open(archive) as file:
             top = file.getnames()[0].split("/")[0]
             file.extractall(self.folder / "unpacked", filter="data")
@@ -166,7 +210,7 @@ class Builder:
         ]
         command = [*words, "-o", f"{trace}/of", *before, "sh", "-c", script]
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        with (self.folder / f"{package.name}.log").open("ab") as log:
+        with self.log(package).open("ab") as log:
             done = subprocess.run(
                 command,
                 cwd=self.place,
@@ -197,36 +241,61 @@ class Builder:
                 found[name] = _digest(path.read_bytes())
         return found
 
-    def compare(self, package: Package) -> dict[str, object]:
+    def log(self, package: Package) -> Path:
+        return self.folder / f"{re.sub('[^a-z0-9.]+', '-', package.title.lower())}.log"
+
+    def compare(self, package: Package) -> dict[str, Any]:
         archive = self.fetch(package)
         plain = self.build(package, archive)
         summary = self.folder / "summary.json"
         summary.unlink(missing_ok=True)
-        words = ("run", "--progress", "quiet", "--summary", str(summary), "--")
+        words = ("run", "--progress", "quiet", "--memory", MEMORY, "--summary", str(summary), "--")
         governed = self.build(package, archive, STOKER, *words)
-        steps = json.loads(summary.read_text()) if summary.exists() else {}
-        wrong = list(differences(plain, governed))
-        if (compiled := steps.get("steps", 0) - steps.get("links", 0)) < plain.compiles:
-            wrong.append(f"{plain.compiles} compiles, of which {compiled} were governed")
-        result: dict[str, object] = {
-            "package": f"{package.name} {package.version or archive.name}",
-            "kind": package.kind,
+        run = json.loads(summary.read_text()) if summary.exists() else {}
+        files = differing(plain, governed)
+        again = differing(plain, self.build(package, archive)) if files else []
+        files = [name for name in files if name not in again]
+        steps, repeats = self.governed(run.get("run"))
+        result = {
+            "package": package.title,
+            "source": archive.name,
             "status": [plain.status, governed.status],
             "files": len(plain.files),
-            "compiles": plain.compiles,
-            "governed_steps": steps.get("steps"),
+            "files_that_plain_builds_make_differently": again,
+            "compiles": [plain.compiles, governed.compiles],
+            "governed_compiles": steps,
+            "repeated_compiles": repeats,
+            **{key: run.get(key) for key in ("pauses", "preemptions", "oom_kills", "retries")},
+            "peak_bytes": run.get("peak_bytes"),
             "cpu_s": [round(plain.cpu_s, 1), round(governed.cpu_s, 1)],
         }
+        wrong = list(faults(plain, governed, steps, repeats))
+        if files:
+            wrong.append(f"{len(files)} files differ: {', '.join(files[:5])}")
         if package.has_cmake:
             result["stoker_build"] = status = self.stoker_build(package, archive)
             if (status == 0) != (plain.status == 0):
                 wrong.append(f"stoker build ends with {status}, pip wheel with {plain.status}")
         return {**result, "wrong": wrong}
 
+    def governed(self, run: int | None) -> tuple[int, int]:
+        """Return how many compiles a run governed to their end, and how many it started again."""
+        if run is None:
+            return 0, 0
+        with History(self.folder / "home/state/history.sqlite") as history:
+            attempts = [
+                attempt
+                for attempt in history.attempts(run)
+                if attempt.record.step.role in COMPILES
+                and not TESTS.search(f"{attempt.record.step.source} {attempt.record.step.output}")
+            ]
+        ended = sum(attempt.outcome in (Ending.DONE, Ending.FAILED) for attempt in attempts)
+        return ended, len(attempts) - ended
+
     def stoker_build(self, package: Package, archive: Path) -> int:
         self.unpack(archive)
         words = [STOKER, "build", str(self.place), "--variant", "cpu", "--isolation", "none"]
-        with (self.folder / f"{package.name}.log").open("ab") as log:
+        with self.log(package).open("ab") as log:
             done = subprocess.run(
                 [*words, "--out", str(self.folder / "wheels"), "--progress", "log"],
                 cwd=self.folder,
@@ -239,17 +308,23 @@ class Builder:
         return done.returncode
 
 
-def differences(plain: Outcome, governed: Outcome) -> "list[str]":
-    found = []
+def differing(one: Outcome, other: Outcome) -> list[str]:
+    names = sorted({*one.files, *other.files})
+    return [name for name in names if one.files.get(name) != other.files.get(name)]
+
+
+def faults(plain: Outcome, governed: Outcome, steps: int, repeats: int) -> Iterator[str]:
+    """Yield how the governed build went wrong, apart from its files."""
     if plain.status != governed.status:
-        found.append(f"status {governed.status}, plainly {plain.status}")
-    if plain.compiles != governed.compiles:
-        found.append(f"{governed.compiles} compiles, plainly {plain.compiles}")
-    names = sorted({*plain.files, *governed.files})
-    differing = [name for name in names if plain.files.get(name) != governed.files.get(name)]
-    if differing:
-        found.append(f"{len(differing)} files differ: {', '.join(differing[:5])}")
-    return found
+        yield f"status {governed.status}, plainly {plain.status}"
+    if plain.status:
+        yield f"the plain build fails with {plain.status}"
+    if not plain.files or not plain.compiles:
+        yield "nothing was built"
+    if governed.compiles - repeats != plain.compiles:
+        yield f"{governed.compiles} compiles and {repeats} repeats, plainly {plain.compiles}"
+    if steps != plain.compiles:
+        yield f"{plain.compiles} compiles, of which {steps} were governed"
 
 
 def compiles(trace: Path) -> int:
@@ -266,7 +341,7 @@ def compiles(trace: Path) -> int:
             continue
         words = re.findall(r'"((?:[^"\\]|\\.)*)"', found[2])
         sources = [word for word in words[1:] if SOURCES.search(word)]
-        count += bool(sources) and "-c" in words and not TESTS.search(found[2])
+        count += bool(sources) and not (PROBES & {*words} or TESTS.search(found[2]))
     return count
 
 
@@ -286,28 +361,46 @@ def main() -> int:
     parser.add_argument("--json", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="stoker-real-", dir="/var/tmp"))
+    folder.mkdir(exist_ok=True)
     builder = Builder(folder)
     builder.prepare()
-    rows = []
-    for package in PACKAGES:
-        if arguments.only and package.name not in arguments.only:
-            continue
-        try:
-            row = builder.compare(package)
-        except (subprocess.SubprocessError, OSError, StopIteration, tarfile.TarError) as error:
-            row = {"package": package.name, "kind": package.kind, "not_built": str(error)[:300]}
-        rows.append(row)
+    rows = _stored(arguments.json) if arguments.only else {}
+    built = [one for one in PACKAGES if not arguments.only or one.name in arguments.only]
+    for package in built:
+        rows[package.title] = row = _row(builder, package)
         print(json.dumps(row), flush=True)
+        _store(rows, arguments.json)
+    if arguments.folder is None:
+        shutil.rmtree(folder)
+    return int(any(rows[package.title]["wrong"] for package in built))
+
+
+Rows = dict[str, dict[str, Any]]
+
+
+def _stored(file: Path) -> Rows:
+    packages = json.loads(file.read_text())["packages"] if file.exists() else []
+    return {row["package"]: row for row in packages}
+
+
+def _store(rows: Rows, file: Path) -> None:
     machine = read_machine()
     result = {
         "machine": f"{platform.machine()}, {machine.cpu.usable} CPUs, {size(machine.memory.total)}",
-        "packages": rows,
+        "memory_limit": MEMORY,
+        "packages": [rows[one.title] for one in PACKAGES if one.title in rows],
     }
-    if not arguments.only or arguments.json != RESULTS:
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n")
-    if arguments.folder is None:
-        shutil.rmtree(folder)
-    return int(any(row.get("wrong") or "not_built" in row for row in rows))
+    file.write_text(json.dumps(result, indent=2) + "\n")
+
+
+def _row(builder: Builder, package: Package) -> dict[str, Any]:
+    try:
+        return builder.compare(package)
+    except subprocess.CalledProcessError as error:
+        reason = (error.stderr or b"").decode(errors="replace")[-300:] or str(error)
+    except (subprocess.SubprocessError, OSError, StokerError, tarfile.TarError) as error:
+        reason = str(error)[:300]
+    return {"package": package.title, "wrong": [f"not built: {reason}"]}
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from statistics import median
 
 from msgspec.structs import replace
 
-from stoker.govern.policies import Adaptive, Fixed, Levels, TwoPhase
+from stoker.govern.policies import Adaptive, FixedJobs, Levels, TwoPhase
 from stoker.govern.policy import Policy
 from stoker.govern.simulate import Shape, climbing, flat, scattered, simulate
 from stoker.govern.trace import read_trace
@@ -102,7 +102,7 @@ def measure(steps: tuple[StepRecord, ...], cpus: int, memory: int) -> Iterator[R
     )
     yield summary("truth", "flat", [oracle(steps, cpus, memory, seed) for seed in SEEDS])
     usual: list[tuple[str, Policy]] = [
-        ("one job for each 4 GB", Fixed(jobs=jobs)),
+        ("one job for each 4 GB", FixedJobs(jobs=jobs)),
         ("the fastest -j that loses no step", best_fixed(steps, cpus, memory)),
         ("", Levels()),
         ("", TwoPhase()),
@@ -135,10 +135,10 @@ def oracle(steps: tuple[StepRecord, ...], cpus: int, memory: int, seed: int) -> 
 def best_fixed(steps: tuple[StepRecord, ...], cpus: int, memory: int) -> Policy:
     """Return the fastest -j without a lost step; all are tried."""
     for jobs in range(cpus, 0, -1):
-        runs = [run(Fixed(jobs=jobs), steps, cpus, memory, climbing, seed) for seed in SEEDS]
+        runs = [run(FixedJobs(jobs=jobs), steps, cpus, memory, climbing, seed) for seed in SEEDS]
         if not any(each.oom_kills for each in runs):
             break
-    return Fixed(jobs=jobs)
+    return FixedJobs(jobs=jobs)
 
 
 def summary(history: str, shape: str, runs: list[SimulationResult]) -> Row:
@@ -147,14 +147,14 @@ def summary(history: str, shape: str, runs: list[SimulationResult]) -> Row:
         policy=first.policy,
         history=history,
         shape=shape,
-        memory_bytes=first.memory,
-        wall_s=round(median(each.wall_seconds for each in runs), 1),
-        of_lower_bound=round(median(e.wall_seconds / e.bounds.lower for e in runs), 3),
+        memory_bytes=first.memory_bytes,
+        wall_s=round(median(each.wall_s for each in runs), 1),
+        of_lower_bound=round(median(e.wall_s / e.bounds.lower for e in runs), 3),
         lower_bound_s=round(median(each.bounds.lower for each in runs), 1),
         preemptions=median(each.preemptions for each in runs),
         oom_kills=median(each.oom_kills for each in runs),
         failed=max(len(each.failed) for each in runs),
-        peak_share=round(max(each.peak / each.memory for each in runs), 3),
+        peak_share=round(max(each.peak_bytes / each.memory_bytes for each in runs), 3),
     )
 
 

@@ -150,8 +150,8 @@ def slim(site: Path, target: str, extra: str = "") -> Result:
     report = json.loads(done.stdout)
     return {
         "seconds": seconds,
-        "before": report["before"],
-        "after": report["after"],
+        "before": report["before_bytes"],
+        "after": report["after_bytes"],
         "libraries": [
             {key: row[key] for key in row if key != "archs"} for row in report["libraries"]
         ],

@@ -1,16 +1,17 @@
 """Breaks governed builds at random and checks what remains.
 
     python benchmarks/torture.py --minutes 10 --seed 1 [--workers N] [--cuda] [--only FAULT]
-    python benchmarks/torture.py --seed 1 --round SEED
+    python benchmarks/torture.py --seed 1 --only FAULT --round SEED
 
 Each round starts `stoker run -- ninja` on a generated project inside a memory cgroup, injects one
 fault at a random time, and then checks: the run ended with a status that fits the fault, a second
 run completes the build, every object is byte-identical to that of an undisturbed build, and no
-process, socket, run folder or temporary file is left. A failed round prints its seed, keeps its
-output, and can be repeated with --round. Needs root, a memory cgroup and tmpfs mounts. The counts
-go to results/torture-<architecture>.json. Rounds named "odd-compiles" run the compiles of
-odd_compiles.py with or without ccache instead of ninja. With --workers, N copies run at the same
-time, each with its own seed, memory cgroup, process namespace and temporary folders.
+process, socket, run folder or temporary file is left. The faults take turns, in a random order. A
+failed round prints its seed, keeps its output, and can be repeated with --round. Needs root, a
+memory cgroup and tmpfs mounts. The counts go to results/torture-<architecture>.json. Rounds named
+"odd-compiles" run the compiles of odd_compiles.py with or without ccache instead of ninja. N copies
+(--workers) run at the same time, each with its own seed, memory cgroup, process namespace and
+temporary folders, so that other runs on the machine do not count.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import odd_compiles
 from governor import TEMPORARY, Group
@@ -42,8 +44,9 @@ RESULTS = Path(__file__).parent / "results"
 STOKER = str(Path(sys.executable).with_name("stoker"))
 LIMIT = 600_000_000  # two of the largest steps hardly fit at once
 EDGE = 400_000_000  # one of them does
-DEADLINE_S = 150.0  # a run that takes longer hangs: undisturbed it takes 10 to 20 seconds
-ODD_DEADLINE_S = 900.0  # of all odd compiles together
+# A run that takes longer on an idle machine hangs: undisturbed it takes 10 to 20 seconds.
+DEADLINE_S = 150.0
+ODD_DEADLINE_S = 300.0  # of all odd compiles together
 GRACE_S = 15.0  # for the governor and killed commands to disappear
 ATTEMPTS = 3  # runs to complete a build after its fault
 
@@ -93,6 +96,7 @@ class Round:
         self.folder, self.group, self.chance = folder, group, chance
         self.build, self.home, self.tmp = folder / "build", folder / "home", folder / "tmp"
         self.notes: list[str] = []
+        self.interventions: Counter[str] = Counter()
 
     def environment(self) -> dict[str, str]:
         path = f"{Path(STOKER).parent}{os.pathsep}{os.environ['PATH']}"
@@ -106,7 +110,7 @@ class Round:
 
     def start(self, name: str) -> subprocess.Popen[bytes]:
         tmp = self.chance.choice(("auto", "disk", "ram"))
-        command = [STOKER, "run", "--progress", "log", "--tmp", tmp, "--"]
+        command = [STOKER, "run", "--progress", "log", "--tmp", tmp, *self.summary, "--"]
         command += ["ninja", "-C", str(self.build), "-k", "0"]
         command = self.inside(command)
         with (self.folder / f"{name}.log").open("wb") as log:
@@ -118,6 +122,27 @@ class Round:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    @property
+    def summary(self) -> list[str]:
+        return ["--summary", str(self.folder / "summary.json")]
+
+    def wait(self, run: subprocess.Popen[bytes], deadline_s: float = DEADLINE_S) -> int | None:
+        """Wait for a run; return its status, or None if it hangs. A machine that others keep busy
+        has more time.
+        """
+        deadline_s *= max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+        try:
+            status = run.wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            run.kill()
+            return None
+        summary = self.folder / "summary.json"
+        with suppress(OSError, ValueError):  # a run that was killed has none, or half of one
+            said = json.loads(summary.read_text())
+            self.interventions.update({name: said[name] for name in INTERVENTIONS})
+        summary.unlink(missing_ok=True)
+        return status
 
     def inside(self, command: list[str]) -> list[str]:
         """Return the command that runs ``command`` in the memory cgroup."""
@@ -276,6 +301,7 @@ FAULTS: dict[str, Fault] = {
     "skew-clock": _skew_clock,
     ODD: lambda *_: {0},
 }
+INTERVENTIONS = ("pauses", "preemptions", "oom_kills", "retries")  # of a run's summary
 HEAVY = 3  # files that take about 250 MB each
 SMALL_DISKS = {
     "full-build": ("build", "40m"),
@@ -321,26 +347,32 @@ class Torture:
         self.reference = _objects(self.place / "build")
         shutil.rmtree(self.place)
         self.odd: dict[str, dict[str, str]] = {}
+        self.interventions: Counter[str] = Counter()
 
-    def round(self, seed: int, only: str | None) -> tuple[str, list[str]]:
-        """Run one round; return its fault and what was wrong."""
+    def round(self, seed: int, name: str) -> list[str]:
+        """Run one round; return what was wrong."""
         chance = random.Random(seed)
-        name = only or chance.choice(list(FAULTS))
         shutil.rmtree(self.place, ignore_errors=True)
         self.group.set_limit(LIMIT)
         case = Round(self.place, self.group, chance)
         for folder in (case.build, case.home, case.tmp):
             folder.mkdir(parents=True)
-        if name == ODD:
-            return name, self._odd(case)
-        if name in SMALL_DISKS:
-            place, megabytes = SMALL_DISKS[name]
-            with small_disk(self.place / place, megabytes):
-                return name, self._try(case, name)
-        return name, self._try(case, name)
+        try:
+            if name == ODD:
+                return self._odd(case)
+            if name in SMALL_DISKS:
+                place, megabytes = SMALL_DISKS[name]
+                with small_disk(self.place / place, megabytes):
+                    return self._try(case, name)
+            return self._try(case, name)
+        finally:
+            self.interventions += case.interventions
 
     def _odd(self, case: Round) -> list[str]:
-        """Compile in odd ways, where the same was compiled plainly before."""
+        """Compile in odd ways, where the same was compiled plainly before. Two of the large
+        compiles do not fit at once.
+        """
+        self.group.set_limit(EDGE)
         place, sources = self.folder / "odd", self.source
         self.folder.chmod(0o755)  # one of the ways is another user's
         if not self.odd:
@@ -349,7 +381,8 @@ class Torture:
         cache = case.chance.choice(("none", "ccache"))
 
         def run(command: list[str], variables: Mapping[str, str]) -> int | None:
-            words = [STOKER, "run", "--progress", "log", "--cache", cache, "--", *command]
+            words = [STOKER, "run", "--progress", "log", "--cache", cache, *case.summary]
+            words += ["--", *command]
             with (case.folder / "odd.log").open("ab") as log:
                 started = subprocess.Popen(
                     case.inside(words),
@@ -363,7 +396,7 @@ class Torture:
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
-            return _wait(started, ODD_DEADLINE_S)
+            return case.wait(started, ODD_DEADLINE_S)
 
         wrong = odd_compiles.check(place, sources, HEAVY, expected=self.odd, run=run)
         return [*wrong, *self._remains(case)]
@@ -374,7 +407,7 @@ class Torture:
         run = case.start("faulty")
         time.sleep(case.chance.uniform(0.3, 8.0))
         right = FAULTS[name](case, run)
-        status = _wait(run)
+        status = case.wait(run)
         if status is None:
             wrong.append("the faulty run hangs")
         elif right is not None and status not in right:
@@ -392,9 +425,8 @@ class Torture:
     def _complete(self, case: Round) -> list[str]:
         """The next runs work and end in the reference's objects."""
         for attempt in range(ATTEMPTS):
-            status = _wait(run := case.start(f"resumed-{attempt}"))
+            status = case.wait(case.start(f"resumed-{attempt}"))
             if status is None:
-                run.kill()
                 return ["a resumed run hangs"]
             if status == 0:
                 break
@@ -435,14 +467,6 @@ class Torture:
             self.group.drop()
 
 
-def _wait(run: subprocess.Popen[bytes], deadline_s: float = DEADLINE_S) -> int | None:
-    try:
-        return run.wait(deadline_s)
-    except subprocess.TimeoutExpired:
-        run.kill()
-        return None
-
-
 def _command(pid: int) -> str:
     with suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
@@ -468,47 +492,60 @@ def main() -> int:
     parser.add_argument("--only", choices=list(FAULTS), help="inject only this fault")
     parser.add_argument("--round", type=int, help="repeat one round by its seed")
     parser.add_argument("--json", type=Path, help="write the counts here instead of results/")
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)  # a worker
     arguments = parser.parse_args()
-    if arguments.workers > 1:
-        minutes, counts, failures = _run_workers(arguments)
-    else:
-        minutes, counts, failures = _run_rounds(arguments)
+    if arguments.round is not None and not arguments.only:
+        parser.error("--round needs --only FAULT, as the failed round has printed it")
+    done = _run_rounds(arguments) if arguments.alone else _run_workers(arguments)
     machine = read_machine()
     result = {
         "machine": f"{platform.machine()}, {machine.cpu.usable} CPUs, "
         f"memory cgroup of {size(LIMIT)}",
-        "minutes": round(minutes, 1),
+        "minutes": round(done.minutes, 1),
         "seed": arguments.seed,
         "workers": arguments.workers,
         "cuda": arguments.cuda,
-        "faults": dict(sorted(counts.items())),
-        "failures": failures,
+        "faults": dict(sorted(done.faults.items())),
+        "interventions": {name: done.interventions[name] for name in INTERVENTIONS},
+        "failures": done.failures,
     }
     print(json.dumps(result, indent=2))
     kind = "cuda" if arguments.cuda else "cxx"
     file = arguments.json
-    if not (file or failures or arguments.round or arguments.only):
+    if not (file or done.failures or arguments.only):
         file = RESULTS / f"torture-{kind}-{platform.machine()}.json"
     if file:
         file.write_text(json.dumps(result, indent=2) + "\n")
-    return 1 if failures else 0
+    return 1 if done.failures else 0
 
 
-Counts = tuple[float, Counter[str], list[dict[str, object]]]
+class Done(NamedTuple):
+    minutes: float
+    faults: Counter[str]
+    interventions: Counter[str]
+    failures: list[dict[str, object]]
 
 
-def _run_rounds(arguments: argparse.Namespace) -> Counts:
-    """Torture until the time is over; return the minutes, the faults and the failures."""
+def _turns(chance: random.Random) -> Iterator[str]:
+    """Yield faults: each once, in a random order, and again."""
+    while True:
+        yield from chance.sample(list(FAULTS), len(FAULTS))
+
+
+def _run_rounds(arguments: argparse.Namespace) -> Done:
+    """Torture until the time is over."""
     folder = Path(tempfile.mkdtemp(prefix="stoker-torture-"))
     torture = Torture(folder, arguments.seed, cuda=arguments.cuda)
     counts: Counter[str] = Counter()
     failures: list[dict[str, object]] = []
     began = time.monotonic()
     seeds = random.Random(arguments.seed)
+    turns = _turns(random.Random(arguments.seed))
     while time.monotonic() - began < arguments.minutes * 60:
         seed = seeds.randrange(1 << 32) if arguments.round is None else arguments.round
         started = time.monotonic()
-        name, wrong = torture.round(seed, arguments.only)
+        name = arguments.only or next(turns)
+        wrong = torture.round(seed, name)
         counts[name] += 1
         seconds = time.monotonic() - started
         print(
@@ -522,11 +559,9 @@ def _run_rounds(arguments: argparse.Namespace) -> Counts:
         if arguments.round is not None:
             break
     torture.close()
-    if failures:
-        print(f"logs of failed rounds: {folder}")
-    else:
+    if not failures:
         shutil.rmtree(folder)
-    return (time.monotonic() - began) / 60, counts, failures
+    return Done((time.monotonic() - began) / 60, counts, torture.interventions, failures)
 
 
 # Each worker sees only its own processes and temporary folders, so it can tell what it left.
@@ -534,17 +569,19 @@ ALONE = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"
 ALONE += ['mount -t tmpfs tmpfs /dev/shm && mount --bind "$0" /tmp && exec "$@"']
 
 
-def _run_workers(arguments: argparse.Namespace) -> Counts:
+def _run_workers(arguments: argparse.Namespace) -> Done:
     """Run one process for each worker; return the sums of what they report."""
     folder = Path(tempfile.mkdtemp(prefix="stoker-torture-", dir="/var/tmp"))
     workers = []
     for number in range(arguments.workers):
         place, file = folder / str(number), folder / f"{number}.json"
         place.mkdir()
-        command = [*ALONE, str(place), sys.executable, __file__, "--json", str(file)]
+        command = [*ALONE, str(place), sys.executable, __file__, "--alone"]
+        command += ["--json", str(file)]
         command += ["--minutes", str(arguments.minutes), "--seed", str(arguments.seed + number)]
         command += ["--cuda"] if arguments.cuda else []
         command += ["--only", arguments.only] if arguments.only else []
+        command += ["--round", str(arguments.round)] if arguments.round is not None else []
         workers.append(subprocess.Popen(command))
     for worker in workers:
         worker.wait()
@@ -556,8 +593,11 @@ def _run_workers(arguments: argparse.Namespace) -> Counts:
         print(f"logs of failed rounds: {folder}")
     else:
         shutil.rmtree(folder)
-    counts = sum((Counter(result["faults"]) for result in results), Counter[str]())
-    return sum(result["minutes"] for result in results), counts, failures
+    faults, interventions = Counter[str](), Counter[str]()
+    for result in results:
+        faults.update(result["faults"])
+        interventions.update(result["interventions"])
+    return Done(sum(result["minutes"] for result in results), faults, interventions, failures)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@
 
 enum {
     OOM_SCORE = 800, /* of 1000: the kernel kills a compiler before ninja, sshd and the launcher */
-    FIRST_SAMPLE_US = 10 * 1000,
+    FIRST_SAMPLE_US = 25 * 1000, /* most commands of configure scripts have ended by then */
     LONGEST_INTERVAL_US = 100 * 1000,
     REPORT_AFTER_US = 1000 * 1000,
     REPORT_SURELY_BYTES = 16 << 20,
@@ -248,6 +248,8 @@ void attempt_reap(struct attempt *attempt)
     pid_t pid;
     while ((pid = wait4(-1, &status, WNOHANG, &usage)) > 0) {
         attempt->cpu_us += tree_cpu_us(&usage);
+        if (pid == attempt->keeper && !attempt->peak) /* it ended before the first sample */
+            attempt->peak = (uint64_t)usage.ru_maxrss << 10;
         if (pid == attempt->keeper) {
             attempt->status = status;
             end(attempt);

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from stoker.model.artifact import ElfKind, LibraryFacts, WheelFacts
-from stoker.wheel.package.built_wheel import BuiltWheel, Source
+from stoker.wheel.package.built_wheel import BuiltWheel, LibrarySource
 from stoker.wheel.package.search import SearchPlace, SearchPlaces
 
 MACHINE = "x86_64"
@@ -21,7 +21,7 @@ def library(
 ) -> LibraryFacts:
     return LibraryFacts(
         path=path,
-        size=1000,
+        size_bytes=1000,
         kind=kind,
         machine=machine,
         soname=soname,
@@ -44,7 +44,7 @@ def built(
     return BuiltWheel(
         path=f"{name}-{version}.whl",
         facts=WheelFacts(
-            name=name, version=version, tags=tags, requires=requires, members=1, unpacked=1
+            name=name, version=version, tags=tags, requires=requires, members=1, unpacked_bytes=1
         ),
         libraries=libraries,
         members=tuple(item.path for item in libraries),
@@ -73,8 +73,8 @@ class FactsPlace(SearchPlace):
     def names(self) -> frozenset[str]:
         return frozenset((*self._libraries, *self._links))
 
-    def source(self, name: str) -> Source:
-        return Source(file=f"{self.label}/{self._links.get(name, name)}")
+    def source(self, name: str) -> LibrarySource:
+        return LibrarySource(file=f"{self.label}/{self._links.get(name, name)}")
 
     def facts(self, name: str) -> LibraryFacts | None:
         return self._libraries[self._links.get(name, name)]

@@ -60,7 +60,7 @@ def upload(folder: Path, wheel: PublishedWheel, content: bytes = b"") -> Upload:
     entry = msgspec.structs.replace(
         wheel,
         sha256=hashlib.sha256(content).hexdigest(),
-        size=len(content),
+        size_bytes=len(content),
         metadata_sha256=hashlib.sha256(metadata).hexdigest(),
     )
     return Upload(wheel=entry, source=source, metadata=metadata)

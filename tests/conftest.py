@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from _pytest.mark import ParameterSet
 from hypothesis import HealthCheck, settings
 
 from browser import Browser, opened_browser
@@ -146,6 +147,16 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
             folder.mkdir()
             make(folder)
     return folder
+
+
+def slow(*values: object) -> ParameterSet:
+    """Return values of a parametrized test that only `make test-all` runs."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+def heavy(*values: object) -> ParameterSet:
+    """Return values of a parametrized test that only `make heavy` runs."""
+    return pytest.param(*values, marks=pytest.mark.heavy)
 
 
 def find_tool(name: str) -> str:

@@ -17,8 +17,8 @@ import msgspec
 
 from stoker.diagnose import steps, symptoms
 from stoker.diagnose.answers import NAMES
-from stoker.knowledge.failures import Failure, Fix, Index, Source, placeholders
-from stoker.knowledge.providers import Kind
+from stoker.knowledge.failures import Failure, FailureIndex, Fix, ValueSource, placeholders
+from stoker.knowledge.providers import ProvidedKind
 
 KNOWLEDGE = Path(__file__).parents[1] / "src" / "stoker" / "knowledge"
 FILES = sorted((KNOWLEDGE / "failures").glob("*.toml"))
@@ -197,12 +197,13 @@ def is_certain(fix: Fix) -> bool:
 def without_source(name: str, failure: Failure, groups: set[str]) -> str | None:
     source, _, rest = name.partition(".")
     known: dict[str, bool] = {
-        Source.LOG: rest in groups,
-        Source.KNOWN: rest in failure.known,
-        Source.INSTALL: rest in list(Kind) and (rest in groups or rest in failure.known),
-        Source.SEARCH: rest in list(Kind) and rest in groups,
-        Source.MACHINE: name in NAMES,
-        Source.RUN: name in NAMES,
+        ValueSource.LOG: rest in groups,
+        ValueSource.KNOWN: rest in failure.known,
+        ValueSource.INSTALL: rest in list(ProvidedKind)
+        and (rest in groups or rest in failure.known),
+        ValueSource.SEARCH: rest in list(ProvidedKind) and rest in groups,
+        ValueSource.MACHINE: name in NAMES,
+        ValueSource.RUN: name in NAMES,
     }
     return None if known.get(source) else f"{{{name}}} has no source"
 
@@ -223,7 +224,7 @@ def groups_of(pattern: str) -> set[str]:
 # -- index -----------------------------------------------------------------------------------------
 
 
-def index() -> Index:
+def index() -> FailureIndex:
     causes, wrong = [], []
     for file in FILES:
         try:
@@ -233,7 +234,7 @@ def index() -> Index:
     if wrong:
         raise ValueError("\n".join(wrong))
     patterns = {text for one in causes for sign in one.sign for text in sign.patterns}
-    return Index(
+    return FailureIndex(
         causes=tuple(msgspec.structs.replace(cause, example=()) for cause in causes),
         literals={
             pattern: tuple(sorted(found))

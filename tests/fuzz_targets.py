@@ -47,8 +47,8 @@ from stoker.model.govern import Role, Step
 from stoker.model.runs import Attempt, Outcome
 from stoker.model.value import byte_count, second_count
 from stoker.plan import grammar
-from stoker.report.analysis import Recorded, analyse
-from stoker.report.graph import Owners, Steps, find_impact, make_build_graph
+from stoker.report.analysis import RecordedRun, analyse
+from stoker.report.graph import NeededSteps, Owners, find_impact, make_build_graph
 from stoker.report.page import report_page
 from stoker.report.trace import PhaseFormat, perfetto_trace, read_phases
 from stoker.report.values import Report, ReportedRun
@@ -200,7 +200,7 @@ def tree(data: bytes, folder: Path) -> None:
             (folder / name).write_bytes(member.content)
     msgspec.json.encode(read_tree(folder))
     read_durations(folder)
-    steps = Steps(str(folder), read_graph(folder))
+    steps = NeededSteps(str(folder), read_graph(folder))
     owners = Owners(steps, read_targets(folder))
     msgspec.json.encode(make_build_graph(steps, owners, {}, folder="", has_reply=False))
     discovered = read_discovered(folder)
@@ -286,10 +286,10 @@ def trace(data: bytes, folder: Path) -> None:
             history.add(run, Attempt(record=record, started=0.0, outcome=Outcome.DONE))
         recent = history.recent()
         (row,) = history.runs()
-        analysis = analyse(row, history.attempts(run), Recorded(), Dependencies({}))
+        analysis = analyse(row, history.attempts(run), RecordedRun(), Dependencies({}))
     report_page(Report(stoker="", shown=ReportedRun(run=analysis)))
     perfetto_trace(analysis, {})
-    if len(read.steps) <= _MOST_STEPS and sum(record.seconds for record in read.steps) < 1e5:
+    if len(read.steps) <= _MOST_STEPS and sum(record.wall_s for record in read.steps) < 1e5:
         policy = make_policy("adaptive", cpus=4)
         simulate(read.steps, policy, cpus=4, memory=1 << 32, history=recent)
 

@@ -34,7 +34,7 @@ def generated_attempts(count: int, *, seed: int = 1, slower: float = 1.0) -> lis
             attempts.append(lost)
             done = _again(done, lost)
         attempts.append(done)
-        heappush(free, (done.started + done.record.seconds + random.uniform(0, 0.2), cpu))
+        heappush(free, (done.started + done.record.wall_s + random.uniform(0, 0.2), cpu))
     return sorted(attempts, key=lambda attempt: attempt.started)
 
 
@@ -59,9 +59,9 @@ def _attempt(number: int, started: float, random: Random, slower: float) -> Atte
     shape = climb(share)
     record = StepRecord(
         step=step,
-        seconds=seconds,
-        cpu_seconds=round(seconds * random.uniform(0.9, 1.0), 6),
-        peak=peak,
+        wall_s=seconds,
+        cpu_s=round(seconds * random.uniform(0.9, 1.0), 6),
+        peak_bytes=peak,
         byte_seconds=float(round(peak * share * seconds)),
         profile=(*(max(0, part - random.randrange(6)) for part in shape[:-1]), 100),
     )
@@ -69,7 +69,7 @@ def _attempt(number: int, started: float, random: Random, slower: float) -> Atte
     waited = min(started, number % 11)
     explanation = Explanation(
         asked=started - waited,
-        needs=round(peak * random.uniform(0.7, 1.2)),
+        needs_bytes=round(peak * random.uniform(0.7, 1.2)),
         basis=random.choice((Basis.EXACT, Basis.FOLDER)),
         waits={Reason.CPUS: waited * 0.6, Reason.MEMORY: waited * 0.4},
         pauses=_pauses(started, seconds) if number % _PAUSED == 5 else (),
@@ -79,15 +79,20 @@ def _attempt(number: int, started: float, random: Random, slower: float) -> Atte
 
 def _pauses(started: float, seconds: float) -> tuple[Intervention, ...]:
     at = started + seconds / 2
-    why = Intervention(at=at, reason=Reason.GROWTH, used=LIMIT - GIB, limit=LIMIT, seconds=0.5)
+    why = Intervention(
+        at=at, reason=Reason.GROWTH, used_bytes=LIMIT - GIB, limit_bytes=LIMIT, wall_s=0.5
+    )
     return (why,)
 
 
 def _killed(done: Attempt) -> Attempt:
     record = done.record
-    half = replace(record, seconds=record.seconds / 2, cpu_seconds=record.cpu_seconds / 2)
+    half = replace(record, wall_s=record.wall_s / 2, cpu_s=record.cpu_s / 2)
     why = Intervention(
-        at=done.started + half.seconds, reason=Reason.GROWTH, used=LIMIT - GIB, limit=LIMIT
+        at=done.started + half.wall_s,
+        reason=Reason.GROWTH,
+        used_bytes=LIMIT - GIB,
+        limit_bytes=LIMIT,
     )
     assert done.explanation
     return replace(
@@ -100,7 +105,7 @@ def _killed(done: Attempt) -> Attempt:
 
 def _again(done: Attempt, lost: Attempt) -> Attempt:
     """Return the attempt after the lost one, which asks at once and starts half a second later."""
-    asked = lost.started + lost.record.seconds
+    asked = lost.started + lost.record.wall_s
     assert done.explanation
     waits = {Reason.MEMORY: 0.5}
     explanation = replace(done.explanation, asked=asked, waits=waits)
@@ -111,8 +116,8 @@ def summary_of(attempts: list[Attempt]) -> RunSummary:
     lost = sum(attempt.outcome is Outcome.PREEMPTED for attempt in attempts)
     return run_summary(
         steps=len(attempts) - lost,
-        wall_s=max((a.started + a.record.seconds for a in attempts), default=0.0) + 1.0,
-        cpu_s=sum(attempt.record.cpu_seconds for attempt in attempts),
+        wall_s=max((a.started + a.record.wall_s for a in attempts), default=0.0) + 1.0,
+        cpu_s=sum(attempt.record.cpu_s for attempt in attempts),
         peak_bytes=round(0.9 * LIMIT),
         limit_bytes=LIMIT,
         preemptions=lost,

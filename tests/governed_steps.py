@@ -40,9 +40,9 @@ def record(
 ) -> StepRecord:
     return StepRecord(
         step=Step(key=name, role=role, source=f"src/{name}", output=name),
-        seconds=seconds,
-        cpu_seconds=seconds,
-        peak=round(peak),
+        wall_s=seconds,
+        cpu_s=seconds,
+        peak_bytes=round(peak),
         byte_seconds=byte_seconds,
         profile=profile,
         needs=tuple(needs),

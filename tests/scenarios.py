@@ -24,11 +24,11 @@ from stoker.govern.simulate import scattered, simulate
 from stoker.govern.trace import read_trace
 from stoker.model.govern import (
     Collector,
-    Distribution,
+    CompileMode,
     Gc,
-    Mode,
     ModeEffect,
     Role,
+    SimulatedWorkers,
     SimulationResult,
     Step,
     StepRecord,
@@ -66,7 +66,7 @@ def _tables(run: int) -> tuple[StepRecord, ...]:
         key="link", role=Role.LINK, source="libtables.so", output="libtables.so", directory="b"
     )
     objects = tuple(record.step.output for record in compiles)
-    link = StepRecord(step=library, seconds=0.3, cpu_seconds=0.3, peak=50_000_000, needs=objects)
+    link = StepRecord(step=library, wall_s=0.3, cpu_s=0.3, peak_bytes=50_000_000, needs=objects)
     return (*compiles, link)
 
 
@@ -77,7 +77,7 @@ def _compile(name: str, known: dict[str, Any], random: Random) -> StepRecord:
     profile = tuple(known["profile"]) if large else ()
     mean = sum(profile) / len(profile) / 100 if large else 0.6
     # Tables have no garbage: modes cost time and save nothing.
-    costs = ((Mode.FAST, 0.98), (Mode.LEAN, 1.02), (Mode.LOW, 1.06))
+    costs = ((CompileMode.FAST, 0.98), (CompileMode.LEAN, 1.02), (CompileMode.LOW, 1.06))
     return StepRecord(
         step=Step(
             key=name,
@@ -89,9 +89,9 @@ def _compile(name: str, known: dict[str, Any], random: Random) -> StepRecord:
             input_bytes=700_000 if large else 300,
             collector=Collector.FREE,
         ),
-        seconds=seconds,
-        cpu_seconds=seconds,
-        peak=peak,
+        wall_s=seconds,
+        cpu_s=seconds,
+        peak_bytes=peak,
         byte_seconds=peak * seconds * mean,
         profile=profile,
         effects=tuple(ModeEffect(mode=mode, seconds=cost) for mode, cost in costs),
@@ -149,9 +149,9 @@ def _tiny() -> tuple[StepRecord, ...]:
     return tuple(
         StepRecord(
             step=Step(key=name, role=Role.C, source=name, output=f"{name}.o", input_bytes=20),
-            seconds=0.02,
-            cpu_seconds=0.02,
-            peak=20_000_000,
+            wall_s=0.02,
+            cpu_s=0.02,
+            peak_bytes=20_000_000,
         )
         for name in (f"d{number % 50}/{number}.c" for number in range(2000))
     )
@@ -183,7 +183,7 @@ def _scenarios() -> dict[str, Scenario]:
         found[f"cuda-16cpu-32G-{word}"] = partial(_of_trace, cuda, warm=warm)
         found[f"flash-attn-16cpu-32G-{word}"] = partial(_of_trace, flash, warm=warm)
     found["tiny-2000-2cpu"] = lambda: _build(_tiny(), cpus=2, gib=4, warm=False)
-    workers = Distribution(workers=16, jobs=4, bandwidth=125e6)
+    workers = SimulatedWorkers(workers=16, jobs=4, bandwidth=125e6)
     found["pytorch16th-64-workers"] = partial(
         _part_of_pytorch, gib=8, warm=True, distribution=workers
     )
@@ -214,7 +214,7 @@ def _store(found: Iterable[tuple[str, SimulationResult]], why: str) -> None:
     data = json.loads(DATA.read_bytes())
     for name, result in found:
         data["stored"][name] = {
-            "seconds": round(result.wall_seconds, 2),
+            "seconds": round(result.wall_s, 2),
             "preemptions": result.preemptions,
             "oom_kills": result.oom_kills,
             "why": why,
@@ -225,11 +225,11 @@ def _store(found: Iterable[tuple[str, SimulationResult]], why: str) -> None:
 
 
 def _shown(name: str, result: SimulationResult, old: Stored | None) -> SimulationResult:
-    ratio = f"{result.wall_seconds / old.seconds:6.3f}" if old else "   new"
-    share = result.wall_seconds / result.bounds.lower
+    ratio = f"{result.wall_s / old.seconds:6.3f}" if old else "   new"
+    share = result.wall_s / result.bounds.lower_s
     modes = ", ".join(f"{count} {mode.value}" for mode, count in result.modes.items())
     sys.stdout.write(
-        f"{name:36} {result.wall_seconds:8.1f} s {ratio} of stored, {share:.3f} of bound, "
+        f"{name:36} {result.wall_s:8.1f} s {ratio} of stored, {share:.3f} of bound, "
         f"{result.preemptions} preempted, {result.oom_kills} OOM kills {modes}\n"
     )
     return result

@@ -107,7 +107,7 @@ def slim(path: Path, made: Path, *archs: str, **options: bool) -> LibraryPlan:
         plan = plan_library(reader, only(*archs), SlimOptions(**options))
         if plan.changes:
             write_library(plan, reader, made)
-            assert made.stat().st_size == plan.summary.after
+            assert made.stat().st_size == plan.summary.after_bytes
     return plan
 
 

@@ -350,7 +350,7 @@ def names(findings: Iterable[Finding], severity: Severity | None = None) -> set[
 def unknown_estimate(**changes: Any) -> Estimate:
     nothing = Quantity(amount=None, basis="not measured")
     whole = Estimate(
-        seconds=nothing, largest_step_bytes=nothing, disk_bytes=nothing, wheel_bytes=nothing
+        wall_s=nothing, largest_step_bytes=nothing, disk_bytes=nothing, wheel_bytes=nothing
     )
     return changed(whole, **changes)
 

@@ -85,9 +85,13 @@ def run(
     from stoker.cli.request import run_options, with_settings
     from stoker.govern.running import run
     from stoker.model.errors import UsageError
-    from stoker.settings.declared import OPTIONS, Group
+    from stoker.settings.declared import OPTIONS, SettingGroup
 
-    known = [name for name, one in OPTIONS.items() if one.group in (Group.GOVERN, Group.CHAIN)]
+    known = [
+        name
+        for name, one in OPTIONS.items()
+        if one.group in (SettingGroup.GOVERN, SettingGroup.CHAIN)
+    ]
     if unknown := settings.keys() - set(known):
         raise UsageError(
             f"run has no setting {min(unknown)!r}", hints=[f"it has {', '.join(known)}"]

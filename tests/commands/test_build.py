@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from builds import TIMEOUT_S, Project, Record
-from conftest import Stoker, missing
+from conftest import Stoker, heavy, missing
 from governed import STOKER, wait_until
 
 pytestmark = pytest.mark.timeout(1800)  # each build has its own timeout
@@ -390,7 +390,7 @@ def test_cmake_sees_what_the_back_end_gives_it(
     assert "ninja: no work to do." in built.log("wheel")
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_variants_with_the_same_file_name_do_not_replace_each_other(
     stoker: Stoker, project: Project
 ) -> None:
@@ -415,16 +415,16 @@ def test_variants_with_the_same_file_name_do_not_replace_each_other(
     assert "a wheel that stoker did not build" in build("--variant", "cpu").stderr
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_estimates_learn_from_finished_builds(stoker: Stoker, project: Project) -> None:
     words = ("plan", "cpu", "--source", str(project.tree), "--json")
-    assert json.loads(stoker(*words).stdout)["estimate"]["seconds"]["amount"] is None
+    assert json.loads(stoker(*words).stdout)["estimate"]["wall_s"]["amount"] is None
     built = project.built()
     project.built()  # in which nothing is compiled
     estimate = json.loads(stoker(*words).stdout)["estimate"]
     cpus = os.cpu_count() or 1
-    assert estimate["seconds"]["amount"] >= built.record["summary"]["cpu_s"] / cpus
-    assert "your build of" in estimate["seconds"]["basis"]
+    assert estimate["wall_s"]["amount"] >= built.record["summary"]["cpu_s"] / cpus
+    assert "your build of" in estimate["wall_s"]["basis"]
     assert estimate["wheel_bytes"]["amount"] == built.wheel.stat().st_size
     assert estimate["largest_step_bytes"]["amount"] > 0
 
@@ -453,7 +453,8 @@ def test_two_builds_of_one_tree_do_not_meet(project: Project) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+    ("number", "status"),
+    [heavy(signal.SIGTERM, 143), (signal.SIGINT, 130), heavy(signal.SIGHUP, 129)],
 )
 def test_an_interrupted_build_exits_promptly_and_resumes_later(
     project: Project, stoker_home: Path, number: signal.Signals, status: int

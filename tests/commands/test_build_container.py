@@ -47,6 +47,7 @@ def tree(tmp_path: Path) -> Path:
     return shutil.copytree(KILN, tmp_path / "kiln")
 
 
+@pytest.mark.slow
 @pytest.mark.network
 @pytest.mark.timeout(1500)
 def test_the_example_in_a_container(

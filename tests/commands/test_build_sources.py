@@ -78,7 +78,7 @@ def test_a_tag_with_a_submodule(stoker: Stoker, tmp_path: Path) -> None:
     assert "fetched third_party/other" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_credentials_are_written_nowhere(
     stoker: Stoker, tmp_path: Path, stoker_home: Path, project: Project
 ) -> None:

@@ -291,7 +291,7 @@ def test_a_cached_build_makes_the_same_library(stoker: Stoker, need: Need, tmp_p
     assert made[0] == made[1] == made[2]
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_gpu_variants_share_every_cpp_object(stoker: Stoker, need: Need, tmp_path: Path) -> None:
     need("ccache")
     need("nvcc")
@@ -420,7 +420,7 @@ def test_status_and_stats_agree_with_the_engine(project: CachedProject, stoker: 
     status = json.loads(stoker("cache", "status", "--json", **project.environment).stdout)
     counters = project.counters()
     assert status["folder"] == str(project.cache)
-    assert status["bytes"] == counters["cache_size_kibibyte"] << 10
+    assert status["size_bytes"] == counters["cache_size_kibibyte"] << 10
     assert status["files"] == counters["files_in_cache"] > 0
     assert status["oldest"] <= status["newest"]
     stats = json.loads(stoker("cache", "stats", "--json", **project.environment).stdout)

@@ -18,12 +18,12 @@ Opened = Callable[..., Browser]
 
 HOSTILE = "</script><img src=x onerror='document.title=1'><b id=injected>\"ä 日本\u2028"
 WHEELS = (
-    published("cu128-sm80", size=320_000_000),
-    published("cu128-sm90", size=280_000_000),
-    published("cu128-sm90a", size=290_000_000, verified=False, built="2026-10-01T00:00:00Z"),
-    published("cu128-sm120+ptx", size=300_000_000),
-    published("cpu", size=180_000_000),
-    published("cpu-avx2", size=181_000_000, version="2.10.0"),
+    published("cu128-sm80", size_bytes=320_000_000),
+    published("cu128-sm90", size_bytes=280_000_000),
+    published("cu128-sm90a", size_bytes=290_000_000, verified=False, built="2026-10-01T00:00:00Z"),
+    published("cu128-sm120+ptx", size_bytes=300_000_000),
+    published("cpu", size_bytes=180_000_000),
+    published("cpu-avx2", size_bytes=181_000_000, version="2.10.0"),
     published("cpu", family="aarch64"),
     published("cu128-sm90", project="flash-attn", version="2.8.3", requires=("torch", "einops")),
 )

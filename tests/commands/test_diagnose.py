@@ -195,8 +195,8 @@ def test_a_run_folder_is_read_by_its_failed_stage(stoker: Stoker, tmp_path: Path
     (folder / "1-configure.log").write_text("CMake Error: this one was fixed\n")
     (folder / "2-compile.log").write_text(KILLED)
     stages = [
-        {"stage": "configure", "end": "done", "seconds": 1.0, "log": "1-configure.log"},
-        {"stage": "compile", "end": "failed", "seconds": 1.0, "log": "2-compile.log"},
+        {"stage": "configure", "end": "done", "wall_s": 1.0, "log": "1-configure.log"},
+        {"stage": "compile", "end": "failed", "wall_s": 1.0, "log": "2-compile.log"},
     ]
     (folder / "record.json").write_bytes(msgspec.json.encode({"stages": stages, "tree": "/a"}))
     found = json.loads(stoker("diagnose", "--json", str(folder)).stdout)
@@ -207,7 +207,7 @@ def test_a_run_folder_is_read_by_its_failed_stage(stoker: Stoker, tmp_path: Path
 def test_a_run_folder_without_a_failed_stage_shows_the_recorded_error(
     stoker: Stoker, tmp_path: Path
 ) -> None:
-    stages = [{"stage": "verify", "end": "done", "seconds": 1.0, "log": "7-verify.log"}]
+    stages = [{"stage": "verify", "end": "done", "wall_s": 1.0, "log": "7-verify.log"}]
     record = {"stages": stages, "error": "mill.whl is the wheel of another variant"}
     (tmp_path / "record.json").write_bytes(msgspec.json.encode(record))
     done = stoker("diagnose", str(tmp_path))

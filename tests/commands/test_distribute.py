@@ -245,6 +245,7 @@ def test_public_addresses_need_trust(sources: Build, stoker: Stoker) -> None:
     assert trusted.returncode == 0, trusted
 
 
+@pytest.mark.slow
 def test_many_compiles_that_fall_back_at_once_stay_within_memory(
     sources: Build, make_group: MakeGroup, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 from subprocess import DEVNULL
+from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
@@ -69,3 +70,22 @@ def test_each_command_does_its_work(stoker: Stoker, tmp_path: Path) -> None:
             told = subprocess.check_output([*command, "--json"], cwd=tmp_path, stderr=DEVNULL)
             jsonschema.validate(json.loads(told), schema(name))
     assert not wrong, "\n".join(wrong)
+
+
+def test_keys_of_numbers_say_their_unit() -> None:
+    """Durations end in ``_s``, amounts of memory and storage in ``_bytes``."""
+    unclear = {"seconds", "duration", "began", "begun", "peak", "size", "bytes", "unpacked", "wall"}
+    wrong = []
+    for command in OUTPUTS:
+        whole = schema(command)
+        for where, node in ((command, whole), *whole.get("$defs", {}).items()):
+            numbers = {key for key, kind in node.get("properties", {}).items() if _is_number(kind)}
+            ends = {key for key in numbers if key.endswith("_seconds")} - {"byte_seconds"}
+            if where != "ModeEffect":  # factors, not amounts
+                wrong += [f"{where}.{key}" for key in (numbers & unclear) | ends]
+    assert wrong == []
+
+
+def _is_number(kind: dict[str, Any]) -> bool:
+    kinds = {kind.get("type"), *(each.get("type") for each in kind.get("anyOf", ()))}
+    return bool(kinds & {"number", "integer"})

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml  # type: ignore[import-untyped]
 
 from conftest import Stoker
 from stoker.knowledge.export_targets import ClusterEngine, ExportFormat
@@ -76,6 +77,22 @@ def test_a_build_in_shards_is_that_of_its_snapshot_and_passes_the_tool_of_the_fo
     check(form, written(stoker, words, folder / "out", SNAPSHOTS / f"farm-{form}"), need)
 
 
+def test_the_number_of_jobs_is_said_and_refused_if_the_system_allows_fewer(
+    folder: Path, stoker: Stoker
+) -> None:
+    words = ["export", "github-actions", SOURCE, "--matrix", *STOKER]
+    said = stoker(*words, "--shards", "64")
+    each = "64 shards and a job that links for each of 2 variants"
+    assert f"130 jobs: {each}; 260 if time runs out" in said.stderr
+    refused = stoker(*words, "--shards", "65", "--out", str(folder / "out"))
+    assert refused.returncode == 2
+    assert "can start 260 jobs in 2 rounds, and GitHub allows 256" in refused.stderr
+    assert "--shards 64" in refused.stderr
+    assert not (folder / "out").exists()
+    words[1] = "gitlab"
+    assert "GitLab allows 200 shards" in stoker(*words, "--shards", "201").stderr
+
+
 @pytest.mark.parametrize("form", ["kubernetes", "compose", "slurm"])
 def test_workers_are_those_of_their_snapshots_and_pass_the_tool_of_the_format(
     form: str, folder: Path, stoker: Stoker, need: Need
@@ -114,6 +131,19 @@ def check(form: str, files: list[Path], need: Need, *more: str) -> None:
     command = [need(program), *options, *more, *map(str, files)]
     checked = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("form", ["github-actions", "farm-github-actions"])
+def test_every_script_of_a_workflow_passes_shellcheck(form: str, need: Need) -> None:
+    """Jobs in a container have `sh`, not bash, unless they say otherwise."""
+    workflow = yaml.safe_load((SNAPSHOTS / form / "wheels.yml").read_text())
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    scripts = dict.fromkeys(step["run"] for step in steps if "run" in step)
+    assert scripts
+    for script in scripts:
+        words = [need("shellcheck"), "--shell=sh", "-"]
+        done = subprocess.run(words, input=script, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, script + done.stdout
 
 
 # Runs the job in a network of its own: this machine is the only node.
@@ -194,6 +224,7 @@ def test_files_are_printed_or_written_once(folder: Path, stoker: Stoker) -> None
     assert (folder / "Dockerfile").read_text() == files[0]["text"]
 
 
+@pytest.mark.slow
 def test_the_wheel_of_stoker_goes_along(folder: Path, stoker: Stoker, tmp_path: Path) -> None:
     wheel = tmp_path / "made" / "stoker-0.1.0-py3-none-linux_x86_64.whl"
     wheel.parent.mkdir()

@@ -171,7 +171,7 @@ def test_memory_comes_from_the_history(project: Path) -> None:
     subprocess.run([STOKER, "run", "--", "ninja"], cwd=project / "b", check=True)
     targets = _graph(project / "b")["targets"]
     assert isinstance(targets, list)
-    peaks = {each["name"]: each["peak"] for each in targets}
+    peaks = {each["name"]: each["peak_bytes"] for each in targets}
     assert peaks["tool"] > 0
     assert peaks["base"] is None  # it was built without stoker
 

@@ -108,7 +108,9 @@ def test_variants_from_the_matrix_to_empty_environments(
     for name, label in labels.items():
         assert made[name]["wheel"].startswith(f"mini_wheel-0.2.0+{label}-cp3")
         assert made[name]["verified"]
-        assert (tmp_path / "wheels" / made[name]["wheel"]).stat().st_size == made[name]["bytes"]
+        assert (tmp_path / "wheels" / made[name]["wheel"]).stat().st_size == made[name][
+            "size_bytes"
+        ]
     again = stoker("matrix", "--out", "wheels", "--json", timeout=TIMEOUT_S)
     assert ends(results(again)) == dict.fromkeys(labels, "unchanged")
     assert "3 of 3: building" in again.stderr
@@ -126,7 +128,7 @@ def test_variants_from_the_matrix_to_empty_environments(
             assert found.strip() == f"0.2.0+{label}"
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_one_failure_does_not_stop_the_rest(project: Path, stoker: Stoker) -> None:
     (project / "stoker.toml").write_text(BUILDS + '[variants.gone]\nvariant = "cpu-py38"\n')
     done = stoker("matrix", "--only", "[pg]*", "--out", "wheels", "--json", timeout=TIMEOUT_S)
@@ -146,7 +148,7 @@ def test_one_failure_does_not_stop_the_rest(project: Path, stoker: Stoker) -> No
     assert list((project / "wheels").glob("*.whl")) == [wheel]
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_an_interrupted_matrix_keeps_what_is_finished(project: Path, stoker: Stoker) -> None:
     """The second build waits in its generator when Ctrl-C is pressed."""
     generate = project / "mini-wheel" / "tools" / "generate.py"
@@ -177,7 +179,7 @@ def test_an_interrupted_matrix_keeps_what_is_finished(project: Path, stoker: Sto
     assert ends(resumed) == {"plain": "unchanged", "loud": "done", "small": "done"}
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_python_versions_of_the_file_and_of_the_command_line(project: Path, stoker: Stoker) -> None:
     file = project / "stoker.toml"
     file.write_text(BUILDS.replace('variant = "cpu"', 'variant = "cpu"\npython = ["3.11", "3.12"]'))

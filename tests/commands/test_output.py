@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import wheel_files
-from conftest import PROJECTS, Stoker
+from conftest import PROJECTS, Stoker, slow
 from small_disks import small_disk
 from stoker.model.errors import ExitStatus
 
@@ -42,7 +42,7 @@ def things(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("unbuffered", ["", slow("1")])
 @pytest.mark.parametrize("words", PRINTING)
 def test_output_that_cannot_be_written_is_told_once(
     words: str, unbuffered: str, things: Path
@@ -52,7 +52,7 @@ def test_output_that_cannot_be_written_is_told_once(
     assert done.stderr == "stoker: cannot write the output: No space left on device\n"
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
+@pytest.mark.parametrize("encoding", ["latin-1", slow("ascii"), slow("utf-8")])
 @pytest.mark.parametrize("words", PRINTING)
 def test_any_encoding_of_the_output_will_do(words: str, encoding: str, things: Path) -> None:
     done = shell(f"PYTHONIOENCODING={encoding} stoker {words} > out", things)
@@ -63,7 +63,9 @@ def test_any_encoding_of_the_output_will_do(words: str, encoding: str, things: P
         json.loads(text)
 
 
-@pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-", "2>/dev/full", "< /dev/null"])
+@pytest.mark.parametrize(
+    "redirection", [slow(">&-"), slow("2>&-"), ">&- 2>&-", "2>/dev/full", slow("< /dev/null")]
+)
 def test_closed_streams_are_no_traceback(redirection: str, things: Path) -> None:
     done = shell(f"stoker plan h100 {redirection}", things)
     assert (done.returncode, done.stderr) == (0, "")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import PROJECTS, Stoker
+from conftest import PROJECTS, Stoker, heavy
 from memory_groups import MakeGroup
 
 MINI = str(PROJECTS / "mini-pytorch")
@@ -122,7 +122,7 @@ def test_doctor_finds_the_missing_submodule(stoker: Stoker) -> None:
     done = stoker("doctor", "--variant", "cpu", "--source", MINI, "--json")
     report = json.loads(done.stdout)
     assert done.returncode == 1
-    assert not report["can_run"]
+    assert not report["ok"]
     (finding,) = [f for f in report["findings"] if f["name"] == "submodules-missing"]
     assert "git" in finding["fix"][0]
 
@@ -165,7 +165,7 @@ def test_doctor_and_plan_see_a_cgroup_limit(make_group: MakeGroup) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "option"), [("mini-cmake", "MINI_ROUNDS=7"), ("mini-wheel", "MINI_FILES=3")]
+    ("name", "option"), [("mini-cmake", "MINI_ROUNDS=7"), heavy("mini-wheel", "MINI_FILES=3")]
 )
 def test_the_script_of_a_plan_configures_what_a_build_configures(
     name: str, option: str, stoker: Stoker, stoker_home: Path, tmp_path: Path

@@ -137,7 +137,7 @@ def test_prices_give_costs(stoker: Stoker, stoker_home: Path, tmp_path: Path) ->
     wall = data["shown"]["wall_s"]
     assert data["cost"] == pytest.approx(wall / 3600 * (16 * 0.5 + 32 * 0.25))
     large = next(row for row in data["what_if"] if row["name"] == "large")
-    assert large["cost"] == pytest.approx(large["result"]["wall_seconds"] / 100)
+    assert large["cost"] == pytest.approx(large["result"]["wall_s"] / 100)
 
 
 @pytest.mark.slow

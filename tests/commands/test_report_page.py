@@ -16,9 +16,9 @@ from stoker.govern.build_folder import Dependencies
 from stoker.govern.history import History
 from stoker.model.build import BuildStage, StageEnd, StageResult
 from stoker.model.govern import Role, Step, StepRecord
-from stoker.model.plan import Origin, OriginKind, Place, Setting
+from stoker.model.plan import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.runs import Attempt, Outcome, Run
-from stoker.report.analysis import Recorded, analyse
+from stoker.report.analysis import RecordedRun, analyse
 from stoker.report.page import report_page
 from stoker.report.values import BuildFacts, LibrarySize, Output, Report, ReportedRun
 
@@ -104,13 +104,13 @@ def test_the_table_sorts_and_searches(opened: Opened, stoker_home: Path) -> None
     page = opened(run)
     with History() as history:
         records = [attempt.record for attempt in history.attempts(run)]
-    longest = sorted(records, key=lambda record: -record.seconds)
+    longest = sorted(records, key=lambda record: -record.wall_s)
     assert first_name(page) == longest[0].step.source
     page.script("document.getElementById('sort-peak').click()")
-    hungriest = max(records, key=lambda record: record.peak)
+    hungriest = max(records, key=lambda record: record.peak_bytes)
     assert first_name(page) == hungriest.step.source
     page.script("document.getElementById('sort-peak').click()")
-    assert first_name(page) == min(records, key=lambda record: record.peak).step.source
+    assert first_name(page) == min(records, key=lambda record: record.peak_bytes).step.source
     assert page.find("th[aria-sort]").get_attribute("aria-sort") == "ascending"
     page.find("#search").send_keys("torch_cuda kernel.cu")
     page.settle()
@@ -140,7 +140,7 @@ def test_two_runs_are_compared(opened: Opened, stoker_home: Path) -> None:
 
 def test_names_are_shown_as_they_are(opened: Opened, stoker_home: Path) -> None:
     step = Step(key="1", role=Role.CXX, source=HOSTILE, output=HOSTILE, flags=(HOSTILE,))
-    record = StepRecord(step=step, seconds=3.0, cpu_seconds=3.0, peak=10**8)
+    record = StepRecord(step=step, wall_s=3.0, cpu_s=3.0, peak_bytes=10**8)
     attempt = Attempt(record=record, started=0.0, outcome=Outcome.FAILED, status=1)
     page = opened(write_run(stoker_home, "hostile", [attempt]))
     page.find("#timeline").send_keys(Keys.ARROW_DOWN)
@@ -174,12 +174,12 @@ def test_stages_settings_and_sizes_of_a_build(browser: Browser, tmp_path: Path) 
         variant="cu130-sm90",
         stages=(
             StageResult(
-                stage=BuildStage.COMPILE, end=StageEnd.FAILED, seconds=70, log="", why="ninja"
+                stage=BuildStage.COMPILE, end=StageEnd.FAILED, wall_s=70, log="", why="ninja"
             ),
         ),
         settings=(
             Setting(
-                place=Place.CMAKE,
+                place=SettingPlace.CMAKE,
                 name="USE_MPI",
                 value="0",
                 origin=Origin(kind=OriginKind.FILE, where="stoker.toml:3"),
@@ -195,7 +195,7 @@ def test_stages_settings_and_sizes_of_a_build(browser: Browser, tmp_path: Path) 
             ),
         ),
     )
-    analysis = analyse(run, (), Recorded(), Dependencies({}))
+    analysis = analyse(run, (), RecordedRun(), Dependencies({}))
     report = Report(stoker="1", shown=ReportedRun(run=analysis, build=build))
     (tmp_path / "report.html").write_text(report_page(report))
     browser.open(tmp_path / "report.html")

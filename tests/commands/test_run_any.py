@@ -450,7 +450,7 @@ TENFOLD = "".join(f"#define E{level} {' '.join([f'E{level - 1}'] * 10)}\n" for l
 LARGE = "#define E0 1,\n{tenfold}int table_{index}[] = {{ {elements} }};\n"
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_a_folder_configured_without_stoker_under_a_limit(
     project: Project, make_group: MakeGroup, need: Need
 ) -> None:

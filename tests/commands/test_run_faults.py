@@ -282,6 +282,7 @@ def test_runs_that_end_and_begin_at_the_same_time(build: Build) -> None:
             assert (done.status, "died" in done.err) == (0, False), done
 
 
+@pytest.mark.heavy
 def test_options_that_an_older_governor_does_not_follow_are_said(build: Build) -> None:
     build.step("one", WAIT)
     first = build.start(options=["--cpus", "2"])
@@ -307,7 +308,7 @@ def test_a_compiler_that_leaves_a_daemon_does_not_hold_the_build_up(build: Build
     os.kill(daemon, signal.SIGKILL)
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_a_hundred_megabytes_of_output_come_through_unchanged(build: Build) -> None:
     line = b"a.cpp:1:1: warning: " + bytes(range(33, 127)) + b"\n"
     text = line * (100_000_000 // len(line))
@@ -334,6 +335,7 @@ def peak_memory(pid: int) -> int:
     return int(words[words.index("VmHWM:") + 1]) << 10 if "VmHWM:" in words else 0
 
 
+@pytest.mark.slow
 def test_five_thousand_launchers_wait(build: Build) -> None:
     count = 5000
     build.step("one", WAIT)

@@ -48,8 +48,8 @@ def test_a_wheel(wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     (made,) = (tmp_path / "out").iterdir()
     assert made.name == f"torch-2.0+cu130.sm90-py3-none-linux_{MACHINE}.whl"
     assert report["output"] == str(made)
-    assert (report["before"], report["after"]) == (len(before), made.stat().st_size)
-    assert report["after"] < 0.5 * report["before"]
+    assert (report["before_bytes"], report["after_bytes"]) == (len(before), made.stat().st_size)
+    assert report["after_bytes"] < 0.5 * report["before_bytes"]
     (library,) = report["libraries"]
     assert library["path"] == CUDA
     assert (library["kept"], library["dropped"], library["stubs"]) == (2, 4, 0)
@@ -114,7 +114,7 @@ def test_a_library_that_is_not_understood_is_left(
     report = slim_json(capsys, wheel, "--for", "sm90", "-o", tmp_path / "out")
     odd = next(row for row in report["libraries"] if row["path"] == "torch/lib/libodd.so")
     assert odd["layout"] is None
-    assert odd["before"] == odd["after"] == len(broken)
+    assert odd["before_bytes"] == odd["after_bytes"] == len(broken)
     assert "at byte" in odd["skipped_because"]
     (made,) = (tmp_path / "out").iterdir()
     assert unpacked(made)["torch/lib/libodd.so"] == broken

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from built_libraries import Need
-from conftest import Stoker
+from conftest import Stoker, heavy
 from slim_kills import SIGNALS, SLIM, has_store, tree
 from slim_libraries import build_library, cubins
 from small_disks import small_disk
@@ -43,8 +43,8 @@ def folder(need: Need, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "case",
     [
-        *("0", "1", "2", "0 no-links"),
-        *(pytest.param(case, marks=pytest.mark.heavy) for case in ("3", "1 no-links")),
+        *("0", "1", "2"),
+        *(heavy(case) for case in ("3", "0 no-links", "1 no-links")),
     ],
 )
 def test_killed_at_every_step(folder: Path, case: str) -> None:
@@ -86,6 +86,7 @@ def test_killed_at_any_time(folder: Path, stoker: Stoker) -> None:
     assert tree(folder) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second", ["", "mill/lib/libone.so"])
 def test_two_at_once(folder: Path, stoker: Stoker, second: str) -> None:
     """On the same folder, or on a part of it: what both have done can be undone."""

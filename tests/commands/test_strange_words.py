@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 import wheel_files
-from conftest import Stoker
+from conftest import Stoker, slow
 
 HUGE = "9" * 5000
 LARGE = "9" * 30  # a number to Python, none to SQLite and the kernel
 
 
-@pytest.mark.parametrize("number", [HUGE, LARGE])
+@pytest.mark.parametrize("number", [HUGE, slow(LARGE)])
 @pytest.mark.parametrize(
     "line",
     [

@@ -13,7 +13,7 @@ import pytest
 from governed import STOKER, wait_until
 from stoker.accelerate.linkers import TunedLink, keep_links, linker_version
 from stoker.govern.history import History
-from stoker.model.govern import Mode
+from stoker.model.govern import CompileMode
 from stoker.model.runs import Run
 
 Need = Callable[[str], str]
@@ -85,8 +85,10 @@ def test_a_sample_is_measured_without_touching_the_build(folder: Path) -> None:
     assert recorded() == ()
 
     # Whether gold is faster depends on the machine; if it is, `--linker auto` uses it.
-    version = linker_version(Mode.GOLD) or ""
-    link = TunedLink(link=found["sample"][-1]["link"], output="", linker=Mode.GOLD, version=version)
+    version = linker_version(CompileMode.GOLD) or ""
+    link = TunedLink(
+        link=found["sample"][-1]["link"], output="", linker=CompileMode.GOLD, version=version
+    )
     keep_links(folder, [link])
     (folder / "liball.so").unlink()
     done = stoker("run", "--linker", "auto", "--", "ninja", "-C", folder)

@@ -1,6 +1,7 @@
 """`stoker verify` on small wheels: its output, its exit status, and a trial."""
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -149,12 +150,20 @@ def _lacking(folder: Path, need: Need, *names: str) -> Path:
     return _wheel(folder, **{"mill/libmill.so": library.read_bytes()})
 
 
-@pytest.mark.parametrize(("mode", "said"), [("plain", True), ("bundle", False)])
+@pytest.mark.parametrize(
+    ("library", "mode", "said"),
+    [
+        ("libnobody.so", "plain", "bundle"),
+        ("libnobody.so", "bundle", None),
+        ("libcublas.so.13", "plain", "pypi"),
+    ],
+)
 def test_a_build_says_how_a_wheel_gets_the_libraries_it_lacks(
-    tmp_path: Path, need: Need, mode: str, said: bool
+    tmp_path: Path, need: Need, library: str, mode: str, said: str | None
 ) -> None:
-    wheel = _lacking(tmp_path, need, "libnobody.so")
+    wheel = _lacking(tmp_path, need, library)
     with (tmp_path / "log").open("wb") as stream, pytest.raises(StokerError) as raised:
         check(wheel, StageLog(tmp_path / "log", stream, None), mode)
-    assert "libnobody.so, needed by mill/libmill.so" in raised.value.hints
-    assert any("--mode bundle" in hint for hint in raised.value.hints) is said
+    hints = "\n".join(raised.value.hints)
+    assert f"{library}, needed by mill/libmill.so" in hints
+    assert re.findall(r"next: --mode (\w+)", hints) == ([said] if said else [])

@@ -83,7 +83,7 @@ def _inspect(wheel: Path) -> dict[str, dict[tuple[str, bool], tuple[int, int]]]:
     assert usage.ru_maxrss * 1024 < MEMORY_LIMIT
     return {
         library["path"]: {
-            (code["arch"], code["linked"]): (code["bytes"], code["count"])
+            (code["arch"], code["linked"]): (code["size_bytes"], code["count"])
             for code in library["device_code"]
         }
         for library in facts["libraries"]

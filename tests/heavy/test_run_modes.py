@@ -7,7 +7,7 @@ import pytest
 
 from governed import Build, finished
 from memory_groups import MakeGroup
-from stoker.model.govern import Mode, Reason
+from stoker.model.govern import CompileMode, Reason
 from stoker.model.runs import Outcome
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1200)]
@@ -56,8 +56,8 @@ def test_a_step_that_fits_only_in_the_low_mode(
     done = finished(build.start(prefix=group.enter), seconds=900)
     assert done.status == 0, done
     first, last = build.attempts()
-    assert (first.outcome, first.record.mode) == (Outcome.OOM, Mode.DEFAULT)
-    assert (last.outcome, last.record.mode) == (Outcome.DONE, Mode.LOW)
+    assert (first.outcome, first.record.mode) == (Outcome.OOM, CompileMode.DEFAULT)
+    assert (last.outcome, last.record.mode) == (Outcome.DONE, CompileMode.LOW)
     assert last.explanation is not None
     assert last.explanation.mode_reason is Reason.TOO_LARGE
     plain = build.folder / "plain.o"

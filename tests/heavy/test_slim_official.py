@@ -38,7 +38,7 @@ def test_it_works(official: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     words = [str(official), "--for", "sm90", "-o", str(tmp_path), "--json"]
     slim.main(words, standalone_mode=False)
     report = json.loads(capsys.readouterr().out)
-    assert report["after"] < 0.5 * report["before"]
+    assert report["after_bytes"] < 0.5 * report["before_bytes"]
     assert [row["path"] for row in report["libraries"] if row["skipped_because"]] == []
 
     status = verify.main([report["output"], "--run", "--json"], standalone_mode=False)

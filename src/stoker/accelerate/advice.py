@@ -17,12 +17,12 @@ from stoker.model.govern import Collector
 from stoker.model.tuning import (
     BASELINE,
     Advice,
-    Change,
-    Kind,
     Measurement,
+    RelativeChange,
     Sampled,
     Topic,
     Trial,
+    TrialKind,
     TrialResult,
 )
 
@@ -40,7 +40,7 @@ def choose_sample(
     it is for compiles. If every compile takes longer, the shortest one is measured.
     """
     known = sorted(candidates, key=lambda step: (-_seconds(step), step.output))
-    compiles, kernels, links = ([s for s in known if s.kind is kind] for kind in Kind)
+    compiles, kernels, links = ([s for s in known if s.kind is kind] for kind in TrialKind)
     heavy = list(_within(compiles, seconds / 4, -(-count // 2)))
     rest = [step for step in compiles if step not in heavy]
     random.Random(seed).shuffle(rest)
@@ -53,12 +53,12 @@ def choose_sample(
 
 
 def _seconds(step: Sampled) -> float:
-    return _UNKNOWN_SECONDS if step.seconds is None else step.seconds
+    return _UNKNOWN_SECONDS if step.wall_s is None else step.wall_s
 
 
 def _cost(step: Sampled) -> float:
     """Return the seconds of one round, if the step runs in all ways of its kind."""
-    topics = {Kind.LINK: (Topic.LINKER,), Kind.KERNEL: (Topic.THREADS,)}.get(step.kind)
+    topics = {TrialKind.LINK: (Topic.LINKER,), TrialKind.KERNEL: (Topic.THREADS,)}.get(step.kind)
     ways = sum(row.topic in (topics or _OF_COMPILES) for row in trials())
     return _seconds(step) * (1 + ways)
 
@@ -82,13 +82,13 @@ def _trial(
     row: TrialRow, step: Sampled, collector: Collector, installed: frozenset[str]
 ) -> Trial | None:
     program = row.programs.get(basename(step.command[0]), "")
-    compiles = step.kind is Kind.COMPILE
+    compiles = step.kind is TrialKind.COMPILE
     fits = {
         Topic.MEMORY: compiles and collector is not Collector.NONE,
         Topic.DEBUG: compiles and has_debug_information(step.command),
         Topic.COMPILER: compiles and program in installed,
         Topic.CACHE: compiles and row.wrapper in installed,
-        Topic.THREADS: step.kind is Kind.KERNEL,
+        Topic.THREADS: step.kind is TrialKind.KERNEL,
         Topic.LINKER: step.is_link and row.mode.value in installed,
     }
     if not fits[row.topic]:
@@ -137,7 +137,7 @@ def results_of(
 
     ``differences`` are those of links, by step and trial.
     """
-    compiles = [n for n, step in enumerate(steps) if step.kind is Kind.COMPILE]
+    compiles = [n for n, step in enumerate(steps) if step.kind is TrialKind.COMPILE]
     return tuple(
         _result(trial, group, steps, measurements, differences)
         for trial in trials
@@ -160,14 +160,18 @@ def _result(
     measured = {each.step for each in ours} - failed.keys()
     theirs = [e for e in measurements if e.trial == BASELINE.name and e.step in measured]
     ours = [each for each in ours if each.step in measured]
-    links, by_cpu = trial.topic is Topic.LINKER, steps[group[0]].kind is Kind.COMPILE
+    links, by_cpu = trial.topic is Topic.LINKER, steps[group[0]].kind is TrialKind.COMPILE
     return TrialResult(
         topic=trial.topic,
         trial=trial.name,
         steps=tuple(steps[number].title for number in sorted(measured)),
         time=change([_time(e, by_cpu) for e in ours], [_time(e, by_cpu) for e in theirs]),
-        peak=change([(e.round, e.peak) for e in ours], [(e.round, e.peak) for e in theirs]),
-        size=change([(e.round, e.size) for e in ours], [(e.round, e.size) for e in theirs]),
+        peak=change(
+            [(e.round, e.peak_bytes) for e in ours], [(e.round, e.peak_bytes) for e in theirs]
+        ),
+        size=change(
+            [(e.round, e.size_bytes) for e in ours], [(e.round, e.size_bytes) for e in theirs]
+        ),
         same=_same(measured, ours, theirs, differences if links else None, trial.name),
         differences=tuple(
             f"{steps[number].title}: {text}"
@@ -199,7 +203,9 @@ def _same(
     return sum(len(found) == 1 for found in digests.values())
 
 
-def change(ours: Sequence[tuple[int, float]], theirs: Sequence[tuple[int, float]]) -> Change | None:
+def change(
+    ours: Sequence[tuple[int, float]], theirs: Sequence[tuple[int, float]]
+) -> RelativeChange | None:
     """Compare amounts by round; rounds that lack one side do not count."""
     mine, base = _totals(ours), _totals(theirs)
     rounds = [number for number in mine if base.get(number)]
@@ -207,7 +213,7 @@ def change(ours: Sequence[tuple[int, float]], theirs: Sequence[tuple[int, float]
         return None
     ratios = [mine[number] / base[number] for number in rounds]
     whole = [base[number] for number in rounds]
-    return Change(
+    return RelativeChange(
         ratio=median(ratios),
         least=min(ratios),
         most=max(ratios),

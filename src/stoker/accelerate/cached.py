@@ -14,14 +14,14 @@ from stoker.accelerate.distributing import read_distribution, refuse_public, wit
 from stoker.machine.file_tree import FileTree
 from stoker.machine.resources import read_usable
 from stoker.model.caching import (
+    CacheEngine,
     CacheStatus,
     CacheUse,
     Chain,
     ChainOptions,
+    ChainPart,
     Distributor,
-    Engine,
     FoundEngine,
-    Part,
 )
 from stoker.model.errors import UsageError
 from stoker.model.events import AnyEvent, StepEnds
@@ -143,7 +143,7 @@ class _SccacheServer:
     """The server of one run. It starts with the first environment and ends with the run."""
 
     def __init__(self, chain: Chain, configuration: Path):
-        self._program = chain.wrapper if chain.engine is Engine.SCCACHE else None
+        self._program = chain.wrapper if chain.engine is CacheEngine.SCCACHE else None
         self._distributes = chain.distributor is Distributor.SCCACHE_DIST
         self._scheduler = chain.scheduler
         self._configuration = configuration
@@ -213,7 +213,7 @@ def survey_chain(
     if not wanted.trust_network:
         refuse_public({host: _addresses(host) for host in distribution.hosts})
     cache = cache_for(wanted, distribution)
-    cache = Engine.CCACHE if cache is Engine.AUTO else cache
+    cache = CacheEngine.CCACHE if cache is CacheEngine.AUTO else cache
     names = {wanted.launcher, cache.value, distribution.engine.value}
     found = {
         name: _found(name, environment) for name in filter(None, names) if _path(name, environment)
@@ -251,7 +251,7 @@ def _with_linkers(chain: Chain, wanted: Linker) -> Chain:
         why = linkers.why
     names = dict.fromkeys(linkers.measured.values()) or [linkers.every]
     what = ", ".join(mode.value for mode in names)
-    part = Part(role="linker", what=what, why=why, unusable=linkers.unusable)
+    part = ChainPart(role="linker", what=what, why=why, unusable=linkers.unusable)
     return replace(chain, linkers=linkers, parts=(*chain.parts, part))
 
 
@@ -277,7 +277,7 @@ def _path(name: str, environment: Mapping[str, str]) -> str | None:
 def _found(name: str, environment: Mapping[str, str]) -> FoundEngine:
     path = _path(name, environment)
     assert path is not None
-    if name == Engine.CCACHE:
+    if name == CacheEngine.CCACHE:
         return ccache.read_ccache(path, environment)
     return FoundEngine(program=path)
 
@@ -311,7 +311,7 @@ def _icecc_state(environment: Mapping[str, str], scheduler: str) -> tuple[str | 
 def cache_status(wanted: ChainOptions, environment: Mapping[str, str]) -> CacheStatus:
     """Return the state of the cache that a run here would use, and of its remote."""
     engine, program = _chosen(wanted, environment)
-    ask = ccache.status if engine is Engine.CCACHE else sccache.status
+    ask = ccache.status if engine is CacheEngine.CCACHE else sccache.status
     status = ask(program, environment)
     if not wanted.remote:
         return status
@@ -322,22 +322,22 @@ def cache_status(wanted: ChainOptions, environment: Mapping[str, str]) -> CacheS
 def cache_use(wanted: ChainOptions, environment: Mapping[str, str]) -> CacheUse:
     """Return the engine's own counters."""
     engine, program = _chosen(wanted, environment)
-    if engine is Engine.SCCACHE:
+    if engine is CacheEngine.SCCACHE:
         return sccache.read_use(program, environment)
     return ccache.use_of(ccache.read_counters(program, environment))
 
 
 def clear_cache(status: CacheStatus, environment: Mapping[str, str]) -> None:
-    if status.engine is Engine.CCACHE:
+    if status.engine is CacheEngine.CCACHE:
         ccache.clear(status.program, environment)
     elif status.folder:
         sccache.stop_server(status.program, environment)
         remove_whole(Path(status.folder))
 
 
-def _chosen(wanted: ChainOptions, environment: Mapping[str, str]) -> tuple[Engine, str]:
-    engine = Engine.CCACHE if wanted.cache is Engine.AUTO else wanted.cache
-    if engine is Engine.NONE:
+def _chosen(wanted: ChainOptions, environment: Mapping[str, str]) -> tuple[CacheEngine, str]:
+    engine = CacheEngine.CCACHE if wanted.cache is CacheEngine.AUTO else wanted.cache
+    if engine is CacheEngine.NONE:
         raise UsageError("no cache is in use: --cache none")
     program = _path(engine.value, environment)
     if program is None:

@@ -14,16 +14,16 @@ from msgspec.structs import replace
 
 from stoker.accelerate.distributing import Distribution
 from stoker.model.caching import (
+    CacheEngine,
     Chain,
     ChainOptions,
+    ChainPart,
     Distributor,
-    Engine,
     FoundEngine,
-    Part,
 )
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.govern import Gc, NvccThreads
-from stoker.model.plan import Backend, Origin, OriginKind, Place, Setting, Variant
+from stoker.model.plan import Backend, Origin, OriginKind, Setting, SettingPlace, Variant
 from stoker.model.secrets import hide, redact
 
 NOT_DISTRIBUTED = Distribution(engine=Distributor.NONE)
@@ -69,10 +69,10 @@ def resolve_chain(
     if own := [name for name in _LAUNCHERS if environment.get(name)]:
         return _of_user(environment, own)
     # A launcher may be a cache itself: another one is used only if it was asked for.
-    alone = wanted.launcher and wanted.cache is Engine.AUTO
+    alone = wanted.launcher and wanted.cache is CacheEngine.AUTO
     chain = Chain() if alone else _cached(cache_for(wanted, distribution), found, environment)
     if wanted.launcher:
-        part = Part(role="launcher", what=wanted.launcher, why="--compiler-launcher")
+        part = ChainPart(role="launcher", what=wanted.launcher, why="--compiler-launcher")
         chain = _starting(chain, part, found)
     elif distribution.engine is Distributor.SCCACHE_DIST:
         chain = _distributing_cache(chain, distribution)
@@ -80,7 +80,7 @@ def resolve_chain(
         settings = tuple(_distcc_settings(distribution, environment, cpus))
         chain = _distributed(chain, distribution, found, settings)
     chain = _with_remote(chain, wanted.remote, found, remote_problem)
-    if wanted.reshare and chain.engine is Engine.CCACHE:
+    if wanted.reshare and chain.engine is CacheEngine.CCACHE:
         why = "also what the local cache has reaches the checkpoint"
         settings = (*map(_noting_use, chain.settings), _setting("CCACHE_RESHARE", "1", why))
         chain = replace(chain, settings=settings)
@@ -93,19 +93,19 @@ def _noting_use(setting: Setting) -> Setting:
     return replace(setting, value=f"{setting.value}|update-mtime=true") if in_folder else setting
 
 
-def cache_for(wanted: ChainOptions, distribution: Distribution) -> Engine:
+def cache_for(wanted: ChainOptions, distribution: Distribution) -> CacheEngine:
     """Return the cache to use: sccache-dist is a part of sccache."""
-    if distribution.engine is not Distributor.SCCACHE_DIST or wanted.cache is Engine.SCCACHE:
+    if distribution.engine is not Distributor.SCCACHE_DIST or wanted.cache is CacheEngine.SCCACHE:
         return wanted.cache
-    if wanted.cache is Engine.AUTO:
-        return Engine.SCCACHE
+    if wanted.cache is CacheEngine.AUTO:
+        return CacheEngine.SCCACHE
     raise UsageError("--distribute sccache-dist needs --cache sccache")
 
 
 def _distributing_cache(chain: Chain, distribution: Distribution) -> Chain:
     why = "--distribute; sccache sends what it lacks, also CUDA"
     where = distribution.words or "as sccache is configured"
-    part = Part(role="distributor", what=where, why=why)
+    part = ChainPart(role="distributor", what=where, why=why)
     return replace(
         chain,
         distributor=distribution.engine,
@@ -118,16 +118,19 @@ def _of_user(environment: Mapping[str, str], names: list[str]) -> Chain:
     """Return the chain of launchers that the user has set in CMake's variables."""
     value = environment[names[0]]
     engine = next(
-        (e for e in (Engine.CCACHE, Engine.SCCACHE) if e in re.split(r"[/;]", value)), None
+        (e for e in (CacheEngine.CCACHE, CacheEngine.SCCACHE) if e in re.split(r"[/;]", value)),
+        None,
     )
-    part = Part(role="launcher", what=value, why=f"{names[0]} is set in the environment")
-    settings = tuple(_ccache_settings(frozenset(), environment)) if engine is Engine.CCACHE else ()
-    return Chain(engine=engine or Engine.NONE, parts=(part,), settings=settings)
+    part = ChainPart(role="launcher", what=value, why=f"{names[0]} is set in the environment")
+    settings = (
+        tuple(_ccache_settings(frozenset(), environment)) if engine is CacheEngine.CCACHE else ()
+    )
+    return Chain(engine=engine or CacheEngine.NONE, parts=(part,), settings=settings)
 
 
-def _starting(chain: Chain, part: Part, found: Mapping[str, FoundEngine]) -> Chain:
+def _starting(chain: Chain, part: ChainPart, found: Mapping[str, FoundEngine]) -> Chain:
     """Have a program start every compile, or those that ccache lacks."""
-    if chain.engine is Engine.SCCACHE:
+    if chain.engine is CacheEngine.SCCACHE:
         hints = ["--cache ccache, or --cache none"]
         raise UsageError(f"sccache cannot start {part.what}", hints=hints)
     path = _required(part.what, found).program
@@ -149,15 +152,15 @@ def _distributed(
     if _required(engine, found) and distribution.problem:
         unused[engine] = distribution.problem
     without = (
-        Part(role="distributor", what="none", why=f"{name} is not used: {why}", unusable=True)
+        ChainPart(role="distributor", what="none", why=f"{name} is not used: {why}", unusable=True)
         for name, why in unused.items()
     )
     chain = replace(chain, parts=(*chain.parts, *without))
     if distribution.problem:
         return chain
     why = "--distribute; it has no authentication, so its network must be trusted"
-    chain = _starting(chain, Part(role="distributor", what=engine, why=why), found)
-    cuda = Part(role="CUDA", what="here", why=f"{engine} distributes C and C++ only")
+    chain = _starting(chain, ChainPart(role="distributor", what=engine, why=why), found)
+    cuda = ChainPart(role="CUDA", what="here", why=f"{engine} distributes C and C++ only")
     return replace(
         chain,
         distributor=engine,
@@ -180,21 +183,21 @@ def _distcc_settings(
 
 
 def _cached(
-    cache: Engine, found: Mapping[str, FoundEngine], environment: Mapping[str, str]
+    cache: CacheEngine, found: Mapping[str, FoundEngine], environment: Mapping[str, str]
 ) -> Chain:
-    if cache is Engine.NONE:
+    if cache is CacheEngine.NONE:
         return replace(_without("--cache none"), settings=(_no_ccache(),))
-    engine = Engine.CCACHE if cache is Engine.AUTO else cache
-    if cache is Engine.AUTO and engine not in found:
+    engine = CacheEngine.CCACHE if cache is CacheEngine.AUTO else cache
+    if cache is CacheEngine.AUTO and engine not in found:
         return _without("ccache is not installed")
-    if engine is Engine.CCACHE and environment.get("CCACHE_DISABLE"):
+    if engine is CacheEngine.CCACHE and environment.get("CCACHE_DISABLE"):
         return _without("CCACHE_DISABLE is set in the environment")
     here = _required(engine, found)
     if here.problem:
         return _without(f"{engine} is not used: {here.problem}", unusable=True)
-    why = "it is installed" if cache is Engine.AUTO else f"--cache {cache}"
-    part = Part(role="cache", what=here.program, why=why)
-    ccache = engine is Engine.CCACHE
+    why = "it is installed" if cache is CacheEngine.AUTO else f"--cache {cache}"
+    part = ChainPart(role="cache", what=here.program, why=why)
+    ccache = engine is CacheEngine.CCACHE
     settings = _ccache_settings(here.own, environment) if ccache else (_no_ccache(),)
     return Chain(
         engine=engine,
@@ -206,7 +209,7 @@ def _cached(
 
 
 def _without(why: str, *, unusable: bool = False) -> Chain:
-    return Chain(parts=(Part(role="cache", what="none", why=why, unusable=unusable),))
+    return Chain(parts=(ChainPart(role="cache", what="none", why=why, unusable=unusable),))
 
 
 def _no_ccache() -> Setting:
@@ -239,28 +242,28 @@ def _ccache_settings(own: frozenset[str], environment: Mapping[str, str]) -> Ite
 def _with_remote(
     chain: Chain, url: str | None, found: Mapping[str, FoundEngine], problem: str | None
 ) -> Chain:
-    if url is None or chain.engine is Engine.NONE or chain.wrapper is None:
+    if url is None or chain.engine is CacheEngine.NONE or chain.wrapper is None:
         return chain
     from stoker.knowledge.compilers import remote_variables  # most runs have no remote
 
     shown = redact(url)
     variables = remote_variables(chain.engine, url)
     if "remote_storage" in found[chain.engine].own:
-        part = Part(role="remote", what="none", why=f"{chain.engine} has a remote of its own")
+        part = ChainPart(role="remote", what="none", why=f"{chain.engine} has a remote of its own")
         return replace(chain, parts=(*chain.parts, part))
-    if problem:
-        part = Part(
+    if problem := problem or found[chain.engine].remote_problem:
+        part = ChainPart(
             role="remote", what="none", why=f"{shown} is not used: {problem}", unusable=True
         )
         return replace(chain, parts=(*chain.parts, part))
-    part = Part(role="remote", what=shown, why="--cache-remote")
+    part = ChainPart(role="remote", what=shown, why="--cache-remote")
     settings = (_setting(name, value, "the remote") for name, value in variables.items())
     return replace(chain, parts=(*chain.parts, part), settings=(*chain.settings, *settings))
 
 
 def _setting(name: str, value: str, why: str) -> Setting:
     origin = Origin(kind=OriginKind.DEFAULT)
-    return Setting(place=Place.ENVIRONMENT, name=name, value=value, origin=origin, why=why)
+    return Setting(place=SettingPlace.ENVIRONMENT, name=name, value=value, origin=origin, why=why)
 
 
 def with_collector(chain: Chain, wanted: Gc) -> Chain:
@@ -271,7 +274,7 @@ def with_collector(chain: Chain, wanted: Gc) -> Chain:
         why = "more often if memory is short, less often if it is idle, for the same objects"
     if wanted is Gc.ALWAYS:
         why = "--gc always: also for steps whose debug information or the like records it"
-    part = Part(role="garbage collector of gcc", what=what, why=why)
+    part = ChainPart(role="garbage collector of gcc", what=what, why=why)
     return replace(chain, parts=(*chain.parts, part))
 
 
@@ -283,7 +286,7 @@ def with_nvcc_threads(chain: Chain, variant: Variant, wanted: NvccThreads) -> Ch
     if wanted is NvccThreads.AUTO:
         what = "on idle CPUs"
         why = f"up to {len(variant.gpus)} for each of the last kernels, as far as memory allows"
-    part = Part(role="threads of nvcc", what=what, why=why)
+    part = ChainPart(role="threads of nvcc", what=what, why=why)
     return replace(chain, parts=(*chain.parts, part))
 
 
@@ -305,13 +308,13 @@ def chain_environment(
     if chain.wrapper:
         added["STOKER_WRAPPER"] = chain.wrapper
         added |= {f"STOKER_{name}": base[name] for name in _NVCC_FLAGS if name in base}
-    if chain.engine is Engine.CCACHE:
+    if chain.engine is CacheEngine.CCACHE:
         added["CCACHE_BASEDIR"] = folder
         if mapped:
             added["CCACHE_NOHASHDIR"] = "1"
         if flags := " ".join(base.get(name, "") for name in _NVCC_FLAGS).strip():
             added["CCACHE_NAMESPACE"] = _namespace(base.get("CCACHE_NAMESPACE", ""), flags)
-    if chain.engine is Engine.SCCACHE and chain.wrapper:
+    if chain.engine is CacheEngine.SCCACHE and chain.wrapper:
         added["SCCACHE_SERVER_UDS"] = sccache_socket
         added["SCCACHE_BASEDIRS"] = folder
         added["SCCACHE_IGNORE_SERVER_IO_ERROR"] = "1"

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
-from stoker.model.caching import CacheStatus, CacheUse, Engine, FoundEngine, Hits
+from stoker.model.caching import CacheEngine, CacheStatus, CacheUse, FoundEngine, Hits
 from stoker.model.errors import StokerError
 from stoker.outside import process
 from stoker.outside.files import folder_problem
@@ -29,7 +29,11 @@ def read_ccache(program: str, environment: Mapping[str, str]) -> FoundEngine:
             own.add(name)
     folder = values.get("cache_dir", "")
     problem = folder_problem(Path(folder))  # a compile would fail, not only its caching
-    return FoundEngine(program=program, folder=folder, own=frozenset(own), problem=problem)
+    # An older one ignores the variable, and every object would be lost.
+    remote = None if "remote_storage" in values else "this ccache has no remote storage: 4.7 has"
+    return FoundEngine(
+        program=program, folder=folder, own=frozenset(own), problem=problem, remote_problem=remote
+    )
 
 
 def read_counters(program: str, environment: Mapping[str, str]) -> dict[str, int]:
@@ -55,10 +59,10 @@ def status(program: str, environment: Mapping[str, str]) -> CacheStatus:
     printed = process.check([program, "--get-config", "max_size"], timeout=_TIMEOUT_S)
     oldest, newest = _ages(Path(found.folder))
     return CacheStatus(
-        engine=Engine.CCACHE,
+        engine=CacheEngine.CCACHE,
         program=program,
         folder=found.folder,
-        bytes=counters.get("cache_size_kibibyte", 0) << 10,
+        size_bytes=counters.get("cache_size_kibibyte", 0) << 10,
         most_bytes=_bytes(printed),
         files=counters.get("files_in_cache"),
         oldest=oldest,

@@ -17,9 +17,7 @@ from stoker.model.value import Value
 _USUAL_SLOTS = 4  # of a host of distcc that names none
 _FORMS = ("none", "distcc:HOSTS", "icecc", "icecc:SCHEDULER", "sccache-dist:URL")
 # HOST, HOST:PORT or [HOST]:PORT, with /SLOTS and ,OPTIONS.
-_HOST = re.compile(
-    r"(?:\[(?P<v6>[^\]]+)\]|(?P<name>[^\[\]:/,]+))(?::\d+)?(?:/(?P<slots>\d+))?(?:,.*)?"
-)
+_HOST = r"(?:\[(?P<v6>[^\]]+)\]|(?P<name>[^\[\]:/,]+))(?::\d+)?(?:/(?P<slots>\d+))?(?:,.*)?"
 
 
 class Distribution(Value, frozen=True, kw_only=True):
@@ -58,7 +56,7 @@ def read_distribution(text: str, environment: Mapping[str, str]) -> Distribution
 
 def _of_sccache(url: str) -> Distribution:
     scheme, _, rest = url.partition("://")
-    host = _HOST.fullmatch(rest.rstrip("/"))
+    host = re.fullmatch(_HOST, rest.rstrip("/"))
     if url and (scheme not in ("http", "https") or host is None):
         hints = ["for example --distribute sccache-dist:http://10.0.0.2:10600"]
         raise UsageError(f"--distribute: '{url}' is not the address of a scheduler", hints=hints)
@@ -72,7 +70,7 @@ def _of_distcc(words: str) -> Distribution:
         if word.startswith("--"):
             continue
         workers.append(word)
-        found = _HOST.fullmatch(word)
+        found = re.fullmatch(_HOST, word)
         if found is None:
             hints = ["HOST, HOST/SLOTS or HOST:PORT/SLOTS,lzo, separated by blanks"]
             raise UsageError(f"--distribute: '{word}' is not a host of distcc", hints=hints)

@@ -15,7 +15,7 @@ from stoker.knowledge.packages import install_command
 from stoker.machine.file_tree import FileTree
 from stoker.machine.system import read_system
 from stoker.model.errors import MissingError, StokerError
-from stoker.model.govern import Linker, LinkerChoice, Mode
+from stoker.model.govern import CompileMode, Linker, LinkerChoice
 from stoker.model.value import Value
 from stoker.outside import process
 from stoker.outside.files import read_json, write_whole
@@ -184,7 +184,7 @@ class TunedLink(Value, frozen=True, kw_only=True):
 
     link: str  # its identity
     output: str
-    linker: Mode
+    linker: CompileMode
     version: str  # of the linker
 
 
@@ -201,7 +201,7 @@ def choose_linkers(wanted: Linker) -> LinkerChoice:
         return LinkerChoice()
     if wanted is Linker.AUTO:
         return _measured([link for kept in _kept() for link in kept.links])
-    mode = Mode(wanted.value)
+    mode = CompileMode(wanted.value)
     if linker_version(mode) is None:
         install = install_command(wanted.value, read_system(FileTree(), os.environ))
         hints = [*(f"  $ {line}" for line in install), "to link by default: --linker default"]
@@ -225,7 +225,7 @@ def _measured(links: Sequence[TunedLink]) -> LinkerChoice:
     )
 
 
-def linker_version(mode: Mode) -> str | None:
+def linker_version(mode: CompileMode) -> str | None:
     """Return the first line that a linker prints about its version; ``None`` if there is none."""
     path = shutil.which(linker_programs()[mode])
     if path is None:

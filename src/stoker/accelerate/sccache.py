@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from stoker.model.caching import CacheStatus, CacheUse, Engine, Hits
+from stoker.model.caching import CacheEngine, CacheStatus, CacheUse, Hits
 from stoker.model.errors import StokerError
 from stoker.outside import process
 
@@ -89,10 +89,10 @@ def status(program: str, environment: Mapping[str, str]) -> CacheStatus:
     where = answer.cache_location if answer else ""
     folder = where.partition('"')[2].rstrip('"')
     return CacheStatus(
-        engine=Engine.SCCACHE,
+        engine=CacheEngine.SCCACHE,
         program=program,
         folder=folder,
-        bytes=(answer.cache_size if answer else None) or 0,
+        size_bytes=(answer.cache_size if answer else None) or 0,
         most_bytes=answer.max_cache_size if answer else None,
         remote=None if folder or not where else where,
         problem=None if answer else "its server does not answer",

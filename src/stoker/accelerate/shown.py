@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.model.caching import CacheStatus, CacheUse
-from stoker.model.tuning import Change, Topic, TrialResult, Tuning
+from stoker.model.tuning import RelativeChange, Topic, TrialResult, Tuning
 from stoker.model.value import duration, size
 from stoker.outside.terminal import Indented, Listing, whole
 
@@ -23,7 +23,7 @@ def status_page(status: CacheStatus, now: float | None = None) -> RenderableType
     page.add("folder", status.folder or "none")
     most = f" of {size(status.most_bytes)}" if status.most_bytes else ""
     files = f" in {status.files} files" if status.files is not None else ""
-    page.add("size", f"{size(status.bytes)}{most}{files}")
+    page.add("size", f"{size(status.size_bytes)}{most}{files}")
     if status.oldest and status.newest:
         oldest, newest = duration(now - status.oldest), duration(now - status.newest)
         page.add("last use", f"oldest {oldest} ago, newest {newest} ago")
@@ -111,7 +111,7 @@ def _topic(topic: Topic, results: list[TrialResult]) -> Iterator[RenderableType]
             yield Indented(Text(f"{result.trial}: {text}", style="dim"), 4)
 
 
-def _change(change: Change | None) -> str:
+def _change(change: RelativeChange | None) -> str:
     if change is None:
         return "-"
     if max(change.most - 1, 1 - change.least) < _NOTHING:
@@ -125,7 +125,7 @@ def _signed(ratio: float) -> str:
     return "0 %" if abs(ratio - 1) < _NOTHING else f"{100 * (ratio - 1):+.0f} %"
 
 
-def _range(change: Change | None) -> str:
+def _range(change: RelativeChange | None) -> str:
     if change is None or change.rounds < 2:
         return ""
     return f"{_signed(change.least)} to {_signed(change.most)}, noise {100 * change.noise:.0f} %"

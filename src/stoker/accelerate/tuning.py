@@ -36,7 +36,7 @@ from stoker.govern.command_line import compiler_words, link_identity, moved, ste
 from stoker.govern.history import History
 from stoker.govern.session import RunOptions, Session, session
 from stoker.knowledge.compilers import is_measurable, linker_programs, trials
-from stoker.model.caching import ChainOptions, Engine
+from stoker.model.caching import CacheEngine, ChainOptions
 from stoker.model.errors import (
     ArtifactError,
     StokerError,
@@ -45,7 +45,7 @@ from stoker.model.errors import (
     UsageError,
     unreadable,
 )
-from stoker.model.govern import Collector, Gc, Mode, NvccThreads, Role, Timing
+from stoker.model.govern import Collector, CompileMode, Gc, NvccThreads, Role, Timing
 from stoker.model.tuning import (
     BASELINE,
     Measurement,
@@ -104,7 +104,7 @@ def tune(place: Path, wanted: TuneOptions, run: RunOptions, say: Say) -> Tuning:
     seconds = wanted.budget / wanted.rounds
     sample = choose_sample(candidates, count=wanted.steps, seed=wanted.seed, seconds=seconds)
     options = replace(
-        run, gc=Gc.OFF, nvcc_threads=NvccThreads.OFF, chain=ChainOptions(cache=Engine.NONE)
+        run, gc=Gc.OFF, nvcc_threads=NvccThreads.OFF, chain=ChainOptions(cache=CacheEngine.NONE)
     )
     parent = private_folder(cache() / "tune")
     with folder_of_process(parent, "steps-") as temporary:
@@ -159,7 +159,7 @@ def _keep(folder: Path, sample: Sequence[Sampled], results: Sequence[TrialResult
     for step in sample:
         ours = (r for r in results if r.topic is Topic.LINKER and r.steps == (step.title,))
         if step.is_link and (best := best_linker(ours)):
-            mode = Mode(best.trial)
+            mode = CompileMode(best.trial)
             version = linker_version(mode) or ""
             link = TunedLink(link=step.link, output=step.output, linker=mode, version=version)
             kept.append(link)
@@ -195,7 +195,7 @@ def _candidates(folder: Path, listed: Sequence[_Listed]) -> tuple[Sampled, ...]:
 
 
 def _timed(step: Sampled, timing: Timing | None) -> Sampled:
-    return replace(step, seconds=timing.seconds if timing else None)
+    return replace(step, wall_s=timing.seconds if timing else None)
 
 
 def _listed(folder: Path) -> Iterator[_Listed]:
@@ -356,7 +356,7 @@ class _Bench:
         if status or not output.is_file():
             return replace(empty, problem=_first_error(bytes(said[-_TAIL:])))
         size, digest = output.stat().st_size, _device_code(output) or sha256_of(output)
-        return replace(empty, wall_s=wall, cpu_s=cpu, size=size, digest=digest)
+        return replace(empty, wall_s=wall, cpu_s=cpu, size_bytes=size, digest=digest)
 
     def take_peaks(self, run: int | None) -> None:
         """Take what the governor has measured out of the history, where it would change predictions
@@ -372,13 +372,13 @@ class _Bench:
         short = {
             found.step
             for found, output in zip(self.measurements, self._outputs, strict=True)
-            if output in records and records[output].seconds < _SHORTEST_S
+            if output in records and records[output].wall_s < _SHORTEST_S
         }
         for number, output in enumerate(self._outputs):
             if record := records.get(output):
-                found = replace(self.measurements[number], wall_s=record.seconds)
-                peak = 0 if found.step in short else record.peak
-                self.measurements[number] = replace(found, peak=peak)
+                found = replace(self.measurements[number], wall_s=record.wall_s)
+                peak = 0 if found.step in short else record.peak_bytes
+                self.measurements[number] = replace(found, peak_bytes=peak)
 
     def _compare(self, index: int, trial: Trial, output: Path) -> None:
         """Compare a link with that of the default linker, which is the first of each round 0."""

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from stoker import __version__
 from stoker.accelerate.cached import run_cache
 from stoker.builds.acquire.store import acquired
-from stoker.builds.checkpoint import Job, Part, identity_of
-from stoker.builds.repeating import Recorded
+from stoker.builds.checkpoint import FarmPart, Job, identity_of
+from stoker.builds.repeating import RecordedBuild
 from stoker.builds.stages import Echo, StageError, Stages, Tell
 from stoker.builds.staging import Staging
 from stoker.builds.work import (
@@ -79,9 +79,9 @@ def build(
     options: RunOptions,
     watcher: Watcher,
     *,
-    recorded: Recorded | None = None,
+    recorded: RecordedBuild | None = None,
     apart: str = "",
-    part: Part | None = None,
+    part: FarmPart | None = None,
 ) -> Built:
     """Build a source and return the record.
 
@@ -137,7 +137,7 @@ def build(
 
 
 def _job(
-    part: Part, chain: Chain, subject: Subject, plan: Plan, work: Work, watcher: Watcher
+    part: FarmPart, chain: Chain, subject: Subject, plan: Plan, work: Work, watcher: Watcher
 ) -> Job:
     part.checkpoint.check(chain)
     job = Job(part, identity_of(subject, plan, os.environ), work.build)
@@ -146,7 +146,7 @@ def _job(
     return job
 
 
-def _repeated(subject: Subject, plan: Plan, recorded: Recorded, watcher: Watcher) -> Plan:
+def _repeated(subject: Subject, plan: Plan, recorded: RecordedBuild, watcher: Watcher) -> Plan:
     repeated, differences = recorded.applied(subject, plan)
     for line in differences:
         watcher.say(line)
@@ -220,7 +220,7 @@ class _BuildRun:
         self._watcher.tell(result)
         at = time.monotonic() - self._began
         self._watcher.show(
-            StageChanges(at=at, stage=result.stage, end=result.end, seconds=result.seconds)
+            StageChanges(at=at, stage=result.stage, end=result.end, seconds=result.wall_s)
         )
 
     def build(self, governed: Session, where: Growing) -> Built:
@@ -275,7 +275,7 @@ class _BuildRun:
         tools = self._subject.toolbox.tools
         return BuildRecord(
             stoker=__version__,
-            began=time.time(),
+            started=time.time(),
             request=self._request,
             options=redacted(self._asked.options),
             features=self._asked.features,
@@ -293,7 +293,9 @@ class _BuildRun:
         steps: Trace | None = None
         try:
             if steps := self._measured_steps(record):
-                record = replace(record, largest_step_bytes=max(step.peak for step in steps.steps))
+                record = replace(
+                    record, largest_step_bytes=max(step.peak_bytes for step in steps.steps)
+                )
                 self._folder.attach("steps.json", write_trace(steps))
             self._folder.write(record)
         except StorageError as error:

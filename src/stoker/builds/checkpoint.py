@@ -26,7 +26,7 @@ from stoker.builds.shards import Piece, Shard, compile_pieces, split
 from stoker.govern.command_line import build_folder
 from stoker.govern.history import History
 from stoker.govern.trace import read_trace, write_trace
-from stoker.model.caching import Chain, ChainOptions, Engine
+from stoker.model.caching import CacheEngine, Chain, ChainOptions
 from stoker.model.errors import MissingError, StokerError, StorageError, UsageError
 from stoker.model.govern import StepRecord, Timing, Trace
 from stoker.model.plan import Backend, Plan
@@ -43,7 +43,7 @@ _PRUNED_TO = 0.9  # of the most bytes, so that not every job has to delete
 _BUILD = "@build"  # stands for the build folder, which has another path on each machine
 
 
-class Identity(Value, frozen=True, kw_only=True):
+class BuildIdentity(Value, frozen=True, kw_only=True):
     """What objects depend on besides the sources, by names that users know."""
 
     parts: dict[str, str]
@@ -52,7 +52,7 @@ class Identity(Value, frozen=True, kw_only=True):
     def name(self) -> str:
         return digest(self.parts)[:16]
 
-    def differences(self, other: "Identity") -> str:
+    def differences(self, other: "BuildIdentity") -> str:
         names = sorted(self.parts.keys() | other.parts.keys())
         return ", ".join(
             f"{name} (there {_shown(other.parts.get(name))}, here {_shown(self.parts.get(name))})"
@@ -92,9 +92,9 @@ class Checkpoint:
         """Return the chain with which every object comes from the checkpoint and reaches it."""
         if chain.remote:
             raise UsageError("a checkpoint is a remote of the cache: leave out --cache-remote")
-        if chain.cache is Engine.NONE:
+        if chain.cache is CacheEngine.NONE:
             raise UsageError("a checkpoint keeps objects by a cache: leave out --cache none")
-        if self.folder and chain.cache is Engine.SCCACHE:
+        if self.folder and chain.cache is CacheEngine.SCCACHE:
             hints = ["--cache ccache, or an address such as s3://BUCKET/PATH"]
             raise UsageError("a checkpoint in a folder needs ccache", hints=hints)
         remote = self._objects.as_uri() if self.folder else self.where
@@ -118,19 +118,19 @@ class Checkpoint:
 
     # -- what a build is known by ----------------------------------------------------------------
 
-    def enter(self, identity: Identity) -> None:
+    def enter(self, identity: BuildIdentity) -> None:
         """Note that a build of this identity uses the checkpoint."""
         if self.folder:
             self._write(identity, "identity.json", identity)
 
-    def known(self) -> Iterator[Identity]:
+    def known(self) -> Iterator[BuildIdentity]:
         """Yield the builds that have used the checkpoint; a damaged entry is left out."""
         for path in sorted(self.folder.glob("builds/*/identity.json")) if self.folder else ():
-            found = read_json(path, Identity)
+            found = read_json(path, BuildIdentity)
             if found and found.name == path.parent.name:
                 yield found
 
-    def refuse_unknown(self, identity: Identity) -> None:
+    def refuse_unknown(self, identity: BuildIdentity) -> None:
         """Raise an error if no shard of this build has used the checkpoint."""
         others = list(self.known())
         if not self.folder or identity in others:
@@ -147,7 +147,7 @@ class Checkpoint:
     # -- shards ----------------------------------------------------------------------------------
 
     def shares(
-        self, identity: Identity, pieces: Sequence[Piece], shards: int
+        self, identity: BuildIdentity, pieces: Sequence[Piece], shards: int
     ) -> tuple[tuple[str, ...], ...]:
         """Return the outputs of each shard, as the first job of this build has split them."""
         graph = digest(sorted(piece.output for piece in pieces))
@@ -160,12 +160,12 @@ class Checkpoint:
             self._write(identity, name, Split(graph=graph, shares=shares))
         return shares
 
-    def ended(self, identity: Identity, shard: Shard, steps: int) -> None:
+    def ended(self, identity: BuildIdentity, shard: Shard, steps: int) -> None:
         if self.folder:
             name = f"done-{shard.number}-of-{shard.of}.json"
             self._write(identity, name, Ended(steps=steps))
 
-    def missing(self, identity: Identity) -> tuple[str, ...]:
+    def missing(self, identity: BuildIdentity) -> tuple[str, ...]:
         """Return the shards that have not ended, by the largest number of shards that is known."""
         folder = self._path(identity, "")
         names = [path.stem.split("-") for path in folder.glob("done-*-of-*.json")] if folder else []
@@ -175,15 +175,15 @@ class Checkpoint:
 
     # -- times and peaks -------------------------------------------------------------------------
 
-    def timings(self, identity: Identity) -> dict[str, Timing]:
+    def timings(self, identity: BuildIdentity) -> dict[str, Timing]:
         """Return what steps of this build took, by output."""
         return {
-            record.step.output: Timing(seconds=record.seconds, peak=record.peak)
+            record.step.output: Timing(seconds=record.wall_s, peak=record.peak_bytes)
             for trace in self._traces(identity).values()
             for record in trace.steps
         }
 
-    def learn(self, identity: Identity, build: Path) -> None:
+    def learn(self, identity: BuildIdentity, build: Path) -> None:
         """Add to the history of this machine what other jobs have measured."""
         with History() as history:
             have = {run.command for run in history.runs()}
@@ -193,7 +193,7 @@ class Checkpoint:
                     for record in _at(trace.steps, _BUILD, str(build)):
                         history.add(run, Attempt(record=record, started=0.0, outcome=Outcome.DONE))
 
-    def keep(self, identity: Identity, trace: Trace, build: Path) -> None:
+    def keep(self, identity: BuildIdentity, trace: Trace, build: Path) -> None:
         """Add the times of a job, and drop those of the oldest ones."""
         if not self.folder:
             return
@@ -205,7 +205,7 @@ class Checkpoint:
         for old in files[:-_MOST_TRACES]:
             old.unlink(missing_ok=True)
 
-    def _traces(self, identity: Identity) -> dict[str, Trace]:
+    def _traces(self, identity: BuildIdentity) -> dict[str, Trace]:
         folder, found = self._path(identity, ""), {}
         for path in sorted(folder.glob("steps-*.json"), key=_time) if folder else ():
             with suppress(StokerError, OSError):
@@ -237,10 +237,10 @@ class Checkpoint:
             excess, deleted = excess - size, deleted + 1
         return deleted
 
-    def _path(self, identity: Identity, name: str) -> Path | None:
+    def _path(self, identity: BuildIdentity, name: str) -> Path | None:
         return self.folder / "builds" / identity.name / name if self.folder else None
 
-    def _write(self, identity: Identity, name: str, value: Value) -> None:
+    def _write(self, identity: BuildIdentity, name: str, value: Value) -> None:
         path = self._path(identity, name)
         assert path is not None
         try:
@@ -281,7 +281,7 @@ def _time(path: Path) -> tuple[float, str]:
 # The part that one job has in a build of several jobs.
 
 
-class Part(Value, frozen=True, kw_only=True):
+class FarmPart(Value, frozen=True, kw_only=True):
     """What a job does with a checkpoint: its shard, or the end of the build, or all of it."""
 
     checkpoint: Checkpoint
@@ -292,7 +292,7 @@ class Part(Value, frozen=True, kw_only=True):
 class Job:
     """One job: a build of a known identity that uses a checkpoint."""
 
-    def __init__(self, part: Part, identity: Identity, build: Path):
+    def __init__(self, part: FarmPart, identity: BuildIdentity, build: Path):
         """Raise an error if the job is to finish a build that the checkpoint does not have."""
         self.shard = part.shard
         self._checkpoint = part.checkpoint
@@ -356,7 +356,7 @@ _FLAGS = ("CFLAGS", "CXXFLAGS", "CUDAFLAGS", "LDFLAGS", "NVCC_APPEND_FLAGS", "NV
 _NO_OPTIONS = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
 
 
-def identity_of(subject: Subject, plan: Plan, environment: Mapping[str, str]) -> Identity:
+def identity_of(subject: Subject, plan: Plan, environment: Mapping[str, str]) -> BuildIdentity:
     """Return what the objects of a build depend on besides the sources."""
     tree, toolkit, python = subject.tree, subject.toolkit, subject.toolbox.python
     lasting = lasting_json(plan)
@@ -375,4 +375,4 @@ def identity_of(subject: Subject, plan: Plan, environment: Mapping[str, str]) ->
         "options": digest(options)[:12],
         **{name: environment.get(name) for name in _FLAGS},
     }
-    return Identity(parts={name: str(value) for name, value in parts.items() if value})
+    return BuildIdentity(parts={name: str(value) for name, value in parts.items() if value})

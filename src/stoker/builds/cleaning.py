@@ -25,7 +25,7 @@ from stoker.plan import records
 # What stoker keeps on disk, and what of it can be removed.
 
 
-class Kind(StrEnum):
+class CleanupKind(StrEnum):
     BUILDS = "builds"
     RUNS = "runs"
     SOURCES = "sources"
@@ -37,10 +37,10 @@ class Kind(StrEnum):
 class CleanupItem(Value, frozen=True, kw_only=True):
     """A folder, or a run in the history. ``busy``: a process uses it now."""
 
-    kind: Kind
+    kind: CleanupKind
     name: str
     path: str
-    bytes: int  # on disk
+    size_bytes: int  # on disk
     used: float  # when it last was, in seconds since 1970
     busy: bool = False
     link: str = ""  # where a link of the user leads; it is never followed, nor removed
@@ -55,15 +55,15 @@ class Cleaning(Value, frozen=True, kw_only=True):
 
     @property
     def bytes(self) -> int:
-        return sum(kept.bytes for kept in self.chosen)
+        return sum(kept.size_bytes for kept in self.chosen)
 
 
 def choose(kept: Iterable[CleanupItem], *, before: float, keep: int = 0) -> Cleaning:
     """Choose what was last used before a time, except busy ones, links and the ``keep`` newest."""
     chosen: list[CleanupItem] = []
     spared: list[CleanupItem] = []
-    seen = dict.fromkeys(Kind, 0)
-    for entry in sorted(kept, key=lambda entry: (list(Kind).index(entry.kind), -entry.used)):
+    seen = dict.fromkeys(CleanupKind, 0)
+    for entry in sorted(kept, key=lambda entry: (list(CleanupKind).index(entry.kind), -entry.used)):
         seen[entry.kind] += 1
         free = not entry.busy and not entry.link
         goes = free and entry.used <= before and seen[entry.kind] > keep
@@ -78,23 +78,23 @@ def choose(kept: Iterable[CleanupItem], *, before: float, keep: int = 0) -> Clea
 
 
 # Where each kind is, and the lock of each folder there.
-_PLACES: dict[Kind, tuple[Callable[[], Path], Callable[[Path], Path]]] = {
-    Kind.BUILDS: (folders.builds, work.build_lock),
-    Kind.RUNS: (records.runs_folder, lambda path: path / records.RUN_LOCK),
-    Kind.SOURCES: (sources.root, sources.lock_of),
-    Kind.TOOLCHAINS: (locks.toolchains_folder, locks.toolchain_lock),
-    Kind.CONTAINERS: (containers.containers_folder, containers.container_lock),
+_PLACES: dict[CleanupKind, tuple[Callable[[], Path], Callable[[Path], Path]]] = {
+    CleanupKind.BUILDS: (folders.builds, work.build_lock),
+    CleanupKind.RUNS: (records.runs_folder, lambda path: path / records.RUN_LOCK),
+    CleanupKind.SOURCES: (sources.root, sources.lock_of),
+    CleanupKind.TOOLCHAINS: (locks.toolchains_folder, locks.toolchain_lock),
+    CleanupKind.CONTAINERS: (containers.containers_folder, containers.container_lock),
 }
 
 
-def kept(kind: Kind) -> Iterator[CleanupItem]:
+def kept(kind: CleanupKind) -> Iterator[CleanupItem]:
     """Return all items of one kind, including incomplete ones of killed processes."""
     if kind not in _PLACES:
         return
     root, lock_of = _PLACES[kind]
-    if kind is Kind.TOOLCHAINS:
+    if kind is CleanupKind.TOOLCHAINS:
         toolchains.installed()  # removes leftovers, except folders that are being made
-    for path in sorted(root().glob("*/" if kind is not Kind.TOOLCHAINS else "[!.]*/")):
+    for path in sorted(root().glob("*/" if kind is not CleanupKind.TOOLCHAINS else "[!.]*/")):
         yield from _described(kind, path, lock_of(path))
 
 
@@ -104,7 +104,7 @@ def kept_of(tree: Path) -> Iterator[CleanupItem]:
     for path in folders.work_folders(tree):
         place = tree / "build" if path == in_tree else path
         if place.is_dir():
-            yield from _described(Kind.BUILDS, place, work.build_lock(path))
+            yield from _described(CleanupKind.BUILDS, place, work.build_lock(path))
 
 
 def remove(entry: CleanupItem) -> bool:
@@ -123,7 +123,7 @@ def remove(entry: CleanupItem) -> bool:
     return True
 
 
-def _described(kind: Kind, path: Path, lock: Path) -> Iterator[CleanupItem]:
+def _described(kind: CleanupKind, path: Path, lock: Path) -> Iterator[CleanupItem]:
     """Return the item; ``None`` if it has been deleted meanwhile."""
     link = _link_of_the_user(path)
     with suppress(FileNotFoundError):
@@ -134,7 +134,7 @@ def _described(kind: Kind, path: Path, lock: Path) -> Iterator[CleanupItem]:
             kind=kind,
             name=path.name,
             path=str(path),
-            bytes=0 if link else sum(map(files.size_on_disk, _places(path))),
+            size_bytes=0 if link else sum(map(files.size_on_disk, _places(path))),
             used=used,
             busy=locks.is_held(lock),
             link=link,
@@ -165,10 +165,10 @@ def _build_of(path: Path) -> Path:
 _LONGEST_RUN = 7 * 86_400  # seconds; one that has not ended by then was killed
 
 
-def survey(kinds: Collection[Kind], *, older_than: float, keep: int) -> Cleaning:
+def survey(kinds: Collection[CleanupKind], *, older_than: float, keep: int) -> Cleaning:
     """Return what can be removed of everything that stoker keeps."""
     found = [entry for kind in kinds for entry in kept(kind)]
-    if Kind.HISTORY in kinds:
+    if CleanupKind.HISTORY in kinds:
         found += _history()
     return choose(found, before=time.time() - older_than, keep=keep)
 
@@ -186,7 +186,7 @@ def remove_chosen(cleaning: Cleaning) -> Cleaning:
     """Remove what was chosen; return what was removed, and what was spared or is in use by now. An
     item that cannot be removed is an error, which is raised after the other items were removed.
     """
-    forgotten = [entry for entry in cleaning.chosen if entry.kind is Kind.HISTORY]
+    forgotten = [entry for entry in cleaning.chosen if entry.kind is CleanupKind.HISTORY]
     _forget(forgotten)
     gone, problems = list(forgotten), []
     for entry in cleaning.chosen:
@@ -212,10 +212,10 @@ def _history() -> Iterator[CleanupItem]:
     steps = sum(counts.values()) or 1
     for run in runs:
         yield CleanupItem(
-            kind=Kind.HISTORY,
+            kind=CleanupKind.HISTORY,
             name=str(run.id),
             path=str(history.path),
-            bytes=whole * counts.get(run.id, 0) // steps,
+            size_bytes=whole * counts.get(run.id, 0) // steps,
             used=run.ended or run.started,
             busy=run.ended is None and time.time() - run.started < _LONGEST_RUN,
         )
@@ -254,13 +254,18 @@ def cleaning_page(cleaning: Cleaning, now: float | None = None) -> RenderableTyp
 
 
 def _rows(chosen: Iterable[CleanupItem], now: float) -> Iterable[tuple[str, str, str, str]]:
-    for kind in Kind:
-        entries = sorted((k for k in chosen if k.kind is kind), key=lambda kept: -kept.bytes)
+    for kind in CleanupKind:
+        entries = sorted((k for k in chosen if k.kind is kind), key=lambda kept: -kept.size_bytes)
         for kept in entries[:_MOST_OF_A_KIND]:
-            name = f"run {kept.name}" if kind is Kind.HISTORY else kept.path
-            yield kind.value, size(kept.bytes), _age(now - kept.used), name
+            name = f"run {kept.name}" if kind is CleanupKind.HISTORY else kept.path
+            yield kind.value, size(kept.size_bytes), _age(now - kept.used), name
         if rest := entries[_MOST_OF_A_KIND:]:
-            yield kind.value, size(sum(kept.bytes for kept in rest)), "", f"and {len(rest)} more"
+            yield (
+                kind.value,
+                size(sum(kept.size_bytes for kept in rest)),
+                "",
+                f"and {len(rest)} more",
+            )
 
 
 def _age(seconds: float) -> str:
@@ -272,5 +277,5 @@ def nothing_text(cleaning: Cleaning) -> str:
     """Return why there is nothing to remove."""
     if all(entry.link for entry in cleaning.spared):
         return "there is nothing to remove"
-    kept = sum(entry.bytes for entry in cleaning.spared)
+    kept = sum(entry.size_bytes for entry in cleaning.spared)
     return f"nothing to remove; {size(kept)} are in use or too new (--older-than, --keep)"

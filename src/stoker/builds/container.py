@@ -25,7 +25,7 @@ class EngineKind(StrEnum):
     DOCKER = "docker"
 
 
-class Engine(Value, frozen=True, kw_only=True):
+class ContainerEngine(Value, frozen=True, kw_only=True):
     """The program that runs containers, as its ``info`` describes it."""
 
     kind: EngineKind
@@ -35,7 +35,7 @@ class Engine(Value, frozen=True, kw_only=True):
     gpus: bool = False  # whether it can pass NVIDIA GPUs to a container
 
 
-class Host(Value, frozen=True, kw_only=True):
+class ContainerHost(Value, frozen=True, kw_only=True):
     """The facts of the machine and the caller that affect a container."""
 
     user: int
@@ -100,7 +100,7 @@ _SHARE_IN_MEMORY = 4  # of the limit, the part that files in /tmp may take; as m
 _MOST_PROCESSES = 32768
 
 
-def run_words(engine: Engine, host: Host, box: Box) -> tuple[str, ...]:
+def run_words(engine: ContainerEngine, host: ContainerHost, box: Box) -> tuple[str, ...]:
     """Start a container that waits to be told what to do."""
     return (
         *(engine.program, *_runtime(engine, host), "run", "--detach", "--name", box.name),
@@ -120,7 +120,7 @@ def run_words(engine: Engine, host: Host, box: Box) -> tuple[str, ...]:
 
 
 def exec_words(
-    engine: Engine,
+    engine: ContainerEngine,
     name: str,
     words: Sequence[str],
     *,
@@ -142,7 +142,7 @@ def exec_words(
     )
 
 
-def _runtime(engine: Engine, host: Host) -> tuple[str, ...]:
+def _runtime(engine: ContainerEngine, host: ContainerHost) -> tuple[str, ...]:
     """Choose runc in a hybrid cgroup tree, which crun mistakes for version 2 and refuses."""
     if engine.kind is not EngineKind.PODMAN or not host.hybrid_cgroups or engine.runtime == "runc":
         return ()
@@ -154,14 +154,14 @@ def _runtime(engine: Engine, host: Host) -> tuple[str, ...]:
     return ("--runtime", "runc")
 
 
-def _user(engine: Engine, host: Host) -> tuple[str, ...]:
+def _user(engine: ContainerEngine, host: ContainerHost) -> tuple[str, ...]:
     """Return the options that make written files belong to the caller."""
     if engine.rootless:  # root inside is the caller outside
         return ("--userns=keep-id",) if engine.kind is EngineKind.PODMAN else ()
     return ("--user", f"{host.user}:{host.group}") if host.user else ()
 
 
-def _limits(engine: Engine, host: Host) -> tuple[str, ...]:
+def _limits(engine: ContainerEngine, host: ContainerHost) -> tuple[str, ...]:
     """Return the limits of files and processes; podman's defaults exceed what we may set."""
     if engine.kind is not EngineKind.PODMAN or host.open_files is None:
         return ()
@@ -181,7 +181,7 @@ def _memory(box: Box) -> tuple[str, ...]:
     return (*words, "--tmpfs", f"/tmp:rw,exec,nosuid,nodev,mode=1777{size}")
 
 
-def _gpus(engine: Engine) -> tuple[str, ...]:
+def _gpus(engine: ContainerEngine) -> tuple[str, ...]:
     if not engine.gpus:
         return ()
     if engine.kind is EngineKind.DOCKER:
@@ -195,7 +195,7 @@ def _volume(path: str, writable: bool) -> str:
     return f"{path}:{path}:{'rw' if writable else 'ro'}"
 
 
-def _root(engine: Engine, box: Box) -> tuple[str, ...]:
+def _root(engine: ContainerEngine, box: Box) -> tuple[str, ...]:
     if box.root is None:
         return (box.image or "",)
     if engine.kind is not EngineKind.PODMAN:
@@ -218,7 +218,7 @@ _DEVICES = ("/etc/cdi", "/var/run/cdi")  # where devices for containers are desc
 _RAISES_LIMITS = 1 << 24  # CAP_SYS_RESOURCE
 
 
-def find_engine(wanted: EngineKind | None = None) -> Engine:
+def find_engine(wanted: EngineKind | None = None) -> ContainerEngine:
     """Return podman, which needs no server, or else docker."""
     problems = []
     for kind in (wanted,) if wanted else EngineKind:
@@ -234,14 +234,14 @@ def find_engine(wanted: EngineKind | None = None) -> Engine:
     )
 
 
-def read_engine(kind: EngineKind, program: str, told: str, *, gpus: bool) -> Engine:
+def read_engine(kind: EngineKind, program: str, told: str, *, gpus: bool) -> ContainerEngine:
     """Return the engine that the output of ``info`` describes."""
     try:
         facts: dict[str, Any] = msgspec.json.decode(told, type=dict)
     except UNDECODABLE as error:
         raise MissingError(f"cannot read what `{kind} info` says: {error}") from error
     if kind is EngineKind.DOCKER:
-        return Engine(
+        return ContainerEngine(
             kind=kind,
             program=program,
             runtime=str(facts.get("DefaultRuntime", "runc")),
@@ -249,7 +249,7 @@ def read_engine(kind: EngineKind, program: str, told: str, *, gpus: bool) -> Eng
             gpus=gpus and "nvidia" in (facts.get("Runtimes") or {}),
         )
     host = facts.get("host") or {}
-    return Engine(
+    return ContainerEngine(
         kind=kind,
         program=program,
         runtime=str((host.get("ociRuntime") or {}).get("name", "")),
@@ -258,9 +258,9 @@ def read_engine(kind: EngineKind, program: str, told: str, *, gpus: bool) -> Eng
     )
 
 
-def read_host() -> Host:
+def read_host() -> ContainerHost:
     types = {mount.filesystem for mount in parse_mounts(_text("/proc/self/mountinfo"))}
-    return Host(
+    return ContainerHost(
         user=os.getuid(),
         group=os.getgid(),
         hybrid_cgroups={"cgroup", "cgroup2"} <= types,
@@ -321,7 +321,7 @@ def remove_containers(names: Iterable[str], engine: EngineKind | None) -> None:
         process.check([found.program, "rm", "--force", name], timeout=_CONTAINER_TIMEOUT_S)
 
 
-def _containers(engine: Engine) -> tuple[KeptContainer, ...]:
+def _containers(engine: ContainerEngine) -> tuple[KeptContainer, ...]:
     form = f"{{{{.Names}}}}\t{_IMAGE[engine.kind]}\t{{{{.Status}}}}"
     words = ("ps", "--all", "--filter", f"label={LABEL}", "--format", form)
     told = process.check([engine.program, *words], timeout=_CONTAINER_TIMEOUT_S)
@@ -332,7 +332,7 @@ def _containers(engine: Engine) -> tuple[KeptContainer, ...]:
     )
 
 
-def _check(name: str, engine: Engine) -> None:
+def _check(name: str, engine: ContainerEngine) -> None:
     """Raise UsageError for a container that stoker did not make."""
     known = [container.name for container in _containers(engine)]
     if not known:

@@ -28,7 +28,7 @@ from stoker.outside.files import folder_made_whole
 _LINE = re.compile(r"(?:global|install|:env:)\.([\w-]+)='(.*)'")
 
 
-class Index(Value, frozen=True, kw_only=True):
+class PipSettings(Value, frozen=True, kw_only=True):
     """Pip's settings. ``variables`` have the same meaning for a pip without a
     configuration file.
     """
@@ -37,7 +37,7 @@ class Index(Value, frozen=True, kw_only=True):
     paths: tuple[str, ...] = ()
 
 
-def read_index(listed: str) -> Index:
+def read_index(listed: str) -> PipSettings:
     """Return the settings of ``pip config list``. Later lines override earlier ones; the
     environment wins.
     """
@@ -48,7 +48,7 @@ def read_index(listed: str) -> Index:
             into = from_environment if line.startswith(":env:") else found
             into[f"PIP_{setting[1].upper().replace('-', '_')}"] = setting[2].replace("\\n", " ")
     variables = found | from_environment
-    return Index(variables=variables, paths=_paths(variables))
+    return PipSettings(variables=variables, paths=_paths(variables))
 
 
 def _paths(variables: Mapping[str, str]) -> tuple[str, ...]:

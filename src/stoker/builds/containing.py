@@ -22,7 +22,7 @@ from stoker.builds.container import (
     Bind,
     Box,
     Contained,
-    Engine,
+    ContainerEngine,
     EngineKind,
     InsidePython,
     exec_words,
@@ -33,7 +33,7 @@ from stoker.builds.container import (
 from stoker.builds.container_content import (
     ENTER,
     PROBE,
-    Index,
+    PipSettings,
     choose_python,
     own_package,
     pip_command,
@@ -146,7 +146,7 @@ def build_inside(asked: CommandLine, wanted: Inside, watcher: ContainerWatcher) 
         return built
 
 
-def _box(wanted: Inside, subject: Subject, index: Index) -> Box:
+def _box(wanted: Inside, subject: Subject, index: PipSettings) -> Box:
     assert subject.tree is not None
     root, image = None, wanted.container or _usual_image(subject)
     if Path(image).is_dir():
@@ -195,7 +195,7 @@ def _settings_folder(tree: str) -> Path:
 
 @contextmanager
 def _running(
-    engine: Engine, box: Box, launch: tuple[str, ...], *, keep: bool, say: Say
+    engine: ContainerEngine, box: Box, launch: tuple[str, ...], *, keep: bool, say: Say
 ) -> Iterator[None]:
     """Run the container until the block is left."""
     runs = False
@@ -238,7 +238,7 @@ def _ended_by_signals() -> AbstractContextManager[None]:
     return process.signals_to(end, signal.SIGTERM, signal.SIGHUP)
 
 
-def _python(engine: Engine, box: Box, subject: Subject) -> InsidePython:
+def _python(engine: ContainerEngine, box: Box, subject: Subject) -> InsidePython:
     told = process.check(exec_words(engine, box.name, PROBE), timeout=_TIMEOUT_S)
     return choose_python(
         read_pythons(told),
@@ -252,7 +252,7 @@ class _Case:
     """A running container, and the folder of stoker in it."""
 
     def __init__(
-        self, engine: Engine, box: Box, python: InsidePython, variables: Mapping[str, str]
+        self, engine: ContainerEngine, box: Box, python: InsidePython, variables: Mapping[str, str]
     ):
         self._engine = engine
         self._box = box

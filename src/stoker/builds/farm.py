@@ -52,7 +52,7 @@ def simulate_farm(
     longer than ``limit`` in all; the next job continues. Transfers of objects take no time.
     """
     pieces = [
-        Piece(output=each.step.output, cost=cost(each.seconds, each.peak))
+        Piece(output=each.step.output, cost=cost(each.wall_s, each.peak_bytes))
         for each in steps
         if each.step.role in _COMPILES
     ]
@@ -64,7 +64,7 @@ def simulate_farm(
         _Jobs(part, cpus=cpus, memory=memory, limit=limit, setup=setup) for part in (*parts, last)
     )
     machine_seconds = finisher.seconds + sum(jobs.seconds for jobs in made)
-    cpu_seconds = sum(each.cpu_seconds for each in steps)
+    cpu_seconds = sum(each.cpu_s for each in steps)
     longest, average = max(jobs.seconds for jobs in made), mean(jobs.seconds for jobs in made)
     return FarmResult(
         shards=shards,
@@ -113,7 +113,7 @@ class _Jobs:
         while self.count < _MOST_JOBS and not self.too_long:
             result = _job(steps, cpus, memory, time_left)
             self.count += 1
-            self.seconds += setup + result.wall_seconds
+            self.seconds += setup + result.wall_s
             self.failed += result.failed
             if not result.unfinished:
                 return

@@ -25,7 +25,7 @@ from stoker.plan.doctor import examine
 from stoker.plan.doctor_tools import requirements_missing, unmet_requirements
 from stoker.plan.grammar import name, parse
 from stoker.plan.subject import Subject
-from stoker.wheel.package.built_wheel import Mode, PackageRequest
+from stoker.wheel.package.built_wheel import PackageMode, PackageRequest
 from stoker.wheel.package.packaging import package
 from stoker.wheel.verify.tested import shortened
 from stoker.wheel.verify.verifying import verify
@@ -120,11 +120,13 @@ def commands(lines: Iterable[str]) -> list[str]:
 # The last stages of a build: add the plan to the wheel, make it portable, verify, deliver.
 
 
-_OF_BUNDLES = ("missing-library", "library-off-path")  # findings that bundling fixes
-_BUNDLE = (
-    "next: --mode bundle takes these libraries into the wheel and sets its search paths; or add "
-    "the packages that bring them to the project's requirements"
-)
+_OF_MODES = ("missing-library", "library-off-path")  # findings that another --mode fixes
+_NEXT = {
+    PackageMode.BUNDLE: "next: --mode bundle takes these libraries into the wheel and sets its "
+    "search paths; or add the packages that bring them to the project's requirements",
+    PackageMode.PYPI: "next: --mode pypi makes the wheel require the packages that have these "
+    "libraries, and sets its search paths",
+}
 
 
 def packed(
@@ -151,8 +153,9 @@ def check(wheel: Path, log: StageLog, mode: str) -> None:
         hints = mending(
             [replace(shortened(one), fix=()) for one in wrong]
         )  # the wheel has not been delivered yet
-        if mode != Mode.BUNDLE and any(one.name in _OF_BUNDLES for one in wrong):
-            hints.append(_BUNDLE)
+        fixes = " ".join(line for one in wrong if one.name in _OF_MODES for line in one.fix)
+        better = (each for each in _NEXT if f"--mode {each}" in fixes and each != mode)
+        hints += [_NEXT[each] for each in better][:1] if mode != PackageMode.BUNDLE else []
         raise StokerError(f"{wrong[0].title} (the wheel is {wheel})", hints=hints)
 
 

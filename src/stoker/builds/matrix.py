@@ -182,7 +182,7 @@ class _Planner:
             given=given,
             python=python or planned.variant.python,
             sharing=build_sharing(subject, given),
-            seconds=planned.estimate.seconds,
+            seconds=planned.estimate.wall_s,
             wheel_bytes=planned.estimate.wheel_bytes,
         )
 
@@ -311,13 +311,13 @@ class _Running:
         except StokerError as failure:
             error = failure
             result = self._failed(MatrixEnd.FAILED, redact(str(failure)))
-        result = replace(result, seconds=time.monotonic() - self._began)
+        result = replace(result, wall_s=time.monotonic() - self._began)
         self._watcher.end(result, error)
         yield result
 
     def _failed(self, end: MatrixEnd, error: str) -> MatrixResult:
         seconds = time.monotonic() - self._began
-        return MatrixResult(job=self._item.job, end=end, seconds=seconds, error=error)
+        return MatrixResult(job=self._item.job, end=end, wall_s=seconds, error=error)
 
     def _slim(self) -> MatrixResult:
         assert self._item.slim is not None
@@ -359,10 +359,10 @@ def _built_result(job: MatrixJob, built: Built) -> MatrixResult:
     return MatrixResult(
         job=job,
         end=MatrixEnd.UNCHANGED if skipped else MatrixEnd.DONE,
-        seconds=0.0,
+        wall_s=0.0,
         wheel=wheel.name if wheel else None,
         sha256=file_digest(wheel) if wheel else None,
-        bytes=record.wheel_bytes,
+        size_bytes=record.wheel_bytes,
         compiles=compiles,
         cache_hits=hits,
         verified=wheel is not None,  # a build whose wheel has errors fails

@@ -71,10 +71,10 @@ class MatrixResult(Value, frozen=True, kw_only=True):
 
     job: MatrixJob
     end: MatrixEnd
-    seconds: float
+    wall_s: float
     wheel: str | None = None  # file name
     sha256: str | None = None
-    bytes: int | None = None
+    size_bytes: int | None = None
     before_bytes: int | None = None  # of the wheel that was slimmed
     compiles: int | None = None  # with those that the cache answered
     cache_hits: int | None = None
@@ -289,7 +289,7 @@ def end_line(result: MatrixResult) -> str:
     if result.end is MatrixEnd.INTERRUPTED:
         return f"stoker: {result.job.title}: interrupted; the same command continues the matrix\n"
     made = f": {result.wheel}" if result.ok and result.wheel else ""
-    return f"stoker: {result.job.title}: {result.end} in {duration(result.seconds)}{made}\n"
+    return f"stoker: {result.job.title}: {result.end} in {duration(result.wall_s)}{made}\n"
 
 
 def results_page(results: Sequence[MatrixResult]) -> RenderableType:
@@ -299,7 +299,7 @@ def results_page(results: Sequence[MatrixResult]) -> RenderableType:
             result.job.name,
             result.job.python or "",
             Text(str(result.end), style=_STYLES[result.end]),
-            duration(result.seconds),
+            duration(result.wall_s),
             _size(result),
             _hit_rate(result),
             _verdict(result),
@@ -315,10 +315,10 @@ def _verdict(result: MatrixResult) -> str:
 
 
 def _size(result: MatrixResult) -> str:
-    if result.bytes is None:
+    if result.size_bytes is None:
         return ""
-    share = f" ({result.bytes / result.before_bytes:.0%})" if result.before_bytes else ""
-    return f"{size(result.bytes)}{share}"
+    share = f" ({result.size_bytes / result.before_bytes:.0%})" if result.before_bytes else ""
+    return f"{size(result.size_bytes)}{share}"
 
 
 def _hit_rate(result: MatrixResult) -> str:

@@ -123,7 +123,7 @@ def _is_requirement(given: str) -> bool:
 
 def earlier_seconds(result: MatrixResult) -> Quantity:
     """Estimate a slimming by an earlier one of the same variant."""
-    return Quantity(amount=result.seconds, basis="the last matrix in this folder")
+    return Quantity(amount=result.wall_s, basis="the last matrix in this folder")
 
 
 def slim_one(
@@ -146,10 +146,10 @@ def slim_one(
     result = MatrixResult(
         job=replace(job, label=label),
         end=MatrixEnd.DONE,
-        seconds=0.0,
+        wall_s=0.0,
         wheel=made.name,
         sha256=file_digest(made),
-        bytes=made.stat().st_size,
+        size_bytes=made.stat().st_size,
         before_bytes=before,
         verified=not errors,
         original_errors=errors,

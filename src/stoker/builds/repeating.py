@@ -16,7 +16,7 @@ from stoker.wheel.engine import open_wheel
 _HINT = "name a wheel that stoker built, or a run folder or its record.json"
 
 
-class Recorded(Value, frozen=True, kw_only=True):
+class RecordedBuild(Value, frozen=True, kw_only=True):
     """A recorded build. ``request.source`` is empty if it is meaningless on another machine."""
 
     file: str
@@ -61,7 +61,7 @@ class _InWheel(Value, frozen=True, kw_only=True):
     build: _How
 
 
-def read_recorded(path: Path) -> Recorded:
+def read_recorded(path: Path) -> RecordedBuild:
     try:
         if path.suffix == ".whl":
             return _of_wheel(path)
@@ -72,14 +72,14 @@ def read_recorded(path: Path) -> Recorded:
         raise UsageError(f"{path} is not a record of a build: {error}", hints=[_HINT]) from error
 
 
-def _of_wheel(path: Path) -> Recorded:
+def _of_wheel(path: Path) -> RecordedBuild:
     with open_wheel(path) as wheel:
         member = f"{wheel.dist_info}/{PLAN_MEMBER}"
         if member not in wheel.members:
             raise UsageError(f"{path} contains no plan", hints=[_HINT])
         found = msgspec.json.decode(wheel.read(member), type=_InWheel)
     how = found.build
-    return Recorded(
+    return RecordedBuild(
         file=str(path),
         variant=found.variant.name,
         environment=found.environment,
@@ -90,10 +90,10 @@ def _of_wheel(path: Path) -> Recorded:
     )
 
 
-def _of_record(path: Path) -> Recorded:
+def _of_record(path: Path) -> RecordedBuild:
     record = msgspec.json.decode(path.read_bytes(), type=BuildRecord)
     lasting = lasting_json(record.plan)
-    return Recorded(
+    return RecordedBuild(
         file=str(path),
         variant=record.plan.name,
         environment=lasting["environment"],

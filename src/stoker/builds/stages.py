@@ -155,4 +155,4 @@ class Stages:
 def _result(
     stage: BuildStage, end: StageEnd, log: Path, *, seconds: float = 0.0, why: str = ""
 ) -> StageResult:
-    return StageResult(stage=stage, end=end, seconds=seconds, log=str(log), why=why)
+    return StageResult(stage=stage, end=end, wall_s=seconds, log=str(log), why=why)

@@ -60,7 +60,7 @@ from stoker.plan.records import lasting_json
 from stoker.plan.subject import Subject
 from stoker.source import cmake_reply
 from stoker.source.ninja import Edge, read_edges
-from stoker.wheel.package.built_wheel import Mode, PackageRequest
+from stoker.wheel.package.built_wheel import PackageMode, PackageRequest
 
 _ASKED = (OriginKind.FILE, OriginKind.ENVIRONMENT, OriginKind.VARIANT, OriginKind.COMMAND_LINE)
 _CMAKE_FILES = ("CMakeLists.txt", ".cmake", ".cmake.in", "setup.py", "pyproject.toml")
@@ -483,7 +483,9 @@ class Staging:
 
     def _package(self, wheel: Path, log: StageLog) -> tuple[Path, ...]:
         request = PackageRequest(
-            mode=Mode(self._request.mode), label=self._label(), **self._requirement_of_torch()
+            mode=PackageMode(self._request.mode),
+            label=self._label(),
+            **self._requirement_of_torch(),
         )
         return (packed(wheel, self._recorded(), request, self._work.packed, log),)
 

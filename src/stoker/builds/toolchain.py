@@ -42,7 +42,7 @@ class Manifest(Value, frozen=True, kw_only=True):
     components: tuple[str, ...]
     packages: dict[str, str]
     created: str
-    size: int
+    size_bytes: int
     warnings: tuple[str, ...] = ()
 
 
@@ -65,7 +65,7 @@ def write_manifest(
         components=request.components,
         packages=packages,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        size=sum(file.stat().st_size for file in home.rglob("*") if _is_own(file)),
+        size_bytes=sum(file.stat().st_size for file in home.rglob("*") if _is_own(file)),
         warnings=warnings,
     )
     (home / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from stoker.knowledge.packages import Kind, kinds
+from stoker.knowledge.packages import ToolchainKind, kinds
 from stoker.machine.python import PROGRESS, install_failure, own_pip
 from stoker.model.distribution import read_version
 from stoker.model.errors import (
@@ -42,7 +42,7 @@ class ToolchainRequest(Value, frozen=True, kw_only=True):
     pins: dict[str, str] = {}
 
     @property
-    def row(self) -> Kind:
+    def row(self) -> ToolchainKind:
         return kinds()[self.kind]
 
     @property
@@ -132,7 +132,7 @@ def _check_component(kind: str, name: str, pin: str | None) -> None:
         )
 
 
-def _with_what_they_bring(row: Kind, names: Iterable[str]) -> set[str]:
+def _with_what_they_bring(row: ToolchainKind, names: Iterable[str]) -> set[str]:
     """Return the components with those that they include; a set is not a component itself."""
     found: set[str] = set()
     waiting = list(names)

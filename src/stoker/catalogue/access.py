@@ -14,7 +14,7 @@ from stoker.catalogue.index import check_is_catalogue, read_catalogue
 from stoker.catalogue.pages import CATALOGUE, HTML_TYPE, JSON_TYPE
 from stoker.catalogue.store import FolderStore, open_store
 from stoker.catalogue.values import PublishedCatalogue, PublishedWheel
-from stoker.model.errors import ArtifactError, StorageError, UsageError
+from stoker.model.errors import StorageError, UsageError
 from stoker.model.value import Value
 from stoker.outside.web import AbsentError, Web, opened
 
@@ -25,7 +25,7 @@ from stoker.outside.web import AbsentError, Web, opened
 _LARGEST = 256 << 20  # bytes of catalogue.json
 
 
-class Located(Value, frozen=True, kw_only=True):
+class LocatedCatalogue(Value, frozen=True, kw_only=True):
     """A catalogue, and the URL with a final slash under which installers read it, if they can."""
 
     catalogue: PublishedCatalogue
@@ -45,16 +45,16 @@ class Located(Value, frozen=True, kw_only=True):
         return self.url + quote(wheel.path)
 
 
-def locate(place: str, web: Web | None = None) -> Located:
+def locate(place: str, web: Web | None = None) -> LocatedCatalogue:
     if place.startswith(("http://", "https://")):
         base = place.removesuffix("index.html").rstrip("/") + "/"
         catalogue = pages.decoded(_download(base, web or Web()), base + CATALOGUE)
-        return Located(catalogue=catalogue.own, place=place, url=base)
+        return LocatedCatalogue(catalogue=catalogue.own, place=place, url=base)
     store = open_store(place)
     check_is_catalogue(store)
     found, _ = read_catalogue(store)
     url = _folder_url(store.root) if isinstance(store, FolderStore) else None
-    return Located(catalogue=found.own, place=place, url=url)
+    return LocatedCatalogue(catalogue=found.own, place=place, url=url)
 
 
 def _folder_url(folder: Path) -> str:
@@ -64,19 +64,12 @@ def _folder_url(folder: Path) -> str:
 def _download(url: str, web: Web) -> bytes:
     try:
         with opened(url + CATALOGUE, web) as answer:
-            parts = []
-            left = _LARGEST
-            while left > 0 and (part := answer.read(min(left, 1 << 20))):
-                parts.append(part)
-                left -= len(part)
+            return answer.whole(_LARGEST)
     except AbsentError:
         raise UsageError(
             f"{url} is not a catalogue: it has no {CATALOGUE}",
             hints=["name the address of the page, not of one variant's index"],
         ) from None
-    if left <= 0:
-        raise ArtifactError("the catalogue is too large", file=url)
-    return b"".join(parts)
 
 
 # -- serving ---------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ _CUDA_LABEL = re.compile(r"cu(\d{2})(\d)")
 _TORCH_LABEL = re.compile(r"torch(\d+\.\d+)")
 
 
-class Identity(Value, frozen=True, kw_only=True):
+class FileIdentity(Value, frozen=True, kw_only=True):
     """The facts of a file that are known without opening it."""
 
     file: str
@@ -35,7 +35,7 @@ class Identity(Value, frozen=True, kw_only=True):
     built: str
 
 
-class Recorded(Value, frozen=True, kw_only=True):
+class RecordedOrigin(Value, frozen=True, kw_only=True):
     """What the wheel says about its build and its slimming, and what the publisher adds."""
 
     plan: Variant | None = None
@@ -44,7 +44,9 @@ class Recorded(Value, frozen=True, kw_only=True):
     verified: bool = False
 
 
-def make_entry(identity: Identity, facts: ArtifactFacts, recorded: Recorded) -> PublishedWheel:
+def make_entry(
+    identity: FileIdentity, facts: ArtifactFacts, recorded: RecordedOrigin
+) -> PublishedWheel:
     wheel = facts.wheel
     assert wheel is not None
     _check_name(identity.file, wheel)
@@ -53,8 +55,8 @@ def make_entry(identity: Identity, facts: ArtifactFacts, recorded: Recorded) -> 
     entry = PublishedWheel(
         file=identity.file,
         sha256=identity.sha256,
-        size=identity.size,
-        unpacked=wheel.unpacked,
+        size_bytes=identity.size,
+        unpacked_bytes=wheel.unpacked_bytes,
         metadata_sha256=identity.metadata_sha256,
         project=canonicalize_name(wheel.name),
         version=wheel.version,
@@ -165,10 +167,10 @@ def _code(facts: ArtifactFacts) -> tuple[ArchCode, ...]:
     for library in facts.libraries:
         for code in library.device_code:
             if code.linked:
-                sizes[code.arch] += code.bytes
+                sizes[code.arch] += code.size_bytes
                 counts[code.arch] += code.count
     return tuple(
-        ArchCode(arch=arch, bytes=sizes[arch], count=counts[arch])
+        ArchCode(arch=arch, size_bytes=sizes[arch], count=counts[arch])
         for arch in sorted(sizes, key=_order)
     )
 
@@ -178,7 +180,9 @@ def _order(arch: str) -> tuple[str, int, str]:
     return kind, int(re.sub(r"\D", "", name) or 0), name
 
 
-def _variant_name(wheel: WheelFacts, recorded: Recorded, plan: Variant, cuda: str | None) -> str:
+def _variant_name(
+    wheel: WheelFacts, recorded: RecordedOrigin, plan: Variant, cuda: str | None
+) -> str:
     """Return the variant from the plan, else from the version's local label, else from the
     libraries.
     """

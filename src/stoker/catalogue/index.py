@@ -15,7 +15,7 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from stoker.catalogue import pages
-from stoker.catalogue.pages import CATALOGUE, PEOPLE, Group
+from stoker.catalogue.pages import CATALOGUE, PEOPLE, WheelGroup
 from stoker.catalogue.store import OWN, ConflictError, Say, Store
 from stoker.catalogue.values import WHEEL_VARIANTS, PublishedCatalogue, PublishedWheel
 from stoker.model.distribution import read_version
@@ -42,7 +42,7 @@ class Pruned(Value, frozen=True, kw_only=True):
 
     wheels: tuple[PublishedWheel, ...]
     files: tuple[str, ...]
-    bytes: int
+    freed_bytes: int
 
 
 def read_catalogue(store: Store) -> tuple[PublishedCatalogue, str | None]:
@@ -117,7 +117,7 @@ def _taken(wheel: PublishedWheel) -> UsageError:
 def _upload(store: Store, one: Upload, say: Say) -> None:
     path = one.wheel.path
     store.write(f"{path}.metadata", one.metadata)
-    if not store.has(path, one.wheel.size):
+    if not store.has(path, one.wheel.size_bytes):
         say(f"uploading {one.wheel.file}")
         store.upload(path, one.source)
 
@@ -183,7 +183,7 @@ def prune(store: Store, *, keep: int | None, dry_run: bool, people: PeoplePage, 
     return Pruned(
         wheels=tuple(gone),
         files=tuple(path for path, _ in unused),
-        bytes=sum(size for _, size in unused),
+        freed_bytes=sum(size for _, size in unused),
     )
 
 
@@ -238,7 +238,10 @@ def _update(
 
 
 def _settle(
-    store: Store, groups: Collection[Group], written: Mapping[str, bytes | None], people: PeoplePage
+    store: Store,
+    groups: Collection[WheelGroup],
+    written: Mapping[str, bytes | None],
+    people: PeoplePage,
 ) -> None:
     """Write the pages as the catalogue now is; again if another publisher changed it meanwhile."""
     while True:
@@ -263,7 +266,7 @@ def _write(store: Store, content: Mapping[str, bytes | None]) -> None:
 
 
 @contextmanager
-def _marker(store: Store, groups: Iterable[Group]) -> Iterator[None]:
+def _marker(store: Store, groups: Iterable[WheelGroup]) -> Iterator[None]:
     """Write a marker that is kept if anything fails, so that the next publisher repairs
     the pages.
     """
@@ -273,9 +276,9 @@ def _marker(store: Store, groups: Iterable[Group]) -> Iterator[None]:
     store.delete(path)
 
 
-def _marked(store: Store, path: str) -> tuple[Group, ...]:
+def _marked(store: Store, path: str) -> tuple[WheelGroup, ...]:
     found = store.read(path)
     try:
-        return msgspec.json.decode(found[0], type=tuple[Group, ...]) if found else ()
+        return msgspec.json.decode(found[0], type=tuple[WheelGroup, ...]) if found else ()
     except UNDECODABLE:
         return ()

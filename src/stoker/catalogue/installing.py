@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from stoker.catalogue.access import Located, locate
+from stoker.catalogue.access import LocatedCatalogue, locate
 from stoker.catalogue.choosing import choose, read_word, read_words
 from stoker.catalogue.index import Pruned
 from stoker.catalogue.store import Say
@@ -59,13 +59,13 @@ class SlimInstalled(Value, frozen=True, kw_only=True):
 
     name: str
     version: str
-    before: int
-    after: int
+    before_bytes: int
+    after_bytes: int
 
 
 def select(
     place: str, words: Sequence[str], *, python: str, wished: str | None
-) -> tuple[Located, Selection]:
+) -> tuple[LocatedCatalogue, Selection]:
     """Read a catalogue and choose from it; ``wished`` names a machine other than this one."""
     located = locate(place)
     wanted = read_words(words, located.catalogue)
@@ -137,7 +137,9 @@ def installer_for(python: str, wished: str | None) -> Installer:
     return find_installer(python, os.environ, InstallerKind(wished) if wished else None)
 
 
-def install_command(located: Located, selection: Selection, installer: Installer) -> list[str]:
+def install_command(
+    located: LocatedCatalogue, selection: Selection, installer: Installer
+) -> list[str]:
     """Return the command that installs each wheel by its address and hash, so that no other package
     replaces it.
     """
@@ -284,7 +286,7 @@ def slim_wheel(path: Path, request: SlimRequest, say: Say) -> SlimInstalled:
     name, version, _, _ = parse_wheel_filename(output.name)
     after = output.stat().st_size
     say(f"{name} {version}: {size(before)} -> {size(after)}")
-    return SlimInstalled(name=name, version=str(version), before=before, after=after)
+    return SlimInstalled(name=name, version=str(version), before_bytes=before, after_bytes=after)
 
 
 # -- selection -------------------------------------------------------------------------------------
@@ -323,7 +325,7 @@ def _row(choice: Choice, *, chosen: bool) -> tuple[str | Text, ...]:
         Text("->" if chosen else "", style="bold green"),
         Text(wheel.variant, style="bold" if chosen else _STYLES.get(choice.fit, "")),
         wheel.version,
-        size(wheel.size),
+        size(wheel.size_bytes),
         Text("; ".join((choice.reason, *choice.notes)), style=_STYLES.get(choice.fit, "")),
     )
 
@@ -337,7 +339,7 @@ def wheels_page(wheels: Sequence[PublishedWheel]) -> RenderableType:
     table = Listing("variant", "wheel", ">size", "architectures")
     for wheel in wheels:
         archs = " ".join(code.arch for code in wheel.code) or "no device code"
-        table.add(wheel.variant, whole(wheel.file), size(wheel.size), archs)
+        table.add(wheel.variant, whole(wheel.file), size(wheel.size_bytes), archs)
     return table
 
 
@@ -347,4 +349,4 @@ def pruned_text(pruned: Pruned, *, dry_run: bool) -> str:
         counted(len(pruned.wheels), "wheel") + " from the index" if pruned.wheels else "no wheel"
     )
     files = counted(len(pruned.files), "unused file")
-    return f"{verb} {listed}; {files}, {size(pruned.bytes)}"
+    return f"{verb} {listed}; {files}, {size(pruned.freed_bytes)}"

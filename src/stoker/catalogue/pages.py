@@ -201,7 +201,7 @@ _HTML = """<!DOCTYPE html>
 """
 
 
-class Group(Value, frozen=True, kw_only=True, order=True):
+class WheelGroup(Value, frozen=True, kw_only=True, order=True):
     """The wheels that one page of an index lists. Without a project: the projects of a variant."""
 
     variant: VariantName
@@ -212,32 +212,32 @@ class Group(Value, frozen=True, kw_only=True, order=True):
         return f"{self.variant}/{self.project}/" if self.project else f"{self.variant}/"
 
 
-def groups_of(wheels: Iterable[PublishedWheel]) -> frozenset[Group]:
+def groups_of(wheels: Iterable[PublishedWheel]) -> frozenset[WheelGroup]:
     """Return every page that lists one of the wheels."""
     return frozenset(
         group
         for wheel in wheels
         for group in (
-            Group(variant=wheel.variant),
-            Group(variant=wheel.variant, project=wheel.project),
+            WheelGroup(variant=wheel.variant),
+            WheelGroup(variant=wheel.variant, project=wheel.project),
         )
     )
 
 
-def changed_groups(before: PublishedCatalogue, after: PublishedCatalogue) -> frozenset[Group]:
+def changed_groups(before: PublishedCatalogue, after: PublishedCatalogue) -> frozenset[WheelGroup]:
     """Return the pages that differ between two catalogues; all others keep their bytes."""
     return groups_of(set(before.wheels) ^ set(after.wheels))
 
 
 def index_pages(
-    catalogue: PublishedCatalogue, groups: Collection[Group]
+    catalogue: PublishedCatalogue, groups: Collection[WheelGroup]
 ) -> dict[str, bytes | None]:
     """Return path to content; ``None`` for a page that has nothing left to list."""
-    listed: dict[Group, list[PublishedWheel]] = {group: [] for group in groups}
+    listed: dict[WheelGroup, list[PublishedWheel]] = {group: [] for group in groups}
     for wheel in catalogue.wheels:
         for group in (
-            Group(variant=wheel.variant),
-            Group(variant=wheel.variant, project=wheel.project),
+            WheelGroup(variant=wheel.variant),
+            WheelGroup(variant=wheel.variant, project=wheel.project),
         ):
             if group in listed:
                 listed[group].append(wheel)
@@ -250,14 +250,14 @@ def index_pages(
     return pages
 
 
-def _beside(group: Group, wheels: list[PublishedWheel]) -> dict[str, bytes]:
+def _beside(group: WheelGroup, wheels: list[PublishedWheel]) -> dict[str, bytes]:
     """Files that a page lists along with the wheels."""
     shared = group.variant == WHEEL_VARIANTS and group.project
     return variants_files(wheels) if shared else {}
 
 
 def _rendered(
-    group: Group, wheels: list[PublishedWheel], beside: dict[str, bytes]
+    group: WheelGroup, wheels: list[PublishedWheel], beside: dict[str, bytes]
 ) -> tuple[bytes, bytes]:
     if group.project:
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in beside.items()}
@@ -270,7 +270,7 @@ def _html(title: str, links: Iterator[str]) -> bytes:
     return _HTML.format(api=_API, title=escape(title), links="\n".join(links)).encode()
 
 
-def _root_html(group: Group, projects: list[str]) -> bytes:
+def _root_html(group: WheelGroup, projects: list[str]) -> bytes:
     links = (f'<a href="{escape(name)}/">{escape(name)}</a><br>' for name in projects)
     return _html(f"Simple index of {group.variant}", links)
 
@@ -280,7 +280,7 @@ def _root_json(projects: list[str]) -> bytes:
     return msgspec.json.encode({"meta": {"api-version": _API}, "projects": named})
 
 
-def _project_html(group: Group, wheels: list[PublishedWheel], beside: dict[str, str]) -> bytes:
+def _project_html(group: WheelGroup, wheels: list[PublishedWheel], beside: dict[str, str]) -> bytes:
     links = [_link(wheel) for wheel in wheels]
     links += [
         f'<a href="{escape(quote(name))}#sha256={digest}">{escape(name)}</a><br>'
@@ -302,7 +302,7 @@ def _link(wheel: PublishedWheel) -> str:
     return f"<a {words}>{escape(wheel.file)}</a><br>"
 
 
-def _project_json(group: Group, wheels: list[PublishedWheel], beside: dict[str, str]) -> bytes:
+def _project_json(group: WheelGroup, wheels: list[PublishedWheel], beside: dict[str, str]) -> bytes:
     versions = sorted({read_version(wheel.version) for wheel in wheels})
     page = {
         "meta": {"api-version": _API},
@@ -325,7 +325,7 @@ def _file(wheel: PublishedWheel) -> dict[str, object]:
         "filename": wheel.file,
         "url": _relative(wheel),
         "hashes": {"sha256": wheel.sha256},
-        "size": wheel.size,
+        "size": wheel.size_bytes,
         "core-metadata": metadata,
         "dist-info-metadata": metadata,
     }

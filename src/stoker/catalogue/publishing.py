@@ -18,7 +18,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from stoker.catalogue import index
 from stoker.catalogue.access import make_server
-from stoker.catalogue.entry import Identity, Recorded, make_entry, variant_name
+from stoker.catalogue.entry import FileIdentity, RecordedOrigin, make_entry, variant_name
 from stoker.catalogue.index import PeoplePage, Pruned, Upload
 from stoker.catalogue.pages import NAMESPACES, VARIANT_MEMBER, label_of, properties_of, variant_json
 from stoker.catalogue.ranking import serves
@@ -148,7 +148,7 @@ def _wheel_variant(
         wheel,
         file=path.name,
         sha256=sha256_of(path),
-        size=path.stat().st_size,
+        size_bytes=path.stat().st_size,
         metadata_sha256=hashlib.sha256(metadata).hexdigest(),
         version=version,
         variant=WHEEL_VARIANTS,
@@ -209,14 +209,14 @@ def _prepare(path: Path, variant: str | None) -> tuple[Upload, Verification]:
         metadata = wheel.read(f"{wheel.dist_info}/METADATA")
     _check_licence(path, tested, Headers(metadata))
     status = path.stat()
-    identity = Identity(
+    identity = FileIdentity(
         file=path.name,
         sha256=_hashed(path),
         size=status.st_size,
         metadata_sha256=hashlib.sha256(metadata).hexdigest(),
         built=_moment(datetime.fromtimestamp(status.st_mtime, UTC)),
     )
-    recorded = Recorded(
+    recorded = RecordedOrigin(
         plan=tested.plan.variant if tested.plan else None,
         slim=tested.slim.record if tested.slim else None,
         variant=variant,
@@ -354,8 +354,8 @@ def _row(wheel: PublishedWheel, archs: tuple[str, ...]) -> dict[str, Any]:
         "file": wheel.file,
         "path": wheel.path,
         "sha256": wheel.sha256,
-        "size": wheel.size,
-        "unpacked": wheel.unpacked,
+        "size": wheel.size_bytes,
+        "unpacked": wheel.unpacked_bytes,
         "backend": wheel.backend,
         "cuda": wheel.cuda,
         "cpu": wheel.cpu,
@@ -365,7 +365,7 @@ def _row(wheel: PublishedWheel, archs: tuple[str, ...]) -> dict[str, Any]:
         "blas": wheel.blas,
         "built": wheel.built[:10],
         "verified": wheel.verified,
-        "code": [[code.arch, code.bytes] for code in wheel.code],
+        "code": [[code.arch, code.size_bytes] for code in wheel.code],
         "runs": _runs(wheel, archs),
         "requires": _requires(wheel),
     }

@@ -53,7 +53,7 @@ def _judge(host: Host, wheel: PublishedWheel) -> _Judgement:
         closeness,
         -len(wheel.cpu_needs),
         len(choice.notes),
-        wheel.size,
+        wheel.size_bytes,
         wheel.variant,
         wheel.file,
     )

@@ -42,7 +42,7 @@ class ArchCode(Value, frozen=True, kw_only=True):
     """All device code of one architecture in a wheel, in bytes as stored in its libraries."""
 
     arch: Architecture  # "sm_90a", "compute_90"
-    bytes: int
+    size_bytes: int
     count: int
 
 
@@ -57,8 +57,8 @@ class PublishedWheel(Value, frozen=True, kw_only=True):
 
     file: FileName
     sha256: Digest
-    size: int
-    unpacked: int
+    size_bytes: int
+    unpacked_bytes: int
     metadata_sha256: Digest
     project: ProjectName
     version: VersionText

@@ -8,13 +8,13 @@ import click
 from stoker.cli.containing import container_options
 from stoker.cli.request import Option, request_options, setting_options
 from stoker.model.errors import UsageError
-from stoker.settings.declared import Group
+from stoker.settings.declared import SettingGroup
 
 
 @click.command()
 @click.argument("source", required=False, metavar="[SOURCE]")
 @request_options(source=False)
-@setting_options(Group.BUILD)
+@setting_options(SettingGroup.BUILD)
 @click.option("--target", metavar="T", help="Build only this target of ninja, and no wheel.")
 @click.option(
     "--install-tree",
@@ -106,8 +106,8 @@ from stoker.settings.declared import Group
     local=True,
 )
 @container_options
-@setting_options(Group.GOVERN)
-@setting_options(Group.CHAIN)
+@setting_options(SettingGroup.GOVERN)
+@setting_options(SettingGroup.CHAIN)
 def command(**options: Any) -> None:
     """Build SOURCE, or the current folder, into a checked wheel.
 

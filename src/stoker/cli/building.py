@@ -16,7 +16,7 @@ from stoker.model.value import byte_count
 
 if TYPE_CHECKING:
     from stoker.builds.building import Built, Watcher
-    from stoker.builds.checkpoint import Part
+    from stoker.builds.checkpoint import FarmPart
     from stoker.builds.stages import StageError
     from stoker.diagnose.values import Diagnosis
     from stoker.govern.progress import View
@@ -72,9 +72,9 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
             click.echo(path)
 
 
-def _part(options: dict[str, Any]) -> "Part | None":
+def _part(options: dict[str, Any]) -> "FarmPart | None":
     """Return the part of this job in a build with a checkpoint, and take its options away."""
-    from stoker.builds.checkpoint import Checkpoint, Part
+    from stoker.builds.checkpoint import Checkpoint, FarmPart
     from stoker.builds.shards import parse_shard
 
     names = ("checkpoint", "checkpoint_size", "shard", "finish")
@@ -90,7 +90,9 @@ def _part(options: dict[str, Any]) -> "Part | None":
     if not (most := byte_count(size)):
         raise UsageError(f"--checkpoint-size {size}: not a size", hints=["for example 20G"])
     checkpoint = Checkpoint(where, most_bytes=most)
-    return Part(checkpoint=checkpoint, shard=parse_shard(shard) if shard else None, finish=finish)
+    return FarmPart(
+        checkpoint=checkpoint, shard=parse_shard(shard) if shard else None, finish=finish
+    )
 
 
 def _with_options(

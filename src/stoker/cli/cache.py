@@ -8,7 +8,7 @@ import click
 
 from stoker.cli.request import chain_options, request_options, setting_options, with_settings
 from stoker.model.errors import UsageError
-from stoker.settings.declared import Group
+from stoker.settings.declared import SettingGroup
 
 _UNCACHED = ("linker",)  # what is added to a command behind the cache
 
@@ -26,7 +26,7 @@ def command() -> None:
 
 
 @command.command(short_help="Show the state.")
-@setting_options(Group.CHAIN, without=_UNCACHED)
+@setting_options(SettingGroup.CHAIN, without=_UNCACHED)
 @click.option("--json", "as_json", is_flag=True, help="Print the state as JSON.")
 def status(as_json: bool, **options: Any) -> None:
     """Show where the cache is, its size and age, and whether its remote answers."""
@@ -39,7 +39,7 @@ def status(as_json: bool, **options: Any) -> None:
 
 
 @command.command(short_help="Show the counts.")
-@setting_options(Group.CHAIN, without=_UNCACHED)
+@setting_options(SettingGroup.CHAIN, without=_UNCACHED)
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 def stats(as_json: bool, **options: Any) -> None:
     """Show what the cache has counted since it was cleared.
@@ -55,7 +55,7 @@ def stats(as_json: bool, **options: Any) -> None:
 
 
 @command.command(short_help="Remove everything.")
-@setting_options(Group.CHAIN, without=_UNCACHED)
+@setting_options(SettingGroup.CHAIN, without=_UNCACHED)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def clear(yes: bool, **options: Any) -> None:
     """Remove everything in the local cache and set its counts to zero. The remote stays."""
@@ -77,8 +77,8 @@ def clear(yes: bool, **options: Any) -> None:
 @command.command(short_help="Fill the cache.")
 @click.argument("source", required=False, metavar="[SOURCE]")
 @request_options(source=False)
-@setting_options(Group.GOVERN)
-@setting_options(Group.CHAIN)
+@setting_options(SettingGroup.GOVERN)
+@setting_options(SettingGroup.CHAIN)
 @click.pass_context
 def warm(context: click.Context, /, source: str | None, **options: Any) -> None:
     """Compile SOURCE, or the current folder, from the beginning, so that the cache has all of it.

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stoker.builds.cleaning import Kind
+from stoker.builds.cleaning import CleanupKind
 from stoker.model.errors import UsageError
 from stoker.model.value import second_count, size
 
@@ -69,7 +69,7 @@ def command(
     """
     from stoker.builds.cleaning import survey, survey_tree
 
-    kinds = [Kind(word) for word in words if word in list(Kind)]
+    kinds = [CleanupKind(word) for word in words if word in list(CleanupKind)]
     if everything and words:
         raise UsageError("--all cleans all kinds", hints=["leave out --all, or the names"])
     if everything or kinds:
@@ -78,7 +78,7 @@ def command(
             raise UsageError("name either kinds or one source tree", hints=hints)
         unused = second_count(_LONG_UNUSED) if older_than is None else older_than
         assert unused is not None
-        _perform(survey(kinds or list(Kind), older_than=unused, keep=keep), **how)
+        _perform(survey(kinds or list(CleanupKind), older_than=unused, keep=keep), **how)
         return
     if len(words) > 1:
         raise UsageError("name one source tree", hints=["`stoker clean --help` lists the kinds"])

@@ -91,14 +91,14 @@ def _show(diagnosis: "Diagnosis", *, as_json: bool, as_script: bool) -> None:
 def _explain(cause: str, stage: str | None, *, as_json: bool, markdown: bool) -> None:
     """Print a cause, or all of them."""
     from stoker.diagnose.pages import cause_list, cause_page, reference
-    from stoker.knowledge.failures import Stage, failures
+    from stoker.knowledge.failures import FailureStage, failures
     from stoker.outside.terminal import print_json, show
 
     known = failures()
     if cause and cause not in known:
         raise unknown("cause", cause, known, hint="`stoker diagnose --explain` lists them")
-    if stage and stage not in list(Stage):
-        raise unknown("stage", stage, list(Stage), hint=f"one of {', '.join(Stage)}")
+    if stage and stage not in list(FailureStage):
+        raise unknown("stage", stage, list(FailureStage), hint=f"one of {', '.join(FailureStage)}")
     listed = [one for one in known.values() if stage in (None, one.stage)]
     chosen = [known[cause]] if cause else listed
     if as_json:

@@ -30,7 +30,7 @@ def command(as_json: bool, **options: Any) -> int:
     planned, findings = doctor(told_request(options))
     runs = can_run(findings)
     if as_json:
-        value = {"variant": planned.name, "can_run": runs, "findings": findings}
+        value = {"variant": planned.name, "ok": runs, "findings": findings}
         print_json(value)
     else:
         show(doctor_page(planned, findings))

@@ -133,7 +133,7 @@ def command(
         origin_of_stoker,
         write,
     )
-    from stoker.export.farm import render_farm
+    from stoker.export.farm import count_jobs, render_farm
     from stoker.export.files import render
     from stoker.outside.terminal import print_json
 
@@ -176,7 +176,10 @@ def command(
             image=image,
             shards=shards or 0,
         )
-        files = (render_farm if shards else render)(export(build, request))
+        planned = export(build, request)
+        files = render_farm(planned) if shards else render(planned)
+        if shards:
+            click.echo(str(count_jobs(planned)), err=True)
         wheel = origin_of_stoker(requirement, form).wheel
     if as_json:
         print_json(files, "files")

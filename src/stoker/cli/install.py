@@ -119,5 +119,5 @@ def _slim_install(
     done = slim_install(words, gpus, installer, say=_say)
     if as_json:
         print_json(done, "wheels")
-    before, after = sum(one.before for one in done), sum(one.after for one in done)
+    before, after = sum(one.before_bytes for one in done), sum(one.after_bytes for one in done)
     _say(f"wheels with device code: {size(before)} -> {size(after)}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stoker.cli.request import read_request, run_options, setting_options, with_settings
-from stoker.settings.declared import OPTIONS, Group
+from stoker.settings.declared import OPTIONS, SettingGroup
 
 if TYPE_CHECKING:
     from stoker.builds.matrix import MatrixWatcher
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     metavar="X.Y,...",
     help="Python versions, e.g. 3.11,3.12. Default: those of the file, else the one here.",
 )
-@setting_options(Group.MATRIX)
-@setting_options(Group.BUILD)
-@setting_options(Group.PLAN, without=("variant", "python"))
+@setting_options(SettingGroup.MATRIX)
+@setting_options(SettingGroup.BUILD)
+@setting_options(SettingGroup.PLAN, without=("variant", "python"))
 @click.option("--dry-run", is_flag=True, help="Only list what would be made, and the estimate.")
 @click.option("--verbose", is_flag=True, help="Show the full output of all tools.")
 @click.option("--json", "as_json", is_flag=True, help="Print the jobs or the results as JSON.")
-@setting_options(Group.GOVERN)
-@setting_options(Group.CHAIN)
+@setting_options(SettingGroup.GOVERN)
+@setting_options(SettingGroup.CHAIN)
 def command(**options: Any) -> None:
     """Build every variant of stoker.toml, or of FILE, or slim a wheel for each of them.
 
@@ -81,7 +81,7 @@ def command(**options: Any) -> None:
 
 def _governing(chosen: Any) -> Any:
     """Return the options of a build from the settings of its variant."""
-    groups = (Group.GOVERN, Group.CHAIN)
+    groups = (SettingGroup.GOVERN, SettingGroup.CHAIN)
     names = [name for name, option in OPTIONS.items() if option.group in groups]
     return run_options({name: chosen.value(name) for name in names})
 

@@ -65,10 +65,10 @@ def command(
     """
     from stoker.outside.progress import shown, stage
     from stoker.outside.terminal import print_json, show, tell
-    from stoker.wheel.package.built_wheel import Mode, PackageRequest
+    from stoker.wheel.package.built_wheel import PackageMode, PackageRequest
     from stoker.wheel.package.packaging import package, package_page, packaged_lines, plan_package
 
-    request = PackageRequest(mode=Mode(wishes.pop("mode")), **wishes)
+    request = PackageRequest(mode=PackageMode(wishes.pop("mode")), **wishes)
     if dry_run:
         with shown():
             plan = plan_package(wheel, request)

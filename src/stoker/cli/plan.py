@@ -15,7 +15,7 @@ from stoker.cli.request import (
     with_settings,
 )
 from stoker.model.errors import UsageError
-from stoker.settings.declared import OPTIONS, Group
+from stoker.settings.declared import OPTIONS, SettingGroup
 
 if TYPE_CHECKING:
     from stoker.model.caching import Chain
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.command()
 @variant_words
 @request_options()
-@setting_options(Group.CHAIN)
+@setting_options(SettingGroup.CHAIN)
 @click.option(
     "--list",
     "listed",

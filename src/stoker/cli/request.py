@@ -10,7 +10,7 @@ import click
 
 from stoker.model.errors import UnknownWordError, UsageError
 from stoker.model.plan import OriginKind
-from stoker.settings.declared import OPTIONS, CommandLine, Declared, Group, Kind
+from stoker.settings.declared import OPTIONS, CommandLine, Declared, SettingGroup, SettingKind
 
 if TYPE_CHECKING:
     from stoker.govern.session import RunOptions
@@ -118,12 +118,12 @@ def request_options(*, source: bool = True) -> Callable[[F], F]:
             metavar="NAME=VALUE",
             help="Set any other CMake option; `stoker options` lists them.",
         )(function)
-        return setting_options(Group.PLAN, without=() if source else ("source",))(function)
+        return setting_options(SettingGroup.PLAN, without=() if source else ("source",))(function)
 
     return decorate
 
 
-def setting_options(group: Group, *, without: Iterable[str] = ()) -> Callable[[F], F]:
+def setting_options(group: SettingGroup, *, without: Iterable[str] = ()) -> Callable[[F], F]:
     """Add a flag for each setting of a group."""
 
     def decorate(function: F) -> F:
@@ -131,7 +131,7 @@ def setting_options(group: Group, *, without: Iterable[str] = ()) -> Callable[[F
         for option in reversed(OPTIONS.values()):
             if option.group is group and option.name not in without:
                 function = _flag(option)(function)
-        return _without_jobs(function) if group is Group.GOVERN else function
+        return _without_jobs(function) if group is SettingGroup.GOVERN else function
 
     return decorate
 
@@ -155,7 +155,7 @@ def _flag(option: Declared) -> Callable[[F], F]:
         "rare": option.rare,
         "local": option.local,
     }
-    if option.kind is Kind.SWITCH:
+    if option.kind is SettingKind.SWITCH:
         words = f"{option.flag}/--no-{option.flag.removeprefix('--')}"
         return click.option(words, option.name, default=None, **how)
     names = ("-o", option.flag) if option.name == "out" else (option.flag,)
@@ -206,7 +206,7 @@ def with_settings(arguments: dict[str, Any], *, recorded: bool = False) -> dict[
         name
         for name, option in OPTIONS.items()
         if name in arguments
-        and (option.group is not Group.PLAN or (name == "source" and not arguments[name]))
+        and (option.group is not SettingGroup.PLAN or (name == "source" and not arguments[name]))
         and not (recorded and name in _RECORDED and arguments[name] is None)
     ]
     return arguments | {name: chosen.value(name) for name in open_names}
@@ -254,11 +254,11 @@ def _time_limit(seconds: float | None) -> "TimeLimit | None":
 
 def chain_options(settings: dict[str, Any]) -> "ChainOptions":
     """Return the wanted cache, from arguments with all settings filled in."""
-    from stoker.model.caching import ChainOptions, Engine
+    from stoker.model.caching import CacheEngine, ChainOptions
     from stoker.model.govern import Linker
 
     return ChainOptions(
-        cache=Engine(settings["cache"]),
+        cache=CacheEngine(settings["cache"]),
         remote=settings["cache_remote"],
         launcher=settings["compiler_launcher"],
         distribute=settings["distribute"],

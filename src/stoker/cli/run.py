@@ -13,7 +13,7 @@ from stoker.cli.ci import CiReport
 from stoker.cli.request import run_options, same_command, setting_options, with_settings
 from stoker.model.errors import ExitStatus, StorageError
 from stoker.outside.streams import ci_system
-from stoker.settings.declared import Group
+from stoker.settings.declared import SettingGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@setting_options(Group.GOVERN)
-@setting_options(Group.CHAIN)
+@setting_options(SettingGroup.GOVERN)
+@setting_options(SettingGroup.CHAIN)
 @click.option(
     "--respect-jobs", is_flag=True, help="Leave -jN of make and ninja as it is, and use N CPUs."
 )

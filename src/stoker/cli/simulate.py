@@ -153,7 +153,7 @@ def command(
     if limit or setup:
         raise UsageError("--limit and --setup belong to --shards")
     from stoker.govern.simulating import SimulationOptions, simulate_build, simulation_page
-    from stoker.model.govern import Distribution
+    from stoker.model.govern import SimulatedWorkers
     from stoker.outside.terminal import print_json, show
 
     options = SimulationOptions(
@@ -163,7 +163,7 @@ def command(
         cold=cold,
         scatter=scatter / 100,
         distributions=tuple(
-            size and Distribution(workers=size[0], jobs=size[1], bandwidth=bandwidth * 1e6 / 8)
+            size and SimulatedWorkers(workers=size[0], jobs=size[1], bandwidth=bandwidth * 1e6 / 8)
             for size in distribute
         ),
     )

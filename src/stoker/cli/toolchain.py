@@ -72,7 +72,7 @@ def install(toolchain: str, wanted: tuple[str, ...], into: Path | None, as_json:
     made = install_toolchain(parse_request(toolchain, names), into=into, say=_say)
     for warning in made.manifest.warnings:
         _say(f"warning: {warning}")
-    _say(f"{made.name} {made.manifest.version}, {size(made.manifest.size)}. To use it:")
+    _say(f"{made.name} {made.manifest.version}, {size(made.manifest.size_bytes)}. To use it:")
     for line in _exports(made):
         _say(f"  {line}")
     print_json(made) if as_json else click.echo(made.path)
@@ -99,7 +99,7 @@ def list_(as_json: bool) -> None:
     elif not found:
         _say(f"no toolchain in {toolchains_folder()}")
         _say("  install one: stoker toolchain install cuda==13.0")
-    rows = [(t.name, t.manifest.version, size(t.manifest.size), t.path) for t in found]
+    rows = [(t.name, t.manifest.version, size(t.manifest.size_bytes), t.path) for t in found]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows if not as_json else ():
         click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
@@ -116,4 +116,4 @@ def remove(toolchain: str) -> None:
     from stoker.builds.toolchain import remove as remove_toolchain
 
     gone = remove_toolchain(toolchain)
-    _say(f"removed {gone.path}, {size(gone.manifest.size)}")
+    _say(f"removed {gone.path}, {size(gone.manifest.size_bytes)}")

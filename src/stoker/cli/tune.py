@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from stoker.cli.request import run_options, setting_options, with_settings
-from stoker.settings.declared import OPTIONS, Group
+from stoker.settings.declared import OPTIONS, SettingGroup
 
 _SETTINGS = ("memory", "keep_free", "cpus")
 _OTHERS = tuple(name for name in OPTIONS if name not in _SETTINGS)
@@ -31,7 +31,7 @@ _OTHERS = tuple(name for name in OPTIONS if name not in _SETTINGS)
 )
 @click.option("--seed", type=int, default=0, help="Chooses the steps at random. Default: 0.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every measurement.")
-@setting_options(Group.GOVERN, without=_OTHERS)
+@setting_options(SettingGroup.GOVERN, without=_OTHERS)
 def command(place: Path, as_json: bool, **options: Any) -> None:
     """Measure what would make the builds of a project faster, on a sample of its own steps.
 

@@ -6,8 +6,8 @@ from stoker.diagnose import machine_facts, run_facts
 from stoker.diagnose.about import About
 from stoker.diagnose.installing import install_commands, search_command
 from stoker.diagnose.values import FilledFix
-from stoker.knowledge.failures import Failure, Fix, Shell, Source, filled, placeholders
-from stoker.knowledge.providers import Kind
+from stoker.knowledge.failures import Failure, Fix, Shell, ValueSource, filled, placeholders
+from stoker.knowledge.providers import ProvidedKind
 from stoker.model.secrets import redact
 
 _FACTS = {**run_facts.FACTS, **machine_facts.FACTS}
@@ -35,15 +35,15 @@ def headline(cause: Failure, about: About) -> str:
 def value(name: str, about: About) -> str | None:
     """Return the value of a placeholder, such as ``log.header``; ``None`` if it is not known."""
     source, _, rest = name.partition(".")
-    if source == Source.LOG:
+    if source == ValueSource.LOG:
         return _listed(about.groups.get(rest, ()))
-    if source == Source.KNOWN:
+    if source == ValueSource.KNOWN:
         return about.known[rest].value if rest in about.known else None
-    if source == Source.INSTALL:
-        return _install(Kind(rest), about)
-    if source == Source.SEARCH:
+    if source == ValueSource.INSTALL:
+        return _install(ProvidedKind(rest), about)
+    if source == ValueSource.SEARCH:
         words = about.words(rest)
-        return search_command(Kind(rest), words[0], about.here) if words else None
+        return search_command(ProvidedKind(rest), words[0], about.here) if words else None
     return _FACTS[name][1](about) or None
 
 
@@ -83,7 +83,7 @@ def _command(template: str, about: About) -> str | None:
 
 def _word(name: str, about: About) -> str | None:
     source, _, rest = name.partition(".")
-    return " ".join(about.words(rest)) if source == Source.LOG else value(name, about)
+    return " ".join(about.words(rest)) if source == ValueSource.LOG else value(name, about)
 
 
 def _build(fix: Fix, about: About) -> str:
@@ -98,7 +98,7 @@ def governed_once(command: str) -> str:
     return command.replace("stoker run -- stoker ", "stoker ")
 
 
-def _install(kind: Kind, about: About) -> str | None:
+def _install(kind: ProvidedKind, about: About) -> str | None:
     of_conda = any("-conda-linux-gnu-" in line.text for line in about.lines)
     commands = install_commands(
         kind, about.words(kind), about.here, python=about.python, conda_build=of_conda
@@ -122,7 +122,7 @@ def unfilled(texts: Iterable[str]) -> list[str]:
 
 def _shown(name: str) -> str:
     source, _, rest = name.partition(".")
-    before = {Source.INSTALL: "install the ", Source.SEARCH: "search for the "}.get(
-        Source(source), ""
+    before = {ValueSource.INSTALL: "install the ", ValueSource.SEARCH: "search for the "}.get(
+        ValueSource(source), ""
     )
     return f"<{before}{rest.replace('_', ' ')}>"

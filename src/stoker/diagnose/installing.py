@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoker.knowledge.providers import Kind, Provider, library_folders, provider
+from stoker.knowledge.providers import ProvidedKind, Provider, library_folders, provider
 from stoker.model.value import Value
 
 if TYPE_CHECKING:  # a log is diagnosed sooner without them
@@ -28,12 +28,12 @@ _SEARCHES = {
     "conda": "conda search -c conda-forge '*{}*'",
 }
 _FILES = {
-    Kind.HEADER: "{}",
-    Kind.LIBRARY: "lib{}.so",
-    Kind.SHARED: "{}",
-    Kind.CMAKE: "{}Config.cmake",
-    Kind.PKGCONFIG: "{}.pc",
-    Kind.PROGRAM: "bin/{}",
+    ProvidedKind.HEADER: "{}",
+    ProvidedKind.LIBRARY: "lib{}.so",
+    ProvidedKind.SHARED: "{}",
+    ProvidedKind.CMAKE: "{}Config.cmake",
+    ProvidedKind.PKGCONFIG: "{}.pc",
+    ProvidedKind.PROGRAM: "bin/{}",
 }
 # By hand, because these files are needed to install anything at all.
 _LISTS = ("var/lib/apt/lists", "*_Packages*")
@@ -125,17 +125,17 @@ def _asked(executable: str) -> Python | None:
 
 
 def install_commands(
-    kind: Kind, names: Sequence[str], here: Here, *, python: str, conda_build: bool
+    kind: ProvidedKind, names: Sequence[str], here: Here, *, python: str, conda_build: bool
 ) -> list[str]:
     """Return the commands that install what provides all of the names that are known; empty if
     none is.
     """
     found = [one for name in names if (one := provider(kind, name))]
-    if kind is Kind.MODULE:
+    if kind is ProvidedKind.MODULE:
         return _module_commands(found, names, here, python)
     manager = _manager(here, conda_build)
     packages = _packages(found, manager)
-    if not packages and kind is Kind.PROGRAM:
+    if not packages and kind is ProvidedKind.PROGRAM:
         return _pip_commands(_packages(found, "pip"), here, python)
     if not packages or manager is None:
         return []
@@ -143,7 +143,7 @@ def install_commands(
     return [*system_commands(packages, here, manager), *folders]
 
 
-def search_command(kind: Kind, name: str, here: Here) -> str | None:
+def search_command(kind: ProvidedKind, name: str, here: Here) -> str | None:
     """Return the command that tells which package has a file."""
     if template := _SEARCHES.get(here.manager or ""):
         return here.sudo + template.replace("{}", _FILES.get(kind, "{}").replace("{}", name))
@@ -200,13 +200,13 @@ def _module_commands(
     return _pip_commands(packages, here, executable)
 
 
-def _searched(kind: Kind, found: Sequence[Provider]) -> Iterator[str]:
+def _searched(kind: ProvidedKind, found: Sequence[Provider]) -> Iterator[str]:
     """Yield what tells the compiler and the linker of folders that they do not search."""
     roots = [one.root for one in found if one.root]
-    if kind is Kind.HEADER and roots:
+    if kind is ProvidedKind.HEADER and roots:
         yield _search_in("CPATH", roots)
         roots = [root for one in found for root in library_folders(one.packages.get("apt", ""))]
-    if kind in (Kind.HEADER, Kind.LIBRARY) and roots:
+    if kind in (ProvidedKind.HEADER, ProvidedKind.LIBRARY) and roots:
         yield _search_in("LIBRARY_PATH", roots)
 
 

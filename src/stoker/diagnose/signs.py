@@ -6,7 +6,7 @@ from itertools import chain, islice
 
 from stoker.diagnose.lines import Texts, joined, paragraphs, uv_messages
 from stoker.diagnose.sieve import Line
-from stoker.diagnose.steps import Steps
+from stoker.diagnose.steps import LogSteps
 from stoker.knowledge.failures import Failure, Sign, failures
 from stoker.model.value import Value
 
@@ -33,16 +33,16 @@ class Match(Value, frozen=True, kw_only=True):
     quiet: bool = False
 
 
-class Search(Value, frozen=True, kw_only=True):
+class LogSearch(Value, frozen=True, kw_only=True):
     """A log and all that is known of its lines. ``given`` tells whether a fact has a value."""
 
     lines: Sequence[Line]
     texts: Texts
-    steps: Steps
+    steps: LogSteps
     given: Given
 
 
-def find_matches(search: Search) -> list[Match]:
+def find_matches(search: LogSearch) -> list[Match]:
     """Return every place where a sign has all that it requires."""
     wrapped = _Wrapped(search.lines, search.texts)
     return [
@@ -93,7 +93,7 @@ def _may_wrap(text: str) -> bool:
     return text.endswith("error:") or (len(text) in _WRAPS and text[-1] not in ".:;)]}>|^~")
 
 
-def _is_possible(sign: Sign, search: Search) -> bool:
+def _is_possible(sign: Sign, search: LogSearch) -> bool:
     """Return whether the log has what a sign needs anywhere, and the machine what it is about."""
     if sign.project and not search.texts.having(sign.project):
         return False
@@ -105,7 +105,7 @@ def _is_possible(sign: Sign, search: Search) -> bool:
 
 
 def _match(
-    cause: Failure, sign: Sign, line: int, found: re.Match[str], search: Search
+    cause: Failure, sign: Sign, line: int, found: re.Match[str], search: LogSearch
 ) -> Match | None:
     near = search.steps.near(line)
     beside = [_first_within(search.texts.search(pattern), near) for pattern in sign.needs]

@@ -142,7 +142,7 @@ _ABOVE = 2  # lines that belong to an error and come first: the function, the in
 _MOST_ABOVE = 40  # lines of a traceback before its error
 
 
-class Steps(Value, frozen=True, kw_only=True):
+class LogSteps(Value, frozen=True, kw_only=True):
     """The classification of a log's lines; all numbers are indices into them."""
 
     step: tuple[int, ...]  # the number of the step of each line
@@ -217,14 +217,14 @@ PATTERNS = (
 )
 
 
-def find_steps(lines: Sequence[Line], texts: Texts) -> Steps:
+def find_steps(lines: Sequence[Line], texts: Texts) -> LogSteps:
     levels, successes = _levels(_GIVEN_UP, texts), _levels(_SUCCEEDED, texts)
     echoes = set(levels)
     errors = [line for line in _with(_ERROR, texts) if line not in echoes and _counts(lines[line])]
     of_cmake = set(_with(_OF_CMAKE, texts))
     levels |= {line: Level.BUILD if line in of_cmake else Level.LINE for line in errors}
     found, last_success = messages(lines, texts), _last(successes)
-    return Steps(
+    return LogSteps(
         step=tuple(_numbered(lines, texts, echoes)),
         fences=tuple(_fences(lines, texts)),
         errors=tuple(errors),

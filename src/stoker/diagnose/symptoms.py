@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from stoker.diagnose.lines import joined
-from stoker.diagnose.signs import Match, Search
+from stoker.diagnose.signs import LogSearch, Match
 from stoker.knowledge.failures import failures
-from stoker.knowledge.providers import Kind, library_of, provider
+from stoker.knowledge.providers import ProvidedKind, library_of, provider
 
 _MOST = 200  # errors of one kind that are looked into
 _LONGEST = 160  # characters of a message that is repeated in a headline
@@ -87,11 +87,11 @@ PATTERNS = (
 )
 
 
-def find_symptoms(search: Search, explained: Collection[int]) -> list[Match]:
+def find_symptoms(search: LogSearch, explained: Collection[int]) -> list[Match]:
     """Return the failures that can be explained by their kind, without the lines that are
     ``explained`` already.
     """
-    kinds: tuple[Callable[[Search], Iterable[Match]], ...] = (
+    kinds: tuple[Callable[[LogSearch], Iterable[Match]], ...] = (
         _missing_headers,
         _missing_libraries,
         _undefined_symbols,
@@ -108,7 +108,7 @@ def find_symptoms(search: Search, explained: Collection[int]) -> list[Match]:
     ]
 
 
-def _hits(search: Search, patterns: Iterable[str]) -> Iterator[tuple[int, dict[str, str]]]:
+def _hits(search: LogSearch, patterns: Iterable[str]) -> Iterator[tuple[int, dict[str, str]]]:
     for pattern in patterns:
         for line, match in search.texts.search(pattern, most=_MOST).items():
             yield line, {name: text for name, text in match.groupdict().items() if text}
@@ -119,21 +119,21 @@ def _symptom(name: str, line: int, strength: float, groups: Mapping[str, str]) -
     return Match(cause=failures()[name], sign=name, strength=strength, line=line, groups=short)
 
 
-def _missing_headers(search: Search) -> Iterator[Match]:
+def _missing_headers(search: LogSearch) -> Iterator[Match]:
     for line, groups in _hits(search, [_NO_HEADER]):
         header = groups.get("header") or groups.get("opened", "")
-        if provider(Kind.HEADER, header.removeprefix("./")):
+        if provider(ProvidedKind.HEADER, header.removeprefix("./")):
             yield _symptom("system-headers-missing", line, 0.82, {"header": header})
         else:
             yield _symptom("file-missing", line, 0.7, {"header": header})
 
 
-def _missing_libraries(search: Search) -> Iterator[Match]:
+def _missing_libraries(search: LogSearch) -> Iterator[Match]:
     for line, groups in _hits(search, _NO_LIBRARY):
         yield _symptom("system-library-missing", line, 0.88, groups)
 
 
-def _undefined_symbols(search: Search) -> Iterator[Match]:
+def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
     for line, groups in _hits(search, _NOT_NAMED):
         yield _symptom("library-not-linked", line, 0.85, {"symbol": groups["library"]} | groups)
     for line, groups in _hits(search, _UNDEFINED):
@@ -144,7 +144,7 @@ def _undefined_symbols(search: Search) -> Iterator[Match]:
             yield _symptom("undefined-reference", line, 0.6, {"symbol": symbol})
 
 
-def _source_errors(search: Search) -> Iterator[Match]:
+def _source_errors(search: LogSearch) -> Iterator[Match]:
     for line, groups in _hits(search, _COMPILER_ERRORS):
         if not re.search(_NO_HEADER, search.lines[line].text):
             foreign = _FOREIGN.search(groups["file"])
@@ -152,17 +152,17 @@ def _source_errors(search: Search) -> Iterator[Match]:
             yield _symptom(name, line, 0.6 if foreign else 0.65, groups)
 
 
-def _missing_inputs(search: Search) -> Iterator[Match]:
+def _missing_inputs(search: LogSearch) -> Iterator[Match]:
     for line, groups in _hits(search, _NO_RULE):
         yield _symptom("input-not-made", line, 0.7, groups)
 
 
-def _configure_errors(search: Search) -> Iterator[Match]:
+def _configure_errors(search: LogSearch) -> Iterator[Match]:
     for line, groups in _hits(search, (*_CONFIGURE, *_MESON)):
         yield _symptom("configure-error", line, 0.6, groups)
 
 
-def _cmake_errors(search: Search) -> Iterator[Match]:
+def _cmake_errors(search: LogSearch) -> Iterator[Match]:
     for begin, span in search.steps.refusals.items():
         body = [line for line in span if line > begin and search.lines[line].text.strip()]
         end = next(
@@ -173,7 +173,7 @@ def _cmake_errors(search: Search) -> Iterator[Match]:
         yield _symptom("cmake-error", begin, 0.6, {"message": message or head})
 
 
-def _exceptions(search: Search) -> Iterator[Match]:
+def _exceptions(search: LogSearch) -> Iterator[Match]:
     """Yield the exceptions that end a traceback, with the last frame outside of the tools."""
     for line, groups in _hits(search, [_EXCEPTION]):
         heads = [head for head in search.steps.tracebacks if head < line]

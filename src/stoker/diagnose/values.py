@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from stoker.knowledge.failures import Shell, Stage
+from stoker.knowledge.failures import FailureStage, Shell
 from stoker.model.value import Value
 
 
@@ -46,7 +46,7 @@ class FoundCause(Value, frozen=True, kw_only=True):
 
     cause: str
     title: str
-    stage: Stage
+    stage: FailureStage
     confidence: float
     evidence: tuple[Evidence, ...]
     why: str

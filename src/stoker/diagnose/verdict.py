@@ -11,8 +11,8 @@ from stoker.diagnose.about import About
 from stoker.diagnose.answers import answers, headline, value
 from stoker.diagnose.lines import Texts
 from stoker.diagnose.sieve import Line, Log
-from stoker.diagnose.signs import Match, Search, find_matches
-from stoker.diagnose.steps import Steps, find_steps
+from stoker.diagnose.signs import LogSearch, Match, find_matches
+from stoker.diagnose.steps import LogSteps, find_steps
 from stoker.diagnose.symptoms import find_symptoms
 from stoker.diagnose.values import Diagnosis, Evidence, FailedRun, FoundCause, Status
 from stoker.knowledge.failures import Depth, Failure, failures
@@ -42,7 +42,7 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
         return Diagnosis(status=Status.EMPTY, lines=log.total, run=about.run)
     texts = Texts([line.text for line in log.lines])
     steps = find_steps(log.lines, texts)
-    search = Search(
+    search = LogSearch(
         lines=log.lines, texts=texts, steps=steps, given=lambda name: bool(value(name, about))
     )
     found = [match for match in find_matches(search) if _counts(match, steps)]
@@ -124,7 +124,7 @@ def _groups(match: Match, matches: Iterable[Match]) -> dict[str, tuple[str, ...]
     return {name: tuple(texts) for name, texts in found.items()}
 
 
-def _counts(match: Match, steps: Steps) -> bool:
+def _counts(match: Match, steps: LogSteps) -> bool:
     """Return whether a match is evidence: not if successful builds print it too, or if the build
     recovered later. A warning of CMake does not count if CMake names an error itself.
     """
@@ -133,12 +133,12 @@ def _counts(match: Match, steps: Steps) -> bool:
     return not steps.taken_back(match.line) or (steps.failed and not match.quiet)
 
 
-def _strength(match: Match, steps: Steps) -> float:
+def _strength(match: Match, steps: LogSteps) -> float:
     strength = match.strength * (_OF_QUIET if match.quiet else 1)
     return min(strength, _OF_ECHO) if match.line in steps.echoes else strength
 
 
-def _best_of_each(matches: Iterable[Match], steps: Steps) -> list[tuple[float, Match]]:
+def _best_of_each(matches: Iterable[Match], steps: LogSteps) -> list[tuple[float, Match]]:
     """Return the strongest, then first, match of every cause, the strongest cause first."""
     best: dict[str, tuple[float, Match]] = {}
     for match in matches:
@@ -154,7 +154,7 @@ def _order(found: tuple[float, Match]) -> tuple[bool, float, int]:
 
 
 def _independent(
-    ranked: Iterable[tuple[float, Match]], steps: Steps
+    ranked: Iterable[tuple[float, Match]], steps: LogSteps
 ) -> Iterator[tuple[float, Match]]:
     """Return the causes without those that are only a weaker reading of a better one."""
     first: dict[int, float] = {}
@@ -172,7 +172,9 @@ def _independent(
         yield strength, match
 
 
-def _excerpt(match: Match, lines: Sequence[Line], steps: Steps, file: str) -> tuple[Evidence, ...]:
+def _excerpt(
+    match: Match, lines: Sequence[Line], steps: LogSteps, file: str
+) -> tuple[Evidence, ...]:
     """Return the lines that show a cause: one message, complete but not longer than a few lines. A
     symptom is nothing but its message, which is shown as a whole.
     """
@@ -207,7 +209,7 @@ def first_error(log: Log) -> tuple[Evidence, ...]:
     return _first_error(log.lines, find_steps(log.lines, texts), "")
 
 
-def _first_error(lines: Sequence[Line], steps: Steps, file: str) -> tuple[Evidence, ...]:
+def _first_error(lines: Sequence[Line], steps: LogSteps, file: str) -> tuple[Evidence, ...]:
     first = steps.first_error
     block = () if first is None else steps.block(first)
     return tuple(_evidence(lines[index], file) for index in block)
@@ -306,6 +308,6 @@ def _memory(measured: Measured) -> Iterable[Evidence]:
 def _step(attempt: Attempt) -> Evidence:
     step, record = attempt.record.step, attempt.record
     how = "was killed for lack of memory" if attempt.outcome is Outcome.OOM else "failed"
-    took = f"after {record.seconds:.0f} s, with {size(record.peak)}"
+    took = f"after {record.wall_s:.0f} s, with {size(record.peak_bytes)}"
     status = f", status {attempt.status}" if attempt.status else ""
     return Evidence(line=0, text=f"{step.role} {step.source or step.output} {how} {took}{status}")

@@ -50,7 +50,7 @@ def worker_size(
     The limit is never below the largest compile that was measured, so that no file is killed on
     every worker.
     """
-    peaks = [record.peak for record in records if record.step.role in engine.roles]
+    peaks = [record.peak_bytes for record in records if record.step.role in engine.roles]
     per_job, largest, source = _memory_of_a_job(peaks)
     jobs = cpus * engine.jobs_per_cpu
     needed = max(per_job * jobs, largest)

@@ -13,6 +13,7 @@ from stoker.export.files import (
     github_command,
     identifier,
     size_values,
+    slurm_values,
     without_variables,
     words_of_script,
     yaml_text,
@@ -23,12 +24,47 @@ from stoker.knowledge.export_targets import (
     ExportFormat,
     ExportJob,
     github_runner,
+    most_jobs,
 )
 from stoker.model.errors import UsageError
+from stoker.model.value import Value
 
 _USED = 11 / 12  # of the time limit; the rest is for installing, transfers and the last steps
 _ROUNDS = 2  # of jobs on GitHub, which cannot repeat one
 _RETRIES_PER_SHARD = 2  # of pods that fail
+
+
+class JobCount(Value, frozen=True, kw_only=True):
+    """The jobs that build all variants. ``rounds`` is how often a job may continue elsewhere."""
+
+    variants: int
+    shards: int
+    rounds: int
+
+    def __str__(self) -> str:
+        jobs = self.variants * (self.shards + 1)
+        each = f"{self.shards} shards and a job that links"
+        text = f"{jobs} jobs: {each} for each of {self.variants} variants"
+        text = text if self.variants > 1 else f"{jobs} jobs: {each}"
+        return f"{text}; {jobs * self.rounds} if time runs out" if self.rounds > 1 else text
+
+
+def count_jobs(export: Export) -> JobCount:
+    """Return how many jobs a build in shards has; raise UsageError if the system allows fewer."""
+    github = export.format is ExportFormat.GITHUB_ACTIONS
+    rounds, variants = _ROUNDS if github else 1, len(export.jobs)
+    matrices = variants * rounds if github else 1
+    jobs, most = export.shards * matrices, most_jobs(export.format)
+    if most is not None and jobs > most:
+        many = f"the matrices of {variants} variants can start {jobs} jobs in {rounds} rounds"
+        github_says, gitlab_says = (
+            f"{many}, and GitHub allows {most}",
+            f"GitLab allows {most} shards",
+        )
+        hints = [f"--shards {most // matrices}"] if most // matrices > 1 else []
+        hints += ["--only TEXT exports fewer variants"] if matrices > rounds else []
+        raise UsageError(github_says if github else gitlab_says, hints=hints)
+    return JobCount(variants=variants, shards=export.shards, rounds=rounds)
 
 
 def render_farm(export: Export) -> tuple[ExportedFile, ...]:
@@ -129,14 +165,8 @@ def _gitlab(export: Export) -> Iterable[ExportedFile]:
 
 
 def _slurm(export: Export) -> Iterable[ExportedFile]:
-    values = {
-        "file": "wheels.sh",
-        "requirement": shlex.quote(export.requirement),
-        "last": len(export.jobs) - 1,
-        "variants": "\n".join(f"    {shlex.quote(job.name)}" for job in export.jobs),
-        "commands": "\n".join(f"    {shlex.quote(shlex.join(job.command))}" for job in export.jobs),
-    }
-    yield ExportedFile(path="wheels.sh", text=_fill(export, "slurm", values))
+    file = "wheels.sh"
+    yield ExportedFile(path=file, text=_fill(export, "slurm", slurm_values(export, file)))
 
 
 def _kubernetes(export: Export) -> Iterable[ExportedFile]:

@@ -205,15 +205,20 @@ def _yaml_row(values: Mapping[str, str], indent: int) -> str:
     return f"{space}- " + f"\n{space}  ".join(lines)
 
 
-def _slurm(export: Export) -> Iterable[ExportedFile]:
-    values = {
-        "file": "wheels.sbatch",
+def slurm_values(export: Export, file: str) -> dict[str, object]:
+    """Return what the script ``file`` of an array job says, one element for each job."""
+    return {
+        "file": file,
         "requirement": shlex.quote(export.requirement),
         "last": len(export.jobs) - 1,
         "variants": "\n".join(f"    {shlex.quote(job.name)}" for job in export.jobs),
         "commands": "\n".join(f"    {shlex.quote(shlex.join(job.command))}" for job in export.jobs),
     }
-    yield ExportedFile(path="wheels.sbatch", text=_fill(export, "slurm", values))
+
+
+def _slurm(export: Export) -> Iterable[ExportedFile]:
+    file = "wheels.sbatch"
+    yield ExportedFile(path=file, text=_fill(export, "slurm", slurm_values(export, file)))
 
 
 def _kubernetes(export: Export) -> Iterable[ExportedFile]:

@@ -35,7 +35,7 @@ def bounds(
     # lets their peaks alternate can be faster than this.
     limits = lower | {"memory": max(lower["memory"], _widths(best, cpus, memory))}
     return Bounds(
-        lower=max(lower.values()),
+        lower_s=max(lower.values()),
         limited_by=max(limits, key=lambda name: limits[name]),
     )
 
@@ -47,10 +47,10 @@ def at_best(record: StepRecord) -> StepRecord:
     if step.role is Role.CUDA and len(step.archs) > 1:
         parallel = replace(step, threads=len(step.archs))
         shorter = min(1.0, nvcc_rounds(parallel) / nvcc_rounds(step))
-        return replace(record, seconds=record.seconds * shorter)
+        return replace(record, wall_s=record.wall_s * shorter)
     if step.collector is Collector.NONE:
         return record
-    effects = (ModeEffect(), *(record.effects or shipped_effects(record.peak)))
+    effects = (ModeEffect(), *(record.effects or shipped_effects(record.peak_bytes)))
     own = next((each for each in effects if each.mode is record.mode), ModeEffect())
     shorter = min(1.0, *(each.seconds / own.seconds for each in effects))
     area = own.memory * own.seconds
@@ -58,23 +58,23 @@ def at_best(record: StepRecord) -> StepRecord:
     integral = record.byte_seconds
     return replace(
         record,
-        seconds=record.seconds * shorter,
-        cpu_seconds=record.cpu_seconds * shorter,
+        wall_s=record.wall_s * shorter,
+        cpu_s=record.cpu_s * shorter,
         byte_seconds=integral and integral * less,
     )
 
 
 def uncontended(record: StepRecord) -> StepRecord:
     """Return the record as if the step had a CPU for itself: its duration becomes its CPU time."""
-    if not 0 < record.cpu_seconds < record.seconds:
+    if not 0 < record.cpu_s < record.wall_s:
         return record
-    share = record.cpu_seconds / record.seconds
+    share = record.cpu_s / record.wall_s
     byte_seconds = None if record.byte_seconds is None else record.byte_seconds * share
-    return replace(record, seconds=record.cpu_seconds, byte_seconds=byte_seconds)
+    return replace(record, wall_s=record.cpu_s, byte_seconds=byte_seconds)
 
 
 def cpu_bound(steps: Sequence[StepRecord], cpus: int) -> float:
-    return sum(step.cpu_seconds for step in steps) / cpus
+    return sum(step.cpu_s for step in steps) / cpus
 
 
 def memory_bound(steps: Sequence[StepRecord], memory: int) -> float:
@@ -87,7 +87,7 @@ def critical_path(steps: Sequence[StepRecord]) -> float:
 
 def paths(steps: Sequence[StepRecord]) -> dict[str, float]:
     """Return the critical-path seconds from the start of each output's step to the end."""
-    seconds = {step.step.output: step.seconds for step in steps}
+    seconds = {step.step.output: step.wall_s for step in steps}
     users: dict[str, list[str]] = {output: [] for output in seconds}
     for step in steps:
         for need in step.needs:
@@ -104,6 +104,6 @@ def _widths(steps: Sequence[StepRecord], cpus: int, memory: int) -> float:
     than memory / (k + 1) run at once. A k above the number of CPUs adds nothing.
     """
     return max(
-        sum(step.seconds for step in steps if step.peak > memory / (k + 1)) / k
+        sum(step.wall_s for step in steps if step.peak_bytes > memory / (k + 1)) / k
         for k in range(1, cpus + 1)
     )

@@ -214,7 +214,7 @@ def timings_of(folder: Path) -> dict[str, Timing]:
     with suppress(StorageError), History() as history:
         for record in history.recent():
             if record.step.directory == name and record.step.output:
-                timing = Timing(seconds=record.seconds, peak=record.peak)
+                timing = Timing(seconds=record.wall_s, peak=record.peak_bytes)
                 found[_relative(record.step.output, folder)] = timing
     return found
 

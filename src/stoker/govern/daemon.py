@@ -44,7 +44,6 @@ from stoker.govern.protocol import (
     read_usage,
 )
 from stoker.govern.recording import HistoryWriter, ServedRun
-from stoker.govern.target_watch import TargetWatch
 from stoker.machine.memory import Meter
 from stoker.model.events import (
     AnyEvent,
@@ -61,7 +60,11 @@ from stoker.outside.folders import history
 
 _PRIORITY = -10  # as `nice` counts; only root may have it
 _TICK = 0.1  # seconds between ticks while a step runs
-_FRESH = 0.02  # seconds for which a reading of the meter is valid: a compiler allocates 40 MB in it
+# Bytes a second by which a compiler may grow, and the share of the free memory by which all of them
+# may grow until the meter is read again.
+_GROWTH = 2e9
+_SHARE_UNREAD = 0.1
+_FRESH = 0.02  # seconds for which a reading of the meter is valid at least, and at most a tick
 _TICK_AT_THE_END = 0.01  # seconds between checks whether the history has a run
 _VIEW = 0.25  # seconds between overviews
 _EVENTS = 0.1  # seconds for which events are collected, because each message wakes the run
@@ -115,6 +118,7 @@ class Daemon:
         self._began = time.monotonic()
         self._cpu_told = time.process_time()
         self._viewed = self._metered = self._told_clients = 0.0
+        self._fresh = _FRESH  # seconds for which the last reading is valid
         self._had_clients = False
         self._warned: str | None = None
 
@@ -160,7 +164,7 @@ class Daemon:
                 self._governor.expect(run, expected, now)
             self._governor.reconsider()
         if self._governor.busy:
-            if now - self._metered >= _FRESH:
+            if now - self._metered >= self._fresh:
                 self._read_meter()
             if self._governor.changed:
                 self._governor.decide(now)
@@ -212,6 +216,8 @@ class Daemon:
         counts = ((run, served.kills.read()) for run, served in self._runs.items())
         kills = {run: count for run, count in counts if count is not None}
         limit = max(0, reading.limit.limit - self._options.keep_free)
+        unread = _SHARE_UNREAD * (limit - reading.limit.used) / (_GROWTH * self._options.cpus)
+        self._fresh = min(_TICK, max(_FRESH, unread))
         self._governor.read(
             MemoryReading(
                 limit=limit,
@@ -298,7 +304,7 @@ class Daemon:
     def _refused(self, peer: Peer, run: int, step: Step, now: float) -> bool:
         """End a step that compiles for other GPU targets than the run's plan; return whether."""
         served = self._runs.get(run)
-        event = served.targets.judge(run, step, now) if served and served.targets else None
+        event = served.judge(run, step, now) if served else None
         if event is not None:
             self._emit(event)
         if not isinstance(event, TargetsDiffer):
@@ -334,11 +340,16 @@ class Daemon:
         self._count_cpu()
         kept_in = self._history_of(share)
         kept = kept_in.start_run(_text(command), _text(directory))
-        served = ServedRun(
-            peer, kept_in, kept, self._options, share, root=directory, now=self._now()
+        self._runs[run] = ServedRun(
+            peer,
+            kept_in,
+            kept,
+            self._options,
+            share,
+            root=directory,
+            targets=terms.targets,
+            now=self._now(),
         )
-        served.targets = TargetWatch(terms.targets) if terms.targets else None
-        self._runs[run] = served
         self._governor.join(run, share)
         self._read_meter()
         self._connections.send(peer, encode("welcome", msgspec.json.encode(self._options)))

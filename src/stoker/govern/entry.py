@@ -102,7 +102,7 @@ Connection = int  # what the daemon calls a launcher's socket
 PathLeft = Callable[[], float]
 
 
-class Phase(StrEnum):
+class StepPhase(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
     STOPPING = "stopping"
@@ -126,7 +126,7 @@ class Entry:
         self.step = step
         self.path = path
         self.request = request
-        self.phase = Phase.WAITING
+        self.phase = StepPhase.WAITING
         self._busy = BusyCpus() if request.remote else busy  # a worker's CPUs are not ours
         self._wait(request.asked)
         self._mode_reason: Reason | None = None
@@ -154,7 +154,7 @@ class Entry:
         if choice:
             self.request = self.request.in_mode(choice.mode, choice.threads)
         self._mode_reason = choice.reason if choice else forced_by(self.request)
-        self.phase = Phase.RUNNING
+        self.phase = StepPhase.RUNNING
         self.running = Running(request=self.request, started=now, on_trial=on_trial)
         self._recorder = Recorder()
         self.clock.stop(now)
@@ -206,28 +206,28 @@ class Entry:
     def resume(self, now: float) -> None:
         if self._pauses:
             paused = self.running.paused_for(now)
-            self._pauses[-1] = replace(self._pauses[-1], seconds=paused)
+            self._pauses[-1] = replace(self._pauses[-1], wall_s=paused)
         self.running = self.running.resumed(now)
 
     def kill(self, cause: Intervention) -> bool:
         """End the attempt; return whether its launcher has not been told before."""
         self.killed = cause
-        if self.phase is not Phase.RUNNING:
+        if self.phase is not StepPhase.RUNNING:
             return False
-        self.phase = Phase.STOPPING
+        self.phase = StepPhase.STOPPING
         self.running = replace(self.running, stopping=True)
         return True
 
     def enclose(self) -> None:
         """Give the permit back to the commands that this one has started."""
-        self.phase = Phase.ENCLOSING
+        self.phase = StepPhase.ENCLOSING
         self.running = replace(self.running, current=0, peak=0)
 
     def wait_again(
         self, request: Request, usage: Usage, outcome: Outcome, now: float
     ) -> StepRepeats:
         """End the attempt, and ask for the next one."""
-        self.phase, self.request = Phase.WAITING, request
+        self.phase, self.request = StepPhase.WAITING, request
         cause = self.killed
         self._wait(now)
         return StepRepeats(
@@ -279,9 +279,9 @@ class Entry:
         step, threads = self.step, self.request.threads
         return StepRecord(
             step=replace(step, threads=threads) if threads > 1 else step,
-            seconds=usage.wall_us / 1e6,
-            cpu_seconds=usage.cpu_us / 1e6,
-            peak=max(usage.peak, self.running.peak),
+            wall_s=usage.wall_us / 1e6,
+            cpu_s=usage.cpu_us / 1e6,
+            peak_bytes=max(usage.peak, self.running.peak),
             byte_seconds=float(usage.byte_seconds),
             profile=self._recorder.profile(usage.wall_us / 1e6),
             mode=self.request.mode,
@@ -299,7 +299,7 @@ class Entry:
             status=status,
             explanation=Explanation(
                 asked=self.clock.began,
-                needs=prediction.peak,
+                needs_bytes=prediction.peak,
                 basis=Basis.ATTEMPT if prediction.raised else prediction.basis,
                 waits=self.clock.seconds,
                 pauses=tuple(self._pauses[-_MOST_PAUSES:]),

@@ -13,7 +13,7 @@ from stoker.model.events import (
     StepStarts,
     StepWaits,
 )
-from stoker.model.govern import Mode, Reason
+from stoker.model.govern import CompileMode, Reason
 from stoker.model.runs import Attempt, Explanation, Intervention, Outcome
 from stoker.model.value import duration, size
 
@@ -53,10 +53,10 @@ _MODES = {
 }
 
 
-def mode_text(mode: Mode, reason: Reason | None, threads: int = 1) -> str:
+def mode_text(mode: CompileMode, reason: Reason | None, threads: int = 1) -> str:
     """Return "in the mode lean, because CPUs were idle while steps waited for memory"."""
     how = "with" if mode.is_linker else "in the mode"
-    name = f"with {threads} threads" if mode is Mode.THREADS else f"{how} {mode.value}"
+    name = f"with {threads} threads" if mode is CompileMode.THREADS else f"{how} {mode.value}"
     return f"{name}, {_MODES[reason]}" if reason in _MODES else ""
 
 
@@ -77,7 +77,7 @@ def _wait(reason: Reason, seconds: float, needs: int) -> str:
 def cause_text(cause: Intervention) -> str:
     """Return "memory was almost used up (7.9 GiB of 8.0 GiB in use)"."""
     text = _CAUSES.get(cause.reason, cause.reason.value)
-    return f"{text} ({size(cause.used)} of {size(cause.limit)} in use)"
+    return f"{text} ({size(cause.used_bytes)} of {size(cause.limit_bytes)} in use)"
 
 
 def decision_text(event: AnyEvent) -> str:
@@ -149,7 +149,7 @@ class RunExplanation:
                 waits = {why: took for why, took in event.waits.items() if took >= _NOTABLE}
                 self._waits.update(waits)
                 self._steps.update(waits.keys())
-                if event.mode is not Mode.DEFAULT:
+                if event.mode is not CompileMode.DEFAULT:
                     self._modes[mode_text(event.mode, event.mode_reason, event.threads)] += 1
                 if waits:
                     text = f"{event.title} waited {waits_text(waits, event.needs)}"
@@ -195,7 +195,7 @@ def _attempt_lines(attempt: Attempt) -> "list[RenderableType]":
     title = Text(record.step.source or record.step.output, style="bold")
     ended = {Outcome.DONE: "finished", Outcome.FAILED: f"failed with status {attempt.status}"}
     how = ended.get(attempt.outcome, f"was lost ({attempt.outcome.value})")
-    figures = f"it {how} after {duration(record.seconds)}, with a peak of {size(record.peak)}"
+    figures = f"it {how} after {duration(record.wall_s)}, with a peak of {size(record.peak_bytes)}"
     explanation = attempt.explanation
     if explanation is None:
         lines = [figures, "an earlier version of stoker recorded no reasons"]
@@ -207,10 +207,10 @@ def _attempt_lines(attempt: Attempt) -> "list[RenderableType]":
 
 
 def _explained(explanation: Explanation) -> list[str]:
-    needs = f"predicted peak {size(explanation.needs)}, from {explanation.basis.value}"
-    waits = f"it waited {waits_text(explanation.waits, explanation.needs)}"
+    needs = f"predicted peak {size(explanation.needs_bytes)}, from {explanation.basis.value}"
+    waits = f"it waited {waits_text(explanation.waits, explanation.needs_bytes)}"
     pauses = [
-        f"it was paused for {duration(pause.seconds)}: {cause_text(pause)}"
+        f"it was paused for {duration(pause.wall_s)}: {cause_text(pause)}"
         for pause in explanation.pauses
     ]
     return [needs, waits, *pauses]

@@ -70,7 +70,7 @@ class Forecast:
         step on trial counts with its current memory if its prediction does not fit.
         """
         self._state = state
-        self._room = room
+        self.room = room
         self._spare_trials = spare_trials
         self.remote = sum(step.request.remote for step in state.running)
         self._busy = sum(step.slots_of(state.cpus) for step in state.running)
@@ -117,7 +117,7 @@ class Forecast:
             return True  # a step that runs alone always fits
         if request.slots_of(self._state.cpus) > self.free_slots:
             return False
-        if self._highest + _high(request.prediction) <= self._room and not self._reserved:
+        if self._highest + _high(request.prediction) <= self.room and not self._reserved:
             return True
         self._look_ahead()
         claim = self._claim(request, 0)
@@ -219,7 +219,7 @@ class Forecast:
         if slots + claim.slots > self._state.cpus:
             return False
         memory, own = claim.share(self._begin(first), self._end(first, length))
-        return taken + memory + sqrt(variance + own) <= self._room
+        return taken + memory + sqrt(variance + own) <= self.room
 
     def _take(self, claim: _Claim) -> None:
         self._claims.append(claim)

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from stoker.govern.deadlines import Deadline, Deadlines
-from stoker.govern.entry import Connection, Entry, PathLeft, Phase
+from stoker.govern.entry import Connection, Entry, PathLeft, StepPhase
 from stoker.govern.modes import Modes, failed_by_mode, without_modes
 from stoker.govern.policy import (
     BusyCpus,
     Contention,
-    Memory,
     MemoryReading,
+    MemoryView,
     Policy,
     Queue,
     after_oom,
@@ -32,8 +32,8 @@ from stoker.knowledge.steps import usual_seconds
 from stoker.model.events import AnyEvent, Overview, StepTooLate, Warned
 from stoker.model.govern import (
     Basis,
+    CompileMode,
     Gc,
-    Mode,
     ModeChoice,
     Prediction,
     Reason,
@@ -88,7 +88,7 @@ class Governor:
         self._queue = Queue()
         self._first: tuple[int, float] = (0, 0.0)  # the most urgent step, and since when
         self._next = 1
-        self._memory = Memory(cap)
+        self._memory = MemoryView(cap)
         self._contention = Contention()
         self.work_left = 0.0  # seconds of all steps that are left, as far as known
         self._busy = BusyCpus()
@@ -188,7 +188,7 @@ class Governor:
             restarts=ask.repeatable,
             places=ask.cpus if ask.remote else None,
             mode=self.modes.linker(ask),
-            effects=self.modes.effects(step) if ask.repeatable else (),
+            effects=self.modes.effects(step, prediction.peak) if ask.repeatable else (),
             faster=self.modes.faster(step) if ask.repeatable else (),
         )
         self._next += 1
@@ -201,7 +201,7 @@ class Governor:
 
     def grown(self, connection: Connection, current: int, peak: int, now: float) -> None:
         entry = self._permitted(connection)
-        if entry.phase is Phase.ENCLOSING:
+        if entry.phase is StepPhase.ENCLOSING:
             return  # the steps that it started report the same memory
         entry.grow(current, peak, now)
         self.changed = True
@@ -245,7 +245,7 @@ class Governor:
         """
         entry = self._holding.get(identity)
         encloses = entry and (entry.request.remote or not entry.request.restarts)
-        if entry and encloses and entry.phase is Phase.RUNNING:
+        if entry and encloses and entry.phase is StepPhase.RUNNING:
             del self._holding[identity]
             if entry.running.is_paused:
                 self._resume(entry, now)
@@ -254,7 +254,7 @@ class Governor:
     def _permitted(self, connection: Connection) -> Entry:
         """Return the step of a connection; it is a protocol error if the step has no permit."""
         entry = self._by_connection.get(connection)
-        if entry is None or entry.phase is Phase.WAITING:
+        if entry is None or entry.phase is StepPhase.WAITING:
             raise ProtocolError("a report about a step that has no permit")
         return entry
 
@@ -350,7 +350,9 @@ class Governor:
         counts only if it is part of the limit in force.
         """
         memory, ours = self._memory, self._used()
-        return Intervention(at=now, reason=reason, used=memory.counted(ours), limit=memory.limit)
+        return Intervention(
+            at=now, reason=reason, used_bytes=memory.counted(ours), limit_bytes=memory.limit
+        )
 
     def reconsider(self) -> None:
         """Note that critical-path lengths have arrived: waiting steps are ranked again at the next
@@ -430,7 +432,7 @@ class Governor:
                 self._queue.add(entry.request)
         for entry in self._holding.values():
             request = entry.running.request
-            fresh = request.preemptions == request.ooms == 0 and request.mode is Mode.DEFAULT
+            fresh = request.preemptions == request.ooms == 0 and request.mode is CompileMode.DEFAULT
             if fresh and request.prediction.basis is not Basis.EXACT:
                 request = replace(request, prediction=self._predictor.predict(entry.step))
                 entry.running = replace(entry.running, request=request)
@@ -472,9 +474,9 @@ class Governor:
     def _close(self, entry: Entry, done: Done, outcome: Outcome, now: float) -> None:
         status = 128 + done.signal if done.signal else done.status
         peak = 0
-        if entry.phase is not Phase.ENCLOSING:
+        if entry.phase is not StepPhase.ENCLOSING:
             record = self._record(entry, done.usage, outcome, status)
-            peak = record.peak
+            peak = record.peak_bytes
             if outcome is Outcome.DONE:
                 self._predictor.learn(record)
                 self._learned = True
@@ -548,8 +550,10 @@ class Governor:
     def overview(self, run: int, now: float) -> Overview:
         used, of_all = self.used_by(run), self._memory.used(self._used())
         entries = [entry for entry in self._entries.values() if entry.run == run]
-        running = tuple(entry.shown(now) for entry in entries if entry.phase is not Phase.WAITING)
-        waiting = Counter(e.clock.reason for e in entries if e.phase is Phase.WAITING)
+        running = tuple(
+            entry.shown(now) for entry in entries if entry.phase is not StepPhase.WAITING
+        )
+        waiting = Counter(e.clock.reason for e in entries if e.phase is StepPhase.WAITING)
         if any(entry.run != run for entry in self._holding.values()) and waiting[Reason.CPUS]:
             waiting[Reason.RUNS] = waiting.pop(Reason.CPUS)
         return Overview(

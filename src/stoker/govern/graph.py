@@ -34,7 +34,8 @@ _COMPILES = re.compile("compil", re.IGNORECASE)
 _ASKS = re.compile("compil|link", re.IGNORECASE)
 _NEVER_ASKS = re.compile(r"STATIC_LIBRARY|^CUSTOM_COMMAND")
 _OBJECTS = (".o", ".obj")
-_ENOUGH = 20  # finished steps that are a fair guess for steps that never ran before
+_ENOUGH = 8  # finished steps that are a rough guess for steps that never ran before
+_ENOUGH_SHARE = 1 / 3  # of the steps that are left, in a small build
 
 Age = Callable[[str], float | None]  # when a file was changed; ``None`` if it does not exist
 Size = Callable[[str], int]  # of a file; 0 if it does not exist
@@ -158,18 +159,23 @@ class WorkLeft:
         """Return the seconds until the end at the present parallelism; ``ages`` are those of the
         running steps.
 
-        ``None`` if that would be a guess: on a first build before enough steps have ended, and when
-        the steps take longer than ever before.
+        ``None`` if nothing can be said: on a first build before a few steps have ended, and when
+        all that is left is running and should have ended.
         """
         elapsed = now - (self._began or 0.0)
         unknown = sum(each.kind not in _TRUST for each in self._left.values())
         if not self._left or not self._finished or elapsed <= 0:
             return None
-        if unknown > len(self._left) / 2 and self._finished < min(_ENOUGH, len(self._left)):
+        if unknown > len(self._left) / 2 and self._finished < min(
+            _ENOUGH, _ENOUGH_SHARE * len(self._left)
+        ):
             return None
-        running, work = sum(ages), self.work
-        at_once = (self._worked + running) / elapsed
-        return (work - running) / at_once if at_once and work > running else None
+        ages, work = tuple(ages), self.work
+        at_once = (self._worked + sum(ages)) / elapsed
+        # Steps that take longer than expected do not shorten those that have not started.
+        not_started = work * max(0, len(self._left) - len(ages)) / len(self._left)
+        rest = max(work - sum(ages), not_started)
+        return rest / at_once if at_once and rest else None
 
 
 class _Files:

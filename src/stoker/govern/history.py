@@ -50,9 +50,9 @@ CREATE TABLE attempt (
     input_bytes INTEGER NOT NULL,
     collector TEXT NOT NULL,
     started REAL NOT NULL,
-    seconds REAL NOT NULL,
-    cpu_seconds REAL NOT NULL,
-    peak INTEGER NOT NULL,
+    wall_s REAL NOT NULL,
+    cpu_s REAL NOT NULL,
+    peak_bytes INTEGER NOT NULL,
     byte_seconds REAL,
     profile BLOB NOT NULL,
     mode TEXT NOT NULL,
@@ -67,7 +67,7 @@ _RUN_COLUMNS = "id, started, ended, command, directory, summary"
 _STEP_COLUMNS = (
     "key, role, source, output, directory, compiler, flags, archs, threads, input_bytes, collector"
 )
-_RECORD_COLUMNS = "seconds, cpu_seconds, peak, byte_seconds, profile, mode"
+_RECORD_COLUMNS = "wall_s, cpu_s, peak_bytes, byte_seconds, profile, mode"
 _ATTEMPT_COLUMNS = f"started, outcome, status, explanation, {_RECORD_COLUMNS}, {_STEP_COLUMNS}"
 # SQLite's codes for a damaged file. ERROR means that a table or column is missing.
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
@@ -160,9 +160,9 @@ class History:
                 attempt.outcome.value,
                 attempt.status,
                 msgspec.json.encode(attempt.explanation).decode(),
-                record.seconds,
-                record.cpu_seconds,
-                record.peak,
+                record.wall_s,
+                record.cpu_s,
+                record.peak_bytes,
                 record.byte_seconds,
                 bytes(record.profile),
                 record.mode.value,

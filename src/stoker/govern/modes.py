@@ -16,9 +16,9 @@ from stoker.govern.protocol import Ask
 from stoker.knowledge.compilers import error_names
 from stoker.model.govern import (
     Collector,
+    CompileMode,
     Gc,
     LinkerChoice,
-    Mode,
     ModeEffect,
     Reason,
     Request,
@@ -49,10 +49,10 @@ class Modes:
         self._linkers: dict[int, LinkerChoice] = {}  # by run
         self._refusing: set[str] = set()  # compilers that do not know the options of a mode
 
-    def effects(self, step: Step) -> tuple[ModeEffect, ...]:
-        """Return the modes of gcc that the step may use."""
+    def effects(self, step: Step, peak: int) -> tuple[ModeEffect, ...]:
+        """Return the modes of gcc that the step may use. ``peak`` is the predicted one."""
         allowed = step.role is not Role.CUDA and step.collector in self._collectors
-        return self._predictor.effects(step) if allowed and not self.refuses(step) else ()
+        return self._predictor.effects(step, peak) if allowed and not self.refuses(step) else ()
 
     def faster(self, step: Step) -> tuple[ModeEffect, ...]:
         """Return the numbers of threads that the step may use besides one."""
@@ -69,22 +69,22 @@ class Modes:
             if not prediction.learned or not prediction.peak:
                 return effect
             default = prediction.peak / effect.reserved
-            return replace(effect, memory=record.peak / default, assumed=False)
+            return replace(effect, memory=record.peak_bytes / default, assumed=False)
         before = self._predictor.default_seconds(record.step) if request.mode.is_linker else None
-        if not before or not record.seconds:
+        if not before or not record.wall_s:
             return None
-        return ModeEffect(mode=request.mode, seconds=record.seconds / before)
+        return ModeEffect(mode=request.mode, seconds=record.wall_s / before)
 
     def link_with(self, run: int, choice: LinkerChoice) -> None:
         """Set the linkers of a run; without a choice no command line has to be looked at."""
-        if choice.measured or choice.every is not Mode.DEFAULT:
+        if choice.measured or choice.every is not CompileMode.DEFAULT:
             self._linkers[run] = choice
 
-    def linker(self, ask: Ask) -> Mode:
+    def linker(self, ask: Ask) -> CompileMode:
         """Return the mode of a link; the default one for other commands."""
         choice = self._linkers.get(ask.run)
         if choice is None or not ask.repeatable:
-            return Mode.DEFAULT
+            return CompileMode.DEFAULT
         return choice.of(link_identity(ask.command, ask.directory))
 
     def forget(self, run: int) -> None:
@@ -100,21 +100,21 @@ class Modes:
         self._refusing.add(step.compiler)
 
 
-def failed_by_mode(mode: Mode, tail: bytes) -> bool:
+def failed_by_mode(mode: CompileMode, tail: bytes) -> bool:
     """Return whether a failed step may succeed as the user wrote it; any link may. ``tail`` is the
     end of what it printed.
     """
-    return mode.is_linker or (mode is not Mode.DEFAULT and error_names(mode) in tail)
+    return mode.is_linker or (mode is not CompileMode.DEFAULT and error_names(mode) in tail)
 
 
 def without_modes(request: Request) -> Request:
     """Return the request of a step that runs as the user wrote it."""
-    return replace(request.in_mode(Mode.DEFAULT), effects=(), faster=())
+    return replace(request.in_mode(CompileMode.DEFAULT), effects=(), faster=())
 
 
 def forced_by(request: Request) -> Reason | None:
     """Return why a step asks for another mode: its linker, or it ran out of memory before."""
-    if request.mode is Mode.DEFAULT:
+    if request.mode is CompileMode.DEFAULT:
         return None
     return Reason.LINKER if request.mode.is_linker else Reason.TOO_LARGE
 

@@ -11,7 +11,7 @@ from stoker.govern.history import History
 from stoker.govern.simulating import trace_of_run
 from stoker.govern.trace import read_trace, write_trace
 from stoker.model.errors import UsageError, unreadable
-from stoker.model.govern import Mode, StepRecord
+from stoker.model.govern import CompileMode, StepRecord
 from stoker.model.runs import Attempt, Outcome, Run, RunSummary
 from stoker.model.value import duration, size
 from stoker.outside.files import write_named
@@ -43,7 +43,7 @@ def attempts_of(run: str, step: str | None = None) -> tuple[Attempt, ...]:
     if not found:
         raise UsageError(f"run {run} has no measured steps", hints=_RUNS)
     if step is None:
-        return tuple(sorted(found, key=lambda attempt: -attempt.record.peak))
+        return tuple(sorted(found, key=lambda attempt: -attempt.record.peak_bytes))
     matching = tuple(attempt for attempt in found if _matches(attempt, step))
     if not matching:
         hint = f"`stoker history {run} --all` lists the steps"
@@ -121,14 +121,16 @@ def runs_page(runs: tuple[Run, ...]) -> RenderableType:
 
 
 def steps_page(attempts: tuple[Attempt, ...], most: int) -> RenderableType:
-    modes = ("mode",) if any(each.record.mode is not Mode.DEFAULT for each in attempts) else ()
+    modes = (
+        ("mode",) if any(each.record.mode is not CompileMode.DEFAULT for each in attempts) else ()
+    )
     table = Listing(">peak", ">took", ">CPU", "how it ended", *modes, "step")
     for attempt in attempts[:most]:
         record = attempt.record
         cells = (
-            size(record.peak),
-            duration(record.seconds),
-            duration(record.cpu_seconds),
+            size(record.peak_bytes),
+            duration(record.wall_s),
+            duration(record.cpu_s),
             attempt.outcome.value,
             *(_mode(record) for _ in modes),
             record.step.title,
@@ -140,6 +142,6 @@ def steps_page(attempts: tuple[Attempt, ...], most: int) -> RenderableType:
 
 
 def _mode(record: StepRecord) -> str:
-    if record.mode is Mode.THREADS:
+    if record.mode is CompileMode.THREADS:
         return f"{record.step.threads} threads"
-    return "" if record.mode is Mode.DEFAULT else record.mode.value
+    return "" if record.mode is CompileMode.DEFAULT else record.mode.value

@@ -12,8 +12,8 @@ from stoker.govern.modes import allotments
 from stoker.govern.policy import Policy, parse_policy
 from stoker.model.govern import (
     Basis,
+    CompileMode,
     Decision,
-    Mode,
     ModeChoice,
     ModeEffect,
     Reason,
@@ -28,7 +28,7 @@ def make_policy(text: str, *, cpus: int) -> Policy:
     """Return the policy of that name; ``fixed`` runs one step per CPU, ``fixed:8`` eight."""
     name, jobs = parse_policy(text)
     if name == "fixed":
-        return Fixed(jobs=jobs or cpus)
+        return FixedJobs(jobs=jobs or cpus)
     makers: dict[str, Callable[[], Policy]] = {
         "adaptive": Adaptive,
         "levels": Levels,
@@ -42,7 +42,7 @@ _WORTHWHILE = 0.95
 _FALLEN = 0.9  # memory of a step over its peak so far, below which it has stopped to grow
 _FURTHER = 0.5  # share of its memory by which a growing step of unknown size may still grow
 _GAIN = 0.98  # duration of a mode, over the default, from which on it is worth more memory
-_FAST = ModeChoice(mode=Mode.FAST, reason=Reason.IDLE_MEMORY)
+_FAST = ModeChoice(mode=CompileMode.FAST, reason=Reason.IDLE_MEMORY)
 
 
 class Adaptive(Value, frozen=True, kw_only=True):
@@ -188,7 +188,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         held: dict[int, Reason] = {}
         faster: dict[int, ModeChoice] = {}
         admitted = tuple(self._admitted(state, forecast, held, faster))
-        on_trial = tuple(self._tried(state, admitted, forecast.free_slots))
+        on_trial = tuple(self._tried(state, forecast, admitted))
         modes = self._modes(state, (*admitted, *on_trial)) | faster
         return Decision(
             admit=admitted, on_trial=on_trial, held=held, modes=modes, tight_at=forecast.tight_at
@@ -205,18 +205,20 @@ class Adaptive(Value, frozen=True, kw_only=True):
 
     def _modes(self, state: State, admitted: Sequence[int]) -> dict[int, ModeChoice]:
         """Return the modes of the steps that should save memory."""
+        if not admitted:
+            return {}
         requests = (request for request in state.waiting if request.id in admitted)
-        return {each.id: choice for each in requests if (choice := self._mode(state, each))}
+        room = self._room(state)
+        return {each.id: choice for each in requests if (choice := self._mode(state, each, room))}
 
-    def _mode(self, state: State, request: Request) -> ModeChoice | None:
+    def _mode(self, state: State, request: Request, room: float) -> ModeChoice | None:
         """Return the mode in which the step should save memory now, if it should."""
         if not request.effects or request.ooms:
             return None
         learned = request.prediction.learned
-        if learned and request.prediction.peak > self._room(state):
-            smaller = (
-                each.mode for each in request.effects if self._fits_alone(state, request, each)
-            )
+        if learned and request.prediction.peak > room:
+            modes = (each.mode for each in request.effects)
+            smaller = (mode for mode in modes if request.in_mode(mode).prediction.peak <= room)
             mode = next(smaller, request.effects[-1].mode)
             return ModeChoice(mode=mode, reason=Reason.TOO_LARGE)
         if state.contention <= self.memory_bound:
@@ -231,23 +233,16 @@ class Adaptive(Value, frozen=True, kw_only=True):
             best = next(iter(saving), None)
         return ModeChoice(mode=best.mode, reason=Reason.MEMORY_BOUND) if best else None
 
-    def _fits_alone(self, state: State, request: Request, effect: ModeEffect) -> bool:
-        return request.in_mode(effect.mode).prediction.peak <= self._room(state)
-
-    def _candidates(self, state: State) -> Iterator[Request]:
-        """Yield the waiting steps in the modes in which they would run."""
-        for request in state.waiting:
-            yield self._in_its_mode(state, request) if request.effects else request
-
-    def _in_its_mode(self, state: State, request: Request) -> Request:
-        choice = self._mode(state, request)
+    def _in_its_mode(self, state: State, request: Request, room: float) -> Request:
+        """Return the request in the mode in which it would run."""
+        choice = self._mode(state, request, room) if request.effects else None
         return request.in_mode(choice.mode) if choice else request
 
     def _startable(
         self, state: State, forecast: Forecast, held: dict[int, Reason]
     ) -> Iterator[Request]:
         """Yield the waiting steps of a distributed build for which a CPU or a worker is free."""
-        for request in self._candidates(state):
+        for request in state.waiting:
             if request.remote and not request.has_place(forecast.remote):
                 held[request.id] = Reason.WORKERS
             elif request.remote or forecast.free_slots > 0:
@@ -264,14 +259,18 @@ class Adaptive(Value, frozen=True, kw_only=True):
         those that use several CPUs or more memory to ``faster``.
         """
         memory_bound = state.contention > self.memory_bound
-        allotted = {} if memory_bound else allotments(state, self._room(state))
+        allotted = {} if memory_bound else allotments(state, forecast.room)
         unsettled = self._unsettled(state)
         passed = False  # a more urgent step did not fit
         # The smallest step that did not fit, learned or not: no larger step is tried.
         too_large = {True: inf, False: inf}
-        waiting = self._startable(state, forecast, held) if state.distributed else None
-        for request in waiting or self._candidates(state):
-            peak, learned = request.prediction.peak, request.prediction.learned
+        waiting = self._startable(state, forecast, held) if state.distributed else state.waiting
+        for request in waiting:
+            learned = request.prediction.learned
+            # Most steps are too large in any mode, so that theirs need not be chosen.
+            if _least_peak(request) < too_large[learned]:
+                request = self._in_its_mode(state, request, forecast.room)
+            peak = request.prediction.peak
             if peak >= too_large[learned]:
                 held[request.id] = Reason.MEMORY
                 continue
@@ -311,22 +310,23 @@ class Adaptive(Value, frozen=True, kw_only=True):
         """
         if wanted := allotted.get(request.id):
             return _widened(request, wanted.threads, forecast)
-        default = request.mode is Mode.DEFAULT and request.prediction.learned
+        default = request.mode is CompileMode.DEFAULT and request.prediction.learned
         if not default or state.contention >= self.memory_idle or not _gains(request):
             return request
-        fast = request.in_mode(Mode.FAST)
+        fast = request.in_mode(CompileMode.FAST)
         known = fast.prediction
         beside = max(1, state.cpus // 4)
         others = sum(nlargest(beside, (each.prediction.high for each in state.waiting)))
         all_of_them = replace(known, peak=known.peak + others, high=known.high + others)
         larger = replace(fast, prediction=all_of_them)
-        fits = larger.prediction.high <= self._room(state) and forecast.fits(larger)
+        fits = larger.prediction.high <= forecast.room and forecast.fits(larger)
         return fast if fits else request
 
-    def _tried(self, state: State, admitted: Sequence[int], free: int) -> Iterator[int]:
+    def _tried(self, state: State, forecast: Forecast, admitted: Sequence[int]) -> Iterator[int]:
         """Yield steps that were never measured and whose usual need fits into the memory that is
         free now, but whose worst case does not. If one is killed, only idle CPU time is lost.
         """
+        free = forecast.free_slots
         if free <= 0:
             return
         first = state.waiting[0]
@@ -334,7 +334,11 @@ class Adaptive(Value, frozen=True, kw_only=True):
         passed = first.id not in admitted and state.first_for > self.endurance
         if passed or not unknown:
             return
-        new = [request for request in self._candidates(state) if request.id in admitted]
+        new = [
+            self._in_its_mode(state, request, forecast.room)
+            for request in state.waiting
+            if request.id in admitted
+        ]
         unsettled = self._unsettled(state) - sum(map(_of_unknown_size, new))
         room = state.limit * (1 - self.cushion) - state.used - max(0.0, state.growth)
         room -= sum(request.prediction.peak for request in new)
@@ -342,7 +346,8 @@ class Adaptive(Value, frozen=True, kw_only=True):
         for request in unknown:
             if free <= 0 or unsettled <= 0:
                 return
-            needs, slots = _usual(self._in_its_mode(state, request)), request.slots_of(state.cpus)
+            needs = _usual(self._in_its_mode(state, request, forecast.room))
+            slots = request.slots_of(state.cpus)
             if needs <= room and slots <= free:
                 free -= slots
                 room -= needs
@@ -377,7 +382,7 @@ def _widened(request: Request, most: int, forecast: Forecast) -> Request:
 
 def _choice(request: Request) -> dict[int, ModeChoice]:
     """Return the choice of a mode that takes less time, by id."""
-    if request.mode is Mode.FAST:
+    if request.mode is CompileMode.FAST:
         return {request.id: _FAST}
     if request.threads == 1:
         return {}
@@ -393,7 +398,8 @@ def _memory_seconds(effect: ModeEffect) -> float:
 def _is_measured(state: State) -> bool:
     """Return whether a step runs in a mode whose effect on such steps is only assumed."""
     return any(
-        step.request.mode is not Mode.FAST and step.request.effect.assumed for step in state.running
+        step.request.mode is not CompileMode.FAST and step.request.effect.assumed
+        for step in state.running
     )
 
 
@@ -401,7 +407,13 @@ def _gains(request: Request) -> bool:
     """Return whether the step is known to take less time if it takes more memory."""
     unclear = request.ooms or request.preemptions or _of_unknown_size(request)
     effects = () if unclear else request.effects
-    return any(each.mode is Mode.FAST and each.seconds < _GAIN for each in effects)
+    return any(each.mode is CompileMode.FAST and each.seconds < _GAIN for each in effects)
+
+
+def _least_peak(request: Request) -> float:
+    """Return what the step needs at least in any mode that saves memory."""
+    least = min((each.reserved for each in request.effects), default=0.0)
+    return request.prediction.peak * min(1.0, least) - 1  # they are rounded
 
 
 def _of_unknown_size(request: Request) -> bool:
@@ -503,7 +515,7 @@ def _loss_per_byte(step: Running, state: State) -> float:
     return work * (1 + step.request.preemptions) / max(1, step.current)
 
 
-class Fixed(Value, frozen=True, kw_only=True):
+class FixedJobs(Value, frozen=True, kw_only=True):
     """Runs a fixed number of steps in the order in which they asked, like `ninja -jN`."""
 
     jobs: int

@@ -12,7 +12,7 @@ from typing import Protocol, overload
 from msgspec.structs import replace
 
 from stoker.model.errors import UsageError, unknown
-from stoker.model.govern import Decision, Mode, Prediction, Reason, Request, Running, State
+from stoker.model.govern import CompileMode, Decision, Prediction, Reason, Request, Running, State
 from stoker.model.value import Value, whole_number
 
 
@@ -53,7 +53,7 @@ class Slope:
         return (value - before) / (now - then) if now > then else 0.0
 
 
-class Memory:
+class MemoryView:
     """Relates what steps use to the last reading and to the limits. In its methods, ``ours`` is the
     memory of all steps, as their launchers have reported it.
     """
@@ -261,7 +261,7 @@ def after_preemption(step: Running) -> Request:
     request = replace(request, preemptions=request.preemptions + 1)
     if request.ooms:
         return request
-    request = request.in_mode(Mode.DEFAULT)  # the policy chooses again
+    request = request.in_mode(CompileMode.DEFAULT)  # the policy chooses again
     return replace(request, faster=()) if step.request.threads > 1 else request
 
 
@@ -275,10 +275,10 @@ def after_oom(step: Running, observed: int, *, alone: bool = False) -> Request |
     """
     request, ooms = step.request, step.request.ooms + 1
     if request.threads > 1:  # one thread needs less; what was observed says little about it
-        request, observed = replace(request.in_mode(Mode.DEFAULT), faster=()), 0
+        request, observed = replace(request.in_mode(CompileMode.DEFAULT), faster=()), 0
         step = replace(step, peak=0)
-    if request.mode is Mode.FAST:
-        request = request.in_mode(Mode.DEFAULT)
+    if request.mode is CompileMode.FAST:
+        request = request.in_mode(CompileMode.DEFAULT)
     if ooms >= MAXIMAL_OOMS:
         return None
     least = max(2 * request.prediction.high, observed, step.peak)

@@ -9,6 +9,7 @@ shifts the predictions that follow.
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from math import exp
 from statistics import median
 from typing import Any
@@ -20,7 +21,7 @@ from stoker.knowledge.compilers import measured_effect, nvcc_rounds, shipped_eff
 from stoker.knowledge.steps import KnownStep, Prior, known_step, prior_of
 from stoker.model.govern import (
     Basis,
-    Mode,
+    CompileMode,
     ModeEffect,
     Pace,
     Prediction,
@@ -55,7 +56,7 @@ _SHORTEST = 1.0  # seconds; shorter steps say nothing about the speed
 _COMPILES = (Role.C, Role.CXX, Role.CUDA, Role.FORTRAN, Role.RUST)
 
 _Source = tuple[Role, str]  # or a folder
-_Kind = tuple[Role, str, Mode]  # steps of a build folder in one mode
+_Kind = tuple[Role, str, CompileMode]  # steps of a build folder in one mode
 
 
 class _Sample(Value, frozen=True, kw_only=True, array_like=True):
@@ -65,7 +66,7 @@ class _Sample(Value, frozen=True, kw_only=True, array_like=True):
     seconds: float
     rounds: int  # that nvcc needed for its targets; 1 for any other step
     profile: bytes  # a Profile, which takes less memory so
-    mode: Mode  # that it was measured in; the figures are those of the default mode
+    mode: CompileMode  # that it was measured in; the figures are those of the default mode
     size: int  # bytes of the source; 0 if it is not known
 
 
@@ -87,9 +88,9 @@ class Knowledge(Value, frozen=True, kw_only=True):
     rows: list[_Learned]
     offsets: dict[Basis, float]
     scales: dict[Role, list[float]]
-    modes: dict[str, dict[Mode, int]]
-    effects: list[tuple[Role, str, dict[Mode, ModeEffect]]]
-    responses: list[tuple[Role, str, Mode, list[float]]]
+    modes: dict[str, dict[CompileMode, int]]
+    effects: list[tuple[Role, str, dict[CompileMode, ModeEffect]]]
+    responses: list[tuple[Role, str, CompileMode, list[float]]]
 
 
 class _Offset:
@@ -125,14 +126,15 @@ class Predictor:
         self._by_source: dict[_Source, deque[_Sample]] = defaultdict(_group)
         self._by_folder: dict[_Source, deque[_Sample]] = defaultdict(_group)
         # Peaks as measured in other modes, by key.
-        self._modes: defaultdict[str, dict[Mode, int]] = defaultdict(dict)
+        self._modes: defaultdict[str, dict[CompileMode, int]] = defaultdict(dict)
         # What modes were seen to change, by source: it hardly depends on flags.
-        self._effects: defaultdict[_Source, dict[Mode, ModeEffect]] = defaultdict(dict)
+        self._effects: defaultdict[_Source, dict[CompileMode, ModeEffect]] = defaultdict(dict)
         # The same over what is shipped, by build folder: 0 where a mode changes nothing.
         self._responses: defaultdict[_Kind, deque[float]] = defaultdict(_group)
         self._memory = {basis: _Offset(_QUANTILE) for basis in Basis}
         # Measured peaks over those shipped for the source: compilers and flags differ.
         self._over_shipped: defaultdict[Role, deque[float]] = defaultdict(_scales)
+        self._usual_scales: dict[Role, float] = {}  # medians of those, when they are next needed
         self._paces: deque[float] = deque(maxlen=_PACES)
         self._pace: Pace | None = None  # computed when it is next needed
         self._rows: deque[_Learned] = deque(maxlen=_MOST_ROWS)
@@ -148,27 +150,30 @@ class Predictor:
         """Learn from the error of the last prediction, then from the record itself."""
         step, mode = row.step, row.mode
         row_mode = mode
-        if mode is Mode.THREADS:  # the step has their number, by which every step of nvcc is scaled
-            mode = Mode.DEFAULT
-        if mode is not Mode.DEFAULT:
+        if (
+            mode is CompileMode.THREADS
+        ):  # the step has their number, by which every step of nvcc is scaled
+            mode = CompileMode.DEFAULT
+        if mode is not CompileMode.DEFAULT:
             row = self._in_default_mode(row)
         expected = self._amounts(step, *self._samples_for(step))
-        self._memory[expected.basis].learn(below=row.peak <= expected.high)
+        self._memory[expected.basis].learn(below=row.peak_bytes <= expected.high)
         here = step.role is not Role.REMOTE
         if here and expected.learned and expected.seconds and expected.seconds >= _SHORTEST:
-            self._paces.append(max(row.seconds, _SHORTEST) / expected.seconds)
+            self._paces.append(max(row.wall_s, _SHORTEST) / expected.seconds)
             self._pace = None
         sample = _Sample(
-            peak=row.peak / prior_of(step).peak,
-            seconds=row.seconds / nvcc_rounds(step),
+            peak=row.peak_bytes / prior_of(step).peak,
+            seconds=row.wall_s / nvcc_rounds(step),
             rounds=step.rounds,
             profile=bytes(profile_of(row)),
             mode=mode,
             size=step.input_bytes,
         )
         if known := known_step(step.role, step.source):
-            scale = row.peak / (known.peak * step.targets_at_once)
+            scale = row.peak_bytes / (known.peak * step.targets_at_once)
             self._over_shipped[step.role].append(scale)
+            self._usual_scales.pop(step.role, None)
         self._keep(
             _Learned(
                 key=step.key,
@@ -176,7 +181,7 @@ class Predictor:
                 source=step.source,
                 directory=step.directory,
                 output=step.output,
-                seconds=row.seconds,
+                seconds=row.wall_s,
                 sample=sample,
             )
         )
@@ -220,34 +225,36 @@ class Predictor:
 
     def _in_default_mode(self, row: StepRecord) -> StepRecord:
         """Return what the step would have taken by default, by its own factors or shipped ones."""
-        self._modes[row.step.key][row.mode] = row.peak
+        self._modes[row.step.key][row.mode] = row.peak_bytes
         learned = (each for each in self._learned_effects(row.step) if each.mode is row.mode)
-        effect = next(learned, measured_effect(row.mode, row.peak))
+        effect = next(learned, measured_effect(row.mode, row.peak_bytes))
         integral = row.byte_seconds
         return replace(
             row,
-            peak=round(row.peak / effect.memory),
-            seconds=row.seconds / effect.seconds,
+            peak_bytes=round(row.peak_bytes / effect.memory),
+            wall_s=row.wall_s / effect.seconds,
             byte_seconds=integral and integral / effect.memory / effect.seconds,
-            mode=Mode.DEFAULT,
+            mode=CompileMode.DEFAULT,
         )
 
     def _learn_response(self, step: Step, effect: ModeEffect) -> None:
         """Note how much of the shipped change of memory a mode has brought."""
         samples = self._by_key[step.key]
-        default = next(each for each in reversed(samples) if each.mode is Mode.DEFAULT)
+        default = next(each for each in reversed(samples) if each.mode is CompileMode.DEFAULT)
         shipped = _effect_of(effect.mode, default.peak * prior_of(step).peak)
         if shipped.memory != 1.0:
             response = (effect.memory - 1) / (shipped.memory - 1)
             self._responses[_kind(step, effect.mode)].append(_within(_RESPONSES, response))
 
-    def effects(self, step: Step) -> tuple[ModeEffect, ...]:
+    def effects(self, step: Step, peak: int | None = None) -> tuple[ModeEffect, ...]:
         """Return what modes change of a step of gcc: as measured of its source, else as of others
         in its build folder, else by shipped figures, which are facts about the projects that they
         were measured on and assumptions about others: a source of large tables has no garbage.
+        ``peak`` is what ``predict`` returns, if that was called before.
         """
         measured = self._effects.get(_source(step), {})
-        peak = self._amounts(step, *self._samples_for(step)).peak
+        if peak is None:
+            peak = self._amounts(step, *self._samples_for(step)).peak
         known = known_step(step.role, step.source) is not None
         return tuple(
             measured.get(each.mode) or self._expected_effect(step, each, known=known)
@@ -256,9 +263,9 @@ class Predictor:
 
     def _expected_effect(self, step: Step, shipped: ModeEffect, *, known: bool) -> ModeEffect:
         responses = self._responses.get(_kind(step, shipped.mode))
-        if not responses and shipped.mode is Mode.LOW:
+        if not responses and shipped.mode is CompileMode.LOW:
             # What is not garbage in the lean mode is none in the low mode either.
-            responses = self._responses.get(_kind(step, Mode.LEAN))
+            responses = self._responses.get(_kind(step, CompileMode.LEAN))
         if responses:
             memory = 1 + median(responses) * (shipped.memory - 1)
             return replace(shipped, memory=memory)
@@ -269,19 +276,21 @@ class Predictor:
         memory is learned: durations differ more from build to build than modes change them.
         """
         seen, samples = self._modes.get(step.key, {}), self._by_key.get(step.key, ())
-        default = [sample for sample in samples if sample.mode is Mode.DEFAULT] if seen else []
+        default = (
+            [sample for sample in samples if sample.mode is CompileMode.DEFAULT] if seen else []
+        )
         if not default:
             return
         peak = default[-1].peak * prior_of(step).peak
         for mode, other in seen.items():
-            bounds = _COSTS if mode is Mode.FAST else _SAVES
+            bounds = _COSTS if mode is CompileMode.FAST else _SAVES
             memory = _within(bounds, other / max(1, peak))
             yield replace(measured_effect(mode, other), mode=mode, memory=memory)
 
     def default_seconds(self, step: Step) -> float | None:
         """Return the seconds that the same command took in the default mode, if it ever ran so."""
         samples = self._by_key.get(step.key, ())
-        seconds = [sample.seconds for sample in samples if sample.mode is Mode.DEFAULT]
+        seconds = [sample.seconds for sample in samples if sample.mode is CompileMode.DEFAULT]
         return median(seconds) if seconds else None
 
     def faster(self, step: Step) -> tuple[ModeEffect, ...]:
@@ -332,6 +341,11 @@ class Predictor:
             basis=basis,
         )
 
+    def _usual_scale(self, role: Role) -> float:
+        if role not in self._usual_scales:
+            self._usual_scales[role] = median(self._over_shipped[role])
+        return self._usual_scales[role]
+
     def _samples_for(self, step: Step) -> tuple[Basis, Sequence[_Sample]]:
         found: Sequence[_Sample] | None
         if found := self._by_key.get(step.key):
@@ -340,7 +354,7 @@ class Predictor:
                 alike = [
                     sample
                     for sample in found
-                    if sample.mode is Mode.DEFAULT and sample.rounds == step.rounds
+                    if sample.mode is CompileMode.DEFAULT and sample.rounds == step.rounds
                 ]
                 return Basis.EXACT, alike or found
             return Basis.EXACT, found
@@ -348,7 +362,7 @@ class Predictor:
             return Basis.SOURCE, found
         if known := known_step(step.role, step.source):
             # Durations differ in any case, which the pace shows.
-            scale = median(self._over_shipped[step.role])
+            scale = self._usual_scale(step.role)
             return Basis.KNOWN, (_scaled(_shipped(step, known), scale, 1.0),)
         for folder in _folders(step.source):
             found = self._by_folder.get((step.role, folder))
@@ -361,11 +375,11 @@ def _source(step: Step) -> _Source:
     return step.role, step.source
 
 
-def _kind(step: Step, mode: Mode) -> "_Kind":
+def _kind(step: Step, mode: CompileMode) -> "_Kind":
     return step.role, step.directory, mode
 
 
-def _effect_of(mode: Mode, peak: float) -> ModeEffect:
+def _effect_of(mode: CompileMode, peak: float) -> ModeEffect:
     """Return what a mode changes of a step with this peak by default, as shipped."""
     return next(each for each in shipped_effects(peak) if each.mode is mode)
 
@@ -389,13 +403,14 @@ def _of_like_size(samples: Sequence[_Sample], step: Step) -> Sequence[_Sample]:
     return others if len(others) >= _ENOUGH else ()
 
 
+@lru_cache(maxsize=4096)  # steps that wait are predicted again and again
 def _shipped(step: Step, known: KnownStep) -> _Sample:
     return _Sample(
         peak=known.peak * step.targets_at_once / prior_of(step).peak,
         seconds=known.seconds,
         rounds=1,
         profile=bytes(stepped(known.levels) or _ASSUMED_PROFILE),
-        mode=Mode.DEFAULT,
+        mode=CompileMode.DEFAULT,
         size=0,
     )
 

@@ -83,7 +83,9 @@ def profile_of(record: StepRecord) -> Profile:
         return record.profile
     if record.profile:
         return tuple(_parts(record.profile, len(record.profile)))
-    return climb(round(record.mean / record.peak, 3), record.step.rounds) if record.mean else ()
+    return (
+        climb(round(record.mean / record.peak_bytes, 3), record.step.rounds) if record.mean else ()
+    )
 
 
 def _parts(values: Sequence[int], length: float) -> Iterator[int]:
@@ -99,8 +101,14 @@ def climb(mean: float, waves: int = 1) -> Profile:
     """Return a climbing profile with this mean. With several waves only the first one climbs; after
     it the peak may come at any time.
     """
-    ends = (min(1.0, (part + 1) * waves / PARTS) for part in range(PARTS))
-    return tuple(ceil(100 * climbed(mean, end)) for end in ends)
+    exponent = _exponent(mean)
+    return tuple([ceil(100 * share**exponent) for share in _shares(waves)])
+
+
+@lru_cache(maxsize=64)
+def _shares(waves: int) -> tuple[float, ...]:
+    """Return which share of the first wave has passed at the end of each part."""
+    return tuple(min(1.0, (part + 1) * waves / PARTS) for part in range(PARTS))
 
 
 @lru_cache(maxsize=16)
@@ -117,7 +125,11 @@ def climbed(mean: float, share: float) -> float:
     """Return memory over peak when ``share`` of a life has passed: share ** exponent, the mean of
     which is 1 / (exponent + 1).
     """
-    return float(share ** max(0.0, 1 / mean - 1))
+    return float(share ** _exponent(mean))
+
+
+def _exponent(mean: float) -> float:
+    return max(0.0, 1 / mean - 1)
 
 
 def flat(memory: float) -> Expected:

@@ -29,7 +29,7 @@ from stoker.model.events import (
     StepRepeats,
     Warned,
 )
-from stoker.model.govern import Mode, Reason
+from stoker.model.govern import CompileMode, Reason
 from stoker.model.runs import RunSummary
 from stoker.model.value import counted, duration, size
 
@@ -439,9 +439,9 @@ def _steps(count: int) -> str:
 def _mode_lines(summary: RunSummary) -> Iterator[str]:
     """Yield what was added to the commands of steps."""
     saving = {mode: count for mode, count in summary.modes.items() if mode.is_collector}
-    if faster := saving.pop(Mode.FAST, 0):
-        gained = duration(-summary.mode_cpu_s.get(Mode.FAST, 0.0))
-        taken = size(summary.mode_bytes.get(Mode.FAST, 0))
+    if faster := saving.pop(CompileMode.FAST, 0):
+        gained = duration(-summary.mode_cpu_s.get(CompileMode.FAST, 0.0))
+        taken = size(summary.mode_bytes.get(CompileMode.FAST, 0))
         yield (
             f"  gcc collected garbage less often in {_steps(faster)}: about {gained} less CPU "
             f"time, {taken} more memory (sum of peaks)"
@@ -453,7 +453,7 @@ def _mode_lines(summary: RunSummary) -> Iterator[str]:
             f"  gcc collected garbage more often in {_steps(sum(saving.values()))}: about "
             f"{less} less memory (sum of peaks), {duration(cost)} more CPU time"
         )
-    if threaded := summary.modes.get(Mode.THREADS):
+    if threaded := summary.modes.get(CompileMode.THREADS):
         saved = duration(summary.threads_saved_s)
         yield (
             f"  nvcc used idle CPUs for {_steps(threaded)}, several GPU targets at once: about "

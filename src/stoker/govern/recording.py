@@ -18,14 +18,15 @@ from stoker.govern.history import DamagedError, History
 from stoker.govern.predict import Knowledge, Predictor
 from stoker.govern.processes import process_behind
 from stoker.govern.summary import Tally
-from stoker.govern.target_watch import TargetWatch
 from stoker.knowledge import digest
 from stoker.machine.cgroups import KillCounter
 from stoker.model.errors import StokerError
-from stoker.model.events import Overview
-from stoker.model.govern import GovernorOptions, RunShare
+from stoker.model.events import KernelStarts, Overview, TargetsDiffer
+from stoker.model.govern import GovernorOptions, RunShare, Step
+from stoker.model.plan import PlannedTargets
 from stoker.model.runs import Attempt, Outcome, RunSummary
 from stoker.model.value import UNDECODABLE, Value
+from stoker.plan.compiled import device_compile, difference
 
 # -- history writer --------------------------------------------------------------------------------
 # Writes into the history in a thread, so that the governor never waits for SQLite.
@@ -44,7 +45,7 @@ _FORMAT = 1  # of stored knowledge
 _LAST_WRITES = 2.0  # seconds that the exiting governor waits for pending writes
 
 
-class KeptRun:
+class RunBeingWritten:
     """A run that is being written. ``settled`` is set once its end is committed, or failed
     to be.
     """
@@ -61,7 +62,7 @@ class KeptRun:
 class _Write(Value, frozen=True, kw_only=True):
     """A pending write. ``apply`` gets the history and the run's row in it."""
 
-    run: KeptRun
+    run: RunBeingWritten
     apply: Callable[[History, int], object]
     last: bool = False  # whether it is the last write of its run
 
@@ -103,16 +104,16 @@ class HistoryWriter:
                 content = msgspec.msgpack.encode(predictor.knowledge())
                 history.keep_learned(_kind(), history.last_attempt(), content)
 
-    def start_run(self, command: str, directory: str) -> KeptRun:
-        run = KeptRun(command, directory)
+    def start_run(self, command: str, directory: str) -> RunBeingWritten:
+        run = RunBeingWritten(command, directory)
         self._put(_Write(run=run, apply=lambda *_: None))
         return run
 
-    def add(self, run: KeptRun, attempt: Attempt) -> None:
+    def add(self, run: RunBeingWritten, attempt: Attempt) -> None:
         if len(self._pending) < _MOST_PENDING:
             self._put(_Write(run=run, apply=lambda history, row: history.add(row, attempt)))
 
-    def end_run(self, run: KeptRun, summary: RunSummary) -> None:
+    def end_run(self, run: RunBeingWritten, summary: RunSummary) -> None:
         end = _Write(run=run, apply=lambda history, row: history.end_run(row, summary), last=True)
         self._put(end, hurry=True)
 
@@ -207,7 +208,7 @@ def _write(history: History, where: object, batch: tuple[_Write, ...]) -> None:
     """Write a batch in one transaction. A run without a row in this history gets one; ``where``
     identifies this history.
     """
-    rows: dict[KeptRun, int] = {}
+    rows: dict[RunBeingWritten, int] = {}
     for write in batch:
         run = write.run
         if run not in rows:
@@ -220,7 +221,7 @@ def _write(history: History, where: object, batch: tuple[_Write, ...]) -> None:
         run.row, run.where = row, where
 
 
-def _beginning(run: KeptRun) -> tuple[str, str, float]:
+def _beginning(run: RunBeingWritten) -> tuple[str, str, float]:
     return run.command, run.directory, run.started
 
 
@@ -240,23 +241,24 @@ _LAST_WRITES_OF_RUN = 2.0  # seconds that the end of a run waits for the history
 class ServedRun:
     """Adds up a run from the greeting of its client to its summary, and writes it to the history.
 
-    ``root`` is the folder in which the run was started.
+    ``root`` is the folder in which the run was started; ``targets`` are those of its plan.
     """
 
     def __init__(
         self,
         client: Peer,
         history: HistoryWriter,
-        kept: KeptRun,
+        kept: RunBeingWritten,
         options: GovernorOptions,
         share: RunShare,
         *,
         root: str,
+        targets: PlannedTargets | None,
         now: float,
     ):
         self.client = client
         self.root = root
-        self.targets: TargetWatch | None = None
+        self._targets = targets
         self.work = WorkLeft()
         self.tally = Tally(cpus=share.cpus, policy=options.policy)
         self.kills = KillCounter(process_behind(client.socket))
@@ -269,9 +271,22 @@ class ServedRun:
     def add(self, attempt: Attempt) -> None:
         """Take in an attempt that has ended."""
         if attempt.outcome is Outcome.DONE:
-            self.work.finished(attempt.record.step.output, attempt.record.seconds)
+            self.work.finished(attempt.record.step.output, attempt.record.wall_s)
         self.tally.add(attempt)
         self._history.add(self._kept, attempt.since(self._began))
+
+    def judge(self, run: int, step: Step, now: float) -> TargetsDiffer | KernelStarts | None:
+        """Return that a step compiles for other targets than the plan, or what it compiles for;
+        None without a plan or device code.
+        """
+        compiled = device_compile(step) if self._targets else None
+        if self._targets is None or compiled is None:
+            return None
+        if differs := difference(self._targets, compiled):
+            return TargetsDiffer(
+                at=now, run=run, title=step.title, difference=differs, flags=compiled.flags
+            )
+        return KernelStarts(at=now, run=run, title=step.title, targets=compiled.named)
 
     def overview(self, view: Overview, now: float) -> Overview:
         """Return the governor's overview, with what is left to do."""

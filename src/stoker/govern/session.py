@@ -22,7 +22,7 @@ from stoker.machine.cgroups import KillCounter, processes_allowed, read_written,
 from stoker.machine.file_tree import FileTree
 from stoker.machine.memory import read_memory
 from stoker.machine.resources import read_temporary, read_usable
-from stoker.model.caching import CacheUse, Chain, ChainOptions, Engine
+from stoker.model.caching import CacheEngine, CacheUse, Chain, ChainOptions
 from stoker.model.errors import (
     CommandError,
     StokerError,
@@ -228,25 +228,17 @@ class Session:
         """
         self._refused = None
         status = self._commands.run(command, env=env, cwd=cwd, output=output, copy=copy)
-        self._hear_the_rest()
+        # The governor may still have to say why a step of a failed command was refused.
+        self._hear_the_rest(_LAST_EVENTS if status and self._targets else 0.0)
         if self._disk.shortage:
             raise StorageError(self._disk.shortage, hints=_MORE_ROOM)
-        if status and self._targets:
-            self._raise_refusal(self._targets)
-        return status
-
-    def _raise_refusal(self, planned: PlannedTargets) -> None:
-        """Raise an error if a step of a failed command was refused, which it may still say."""
-        deadline = time.monotonic() + _LAST_EVENTS
-        while not self._refused and self._client.alive and time.monotonic() < deadline:
-            readable, _, _ = select.select([self._client], [], [], _LAST_EVENTS / 4)
-            if readable:
-                self._hear()
-        if refused := self._refused:
-            flags = f" ({' '.join(refused.flags)})" if refused.flags else ""
+        if status and self._refused and self._targets:
+            flags = f" ({' '.join(self._refused.flags)})" if self._refused.flags else ""
             raise TargetsError(
-                f"{refused.title}: {refused.difference}{flags}", hints=where_from(planned)
+                f"{self._refused.title}: {self._refused.difference}{flags}",
+                hints=where_from(self._targets),
             )
+        return status
 
     @property
     def stopped_by(self) -> int | None:
@@ -334,7 +326,7 @@ class Session:
         use = self._cache.finish()
         for text in self._cache.troubles(use):
             self._warn(text)
-        return use if self._chain.engine is not Engine.NONE or use.languages else None
+        return use if self._chain.engine is not CacheEngine.NONE or use.languages else None
 
     def close(self) -> None:
         """Stop what would outlive the run, and release what it holds."""
@@ -402,9 +394,15 @@ class Session:
         if not self._client.alive:
             self._replace(self._client.why_gone)
 
-    def _hear_the_rest(self) -> None:
-        """Hear what has come until the command ended: it may have failed because of it."""
-        while self._client.alive and select.select([self._client], [], [], 0)[0]:
+    def _hear_the_rest(self, timeout_s: float) -> None:
+        """Hear what has come until the command ended, and wait for a refused step: the command may
+        have failed because of it.
+        """
+        deadline = time.monotonic() + timeout_s
+        while self._client.alive:
+            wait = 0.0 if self._refused else max(0.0, deadline - time.monotonic())
+            if not select.select([self._client], [], [], wait)[0]:
+                return
             self._hear()
 
     def _note(self, event: AnyEvent) -> None:

@@ -22,16 +22,16 @@ from stoker.govern.policy import MemoryReading, Policy
 from stoker.govern.predict import Predictor
 from stoker.govern.profile import PARTS, TYPICAL_SHARE, climbed
 from stoker.govern.protocol import VERSION, Ask, Done, Usage, decode
-from stoker.govern.trace import Place, Stages, at_workers, seconds_at
+from stoker.govern.trace import StagePlace, Stages, at_workers, seconds_at
 from stoker.knowledge.compilers import mode_of, nvcc_rounds, shipped_effects
 from stoker.knowledge.steps import client_costs, usual_seconds
 from stoker.model.events import AnyEvent, StepPauses, StepTooLate
 from stoker.model.govern import (
-    Distribution,
+    CompileMode,
     Gc,
-    Mode,
     ModeEffect,
     Role,
+    SimulatedWorkers,
     SimulationResult,
     Step,
     StepRecord,
@@ -47,7 +47,7 @@ _INTERVAL = 0.25  # seconds between two readings of the meter
 _INSTANTS = 2 * PARTS  # at which a shape is sampled
 _SHORTEST = 1.0  # seconds; the governor records no profile of a shorter step
 _RUN = 1
-_HERE = Place.HERE
+_HERE = StagePlace.HERE
 _CACHED = (Role.C, Role.CXX, Role.CUDA)
 _ASK = Ask(version=VERSION, run=_RUN, directory="", cpus=1, command=())
 
@@ -57,18 +57,18 @@ def recorded(record: StepRecord, share: float) -> float:
     if not record.profile:
         return climbing(record, share)
     part = min(int(share * len(record.profile)), len(record.profile) - 1)
-    return record.peak * record.profile[part] / 100
+    return record.peak_bytes * record.profile[part] / 100
 
 
 def climbing(record: StepRecord, share: float) -> float:
     """Climb steeply at first, then slowly until the end, with the measured mean."""
-    mean = record.mean or TYPICAL_SHARE * record.peak
-    return record.peak * climbed(mean / record.peak, share) if mean else 0.0
+    mean = record.mean or TYPICAL_SHARE * record.peak_bytes
+    return record.peak_bytes * climbed(mean / record.peak_bytes, share) if mean else 0.0
 
 
 def flat(record: StepRecord, share: float) -> float:  # noqa: ARG001 - a shape
     """Use the peak throughout: the worst case for a policy that does not reserve it."""
-    return record.peak
+    return record.peak_bytes
 
 
 def scattered(steps: Sequence[StepRecord], *, by: float, seed: int) -> tuple[StepRecord, ...]:
@@ -81,7 +81,7 @@ def scattered(steps: Sequence[StepRecord], *, by: float, seed: int) -> tuple[Ste
 
 def _scaled(step: StepRecord, factor: float) -> StepRecord:
     integral = None if step.byte_seconds is None else step.byte_seconds * factor
-    return replace(step, peak=round(step.peak * factor), byte_seconds=integral)
+    return replace(step, peak_bytes=round(step.peak_bytes * factor), byte_seconds=integral)
 
 
 def with_cache_hits(
@@ -106,7 +106,7 @@ def with_nvcc_threads(steps: Sequence[StepRecord], threads: int) -> tuple[StepRe
     threads, which the governor does not change.
     """
     return tuple(
-        replace(with_threads(step, threads), mode=Mode.DEFAULT)
+        replace(with_threads(step, threads), mode=CompileMode.DEFAULT)
         if step.step.role is Role.CUDA and len(step.step.archs) > 1
         else step
         for step in steps
@@ -119,27 +119,27 @@ def measured(steps: Sequence[StepRecord], shape: Shape) -> tuple[StepRecord, ...
 
 
 def _measured(step: StepRecord, shape: Shape) -> StepRecord:
-    if step.mode is Mode.THREADS:  # the governor chooses again
+    if step.mode is CompileMode.THREADS:  # the governor chooses again
         step = with_threads(step, 1)
     if shape is recorded and len(step.profile) == PARTS and step.byte_seconds is not None:
         return step
     instants = _instants(step, shape)
     most = max(instants)
     profile: tuple[int, ...] = ()
-    if most and step.seconds >= _SHORTEST:
+    if most and step.wall_s >= _SHORTEST:
         pairs = zip(instants[::2], instants[1::2], strict=True)
         profile = tuple(ceil(100 * max(pair) / most) for pair in pairs)
-    integral = step.seconds * sum(instants) / _INSTANTS
+    integral = step.wall_s * sum(instants) / _INSTANTS
     return replace(step, byte_seconds=integral, profile=profile)
 
 
 def _instants(step: StepRecord, shape: Shape) -> list[float]:
     """Return the memory of a step at regular times of its life."""
     climbs = shape is climbing or (shape is recorded and not step.profile)
-    if not climbs or not step.peak:
+    if not climbs or not step.peak_bytes:
         return [shape(step, (instant + 0.5) / _INSTANTS) for instant in range(_INSTANTS)]
-    mean = step.mean or TYPICAL_SHARE * step.peak
-    return [step.peak * share for share in _climb(mean / step.peak)]
+    mean = step.mean or TYPICAL_SHARE * step.peak_bytes
+    return [step.peak_bytes * share for share in _climb(mean / step.peak_bytes)]
 
 
 @lru_cache(maxsize=256)
@@ -159,7 +159,7 @@ def simulate(
     window: int | None = None,
     gc: Gc = Gc.AUTO,
     effects: Effects | None = None,
-    distribution: Distribution | None = None,
+    distribution: SimulatedWorkers | None = None,
     limit: float | None = None,
     keep: Callable[[StepRecord], object] = lambda _: None,
 ) -> SimulationResult:
@@ -202,19 +202,19 @@ class _Process:
 
     def __init__(self, record: StepRecord, stages: Stages = ()):
         self.record = record
-        self.seconds = record.seconds
+        self.seconds = record.wall_s
         self.cpus = record.step.targets_at_once
         self.is_remote = bool(stages)
         self.done = 0.0
         self.paused = False
         self.memory = self.peak = 0
-        self._later = iter(stages or ((Place.HERE, record.seconds),))
+        self._later = iter(stages or ((StagePlace.HERE, record.wall_s),))
         self.end = 0.0
         self.move_on()
 
     def move_on(self) -> bool:
         """Begin the next stage, if there is one."""
-        self.place, seconds = next(self._later, (Place.HERE, 0.0))
+        self.place, seconds = next(self._later, (StagePlace.HERE, 0.0))
         self.end += seconds
         return seconds > 0
 
@@ -223,7 +223,7 @@ class _Process:
         share = self.done / self.seconds if self.seconds else 0.0
         return Usage(
             wall_us=round(self.done * 1e6),
-            cpu_us=round(self.record.cpu_seconds * share * 1e6),
+            cpu_us=round(self.record.cpu_s * share * 1e6),
             peak=self.peak,
             byte_seconds=round((self.record.byte_seconds or 0.0) * share),
         )
@@ -247,7 +247,7 @@ class _Simulation:
         window: int,
         gc: Gc,
         effects: Effects,
-        distribution: Distribution | None,
+        distribution: SimulatedWorkers | None,
         stages: Mapping[int, Stages],
         keep: Callable[[StepRecord], object],
     ):
@@ -286,7 +286,7 @@ class _Simulation:
         self._oom_kills = 0
         self._preemptions = 0
         self._lost = 0.0
-        self._modes: Counter[Mode] = Counter()
+        self._modes: Counter[CompileMode] = Counter()
         self._failed: list[str] = []
         self._limited = self._refuses = False
         self._late: set[str] = set()
@@ -310,13 +310,13 @@ class _Simulation:
         return SimulationResult(
             policy=self._policy.name,
             cpus=self._cpus,
-            memory=self._memory,
-            wall_seconds=self._now,
-            peak=self._highest,
+            memory_bytes=self._memory,
+            wall_s=self._now,
+            peak_bytes=self._highest,
             pauses=self._pauses,
             preemptions=self._preemptions,
             oom_kills=self._oom_kills,
-            lost_seconds=self._lost,
+            lost_s=self._lost,
             failed=tuple(self._failed),
             unfinished=self._unfinished(),
             modes=dict(self._modes),
@@ -340,15 +340,15 @@ class _Simulation:
         if index in self._stages:
             return record
         record = replace(record, effects=tuple(self._effects(record)))
-        return replace(record, cpu_seconds=record.seconds * record.step.targets_at_once)
+        return replace(record, cpu_s=record.wall_s * record.step.targets_at_once)
 
     def _other_bounds(self) -> dict[str, float]:
         if self._distribution is None:
             return {}
         stages = self._stages.values()
         return {
-            "the link": seconds_at(Place.LINK, stages),
-            "the workers": seconds_at(Place.WORKER, stages) / self._distribution.places,
+            "the link": seconds_at(StagePlace.LINK, stages),
+            "the workers": seconds_at(StagePlace.WORKER, stages) / self._distribution.places,
         }
 
     # -- what the governor tells -----------------------------------------------------------------
@@ -387,10 +387,10 @@ class _Simulation:
         self._preemptions += attempt.outcome is Outcome.PREEMPTED
         if attempt.outcome is Outcome.DONE:
             self._keep(attempt.record)
-        if attempt.outcome is Outcome.DONE and attempt.record.mode is not Mode.DEFAULT:
+        if attempt.outcome is Outcome.DONE and attempt.record.mode is not CompileMode.DEFAULT:
             self._modes[attempt.record.mode] += 1
         if attempt.outcome in (Outcome.PREEMPTED, Outcome.OOM):
-            self._lost += attempt.record.cpu_seconds
+            self._lost += attempt.record.cpu_s
 
     # -- what happens by itself ------------------------------------------------------------------
 
@@ -462,7 +462,7 @@ class _Simulation:
         for process in active:
             if process.place is _HERE:
                 busy += min(process.cpus, self._cpus)
-            elif process.place is Place.LINK:
+            elif process.place is StagePlace.LINK:
                 transfers += 1
         return min(1.0, self._cpus / max(1, busy)), 1.0 / max(1, transfers), 1.0
 
@@ -500,9 +500,11 @@ class _Simulation:
         self._highest = max(self._highest, self._used)
 
 
-def in_mode(record: StepRecord, mode: Mode, effects: Effects, threads: int = 1) -> StepRecord:
+def in_mode(
+    record: StepRecord, mode: CompileMode, effects: Effects, threads: int = 1
+) -> StepRecord:
     """Return what the step takes in another mode than it was measured in."""
-    if mode is Mode.THREADS:
+    if mode is CompileMode.THREADS:
         return with_threads(record, threads)
     if mode is record.mode:
         return record
@@ -514,28 +516,28 @@ def in_mode(record: StepRecord, mode: Mode, effects: Effects, threads: int = 1) 
 def with_threads(record: StepRecord, threads: int) -> StepRecord:
     """Return what a step of nvcc takes with so many threads. Its CPU time stays the same."""
     before, step = record.step, replace(record.step, threads=threads)
-    mode = Mode.THREADS if threads > 1 else Mode.DEFAULT
+    mode = CompileMode.THREADS if threads > 1 else CompileMode.DEFAULT
     memory = step.targets_at_once / before.targets_at_once
     seconds = nvcc_rounds(step) / nvcc_rounds(before)
     changed = _costing(record, memory, seconds, mode)
-    return replace(changed, step=step, profile=(), cpu_seconds=record.cpu_seconds)
+    return replace(changed, step=step, profile=(), cpu_s=record.cpu_s)
 
 
-def _costing(record: StepRecord, memory: float, seconds: float, mode: Mode) -> StepRecord:
+def _costing(record: StepRecord, memory: float, seconds: float, mode: CompileMode) -> StepRecord:
     """Return the record with other memory and time."""
     scaled = _scaled(record, memory)
     integral = scaled.byte_seconds
     return replace(
         scaled,
-        seconds=record.seconds * seconds,
-        cpu_seconds=record.cpu_seconds * seconds,
+        wall_s=record.wall_s * seconds,
+        cpu_s=record.cpu_s * seconds,
         byte_seconds=integral and integral * seconds,
         mode=mode,
     )
 
 
 def _recorded_effects(record: StepRecord) -> Sequence[ModeEffect]:
-    return record.effects or shipped_effects(record.peak)
+    return record.effects or shipped_effects(record.peak_bytes)
 
 
 def _expected_seconds(predictor: Predictor, step: Step) -> float:
@@ -549,4 +551,4 @@ def _expected_seconds(predictor: Predictor, step: Step) -> float:
 def _predicted_paths(steps: Sequence[StepRecord], seconds: Sequence[float]) -> dict[str, float]:
     """Return the critical-path seconds from each output to the end, as far as history knows."""
     known = zip(steps, seconds, strict=True)
-    return paths([replace(record, seconds=predicted) for record, predicted in known])
+    return paths([replace(record, wall_s=predicted) for record, predicted in known])

@@ -12,7 +12,7 @@ from stoker.govern.policies import make_policy
 from stoker.govern.simulate import scattered, simulate
 from stoker.govern.trace import read_trace
 from stoker.model.errors import StorageError, UsageError
-from stoker.model.govern import Distribution, SimulationResult, StepRecord, Trace
+from stoker.model.govern import SimulatedWorkers, SimulationResult, StepRecord, Trace
 from stoker.model.runs import Outcome
 from stoker.model.value import Value, size, whole_number
 from stoker.outside.terminal import Listing
@@ -29,7 +29,7 @@ class SimulationOptions(Value, frozen=True, kw_only=True):
     policies: tuple[str, ...] = ("adaptive",)
     cold: bool = False  # no measurement of the steps is known in advance
     scatter: float = 0.0  # peaks differ from what is known by up to this share
-    distributions: tuple[Distribution | None, ...] = (None,)
+    distributions: tuple[SimulatedWorkers | None, ...] = (None,)
 
 
 def simulate_build(
@@ -125,25 +125,25 @@ def _has_any(rows: Sequence[Sequence[str]], column: int) -> bool:
     return any(row[column] not in ("", "0") for row in rows)
 
 
-def _workers(distribution: Distribution | None) -> str:
+def _workers(distribution: SimulatedWorkers | None) -> str:
     return f"{distribution.workers} x {distribution.jobs}" if distribution else ""
 
 
 def simulation_row(result: SimulationResult, first: SimulationResult) -> tuple[str, ...]:
     """Return a row of the table. ``saves`` is relative to the first row."""
-    saved = 1 - result.wall_seconds / first.wall_seconds if first.wall_seconds else 0.0
-    bound = result.bounds.lower
+    saved = 1 - result.wall_s / first.wall_s if first.wall_s else 0.0
+    bound = result.bounds.lower_s
     return (
         str(result.cpus),
-        size(result.memory),
+        size(result.memory_bytes),
         _workers(result.distribution),
         result.policy,
-        f"{result.wall_seconds:,.0f} s",
+        f"{result.wall_s:,.0f} s",
         f"{saved:.0%}" if result is not first else "",
-        f"{result.wall_seconds / bound:.2f}" if bound and not result.failed else "",
+        f"{result.wall_s / bound:.2f}" if bound and not result.failed else "",
         f"{bound:,.0f} s" if not result.failed else "",
         result.bounds.limited_by,
-        f"{result.peak / result.memory:.0%}",
+        f"{result.peak_bytes / result.memory_bytes:.0%}",
         str(result.pauses),
         str(result.preemptions),
         str(result.oom_kills),

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from stoker.govern.bounds import bounds
 from stoker.knowledge.compilers import nvcc_rounds
-from stoker.model.govern import Mode, Role, StepRecord
+from stoker.model.govern import CompileMode, Role, StepRecord
 from stoker.model.runs import Attempt, Outcome, RunSummary
 
 
@@ -24,9 +24,9 @@ class Tally:
         self._records: list[StepRecord] = []
         self._spans: list[tuple[float, float]] = []  # in which each attempt waited or ran
         self._outcomes: Counter[Outcome] = Counter()
-        self._modes: Counter[Mode] = Counter()
-        self._mode_bytes: Counter[Mode] = Counter()
-        self._mode_cpu: defaultdict[Mode, float] = defaultdict(float)
+        self._modes: Counter[CompileMode] = Counter()
+        self._mode_bytes: Counter[CompileMode] = Counter()
+        self._mode_cpu: defaultdict[CompileMode, float] = defaultdict(float)
         self._threads_saved = 0.0
         self._links = 0
         self._link_s = self._default_link_s = 0.0
@@ -56,15 +56,15 @@ class Tally:
     def add(self, attempt: Attempt) -> None:
         self._outcomes[attempt.outcome] += 1
         # A short step may start and end between two readings.
-        self._peak = max(self._peak, attempt.record.peak)
-        self._cpu_seconds += attempt.record.cpu_seconds
+        self._peak = max(self._peak, attempt.record.peak_bytes)
+        self._cpu_seconds += attempt.record.cpu_s
         asked = attempt.explanation.asked if attempt.explanation else attempt.started
-        self._spans.append((asked, attempt.started + attempt.record.seconds))
+        self._spans.append((asked, attempt.started + attempt.record.wall_s))
         if attempt.outcome in (Outcome.DONE, Outcome.FAILED):
             self._records.append(attempt.record)
         if attempt.outcome is Outcome.DONE:
             self._links += attempt.record.step.role is Role.LINK
-        if attempt.outcome is Outcome.DONE and attempt.record.mode is not Mode.DEFAULT:
+        if attempt.outcome is Outcome.DONE and attempt.record.mode is not CompileMode.DEFAULT:
             self._modes[attempt.record.mode] += 1
             self._threads_saved += _saved_by_threads(attempt.record)
             self._add_effect(attempt)
@@ -73,11 +73,11 @@ class Tally:
         """Add what the mode of the attempt has changed against the default one."""
         effect, record = attempt.explanation and attempt.explanation.effect, attempt.record
         if effect and effect.mode.is_linker:
-            self._link_s += record.seconds
-            self._default_link_s += record.seconds / effect.seconds
+            self._link_s += record.wall_s
+            self._default_link_s += record.wall_s / effect.seconds
         elif effect:
-            self._mode_bytes[effect.mode] += round(record.peak * (1 - 1 / effect.memory))
-            self._mode_cpu[effect.mode] += record.cpu_seconds * (1 - 1 / effect.seconds)
+            self._mode_bytes[effect.mode] += round(record.peak_bytes * (1 - 1 / effect.memory))
+            self._mode_cpu[effect.mode] += record.cpu_s * (1 - 1 / effect.seconds)
 
     def summary(self, status: int) -> RunSummary:
         known = None
@@ -95,7 +95,7 @@ class Tally:
             oom_kills=(self._last_kills or 0) - (self._first_kills or 0),
             preemptions=self._outcomes[Outcome.PREEMPTED],
             retries=self._outcomes[Outcome.PREEMPTED] + self._outcomes[Outcome.OOM],
-            lower_bound_s=known.lower if known else None,
+            lower_bound_s=known.lower_s if known else None,
             governed_s=_covered(self._spans) if self._spans else None,
             policy=self._policy,
             cpus=self._cpus,
@@ -121,7 +121,7 @@ def _covered(spans: Sequence[tuple[float, float]]) -> float:
 
 def _saved_by_threads(record: StepRecord) -> float:
     """Return the seconds by which one thread would have taken longer, as estimated."""
-    if record.mode is not Mode.THREADS:
+    if record.mode is not CompileMode.THREADS:
         return 0.0
     one = replace(record.step, threads=1)
-    return record.seconds * (nvcc_rounds(one) / nvcc_rounds(record.step) - 1)
+    return record.wall_s * (nvcc_rounds(one) / nvcc_rounds(record.step) - 1)

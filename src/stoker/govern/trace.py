@@ -37,11 +37,11 @@ from stoker.knowledge.steps import client_costs
 from stoker.model.errors import UsageError
 from stoker.model.govern import (
     Collector,
-    Distribution,
-    Mode,
+    CompileMode,
     ModeEffect,
     Percent,
     Role,
+    SimulatedWorkers,
     Step,
     StepRecord,
     Trace,
@@ -75,7 +75,7 @@ class _TraceStep(Value, frozen=True, kw_only=True, omit_defaults=True):
     threads: int = 1
     input_bytes: int = 0
     collector: Collector = Collector.NONE
-    mode: Mode = Mode.DEFAULT
+    mode: CompileMode = CompileMode.DEFAULT
     effects: tuple[ModeEffect, ...] = ()
 
 
@@ -119,9 +119,9 @@ def _record(entry: _TraceStep, where: str) -> StepRecord:
     try:
         record = StepRecord(
             step=_step(entry),
-            seconds=seconds,
-            cpu_seconds=seconds if entry.cpu_s is None else entry.cpu_s,
-            peak=round(peak),
+            wall_s=seconds,
+            cpu_s=seconds if entry.cpu_s is None else entry.cpu_s,
+            peak_bytes=round(peak),
             byte_seconds=entry.byte_seconds,
             profile=entry.profile,
             needs=entry.needs,
@@ -177,9 +177,9 @@ def _entry(record: StepRecord) -> _TraceStep:
     return _TraceStep(
         output=step.output,
         source=step.source,
-        wall_s=record.seconds,
-        cpu_s=record.cpu_seconds,
-        peak_bytes=record.peak,
+        wall_s=record.wall_s,
+        cpu_s=record.cpu_s,
+        peak_bytes=record.peak_bytes,
         byte_seconds=record.byte_seconds,
         profile=record.profile,
         needs=record.needs,
@@ -249,7 +249,7 @@ def _notes(file: _File) -> Iterator[str]:
 # stay here, because no distributor takes them.
 
 
-class Place(IntEnum):
+class StagePlace(IntEnum):
     """Where a stage of a step runs; stages at the same place share it, except at workers."""
 
     HERE = 0
@@ -257,11 +257,13 @@ class Place(IntEnum):
     WORKER = 2
 
 
-Stages = tuple[tuple[Place, float], ...]  # seconds of each stage if it has its place for itself
+Stages = tuple[
+    tuple[StagePlace, float], ...
+]  # seconds of each stage if it has its place for itself
 
 
 def at_workers(
-    steps: Sequence[StepRecord], distribution: Distribution
+    steps: Sequence[StepRecord], distribution: SimulatedWorkers
 ) -> tuple[tuple[StepRecord, ...], dict[int, Stages]]:
     """Return the steps as the machine that builds sees them, and the stages of those that workers
     compile, by index.
@@ -269,7 +271,7 @@ def at_workers(
     stages = {
         index: _stages(record, distribution)
         for index, record in enumerate(steps)
-        if record.step.role in (Role.C, Role.CXX) and record.seconds > 0
+        if record.step.role in (Role.C, Role.CXX) and record.wall_s > 0
     }
     seen = (
         _here(record, stages[index]) if index in stages else record
@@ -278,21 +280,21 @@ def at_workers(
     return tuple(seen), stages
 
 
-def seconds_at(place: Place, steps: Iterable[Stages]) -> float:
+def seconds_at(place: StagePlace, steps: Iterable[Stages]) -> float:
     return sum(seconds for stages in steps for where, seconds in stages if where is place)
 
 
-def _stages(record: StepRecord, distribution: Distribution) -> Stages:
+def _stages(record: StepRecord, distribution: SimulatedWorkers) -> Stages:
     costs = client_costs()
-    client = costs.cpu_share * record.seconds
+    client = costs.cpu_share * record.wall_s
     sent = client * costs.sent_per_client_second / distribution.bandwidth
-    received = record.seconds * costs.object_per_second / distribution.bandwidth
-    compiled = record.seconds * costs.worker_share
+    received = record.wall_s * costs.object_per_second / distribution.bandwidth
+    compiled = record.wall_s * costs.worker_share
     stages = (
-        (Place.HERE, client),
-        (Place.LINK, sent),
-        (Place.WORKER, compiled),
-        (Place.LINK, received),
+        (StagePlace.HERE, client),
+        (StagePlace.LINK, sent),
+        (StagePlace.WORKER, compiled),
+        (StagePlace.LINK, received),
     )
     return tuple(stage for stage in stages if stage[1] > 0)
 
@@ -300,16 +302,16 @@ def _stages(record: StepRecord, distribution: Distribution) -> Stages:
 def _here(record: StepRecord, stages: Stages) -> StepRecord:
     """Return what is left of a step on this machine."""
     costs, seconds = client_costs(), sum(each for _, each in stages)
-    peak = min(record.peak, costs.peak)
+    peak = min(record.peak_bytes, costs.peak)
     begun = round(PARTS * stages[0][1] / seconds)
     rest = round(100 * costs.rest / max(peak, costs.rest))
     profile = tuple(100 if part <= begun else rest for part in range(PARTS))
     return replace(
         record,
         step=as_remote(record.step),
-        seconds=seconds,
-        cpu_seconds=stages[0][1],
-        peak=peak,
+        wall_s=seconds,
+        cpu_s=stages[0][1],
+        peak_bytes=peak,
         byte_seconds=peak * seconds * sum(profile) / (100 * PARTS),
         profile=profile,
     )

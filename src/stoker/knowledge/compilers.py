@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from stoker.knowledge import Row, load
 from stoker.model.errors import UsageError, unknown
-from stoker.model.govern import Collector, Mode, ModeEffect, Step
+from stoker.model.govern import Collector, CompileMode, ModeEffect, Step
 from stoker.model.tuning import Topic
 
 # -- compiler modes --------------------------------------------------------------------------------
@@ -27,19 +27,19 @@ class _Effect(Row, frozen=True, kw_only=True, rename={"least": "from"}):
     memory: float
     seconds: float
 
-    def of(self, mode: Mode) -> ModeEffect:
+    def of(self, mode: CompileMode) -> ModeEffect:
         return ModeEffect(mode=mode, memory=self.memory, seconds=self.seconds)
 
 
 class _Mode(Row, frozen=True, kw_only=True):
-    mode: Mode
+    mode: CompileMode
     options: tuple[str, ...]
     effects: tuple[_Effect, ...]  # smallest first
     basis: str
 
 
 class _Linker(Row, frozen=True, kw_only=True):
-    mode: Mode
+    mode: CompileMode
     options: tuple[str, ...]
     program: str
 
@@ -80,9 +80,9 @@ def _mode_table() -> _ModeTable:
 
 
 @cache
-def mode_options(mode: Mode, threads: int = 1) -> tuple[str, ...]:
+def mode_options(mode: CompileMode, threads: int = 1) -> tuple[str, ...]:
     """Return what is added to the command; nothing in the default mode."""
-    if mode is Mode.THREADS:
+    if mode is CompileMode.THREADS:
         return (f"{_mode_table().threads.option}={threads}",)
     options = {row.mode: row.options for row in _mode_table().linker}
     options |= {row.mode: row.options for row in _mode_table().mode}
@@ -90,7 +90,7 @@ def mode_options(mode: Mode, threads: int = 1) -> tuple[str, ...]:
 
 
 @cache
-def linker_programs() -> dict[Mode, str]:
+def linker_programs() -> dict[CompileMode, str]:
     """Return the program of each linker that can replace the default one, best first."""
     return {row.mode: row.program for row in _mode_table().linker}
 
@@ -105,23 +105,25 @@ def symbols_of_linkers() -> frozenset[str]:
     return _mode_table().defined.symbols
 
 
-def mode_of(options: Iterable[str]) -> tuple[Mode, int]:
+def mode_of(options: Iterable[str]) -> tuple[CompileMode, int]:
     """Return the mode whose options these are, and its number of threads."""
     added = tuple(options)
     name, _, threads = added[0].partition("=") if added else ("", "", "")
     if name == _mode_table().threads.option:
-        return Mode.THREADS, int(threads)
-    return next((row.mode for row in _mode_table().mode if row.options == added), Mode.DEFAULT), 1
+        return CompileMode.THREADS, int(threads)
+    return next(
+        (row.mode for row in _mode_table().mode if row.options == added), CompileMode.DEFAULT
+    ), 1
 
 
 @cache
-def error_names(mode: Mode) -> bytes:
+def error_names(mode: CompileMode) -> bytes:
     """Return how an error message of a compiler that does not know the mode's options begins to
     name them.
     """
     return (
         f"'{_mode_table().threads.option}".encode()
-        if mode is Mode.THREADS
+        if mode is CompileMode.THREADS
         else _COLLECTOR_IN_ERRORS
     )
 
@@ -137,7 +139,7 @@ def thread_effects(step: Step) -> tuple[ModeEffect, ...]:
     numbers = dict.fromkeys(-(-targets // rounds) for rounds in range(targets - 1, 0, -1))
     return tuple(
         ModeEffect(
-            mode=Mode.THREADS,
+            mode=CompileMode.THREADS,
             threads=threads,
             memory=float(threads),
             seconds=nvcc_rounds(replace(step, threads=threads)) / nvcc_rounds(step),
@@ -154,7 +156,7 @@ def shipped_effects(peak: float) -> tuple[ModeEffect, ...]:
     )
 
 
-def measured_effect(mode: Mode, peak: float) -> ModeEffect:
+def measured_effect(mode: CompileMode, peak: float) -> ModeEffect:
     """Return what a mode has changed of a step that had this peak in it."""
     effects = (
         each for row in _mode_table().mode if row.mode is mode for each in reversed(row.effects)
@@ -262,7 +264,7 @@ def _fields(url: str) -> dict[str, str]:
 class TrialRow(Row, frozen=True, kw_only=True):
     name: str
     topic: Topic
-    mode: Mode = Mode.DEFAULT
+    mode: CompileMode = CompileMode.DEFAULT
     removes: tuple[str, ...] = ()
     adds: tuple[str, ...] = ()
     programs: dict[str, str] = {}

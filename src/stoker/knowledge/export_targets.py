@@ -104,6 +104,7 @@ class _Table(Row, frozen=True, kw_only=True):
     cloudbuild: tuple[MachineType, ...]  # smallest first
     github_runner: dict[str, str]
     nix_blas: dict[str, str]
+    most_jobs: dict[str, int]
 
 
 class Service(Row, frozen=True, kw_only=True):
@@ -183,6 +184,11 @@ def cloud_build_machine(cpus: int, memory_bytes: int) -> MachineType:
 
 def github_runner(machine: str) -> str | None:
     return _table().github_runner.get(machine)
+
+
+def most_jobs(form: ExportFormat) -> int | None:
+    """Return how many parallel jobs a system allows: GitHub in a run, GitLab for a variant."""
+    return _table().most_jobs.get(form)
 
 
 def nix_blas() -> dict[str, str]:

@@ -14,11 +14,11 @@ import msgspec
 
 from stoker.knowledge import Row
 
-# {source.name} in a text or a command: see ``Source``.
+# {source.name} in a text or a command: see ``ValueSource``.
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\.([a-z_]+)\}")
 
 
-class Stage(StrEnum):
+class FailureStage(StrEnum):
     FETCH = "fetch"
     CONFIGURE = "configure"
     CODEGEN = "codegen"
@@ -39,7 +39,7 @@ class Depth(IntEnum):
     SYMPTOM = 3  # any error of a kind; a cause that says why is named instead
 
 
-class Source(StrEnum):
+class ValueSource(StrEnum):
     """Where the value of a placeholder comes from."""
 
     LOG = "log"  # a named group of the signs of the cause
@@ -106,7 +106,7 @@ class Failure(Row, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     title: str
     headline: str = ""  # the title with what the log names, if all placeholders have a value
-    stage: Stage
+    stage: FailureStage
     depth: Depth = Depth.TOOL
     why: str
     sign: tuple[Sign, ...] = ()  # empty if ``groups`` are found by diagnose/symptoms.py
@@ -118,7 +118,7 @@ class Failure(Row, frozen=True, kw_only=True, omit_defaults=True):
     example: tuple[Example, ...] = ()
 
 
-class Index(Row, frozen=True, kw_only=True):
+class FailureIndex(Row, frozen=True, kw_only=True):
     """The content of failures.json: all causes without examples, and the literals of patterns."""
 
     causes: tuple[Failure, ...]
@@ -147,6 +147,6 @@ def literals(pattern: str) -> tuple[str, ...]:
 
 
 @cache
-def _index() -> Index:
+def _index() -> FailureIndex:
     content = resources.files(__package__).joinpath("failures.json").read_bytes()
-    return msgspec.json.decode(content, type=Index)
+    return msgspec.json.decode(content, type=FailureIndex)

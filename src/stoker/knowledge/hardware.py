@@ -13,7 +13,7 @@ from stoker.model.plan import Backend, GpuTarget, Platform
 # GPU architectures, the cards people own, and which code runs on which.
 
 
-class Gpu(Row, frozen=True, kw_only=True):
+class GpuModel(Row, frozen=True, kw_only=True):
     backend: Backend
     arch: str
     names: tuple[str, ...]
@@ -21,7 +21,7 @@ class Gpu(Row, frozen=True, kw_only=True):
 
 
 class _GpuTable(Row, frozen=True, kw_only=True):
-    gpu: tuple[Gpu, ...]
+    gpu: tuple[GpuModel, ...]
     generation: dict[str, str]
     decoration: tuple[str, ...]
 
@@ -32,7 +32,7 @@ def _gpu_table() -> _GpuTable:
 
 
 @cache
-def gpus() -> dict[str, Gpu]:
+def gpus() -> dict[str, GpuModel]:
     """Return the GPUs by architecture without suffix."""
     return {row.arch: row for row in _gpu_table().gpu}
 

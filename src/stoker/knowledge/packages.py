@@ -83,7 +83,7 @@ class LibraryRow(Row, frozen=True, kw_only=True):
         return None
 
 
-class Search(Row, frozen=True, kw_only=True):
+class LibrarySearch(Row, frozen=True, kw_only=True):
     """The folders in which all libraries are searched."""
 
     includes: tuple[str, ...]
@@ -94,7 +94,7 @@ class Search(Row, frozen=True, kw_only=True):
 
 
 class LibraryTable(Row, frozen=True, kw_only=True):
-    search: Search
+    search: LibrarySearch
     library: tuple[LibraryRow, ...]
 
 
@@ -117,7 +117,7 @@ def _define(pattern: str) -> re.Pattern[str]:
 DOTTED_NUMBER = r"(\d+(?:\.\d+)+)"
 
 
-class Program(Row, frozen=True, kw_only=True):
+class KnownProgram(Row, frozen=True, kw_only=True):
     name: str
     commands: tuple[str, ...] = ()
     variable: str | None = None
@@ -131,11 +131,11 @@ class Program(Row, frozen=True, kw_only=True):
 
 
 class _ToolTable(Row, frozen=True, kw_only=True):
-    program: tuple[Program, ...]
+    program: tuple[KnownProgram, ...]
 
 
 @cache
-def programs() -> tuple[Program, ...]:
+def programs() -> tuple[KnownProgram, ...]:
     return load("tools", _ToolTable).program
 
 
@@ -189,7 +189,7 @@ class Proof(Row, frozen=True, kw_only=True):
     hint: str
 
 
-class Kind(Row, frozen=True, kw_only=True):
+class ToolchainKind(Row, frozen=True, kw_only=True):
     """A kind of toolchain. The comment at the top of toolchains.toml explains the fields."""
 
     package: str
@@ -220,5 +220,5 @@ class Kind(Row, frozen=True, kw_only=True):
 
 
 @cache
-def kinds() -> dict[str, Kind]:
-    return load("toolchains", dict[str, Kind])
+def kinds() -> dict[str, ToolchainKind]:
+    return load("toolchains", dict[str, ToolchainKind])

@@ -15,7 +15,7 @@ _MANAGERS = ("apt", "dnf", "conda", "apk", "pacman", "brew", "pip")
 _NONE = "-"
 
 
-class Kind(StrEnum):
+class ProvidedKind(StrEnum):
     HEADER = "header"
     LIBRARY = "library"  # as in -lz
     SHARED = "shared"  # as the loader names it: libz.so.1
@@ -34,17 +34,17 @@ class Provider(Value, frozen=True, kw_only=True):
     root: str = ""
 
 
-def provider(kind: Kind, name: str) -> Provider | None:
+def provider(kind: ProvidedKind, name: str) -> Provider | None:
     """Return what provides something; ``None`` if the table does not have it."""
     for known in _spellings(kind, name):
         if row := _row(kind.value, known):
             root, package = row
             return Provider(packages=_packages(package), root=root)
-    if kind is Kind.HEADER and "/" in name:  # graphviz/cgraph.h, where graphviz is a root
+    if kind is ProvidedKind.HEADER and "/" in name:  # graphviz/cgraph.h, where graphviz is a root
         folder, _, rest = name.partition("/")
         if (row := _row(kind.value, rest)) and row[0].endswith(f"/{folder}"):
             return Provider(packages=_packages(row[1]))
-    if kind is Kind.MODULE and (row := _row("pypi", name.partition(".")[0])):
+    if kind is ProvidedKind.MODULE and (row := _row("pypi", name.partition(".")[0])):
         project, conda = row
         return Provider(packages={"pip": project} | ({"conda": conda} if conda != _NONE else {}))
     return None
@@ -63,15 +63,15 @@ def library_of(symbol: str) -> str | None:
     return next((row[1] for row in rows if row), None)
 
 
-def _spellings(kind: Kind, name: str) -> Iterator[str]:
+def _spellings(kind: ProvidedKind, name: str) -> Iterator[str]:
     yield name
-    if kind is Kind.CMAKE:
+    if kind is ProvidedKind.CMAKE:
         yield from _cmake_names().get(name.lower(), ())
-    if kind is Kind.HEADER:
+    if kind is ProvidedKind.HEADER:
         folder = name
         while folder := folder.rstrip("/").rpartition("/")[0]:
             yield f"{folder}/"
-    if kind is Kind.MODULE:
+    if kind is ProvidedKind.MODULE:
         yield name.partition(".")[0]
 
 

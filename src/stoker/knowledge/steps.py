@@ -34,6 +34,7 @@ class _KnownStepTable(Row, frozen=True, kw_only=True):
     project: tuple[_Project, ...]
 
 
+@lru_cache(maxsize=1 << 14)  # asked several times for each step
 def known_step(role: Role, source: str) -> KnownStep | None:
     """Return the figures of a source that a project is known to have, wherever its tree is."""
     if role not in (Role.CXX, Role.C, Role.CUDA) or (role is Role.CUDA) != source.endswith(".cu"):

@@ -12,7 +12,7 @@ from stoker.model.value import whole_number
 # manylinux tags: which symbol versions and system libraries each of them promises.
 
 
-class Policy(Row, frozen=True, kw_only=True):
+class PlatformPolicy(Row, frozen=True, kw_only=True):
     """``newest``: of each machine, the newest version of each series of symbols."""
 
     name: str
@@ -23,7 +23,7 @@ class Policy(Row, frozen=True, kw_only=True):
 class _ManylinuxTable(Row, frozen=True, kw_only=True):
     loaders: tuple[str, ...]
     libraries: dict[str, tuple[str, ...]]
-    policy: tuple[Policy, ...]
+    policy: tuple[PlatformPolicy, ...]
 
 
 @cache
@@ -31,7 +31,7 @@ def _manylinux_table() -> _ManylinuxTable:
     return load("manylinux", _ManylinuxTable)
 
 
-def policies() -> tuple[Policy, ...]:
+def policies() -> tuple[PlatformPolicy, ...]:
     """Return the policies, oldest first: a wheel that runs on one runs on all later ones."""
     return _manylinux_table().policy
 
@@ -41,7 +41,7 @@ def order(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in version.split("."))
 
 
-def excess(policy: Policy, machine: str, versions: Mapping[str, str]) -> dict[str, str]:
+def excess(policy: PlatformPolicy, machine: str, versions: Mapping[str, str]) -> dict[str, str]:
     """Return the required versions that the tag does not promise."""
     promised = policy.newest.get(machine, {})
     series = {name for row in policies() for name in row.newest.get(machine, {})}
@@ -52,7 +52,7 @@ def excess(policy: Policy, machine: str, versions: Mapping[str, str]) -> dict[st
     }
 
 
-def oldest_policy(machine: str, versions: Mapping[str, str]) -> Policy | None:
+def oldest_policy(machine: str, versions: Mapping[str, str]) -> PlatformPolicy | None:
     """Return the first tag that promises all required versions on that machine."""
     able = (policy for policy in policies() if machine in policy.newest)
     return next((policy for policy in able if not excess(policy, machine, versions)), None)

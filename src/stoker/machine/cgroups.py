@@ -21,14 +21,14 @@ from stoker.model.value import Value, whole_number
 UNIFIED = ""  # how /proc/PID/cgroup names the controllers of version 2
 
 
-class Group(Value, frozen=True, kw_only=True):
+class ControlGroup(Value, frozen=True, kw_only=True):
     version: int
     folder: str
 
 
 def groups(
     tree: FileTree, controller: str, process: int | Literal["self"] = "self"
-) -> tuple[Group, ...]:
+) -> tuple[ControlGroup, ...]:
     """Return the visible groups whose limits apply to a process, its own first.
 
     On a hybrid host a controller is on version 1 or on version 2, never on both; a process has a
@@ -59,7 +59,9 @@ def _carries(mount: Mount, controller: str) -> bool:
     return mount.filesystem == "cgroup" and controller in mount.options
 
 
-def _chain(tree: FileTree, version: int, path: str, mounts: list[Mount]) -> tuple[Group, ...]:
+def _chain(
+    tree: FileTree, version: int, path: str, mounts: list[Mount]
+) -> tuple[ControlGroup, ...]:
     """Return the groups from ours upward. Of several mounts, use the one that shows our
     own group.
     """
@@ -67,7 +69,7 @@ def _chain(tree: FileTree, version: int, path: str, mounts: list[Mount]) -> tupl
     mount = next(showing, mounts[0])
     own = PurePosixPath(_folder(path, mount))
     return tuple(
-        Group(version=version, folder=str(folder))
+        ControlGroup(version=version, folder=str(folder))
         for folder in (own, *own.parents)
         if folder.is_relative_to(mount.point) and tree.exists(str(folder))
     )
@@ -166,7 +168,7 @@ _COUNTER = re.compile(rf"^({'|'.join(COUNTERS)}) (\d{{1,20}})$", re.MULTILINE | 
 class MemoryGroup:
     """A group's files, opened once."""
 
-    def __init__(self, group: Group, opener: Opener):
+    def __init__(self, group: ControlGroup, opener: Opener):
         self._interface = INTERFACES[group.version]
         self._folder = group.folder
         limits = [opener(f"{group.folder}/{name}") for name in self._interface.limits]

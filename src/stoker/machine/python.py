@@ -32,6 +32,7 @@ class Answer(Value, frozen=True, kw_only=True):
 
 
 _BUSY = 2.0  # processes for each CPU that want to run
+_LONGEST_WAIT = 4.0  # a program that hangs must not stop stoker for minutes on a busy machine
 
 
 class Probe(Value, frozen=True, kw_only=True):
@@ -46,7 +47,8 @@ class Probe(Value, frozen=True, kw_only=True):
         # A busy machine must not look like one without tools.
         busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
         try:
-            outcome = process.run(command, timeout=self.timeout_s * busy, env=environment)
+            timeout = self.timeout_s * min(busy, _LONGEST_WAIT)
+            outcome = process.run(command, timeout=timeout, env=environment)
         except MissingError as error:
             return Answer(problem=error.message)
         if outcome.status is None and busy > _BUSY:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from stoker.machine import memory
-from stoker.machine.cgroups import Group, groups
+from stoker.machine.cgroups import ControlGroup, groups
 from stoker.machine.file_tree import FileTree, Mount, mount_of, parse_mounts
 from stoker.model.machine import Cpu, Disk, usable_cpus
 from stoker.model.value import whole_number
@@ -64,7 +64,7 @@ def read_quota(tree: FileTree) -> float | None:
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
-def _group_quota(tree: FileTree, group: Group) -> float | None:
+def _group_quota(tree: FileTree, group: ControlGroup) -> float | None:
     if group.version == 2:
         name = f"{group.folder}/cpu.max"
         text = tree.text(name)

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import chain, product
 from pathlib import Path
 
-from stoker.knowledge.packages import DOTTED_NUMBER, Program, launchers, programs, table
+from stoker.knowledge.packages import DOTTED_NUMBER, KnownProgram, launchers, programs, table
 from stoker.machine.file_tree import FileTree, newest_first
 from stoker.machine.libraries import find_libraries
 from stoker.machine.python import Interpreter, Probe, ask_interpreter, find_interpreter
@@ -24,7 +24,7 @@ from stoker.outside import folders, process
 
 
 def read_program(
-    program: Program, tree: FileTree, probe: Probe, beside: tuple[str, ...]
+    program: KnownProgram, tree: FileTree, probe: Probe, beside: tuple[str, ...]
 ) -> tuple[Tool, ...]:
     """Return the program on the PATH and, if different, those in the folders ``beside`` it. A
     program that a variable names is the only one: the user wants no other.
@@ -47,12 +47,12 @@ def _find(names: Iterable[str], searched: Iterable[str]) -> list[str]:
     return list(found.values())
 
 
-def _read(program: Program, path: str, probe: Probe) -> Tool:
+def _read(program: KnownProgram, path: str, probe: Probe) -> Tool:
     version, problem = probe.ask_version(path, program.version, DOTTED_NUMBER)
     return Tool(name=program.name, path=path, version=version, problem=problem)
 
 
-def _read_named(program: Program, command: str, probe: Probe) -> Tool:
+def _read_named(program: KnownProgram, command: str, probe: Probe) -> Tool:
     """Return the compiler in a command such as ``ccache gcc -m64``."""
     try:
         words = shlex.split(command)

@@ -27,9 +27,9 @@ class DeviceCode(Value, frozen=True, kw_only=True):
 
     kind: DeviceKind
     arch: str  # "sm_90a", "compute_90", "lto_90"
-    bytes: int  # as they lie in the file, without headers
+    size_bytes: int  # as they lie in the file, without headers
     count: int
-    unpacked: int
+    unpacked_bytes: int
     compression: tuple[Compression, ...]
     section: str
     linked: bool = True  # False: left over from linking device code; it never runs
@@ -60,7 +60,7 @@ class LibraryFacts(Value, frozen=True, kw_only=True):
     """An ELF file. ``path`` is relative to what was inspected; so is the place in ``problem``."""
 
     path: str
-    size: int
+    size_bytes: int
     kind: ElfKind = ElfKind.OTHER
     machine: str = ""  # as in a wheel's tag: x86_64, aarch64
     soname: str | None = None
@@ -124,7 +124,7 @@ class WheelFacts(Value, frozen=True, kw_only=True):
     requires_python: str | None = None
     requires: tuple[str, ...] = ()
     members: int
-    unpacked: int
+    unpacked_bytes: int
 
 
 class TargetKind(StrEnum):
@@ -139,7 +139,7 @@ class ArtifactFacts(Value, frozen=True, kw_only=True):
 
     path: str
     kind: TargetKind
-    size: int
+    size_bytes: int
     wheel: WheelFacts | None = None
     libraries: tuple[LibraryFacts, ...]
     dependencies: tuple[Dependency, ...]
@@ -206,8 +206,8 @@ class LibrarySlim(Value, frozen=True, kw_only=True):
     """
 
     path: str
-    before: int
-    after: int
+    before_bytes: int
+    after_bytes: int
     kept: int = 0
     dropped: int = 0
     stubs: int = 0
@@ -235,13 +235,14 @@ class SlimRecord(Value, frozen=True, kw_only=True):
 
 
 class SlimReport(Value, frozen=True, kw_only=True):
-    """``before`` and ``after`` are bytes: of the files of a written wheel, else of all libraries.
+    """``before_bytes`` and ``after_bytes`` are of the files of a written wheel, else of all
+    libraries.
 
     ``output`` is None if nothing was written.
     """
 
-    before: int
-    after: int
+    before_bytes: int
+    after_bytes: int
     output: str | None = None
     libraries: tuple[LibrarySlim, ...] = ()
     notes: tuple[str, ...] = ()

@@ -35,7 +35,7 @@ class StageResult(Value, frozen=True, kw_only=True):
 
     stage: BuildStage
     end: StageEnd
-    seconds: float
+    wall_s: float
     log: str  # a file of the run folder
     why: str = ""
 
@@ -77,7 +77,7 @@ class BuildRecord(Value, frozen=True, kw_only=True):
     """record.json of a run folder: enough to repeat the build and to see how it went."""
 
     stoker: str
-    began: float  # seconds since 1970
+    started: float  # seconds since 1970
     request: BuildRequest
     options: dict[str, str]  # from the command line, like the next two
     features: tuple[str, ...] = ()

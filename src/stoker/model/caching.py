@@ -7,7 +7,7 @@ from stoker.model.plan import Setting
 from stoker.model.value import Value
 
 
-class Engine(StrEnum):
+class CacheEngine(StrEnum):
     """A compiler cache; the words of ``--cache``."""
 
     AUTO = "auto"
@@ -30,7 +30,7 @@ class ChainOptions(Value, frozen=True, kw_only=True):
     what the local cache has is sent to the remote.
     """
 
-    cache: Engine = Engine.AUTO
+    cache: CacheEngine = CacheEngine.AUTO
     remote: str | None = None
     reshare: bool = False
     launcher: str | None = None
@@ -41,16 +41,17 @@ class ChainOptions(Value, frozen=True, kw_only=True):
 
 class FoundEngine(Value, frozen=True, kw_only=True):
     """An engine on this machine. ``own`` are the options that its user has set, by whatever means;
-    ``problem`` says why it cannot be used.
+    ``problem`` says why it cannot be used, and ``remote_problem`` why it cannot use a remote.
     """
 
     program: str
     folder: str = ""
     own: frozenset[str] = frozenset()
     problem: str | None = None
+    remote_problem: str | None = None
 
 
-class Part(Value, frozen=True, kw_only=True):
+class ChainPart(Value, frozen=True, kw_only=True):
     """A part of the chain from the build tool to the compiler, and the reason for it.
 
     ``unusable``: it was asked for and cannot be used; ``why`` names it and says the reason.
@@ -68,14 +69,14 @@ class Chain(Value, frozen=True, kw_only=True):
     ``wrapper`` is the program that is started in place of each compile, if there is one.
     """
 
-    engine: Engine = Engine.NONE
+    engine: CacheEngine = CacheEngine.NONE
     distributor: Distributor = Distributor.NONE
     slots: int = 0  # compiles that other machines run at the same time
     wrapper: str | None = None
     scheduler: str = ""  # the address of sccache-dist's, if stoker configures its client
     folder: str = ""  # of ccache, which does not say when its disk is full
     linkers: LinkerChoice = LinkerChoice()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ChainPart, ...] = ()
     settings: tuple[Setting, ...] = ()
 
 
@@ -105,10 +106,10 @@ class CacheUse(Value, frozen=True, kw_only=True):
 class CacheStatus(Value, frozen=True, kw_only=True):
     """The state of a cache on this machine. Times are in seconds since the epoch."""
 
-    engine: Engine
+    engine: CacheEngine
     program: str
     folder: str
-    bytes: int
+    size_bytes: int
     most_bytes: int | None
     files: int | None = None
     oldest: float | None = None

@@ -1,6 +1,6 @@
 """What happens during a governed run, for the terminal, the log and the JSON lines."""
 
-from stoker.model.govern import Mode, Reason
+from stoker.model.govern import CompileMode, Reason
 from stoker.model.runs import Intervention, RunSummary
 from stoker.model.value import Value
 
@@ -25,7 +25,7 @@ class StepStarts(Event, frozen=True, kw_only=True, tag="starts"):
     waited: float
     needs: int = 0  # its predicted peak
     waits: dict[Reason, float] = {}  # seconds by reason
-    mode: Mode = Mode.DEFAULT
+    mode: CompileMode = CompileMode.DEFAULT
     mode_reason: Reason | None = None  # why it is not the default one
     threads: int = 1  # in the mode
 

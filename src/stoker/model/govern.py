@@ -85,7 +85,7 @@ class Role(StrEnum):
     OTHER = "other"
 
 
-class Mode(StrEnum):
+class CompileMode(StrEnum):
     """What is added to the command of an attempt: parameters of gcc's garbage collector, which
     trade memory for time, threads of nvcc, or another linker.
     """
@@ -101,11 +101,11 @@ class Mode(StrEnum):
 
     @property
     def is_collector(self) -> bool:
-        return self in (Mode.FAST, Mode.LEAN, Mode.LOW)
+        return self in (CompileMode.FAST, CompileMode.LEAN, CompileMode.LOW)
 
     @property
     def is_linker(self) -> bool:
-        return self in (Mode.MOLD, Mode.LLD, Mode.GOLD)
+        return self in (CompileMode.MOLD, CompileMode.LLD, CompileMode.GOLD)
 
 
 class Collector(StrEnum):
@@ -121,20 +121,20 @@ class LinkerChoice(Value, frozen=True, kw_only=True):
     (``command_line.link_identity``). ``why`` is for people.
     """
 
-    every: Mode = Mode.DEFAULT
-    measured: dict[str, Mode] = {}
+    every: CompileMode = CompileMode.DEFAULT
+    measured: dict[str, CompileMode] = {}
     why: str = ""
     unusable: bool = False  # a measured linker cannot be used any more
 
-    def of(self, link: str) -> Mode:
+    def of(self, link: str) -> CompileMode:
         """Return the linker of a link; ``link`` is empty if its linker cannot be chosen."""
-        return self.measured.get(link, self.every) if link else Mode.DEFAULT
+        return self.measured.get(link, self.every) if link else CompileMode.DEFAULT
 
 
 class ModeEffect(Value, frozen=True, kw_only=True):
     """What a mode changes of a step, as factors of its default mode."""
 
-    mode: Mode = Mode.DEFAULT
+    mode: CompileMode = CompileMode.DEFAULT
     memory: float = 1.0
     seconds: float = 1.0
     threads: int = 1  # CPUs that it keeps busy
@@ -193,23 +193,23 @@ class StepRecord(Value, frozen=True, kw_only=True):
     """One finished step as measured: a row of the history, an entry of a trace."""
 
     step: Step
-    seconds: Seconds
-    cpu_seconds: Seconds
-    peak: Bytes
+    wall_s: Seconds
+    cpu_s: Seconds
+    peak_bytes: Bytes
     # Integral of its memory; None where only the peak is known.
     byte_seconds: ByteSeconds | None = None
     # The most in each equal part of its life, in percent of the peak.
     profile: tuple[Percent, ...] = ()
     needs: tuple[str, ...] = ()  # outputs of the same trace that must be there first
-    mode: Mode = Mode.DEFAULT
+    mode: CompileMode = CompileMode.DEFAULT
     # What the modes of gcc change of it, where that was measured; only traces have it.
     effects: tuple[ModeEffect, ...] = ()
 
     @property
     def mean(self) -> int | None:
-        if self.byte_seconds is None or self.seconds <= 0:
+        if self.byte_seconds is None or self.wall_s <= 0:
             return None
-        return min(self.peak, round(self.byte_seconds / self.seconds))
+        return min(self.peak_bytes, round(self.byte_seconds / self.wall_s))
 
 
 class Trace(Value, frozen=True, kw_only=True):
@@ -284,7 +284,7 @@ class Request(Value, frozen=True, kw_only=True):
     restarts: bool = True  # it may be killed and started again
     # Jobs that all workers together take, 0 if unknown; None for a step that runs here.
     places: int | None = None
-    mode: Mode = Mode.DEFAULT  # the one that ``prediction`` is for
+    mode: CompileMode = CompileMode.DEFAULT  # the one that ``prediction`` is for
     threads: int = 1  # in that mode
     effects: tuple[ModeEffect, ...] = ()  # of the modes of one CPU, by memory, most first
     faster: tuple[ModeEffect, ...] = ()  # of the modes that use more CPUs, fewest first
@@ -303,7 +303,7 @@ class Request(Value, frozen=True, kw_only=True):
         """Return whether a worker is free for a remote step if so many of them run."""
         return not self.places or taken < self.places
 
-    def in_mode(self, mode: Mode, threads: int = 1) -> "Request":
+    def in_mode(self, mode: CompileMode, threads: int = 1) -> "Request":
         """Return the request with the prediction for another mode."""
         if mode is self.mode and threads == self.threads:
             return self
@@ -329,7 +329,7 @@ class Request(Value, frozen=True, kw_only=True):
         """What its mode changes of it."""
         return self._effect(self.mode, self.threads)
 
-    def _effect(self, mode: Mode, threads: int) -> ModeEffect:
+    def _effect(self, mode: CompileMode, threads: int) -> ModeEffect:
         alike = (
             effect
             for effect in (*self.effects, *self.faster)
@@ -439,7 +439,7 @@ class Reason(StrEnum):
 class ModeChoice(Value, frozen=True, kw_only=True):
     """The mode of an attempt, and why it is not the default one."""
 
-    mode: Mode
+    mode: CompileMode
     reason: Reason
     threads: int = 1
 
@@ -467,11 +467,11 @@ class Decision(Value, frozen=True, kw_only=True):
 class Bounds(Value, frozen=True, kw_only=True):
     """A time that no schedule of the steps can beat, and what a faster build would need more of."""
 
-    lower: float
+    lower_s: float
     limited_by: str
 
 
-class Distribution(Value, frozen=True, kw_only=True):
+class SimulatedWorkers(Value, frozen=True, kw_only=True):
     """Simulated workers that compile C and C++, each so many jobs at once, and the bytes a second
     that the link of the machine that builds carries.
     """
@@ -490,18 +490,18 @@ class SimulationResult(Value, frozen=True, kw_only=True):
 
     policy: str
     cpus: int
-    memory: int
-    wall_seconds: float
-    peak: int
+    memory_bytes: int
+    wall_s: float
+    peak_bytes: int
     pauses: int
     preemptions: int
     oom_kills: int
-    lost_seconds: float  # CPU seconds of attempts that were killed
+    lost_s: float  # CPU seconds of attempts that were killed
     failed: tuple[str, ...]  # outputs that failed because memory ran out too often
     unfinished: tuple[str, ...] = ()  # outputs that do not exist because the time was over
     bounds: Bounds
-    modes: dict[Mode, int] = {}  # steps in each mode but the default one
-    distribution: Distribution | None = None
+    modes: dict[CompileMode, int] = {}  # steps in each mode but the default one
+    distribution: SimulatedWorkers | None = None
 
 
 class Timing(Value, frozen=True, kw_only=True):

@@ -125,7 +125,7 @@ class Origin(Value, frozen=True, kw_only=True):
         return f"{self.kind} {self.where}".strip()
 
 
-class Place(StrEnum):
+class SettingPlace(StrEnum):
     ENVIRONMENT = "environment"
     CMAKE = "cmake"
 
@@ -133,7 +133,7 @@ class Place(StrEnum):
 class Setting(Value, frozen=True, kw_only=True):
     """A variable of the build, its origin and the reason for its value."""
 
-    place: Place
+    place: SettingPlace
     name: str
     value: str
     origin: Origin
@@ -158,7 +158,7 @@ class HeavyStep(Value, frozen=True, kw_only=True):
     """Compiles that need much memory: a pattern of paths, the amount and its basis."""
 
     pattern: str
-    bytes: int
+    peak_bytes: int
     basis: str
 
 
@@ -174,7 +174,7 @@ class Quantity(Value, frozen=True, kw_only=True):
 
 
 class Estimate(Value, frozen=True, kw_only=True):
-    seconds: Quantity
+    wall_s: Quantity
     largest_step_bytes: Quantity
     disk_bytes: Quantity
     wheel_bytes: Quantity

@@ -10,7 +10,7 @@ from stoker.model.source import FrontEnd, ProjectKind
 from stoker.model.value import Value
 
 
-class Fixed(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FixedTargets(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Targets that the tree's own build names, whatever the user asks for.
 
     ``archs`` are named from the release ``cuda`` on, up to ``below``; ``10.0+PTX`` is PTX only.
@@ -51,7 +51,7 @@ class BackendRecipe(Value, frozen=True, kw_only=True, forbid_unknown_fields=True
     suffixes: bool = True  # 9.0a may be written; else it becomes 9.0
     serves: dict[str, str] = {}  # a GPU, and the target whose code runs on it in this project
     archs: tuple[str, ...] = ()  # the only targets that the project has code for
-    fixed: tuple[Fixed, ...] = ()
+    fixed: tuple[FixedTargets, ...] = ()
     switches: tuple[Switch, ...] = ()
     adds: dict[str, tuple[str, ...]] = {}  # a target, and others that come with it; "*" is any
     accepts: tuple[str, ...] = ()  # targets that single kernels are compiled for in any case

@@ -6,7 +6,7 @@ from posixpath import dirname
 from msgspec.structs import replace
 
 from stoker.model.caching import CacheUse
-from stoker.model.govern import Basis, Bytes, Mode, ModeEffect, Reason, Seconds, StepRecord
+from stoker.model.govern import Basis, Bytes, CompileMode, ModeEffect, Reason, Seconds, StepRecord
 from stoker.model.value import Value
 
 _BUILD = "stoker build "
@@ -37,9 +37,9 @@ class Intervention(Value, frozen=True, kw_only=True):
 
     at: Seconds
     reason: Reason
-    used: Bytes
-    limit: Bytes
-    seconds: Seconds = 0.0  # that a pause took
+    used_bytes: Bytes
+    limit_bytes: Bytes
+    wall_s: Seconds = 0.0  # that a pause took
 
     def since(self, moment: float) -> "Intervention":
         return replace(self, at=max(0.0, self.at - moment))
@@ -49,7 +49,7 @@ class Explanation(Value, frozen=True, kw_only=True):
     """Why an attempt waited, and what the governor did to it. Times are as in ``Attempt``."""
 
     asked: Seconds
-    needs: Bytes  # its predicted peak
+    needs_bytes: Bytes  # its predicted peak
     basis: Basis  # of that prediction
     waits: dict[Reason, Seconds] = {}
     pauses: tuple[Intervention, ...] = ()
@@ -103,10 +103,10 @@ class RunSummary(Value, frozen=True, kw_only=True):
     governed_s: float | None = None  # in which steps waited or ran, which the bound is about
     remote_steps: int = 0  # of the steps, those that a worker compiled
     pauses: int = 0
-    modes: dict[Mode, int] = {}  # finished steps in each mode but the default one
+    modes: dict[CompileMode, int] = {}  # finished steps in each mode but the default one
     # What the modes of gcc's collector changed, as estimated: the sum of peaks, and CPU time.
-    mode_bytes: dict[Mode, int] = {}
-    mode_cpu_s: dict[Mode, float] = {}
+    mode_bytes: dict[CompileMode, int] = {}
+    mode_cpu_s: dict[CompileMode, float] = {}
     links: int = 0  # finished steps that link
     linker_why: str = ""  # why links used another linker, or why they did not
     # Seconds of links with another linker, and those of the same links with the default one before.

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from stoker.model.govern import Mode, Role
+from stoker.model.govern import CompileMode, Role
 from stoker.model.value import Value
 
 
@@ -17,7 +17,7 @@ class Topic(StrEnum):
     LINKER = "linker"
 
 
-class Kind(StrEnum):
+class TrialKind(StrEnum):
     """What is measured together."""
 
     COMPILE = "compile"  # of C and C++
@@ -33,16 +33,18 @@ class Sampled(Value, frozen=True, kw_only=True):
     directory: str
     command: tuple[str, ...]  # of the compiler itself
     output: str
-    seconds: float | None = None  # that it took before, if that is known
+    wall_s: float | None = None  # that it took before, if that is known
     link: str = ""  # its identity, if it is a link
 
     @property
-    def kind(self) -> Kind:
-        return {Role.LINK: Kind.LINK, Role.CUDA: Kind.KERNEL}.get(self.role, Kind.COMPILE)
+    def kind(self) -> TrialKind:
+        return {Role.LINK: TrialKind.LINK, Role.CUDA: TrialKind.KERNEL}.get(
+            self.role, TrialKind.COMPILE
+        )
 
     @property
     def is_link(self) -> bool:
-        return self.kind is Kind.LINK
+        return self.kind is TrialKind.LINK
 
 
 class Trial(Value, frozen=True, kw_only=True):
@@ -50,7 +52,7 @@ class Trial(Value, frozen=True, kw_only=True):
 
     name: str
     topic: Topic | None = None  # None: as the project does it
-    mode: Mode = Mode.DEFAULT
+    mode: CompileMode = CompileMode.DEFAULT
     adds: tuple[str, ...] = ()
     removes: tuple[str, ...] = ()
     program: str = ""  # replaces the compiler
@@ -68,13 +70,13 @@ class Measurement(Value, frozen=True, kw_only=True):
     round: int
     wall_s: float = 0.0
     cpu_s: float = 0.0
-    peak: int = 0
-    size: int = 0  # of the output
+    peak_bytes: int = 0
+    size_bytes: int = 0  # of the output
     digest: str = ""  # of the output
     problem: str = ""
 
 
-class Change(Value, frozen=True, kw_only=True):
+class RelativeChange(Value, frozen=True, kw_only=True):
     """An amount relative to the baseline, over all steps: the median of the rounds and their
     range. ``noise`` is how much the baseline itself varies from round to round.
     """
@@ -102,9 +104,9 @@ class TrialResult(Value, frozen=True, kw_only=True):
     topic: Topic
     trial: str
     steps: tuple[str, ...]  # that were measured with it
-    time: Change | None = None
-    peak: Change | None = None
-    size: Change | None = None
+    time: RelativeChange | None = None
+    peak: RelativeChange | None = None
+    size: RelativeChange | None = None
     same: int | None = None  # steps with the same output or device code; None if it is not known
     differences: tuple[str, ...] = ()  # of links
     problems: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ _GUESS_S = 1.0  # before there is an estimate
 Advance = Callable[[int], None]
 
 
-class Stage:
+class ProgressStage:
     """A part of the work. A total of zero means that the amount is unknown."""
 
     def __init__(self, title: str, total: int, now: float):
@@ -49,7 +49,7 @@ class _Meter:
     def __init__(self, stream: TextIO):
         self._stream = stream
         self._live = stream.isatty()
-        self._stages: list[Stage] = []
+        self._stages: list[ProgressStage] = []
         self._drawn = False
         self._lock = Lock()
         self._over = Event()
@@ -64,18 +64,18 @@ class _Meter:
         with self._lock:
             self._erase()
 
-    def begin(self, title: str, total: int) -> Stage:
-        stage = Stage(title, total, time.monotonic())
+    def begin(self, title: str, total: int) -> ProgressStage:
+        stage = ProgressStage(title, total, time.monotonic())
         with self._lock:
             self._stages.append(stage)
         return stage
 
-    def end(self, stage: Stage) -> None:
+    def end(self, stage: ProgressStage) -> None:
         with self._lock:
             self._stages.remove(stage)
             self._erase()
 
-    def advance(self, stage: Stage, amount: int) -> None:
+    def advance(self, stage: ProgressStage, amount: int) -> None:
         with self._lock:  # several threads work on one stage
             stage.done += amount
 

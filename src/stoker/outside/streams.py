@@ -22,7 +22,8 @@ from stoker.model.errors import (
 )
 from stoker.model.secrets import redact
 
-_NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# Compiled at first use, by re itself: it takes longer than all imports of this module.
+_NOT_XML = r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def error_text(error: StokerError) -> str:
@@ -36,7 +37,7 @@ def error_text(error: StokerError) -> str:
 
 def xml_text(text: str) -> str:
     """Replace characters that XML cannot contain; programs may print them."""
-    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
+    return re.sub(_NOT_XML, "\N{REPLACEMENT CHARACTER}", text)
 
 
 # What was printed as JSON; an error is printed as JSON only if nothing else was.

@@ -1,26 +1,45 @@
-"""Reads URLs. Independent of the purpose and of where the user's settings come from."""
+"""Reads URLs. Independent of the purpose and of where the user's settings come from.
+
+A server may be hostile: every read has a limit of bytes and of time.
+"""
 
 import base64
 import netrc
 import re
 import socket
 import ssl
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
-from http.client import HTTPException
-from typing import IO
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from threading import Timer
+from typing import IO, Any
 from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit, urlunsplit
-from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
+from urllib.request import (
+    FTPHandler,
+    HTTPHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+    build_opener,
+)
 from urllib.response import addinfourl
 
 from stoker import __version__
-from stoker.model.errors import MissingError
-from stoker.model.value import Value
+from stoker.model.errors import ArtifactError, MissingError
+from stoker.model.value import Value, size
 
 _MOST_ANSWERED = 1 << 20  # bytes
 _LENGTH = re.compile(r"[0-9]{1,18}")
+_LAST_PORT = 65535
+_CHUNK = 1 << 20
+_SLOWEST = 1 << 10  # bytes a second, over a whole timeout
+_ANSWERS = 3  # timeouts until all lines before the content must be there, redirects included
+_AGAIN = "try again; PIP_TIMEOUT=SECONDS gives a slow server of packages more time"
 
 
 class Web(Value, frozen=True, kw_only=True):
@@ -38,13 +57,51 @@ class Answer(Value, frozen=True, kw_only=True):
     type: str
     size: int | None
     content: IO[bytes]
+    timeout_s: float
 
-    def read(self, most: int) -> bytes:
-        """Return up to ``most`` bytes; none at the end."""
+    def whole(self, most: int) -> bytes:
+        """Return the content, of at most so many bytes."""
+        return b"".join(self.parts(most))
+
+    def parts(self, most: int) -> Iterator[bytes]:
+        """Yield the content part by part. Raise an error if the server sends more than ``most``
+        bytes, hardly any, or fewer than it has said.
+        """
+        arrived, window_s, window = 0, 0.0, 0
+        self._check(self.size or 0, most)
+        while True:
+            began = time.monotonic()
+            part = self._part()
+            window_s, window = window_s + time.monotonic() - began, window + len(part)
+            if not part:
+                break
+            arrived += len(part)
+            self._check(arrived, most)
+            if window_s >= self.timeout_s:
+                if window < _SLOWEST * window_s:
+                    pace = f"{size(round(window / window_s))} a second"
+                    raise UnreachableError(f"{self.url} sends only {pace}", hints=[_AGAIN])
+                window_s, window = 0.0, 0
+            yield part
+        if self.size not in (None, arrived):
+            what = f"{size(arrived)} of {size(self.size or 0)}"
+            raise UnreachableError(f"{self.url} broke off after {what}", hints=[_AGAIN])
+
+    def _check(self, arrived: int, most: int) -> None:
+        if arrived > most:
+            raise ArtifactError(
+                f"{self.url} sends more than {size(most)}, so it is not what it should be",
+                hints=["check the address, and whom it belongs to"],
+            )
+
+    def _part(self) -> bytes:
+        """Return what has arrived; nothing at the end."""
         try:
-            return self.content.read(most)
+            # Not read(): that waits until all of it has arrived, however slowly.
+            part: bytes = self.content.read1(_CHUNK)  # type: ignore[attr-defined]
+            return part
         except (OSError, HTTPException) as error:
-            raise UnreachableError(f"cannot read {self.url}: {error}") from error
+            raise UnreachableError(f"cannot read {self.url}: {error}", hints=[_AGAIN]) from error
 
 
 class Connection:
@@ -107,6 +164,7 @@ def opened(url: str, web: Web, *, accept: str = "*/*") -> Iterator[Answer]:
             type=response.headers.get_content_type(),
             size=int(length) if _LENGTH.fullmatch(length) else None,
             content=response,
+            timeout_s=web.timeout_s,
         )
 
 
@@ -121,26 +179,106 @@ def _response(url: str, web: Web, accept: str, *, method: str = "GET") -> addinf
     """Return the response. A redirect may lead to any text, so all errors of the URL
     parser count.
     """
-    bare = url.rpartition("@")[2]
+    bare, watch = url.rpartition("@")[2], _Watch(_ANSWERS * web.timeout_s)
     try:
         bare, authorization = _taken_apart(url)
         headers = {"Accept": accept, "User-Agent": f"stoker/{__version__}"}
         request = Request(bare, headers=headers, method=method)
         if authorization:  # not for another host that it redirects to
             request.add_unredirected_header("Authorization", authorization)
-        proxies = {"http": web.proxy, "https": web.proxy} if web.proxy else None
-        context = ssl.create_default_context(cafile=web.certificates)
-        opener = build_opener(ProxyHandler(proxies), HTTPSHandler(context=context))
-        response: addinfourl = opener.open(request, timeout=web.timeout_s)
+        with watch:
+            response: addinfourl = _opener(web, watch).open(request, timeout=web.timeout_s)
+        if watch.late:  # an interrupted answer looks like a short one
+            response.close()
+            raise TimeoutError
     except HTTPError as error:
         error.close()
         kind = AbsentError if error.code in _GONE else UnreachableError
         raise kind(f"{bare} answers {error.code} {error.reason}") from error
     except (OSError, HTTPException, ValueError, OverflowError) as error:
-        if isinstance(getattr(error, "reason", error), FileNotFoundError):
+        reason: object = watch.late or getattr(error, "reason", error)
+        if isinstance(reason, FileNotFoundError):
             raise AbsentError(f"there is no {bare}") from error
-        raise UnreachableError(f"cannot reach {bare}: {error}") from error
+        hint = _AGAIN if isinstance(reason, TimeoutError) else "check the address and the network"
+        raise UnreachableError(f"cannot reach {bare}: {reason}", hints=[hint]) from error
     return response
+
+
+def _opener(web: Web, watch: "_Watch") -> OpenerDirector:
+    proxies = {"http": web.proxy, "https": web.proxy} if web.proxy else None
+    context = ssl.create_default_context(cafile=web.certificates)
+    handlers = (_Http(watch), _Https(watch, context=context), _Redirects(), _NoFtp())
+    return build_opener(ProxyHandler(proxies), *handlers)
+
+
+class _Watch:
+    """Ends connections whose server sends the lines before the content too slowly: a timeout of a
+    socket begins again with each byte.
+    """
+
+    def __init__(self, seconds: float):
+        self.late: TimeoutError | None = None
+        self._seconds = seconds
+        self._connections: list[HTTPConnection] = []
+        self._timer = Timer(seconds, self._end)
+        self._timer.daemon = True
+
+    def made(self, kind: Callable[..., HTTPConnection]) -> Callable[..., HTTPConnection]:
+        def make(*words: Any, **options: Any) -> HTTPConnection:
+            connection = kind(*words, **options)
+            if connection.port > _LAST_PORT:  # the socket module would leave a socket open
+                raise ValueError(f"there is no port {connection.port}")
+            self._connections.append(connection)
+            return connection
+
+        return make
+
+    def _end(self) -> None:
+        self.late = TimeoutError(f"it has not answered after {self._seconds:g} s")
+        for connection in self._connections:
+            with suppress(OSError, AttributeError):  # it may be closed, or not yet connected
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def __enter__(self) -> None:
+        self._timer.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+
+class _Http(HTTPHandler):
+    def __init__(self, watch: _Watch):
+        super().__init__()
+        self._watch = watch
+
+    def http_open(self, req: Request) -> Any:
+        return self.do_open(self._watch.made(HTTPConnection), req)
+
+
+class _Https(HTTPSHandler):
+    def __init__(self, watch: _Watch, *, context: ssl.SSLContext):
+        super().__init__(context=context)
+        self._watch, self._own_context = watch, context
+
+    def https_open(self, req: Request) -> Any:
+        kind = self._watch.made(HTTPSConnection)
+        return self.do_open(kind, req, context=self._own_context)
+
+
+class _Redirects(HTTPRedirectHandler):
+    """Follows redirects without reading their content, which urllib would do to its end."""
+
+    def redirect_request(self, req: Request, fp: IO[bytes], *words: Any) -> Request | None:
+        found = super().redirect_request(req, fp, *words)
+        fp.close()
+        return found
+
+
+class _NoFtp(FTPHandler):
+    """Refuses addresses to which urllib would otherwise follow a redirect."""
+
+    def ftp_open(self, req: Request) -> Any:
+        raise ValueError(f"it leads to {req.full_url}, which is neither http nor https")
 
 
 _GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)

@@ -41,19 +41,20 @@ class DeviceCompile(Value, frozen=True, kw_only=True):
         return ", ".join(self.named)
 
 
-_CUDA_FLAG = re.compile(
+# Compiled at first use, by re itself: most runs compile no device code.
+_CUDA_FLAG = (
     r"(?:-gencode|--generate-code|-arch|--gpu-architecture|-code|--gpu-code"
     r"|--cuda-gpu-arch|--offload-arch)(?:=(.*))?"
 )
-_REAL = re.compile(r"(?<![\w])(?:sm|lto)_(\d+)(\d)([af]?)")
-_VIRTUAL = re.compile(r"(?<![\w])compute_(\d+)(\d)([af]?)")
-_AMD = re.compile(r"gfx[0-9a-f]+")
+_REAL = r"(?<![\w])(?:sm|lto)_(\d+)(\d)([af]?)"
+_VIRTUAL = r"(?<![\w])compute_(\d+)(\d)([af]?)"
+_AMD = r"gfx[0-9a-f]+"
 _NO_COMPILE = {
     *("-E", "-M", "-MM", "-V", "--dryrun", "--preprocess", "--version"),
     *("-dlink", "--device-link", "-run", "--run"),
 }
 # CMake's own checks of compilers, which compile nothing of the project.
-_CHECK = re.compile(r"CMakeFiles/CMake(?:Scratch|Tmp)|CompilerId|CUDACompilerABI|TryCompile")
+_CHECK = r"CMakeFiles/CMake(?:Scratch|Tmp)|CompilerId|CUDACompilerABI|TryCompile"
 
 
 def device_compile(step: Step) -> DeviceCompile | None:
@@ -64,7 +65,7 @@ def device_compile(step: Step) -> DeviceCompile | None:
     flags = tuple(_target_flags(step.flags))
     text = " ".join(flags)
     if backend is Backend.ROCM:
-        cubins, ptx = _AMD.findall(text), list[str]()
+        cubins, ptx = re.findall(_AMD, text), list[str]()
     else:
         cubins, ptx = _cuda_targets(flags)
     native = re.search(r"arch[ =]native", text) is not None
@@ -101,14 +102,14 @@ def _is_cuda_source(step: Step) -> bool:
 
 
 def _is_check(step: Step) -> bool:
-    return bool(_CHECK.search(f"{step.source} {step.output} {step.directory}"))
+    return bool(re.search(_CHECK, f"{step.source} {step.output} {step.directory}"))
 
 
 def _target_flags(flags: Iterable[str]) -> Iterator[str]:
     """Yield the words that name targets; ``-gencode WORDS`` becomes one."""
     before = ""
     for flag in flags:
-        if found := _CUDA_FLAG.fullmatch(flag):
+        if found := re.fullmatch(_CUDA_FLAG, flag):
             before = "" if found[1] is not None else flag
             if found[1] is not None:
                 yield flag
@@ -124,15 +125,15 @@ def _cuda_targets(flags: tuple[str, ...]) -> tuple[list[str], list[str]]:
         option, _, value = flag.replace(" ", "=", 1).partition("=")
         # Of `arch=compute_90,code=sm_90` only the code is kept in the object.
         code = value.partition("code=")[2] if "code=" in value else value
-        cubins += [f"{a}.{b}{c}" for a, b, c in _REAL.findall(code)]
+        cubins += [f"{a}.{b}{c}" for a, b, c in re.findall(_REAL, code)]
         only_arch = option in ("-arch", "--gpu-architecture") and any(
             other.startswith(("-code", "--gpu-code")) for other in flags
         )
-        virtual = [f"{a}.{b}{c}" for a, b, c in _VIRTUAL.findall(code)]
+        virtual = [f"{a}.{b}{c}" for a, b, c in re.findall(_VIRTUAL, code)]
         ptx += [] if only_arch else virtual
         # `-arch=sm_90` is short for machine code and PTX of 9.0.
-        if option in ("-arch", "--gpu-architecture") and _REAL.search(value):
-            ptx += [f"{a}.{b}{c}" for a, b, c in _REAL.findall(value)]
+        if option in ("-arch", "--gpu-architecture") and re.search(_REAL, value):
+            ptx += [f"{a}.{b}{c}" for a, b, c in re.findall(_REAL, value)]
     return cubins, ptx
 
 

@@ -20,11 +20,11 @@ from stoker.model.plan import (
     HeavyStep,
     Origin,
     OriginKind,
-    Place,
     Plan,
     Quantity,
     Resources,
     Setting,
+    SettingPlace,
     SourceSummary,
 )
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree
@@ -90,7 +90,7 @@ def exported_settings(subject: Subject) -> Iterator[Setting]:
     for name, value in sorted(subject.exported.items()):
         if name in known and forwarding().variable(name) == name:
             origin = Origin(kind=OriginKind.ENVIRONMENT, where=name)
-            setting = Setting(place=Place.CMAKE, name=name, value=value, origin=origin)
+            setting = Setting(place=SettingPlace.CMAKE, name=name, value=value, origin=origin)
             yield _placed(setting, subject)
 
 
@@ -141,7 +141,7 @@ def _only_in_environment(name: str, tree: SourceTree) -> bool:
 def forwarded(settings: list[Setting], recipe: Recipe) -> Iterator[Setting]:
     """Yield the environment variables by which the front end sets each CMake option."""
     for setting in settings:
-        if setting.place is Place.CMAKE and (name := recipe.variable(setting.name)):
+        if setting.place is SettingPlace.CMAKE and (name := recipe.variable(setting.name)):
             yield environment(name, setting.value, setting.origin, setting.why)
 
 
@@ -152,7 +152,7 @@ def unforwarded(settings: list[Setting], subject: Subject, recipe: Recipe) -> It
     if subject.tree and subject.tree.front_end is FrontEnd.SCIKIT_BUILD_CORE:
         return  # it takes any option as a setting of the back end
     for setting in settings:
-        if setting.place is Place.CMAKE and recipe.variable(setting.name) is None:
+        if setting.place is SettingPlace.CMAKE and recipe.variable(setting.name) is None:
             yield Finding(
                 name="option-not-forwarded",
                 severity=Severity.WARNING,
@@ -168,7 +168,7 @@ def define(name: str, value: str, origin: Origin) -> Setting:
     if not re.fullmatch(r"_*[A-Za-z][A-Za-z0-9_]*", name):
         hints = ["for example: -D USE_CUDNN=0"]
         raise UsageError(f"'{name}' is not a name for -D", hints=hints, where=str(origin))
-    return Setting(place=Place.CMAKE, name=name, value=value, origin=origin)
+    return Setting(place=SettingPlace.CMAKE, name=name, value=value, origin=origin)
 
 
 # -- estimate --------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def estimate(subject: Subject, measured: MeasuredBuild | None = None) -> Estimat
     """Estimate a build. ``measured`` is a finished one of the same project and variant."""
     figures = _figures(subject)
     known = Estimate(
-        seconds=_seconds(subject, figures),
+        wall_s=_seconds(subject, figures),
         largest_step_bytes=_largest_step(figures),
         disk_bytes=_disk(subject, figures),
         wheel_bytes=_wheel(subject),
@@ -194,7 +194,7 @@ def _as_measured(known: Estimate, measured: MeasuredBuild, cpus: int) -> Estimat
     basis = f"your build of {measured.date}"
     step, wheel = measured.largest_step_bytes, measured.wheel_bytes
     return Estimate(
-        seconds=Quantity(
+        wall_s=Quantity(
             amount=measured.cpu_seconds / cpus,
             basis=f"{measured.cpu_seconds:,.0f} CPU seconds on {cpus} CPUs: {basis}",
         ),
@@ -206,7 +206,7 @@ def _as_measured(known: Estimate, measured: MeasuredBuild, cpus: int) -> Estimat
 
 def heavy_steps(subject: Subject) -> tuple[HeavyStep, ...]:
     return tuple(
-        HeavyStep(pattern=row.pattern, bytes=row.bytes, basis=row.basis)
+        HeavyStep(pattern=row.pattern, peak_bytes=row.bytes, basis=row.basis)
         for row in estimates().heavy
         if row.project is subject.kind and row.backend in (None, subject.variant.backend)
     )
@@ -309,7 +309,7 @@ def make_plan(subject: Subject, estimate: Estimate) -> Plan:
     settings = merge([*_jobs(subject, estimate, chosen), *options, *forwarded(options, chosen)])
     settings = with_readers(settings, subject)
     findings += [*lost, *unread(settings, subject), *unset_choices(settings, subject)]
-    cmake = tuple(setting for setting in settings if setting.place is Place.CMAKE)
+    cmake = tuple(setting for setting in settings if setting.place is SettingPlace.CMAKE)
     return Plan(
         name=subject.name,
         label=label(subject.variant),
@@ -323,7 +323,7 @@ def make_plan(subject: Subject, estimate: Estimate) -> Plan:
         recipe=subject.kind,
         source=_summary(subject),
         machine=_resources(subject),
-        environment=tuple(s for s in settings if s.place is Place.ENVIRONMENT),
+        environment=tuple(s for s in settings if s.place is SettingPlace.ENVIRONMENT),
         cmake=cmake,
         commands=(*prepare_commands(subject), *chosen.commands(subject, cmake)),
         heavy=heavy_steps(subject),
@@ -336,7 +336,7 @@ def make_plan(subject: Subject, estimate: Estimate) -> Plan:
 
 def merge(settings: list[Setting]) -> list[Setting]:
     """Return one setting for each place and name: the strongest origin, the last one of equals."""
-    best: dict[tuple[Place, str], Setting] = {}
+    best: dict[tuple[SettingPlace, str], Setting] = {}
     for setting in settings:
         key = setting.place, setting.name
         held = best.get(key)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from stoker.knowledge.projects import forwarding, front_end_variables, reader_of
 from stoker.model.finding import Finding, Severity
-from stoker.model.plan import Backend, OriginKind, Place, Setting
+from stoker.model.plan import Backend, OriginKind, Setting, SettingPlace
 from stoker.model.source import Ask, FrontEnd, ProjectKind, SourceTree
 from stoker.plan.recipes.project import sets_targets
 from stoker.plan.subject import Subject, environment
@@ -29,7 +29,7 @@ def _reader(setting: Setting, subject: Subject) -> str | None:
     tree, name = subject.tree, setting.name
     if tree is None:
         return None
-    in_environment = setting.place is Place.ENVIRONMENT
+    in_environment = setting.place is SettingPlace.ENVIRONMENT
     ask = tree.ask(name, environment=in_environment)
     if ask is None and tree.kind is ProjectKind.PYTORCH:
         ask = _forwarded_ask(tree, name)
@@ -101,7 +101,7 @@ def _without_effect(
                 title=f"{tree.name} sets {setting.name} itself",
                 evidence=f"{ask.where}: the value of the plan may be lost",
             )
-        elif tree.own_targets and setting.place is Place.ENVIRONMENT:
+        elif tree.own_targets and setting.place is SettingPlace.ENVIRONMENT:
             yield Finding(
                 name="targets-in-the-tree",
                 severity=Severity.WARNING,
@@ -220,10 +220,10 @@ def carried(settings: list[Setting], subject: Subject) -> tuple[list[Setting], l
     words: list[Setting] = []
     kept, lost = [], []
     for setting in settings:
-        if setting.place is not Place.CMAKE:
+        if setting.place is not SettingPlace.CMAKE:
             kept.append(setting)
         elif tree.ask(setting.name, environment=True):
-            kept.append(replace(setting, place=Place.ENVIRONMENT))
+            kept.append(replace(setting, place=SettingPlace.ENVIRONMENT))
         elif carrier and not re.search(r"\s", setting.value):
             words.append(setting)
             kept.append(setting)

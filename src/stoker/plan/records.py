@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from stoker.model.build import BuildRecord, BuildStage, MeasuredBuild
 from stoker.model.events import AnyEvent, Overview
-from stoker.model.plan import Origin, OriginKind, Place, Plan, Setting
+from stoker.model.plan import Origin, OriginKind, Plan, Setting, SettingPlace
 from stoker.model.secrets import HIDDEN, hide, hide_in_word
 from stoker.model.value import Value
 from stoker.outside import folders, locks
@@ -93,7 +93,7 @@ def as_recorded(
     origin = Origin(kind=OriginKind.FILE, where=where)
     today = {setting.name: setting for setting in (*plan.environment, *plan.cmake)}
 
-    def settings(place: Place, values: Mapping[str, str]) -> tuple[Setting, ...]:
+    def settings(place: SettingPlace, values: Mapping[str, str]) -> tuple[Setting, ...]:
         return tuple(
             today[name]
             if HIDDEN in value
@@ -103,10 +103,10 @@ def as_recorded(
         )
 
     kept = tuple(s for s in plan.environment if _is_passing(s) and s.name not in environment)
-    options = settings(Place.CMAKE, cmake)
+    options = settings(SettingPlace.CMAKE, cmake)
     return replace(
         plan,
-        environment=(*kept, *settings(Place.ENVIRONMENT, environment)),
+        environment=(*kept, *settings(SettingPlace.ENVIRONMENT, environment)),
         cmake=options,
         commands=recipe(subject.kind).commands(subject, options),
     )
@@ -120,7 +120,7 @@ def _is_passing(setting: Setting) -> bool:
 class Difference(Value, frozen=True, kw_only=True):
     """A setting that differs. ``None`` means that a plan does not set it."""
 
-    place: Place
+    place: SettingPlace
     name: str
     before: str | None
     after: str | None
@@ -175,7 +175,7 @@ def fullest_build(name: str) -> MeasuredBuild | None:
     if record is None:
         return None
     return MeasuredBuild(
-        date=time.strftime("%Y-%m-%d", time.gmtime(record.began)),
+        date=time.strftime("%Y-%m-%d", time.gmtime(record.started)),
         cpu_seconds=_cpu_seconds(record),
         largest_step_bytes=record.largest_step_bytes,
         wheel_bytes=record.wheel_bytes,

@@ -125,13 +125,13 @@ def _estimate(plan: Plan) -> Listing:
     listing = Listing("", "", "", title="Estimate", indent=2)
     estimate = plan.estimate
     rows = (
-        ("time", estimate.seconds, duration),
+        ("time", estimate.wall_s, duration),
         ("largest step", estimate.largest_step_bytes, size),
         ("disk", estimate.disk_bytes, size),
         ("wheel", estimate.wheel_bytes, size),
     )
     if all(quantity.amount is None for _, quantity, _ in rows):
-        listing.add("unknown", "", Text(estimate.seconds.basis, style="dim"))
+        listing.add("unknown", "", Text(estimate.wall_s.basis, style="dim"))
         return listing
     for name, quantity, words in rows:
         listing.add(name, _amount(quantity, words), Text(quantity.basis, style="dim"))

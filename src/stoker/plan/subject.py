@@ -15,9 +15,9 @@ from stoker.model.plan import (
     GpuTarget,
     Origin,
     OriginKind,
-    Place,
     Platform,
     Setting,
+    SettingPlace,
     Variant,
 )
 from stoker.model.recipe import BackendRecipe, ProjectRecipe
@@ -189,11 +189,11 @@ def platforms_families(platform: Platform) -> tuple[str, ...]:
 
 
 def environment(name: str, value: str, origin: Origin, why: str = "") -> Setting:
-    return Setting(place=Place.ENVIRONMENT, name=name, value=value, origin=origin, why=why)
+    return Setting(place=SettingPlace.ENVIRONMENT, name=name, value=value, origin=origin, why=why)
 
 
 def option(name: str, value: str, origin: Origin, why: str = "") -> Setting:
-    return Setting(place=Place.CMAKE, name=name, value=value, origin=origin, why=why)
+    return Setting(place=SettingPlace.CMAKE, name=name, value=value, origin=origin, why=why)
 
 
 def recipe_origin(kind: ProjectKind) -> Origin:

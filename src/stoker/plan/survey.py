@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from stoker.knowledge.hardware import (
-    Gpu,
+    GpuModel,
     cpu_dispatch,
     cpu_levels,
     cpu_needs,
@@ -253,7 +253,7 @@ def catalogue() -> Catalogue:
     )
 
 
-def _gpu_entry(row: Gpu) -> GpuEntry:
+def _gpu_entry(row: GpuModel) -> GpuEntry:
     word = name(Variant(backend=row.backend, gpus=parse(_word(row)).gpus)).partition("-")[2]
     makers = [r.version for r in cuda_releases().values() if row.arch in r.archs]
     return GpuEntry(
@@ -265,7 +265,7 @@ def _gpu_entry(row: Gpu) -> GpuEntry:
     )
 
 
-def _word(row: Gpu) -> str:
+def _word(row: GpuModel) -> str:
     return "sm" + row.arch.replace(".", "") if row.backend is Backend.CUDA else row.arch
 
 

@@ -17,13 +17,13 @@ from stoker.govern.build_folder import Dependencies
 from stoker.model.govern import Basis, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome, Run
 from stoker.model.value import Value
-from stoker.report.values import Accuracy, CpuTime, LowerBound, RunAnalysis, Span, Total
+from stoker.report.values import Accuracy, AttemptSpan, CpuTime, LowerBound, RunAnalysis, Total
 
 _OBJECT_FOLDER = re.compile(r"(?:^|/)CMakeFiles/([^/]+)\.dir/")
 _PROBE = re.compile(r"/CMakeScratch/|(?:^|/)cmTC_")  # test programs of CMake
 
 
-class Recorded(Value, frozen=True, kw_only=True):
+class RecordedRun(Value, frozen=True, kw_only=True):
     """What a build's own record knows of a run. CPUs and limit count if the run has no summary."""
 
     cpus: int | None = None
@@ -33,14 +33,14 @@ class Recorded(Value, frozen=True, kw_only=True):
 def analyse(
     run: Run,
     attempts: Sequence[Attempt],
-    recorded: Recorded,
+    recorded: RecordedRun,
     dependencies: Dependencies,
 ) -> RunAnalysis:
     """Return the analysis of a run. ``attempts`` are in the order in which they started."""
     summary = run.summary
     cpus = summary.cpus if summary else recorded.cpus
     limit = (summary.limit_bytes if summary else recorded.limit) or None
-    last = max((attempt.started + attempt.record.seconds for attempt in attempts), default=0.0)
+    last = max((attempt.started + attempt.record.wall_s for attempt in attempts), default=0.0)
     wall = summary.wall_s if summary else last
     spans = _spans(attempts)
     completed = [_record(span) for span in spans if span.completed]
@@ -85,17 +85,17 @@ def analyse(
 # -- spans ---------------------------------------------------------------------------------------
 
 
-def _spans(attempts: Sequence[Attempt]) -> tuple[Span, ...]:
-    lanes = lanes_of([(each.started, each.started + each.record.seconds) for each in attempts])
+def _spans(attempts: Sequence[Attempt]) -> tuple[AttemptSpan, ...]:
+    lanes = lanes_of([(each.started, each.started + each.record.wall_s) for each in attempts])
     return tuple(
-        Span(
+        AttemptSpan(
             step=attempt.record.step,
             target=target_of(attempt.record.step),
             lane=lane,
             started=attempt.started,
-            seconds=attempt.record.seconds,
-            cpu_seconds=attempt.record.cpu_seconds,
-            peak=attempt.record.peak,
+            seconds=attempt.record.wall_s,
+            cpu_seconds=attempt.record.cpu_s,
+            peak=attempt.record.peak_bytes,
             byte_seconds=attempt.record.byte_seconds,
             profile=attempt.record.profile,
             outcome=attempt.outcome,
@@ -132,7 +132,7 @@ def target_of(step: Step) -> str:
     return step.folder or step.output or step.compiler
 
 
-def levels(spans: Iterable[Span]) -> list[tuple[float, float | None, int, int]]:
+def levels(spans: Iterable[AttemptSpan]) -> list[tuple[float, float | None, int, int]]:
     """Return stretches of time in order: start, end, CPUs that steps hold, steps that wait."""
     changes: dict[float, list[int]] = defaultdict(lambda: [0, 0])
     for span in spans:
@@ -172,7 +172,7 @@ def lower_bounds(
     return tuple(sorted(bounds, key=lambda bound: -bound.seconds))
 
 
-def cpu_time(spans: Sequence[Span], *, wall: float, cpus: int) -> CpuTime:
+def cpu_time(spans: Sequence[AttemptSpan], *, wall: float, cpus: int) -> CpuTime:
     held = taken = 0.0
     for at, until, slots, waiting in levels(spans):
         seconds = max(0.0, min(until or at, wall) - at)
@@ -194,7 +194,7 @@ def cpu_time(spans: Sequence[Span], *, wall: float, cpus: int) -> CpuTime:
 
 
 def critical_path(
-    spans: Sequence[Span], dependencies: Dependencies, root: str
+    spans: Sequence[AttemptSpan], dependencies: Dependencies, root: str
 ) -> tuple[tuple[int, ...], float]:
     """Return the spans of the longest chain of dependent steps, and the seconds that the chain
     takes when each step has a CPU of its own.
@@ -209,27 +209,29 @@ def critical_path(
     return path, sum(_alone(spans[index]) for index in path)
 
 
-def _name(root: str, index: int, span: Span) -> str:
+def _name(root: str, index: int, span: AttemptSpan) -> str:
     """Return the path of its output; custom commands have none, and get a name of their own."""
     return span.step.output_path(root) if span.step.output else f"{span.title} ({index})"
 
 
-def _alone(span: Span) -> float:
-    return at_best(_record(span)).seconds
+def _alone(span: AttemptSpan) -> float:
+    return at_best(_record(span)).wall_s
 
 
-def _record(span: Span) -> StepRecord:
+def _record(span: AttemptSpan) -> StepRecord:
     return StepRecord(
         step=span.step,
-        seconds=span.seconds,
-        cpu_seconds=span.cpu_seconds,
-        peak=span.peak,
+        wall_s=span.seconds,
+        cpu_s=span.cpu_seconds,
+        peak_bytes=span.peak,
         byte_seconds=span.byte_seconds,
         profile=span.profile,
     )
 
 
-def records(spans: Sequence[Span], dependencies: Dependencies, root: str) -> tuple[StepRecord, ...]:
+def records(
+    spans: Sequence[AttemptSpan], dependencies: Dependencies, root: str
+) -> tuple[StepRecord, ...]:
     """Return the completed steps with what they need, for a simulation. Names are unique."""
     completed = {_name(root, i, s): _record(s) for i, s in enumerate(spans) if s.completed}
     needs = dependencies.needs(completed)
@@ -243,7 +245,7 @@ def records(spans: Sequence[Span], dependencies: Dependencies, root: str) -> tup
     )
 
 
-def memory_at(span: Span, time: float) -> float:
+def memory_at(span: AttemptSpan, time: float) -> float:
     """Return the bytes that a span used at a time within it: by its profile, else its mean."""
     if span.profile:
         part = int(len(span.profile) * (time - span.started) / span.seconds)
@@ -256,9 +258,11 @@ def memory_at(span: Span, time: float) -> float:
 # -- totals --------------------------------------------------------------------------------------
 
 
-def totals(spans: Iterable[Span], name_of: Callable[[Span], str]) -> tuple[Total, ...]:
+def totals(
+    spans: Iterable[AttemptSpan], name_of: Callable[[AttemptSpan], str]
+) -> tuple[Total, ...]:
     """Return the sums over attempts of the same name, most CPU time first."""
-    groups: dict[str, list[Span]] = defaultdict(list)
+    groups: dict[str, list[AttemptSpan]] = defaultdict(list)
     for span in spans:
         groups[name_of(span)].append(span)
     sums = (
@@ -275,16 +279,16 @@ def totals(spans: Iterable[Span], name_of: Callable[[Span], str]) -> tuple[Total
     return tuple(sorted(sums, key=lambda total: (-total.cpu_seconds, total.name)))
 
 
-def _pauses(spans: Iterable[Span]) -> int:
+def _pauses(spans: Iterable[AttemptSpan]) -> int:
     return sum(len(span.explanation.pauses) for span in spans if span.explanation)
 
 
-def _accuracy(spans: Iterable[Span]) -> tuple[Accuracy, ...]:
+def _accuracy(spans: Iterable[AttemptSpan]) -> tuple[Accuracy, ...]:
     ratios: Mapping[Basis, list[float]] = {basis: [] for basis in Basis}
     for span in spans:
         known = span.explanation
-        if span.outcome is Outcome.DONE and known and known.needs:
-            ratios[known.basis].append(span.peak / known.needs)
+        if span.outcome is Outcome.DONE and known and known.needs_bytes:
+            ratios[known.basis].append(span.peak / known.needs_bytes)
     return tuple(
         Accuracy(
             basis=basis,

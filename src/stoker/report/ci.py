@@ -23,17 +23,17 @@ def stage_line(result: StageResult) -> str:
         case StageEnd.RUNNING:
             what = f"started ({result.why})"
         case StageEnd.DONE:
-            what = f"done in {duration(result.seconds)}"
+            what = f"done in {duration(result.wall_s)}"
         case StageEnd.SKIPPED:
             what = "unchanged"
         case StageEnd.FAILED | StageEnd.INTERRUPTED:
-            what = f"{result.end} after {duration(result.seconds)}"
+            what = f"{result.end} after {duration(result.wall_s)}"
     return f"  {result.stage:<{_WIDTH}}  {what}\n"
 
 
 def end_line(record: BuildRecord, folder: str) -> str:
     """Return the end of a successful build: its time and its run folder."""
-    seconds = sum(result.seconds for result in record.stages)
+    seconds = sum(result.wall_s for result in record.stages)
     return f"stoker: built in {duration(seconds)}; record and logs in {folder}\n"
 
 
@@ -123,7 +123,7 @@ def build_summary(record: BuildRecord, diagnosis: Diagnosis | None) -> str:
     lines = [f"### stoker build: {escape(name)} for {escape(record.plan.name)} {end}", ""]
     lines += ["| stage | result | time |", "|---|---|---|"]
     for stage in record.stages:
-        took = "" if stage.end is StageEnd.SKIPPED else duration(stage.seconds)
+        took = "" if stage.end is StageEnd.SKIPPED else duration(stage.wall_s)
         lines.append(f"| {stage.stage} | {stage.end} | {took} |")
     lines += ["", *_preformatted([path.rpartition("/")[2] for path in record.outputs])]
     return "\n".join([*lines, *_figures(record.summary), *_cause(diagnosis)]) + "\n"
@@ -181,10 +181,10 @@ def junit(record: BuildRecord, diagnosis: Diagnosis | None) -> bytes:
         failures=str(sum(end in failed for end in ends)),
         skipped=str(ends.count(StageEnd.SKIPPED)),
         errors="0",
-        time=f"{sum(stage.seconds for stage in record.stages):.3f}",
+        time=f"{sum(stage.wall_s for stage in record.stages):.3f}",
     )
     for stage in record.stages:
-        name, took = str(stage.stage), f"{stage.seconds:.3f}"
+        name, took = str(stage.stage), f"{stage.wall_s:.3f}"
         case = ElementTree.SubElement(
             suite, "testcase", classname="stoker.build", name=name, time=took
         )

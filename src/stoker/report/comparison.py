@@ -10,7 +10,7 @@ from heapq import nlargest
 from stoker.model.govern import Role
 from stoker.model.runs import Includes, short_path
 from stoker.model.value import Value, size
-from stoker.report.values import Cause, Change, Comparison, RunAnalysis, Span
+from stoker.report.values import AttemptSpan, Cause, Comparison, RunAnalysis, StepChange
 
 _MOST_FLAGS, _MOST_HEADERS = 6, 4  # of a difference that are named
 _MOST_CAUSES = 100  # headers that differ for the same steps are one cause
@@ -45,10 +45,10 @@ def compare(
 
 
 def _causes(
-    changes: Sequence[Change], read: Mapping[int, "_FileChanges | None"]
+    changes: Sequence[StepChange], read: Mapping[int, "_FileChanges | None"]
 ) -> tuple[Cause, ...]:
     """Return the differences with the changes of all steps that have them, largest first."""
-    groups: dict[str, list[Change]] = defaultdict(list)
+    groups: dict[str, list[StepChange]] = defaultdict(list)
     for change in changes:
         for text in change.why:
             groups[text].append(change)
@@ -67,22 +67,25 @@ def _causes(
     return tuple(sorted(causes, key=lambda cause: -abs(cause.cpu_s)))
 
 
-def _completed(spans: Sequence[Span]) -> list[int]:
+def _completed(spans: Sequence[AttemptSpan]) -> list[int]:
     """Return the last completed attempt of each step."""
     last = {_by_output(span): index for index, span in enumerate(spans) if span.completed}
     return sorted(last.values())
 
 
-def _by_output(span: Span) -> tuple[Role, str]:
+def _by_output(span: AttemptSpan) -> tuple[Role, str]:
     return span.step.role, span.step.output or span.title
 
 
-def _by_source(span: Span) -> tuple[Role, str]:
+def _by_source(span: AttemptSpan) -> tuple[Role, str]:
     return span.step.role, span.title
 
 
 def _pairs(
-    before: Sequence[Span], old: Sequence[int], after: Sequence[Span], new: Sequence[int]
+    before: Sequence[AttemptSpan],
+    old: Sequence[int],
+    after: Sequence[AttemptSpan],
+    new: Sequence[int],
 ) -> dict[int, int]:
     pairs: dict[int, int] = {}
     for name_of in (_by_output, _by_source):
@@ -100,14 +103,14 @@ def _pairs(
 
 
 def _change(
-    before: Sequence[Span],
+    before: Sequence[AttemptSpan],
     old: int,
-    after: Sequence[Span],
+    after: Sequence[AttemptSpan],
     new: int,
     read: "_FileChanges | None",
-) -> Change:
+) -> StepChange:
     one, other = before[old], after[new]
-    return Change(
+    return StepChange(
         before=old,
         after=new,
         cpu_s=other.cpu_seconds - one.cpu_seconds,
@@ -118,7 +121,7 @@ def _change(
     )
 
 
-def _reasons(one: Span, other: Span, read: "_FileChanges | None") -> Iterator[str]:
+def _reasons(one: AttemptSpan, other: AttemptSpan, read: "_FileChanges | None") -> Iterator[str]:
     before, after = one.step, other.step
     if before.compiler != after.compiler:
         yield f"compiler: {before.compiler} before, {after.compiler} now"
@@ -136,7 +139,7 @@ def _reasons(one: Span, other: Span, read: "_FileChanges | None") -> Iterator[st
         )
 
 
-def _with_the_same_command(one: Span, other: Span, same: str) -> Iterator[str]:
+def _with_the_same_command(one: AttemptSpan, other: AttemptSpan, same: str) -> Iterator[str]:
     """``same`` names what else is known to be the same."""
     same_cpu = abs(other.cpu_seconds - one.cpu_seconds) <= _SAME_CPU_TIME * one.cpu_seconds
     if not same_cpu and same:
@@ -219,7 +222,7 @@ class _Files:
             name for name, digest in new if digest and old.get(name, digest) not in (digest, b"")
         }
 
-    def difference(self, one: Span, other: Span) -> _FileChanges | None:
+    def difference(self, one: AttemptSpan, other: AttemptSpan) -> _FileChanges | None:
         """Return the difference for a step of both runs; ``None`` if one of them has no list."""
         old = _read_by(one, self._before, self._roots[0])
         new = _read_by(other, self._after, self._roots[1])
@@ -235,7 +238,7 @@ class _Files:
         )
 
 
-def _read_by(span: Span, includes: Includes, root: str) -> list[str]:
+def _read_by(span: AttemptSpan, includes: Includes, root: str) -> list[str]:
     """Return the source of a step and its headers: compilers name the source first."""
     places = includes.steps.get(short_path(span.step.output_path(root), root), ())
     return [includes.files[place] for place in places if place < len(includes.files)]

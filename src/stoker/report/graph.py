@@ -14,7 +14,7 @@ from stoker.source.cmake_reply import CMakeTarget
 from stoker.source.ninja import Edge, Graph
 
 
-class TargetKind(StrEnum):
+class GraphTargetKind(StrEnum):
     GENERATES = "code generation"
     STATIC = "static library"
     SHARED = "shared library"
@@ -28,15 +28,15 @@ class TargetKind(StrEnum):
 class GraphTarget(Value, frozen=True, kw_only=True):
     """All steps of one target. ``needs`` leaves out what another target in it needs anyway.
 
-    ``seconds`` is the sum over the ``timed`` steps, ``peak`` the largest step.
+    ``wall_s`` is the sum over the ``timed`` steps, ``peak_bytes`` the largest step.
     """
 
     name: str
-    kind: TargetKind
+    kind: GraphTargetKind
     steps: int
     timed: int
-    seconds: float
-    peak: int | None
+    wall_s: float
+    peak_bytes: int | None
     needs: tuple[str, ...]
     outputs: tuple[str, ...] = ()  # libraries and programs
 
@@ -44,12 +44,12 @@ class GraphTarget(Value, frozen=True, kw_only=True):
 class Blocker(Value, frozen=True, kw_only=True):
     """A target that must end before compiles of other targets can start.
 
-    ``seconds`` is the earliest time at which it can have ended, with unlimited CPUs.
+    ``wall_s`` is the earliest time at which it can have ended, with unlimited CPUs.
     """
 
     target: str
     compiles: int
-    seconds: float
+    wall_s: float
 
 
 class PathStep(Value, frozen=True, kw_only=True):
@@ -57,13 +57,13 @@ class PathStep(Value, frozen=True, kw_only=True):
 
     output: str
     target: str
-    seconds: float
+    wall_s: float
 
 
 class ImpactStep(Value, frozen=True, kw_only=True):
     output: str
     target: str
-    seconds: float | None  # None: it was never measured
+    wall_s: float | None  # None: it was never measured
 
 
 class Impact(Value, frozen=True, kw_only=True):
@@ -76,8 +76,8 @@ class Impact(Value, frozen=True, kw_only=True):
     file: str
     configures: bool
     steps: tuple[ImpactStep, ...]
-    seconds: float  # sum over the steps
-    path_seconds: float  # longest chain of dependent steps
+    wall_s: float  # sum over the steps
+    path_s: float  # longest chain of dependent steps
 
 
 class BuildGraph(Value, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ class BuildGraph(Value, frozen=True, kw_only=True):
     targets: tuple[GraphTarget, ...]
     steps: int
     timed: int
-    seconds: float
+    wall_s: float
     compiles: int
     ready: int
     blockers: tuple[Blocker, ...]
@@ -97,7 +97,7 @@ class BuildGraph(Value, frozen=True, kw_only=True):
 
     @property
     def path_seconds(self) -> float:
-        return sum(step.seconds for step in self.path)
+        return sum(step.wall_s for step in self.path)
 
 
 # -- build graph -----------------------------------------------------------------------------------
@@ -117,16 +117,16 @@ _LINK_RULE = re.compile(r"_([A-Z]+(?:_LIBRARY)?)_LINKER__(.+)_[A-Za-z]*$")
 _ENCODED = re.compile(r"\.([0-9a-fA-F]{2})")  # how CMake writes a special character in a rule
 _RULE = ".rule"  # ends a source that stands for a custom command in CMake's answer
 _KINDS = {
-    "STATIC_LIBRARY": TargetKind.STATIC,
-    "SHARED_LIBRARY": TargetKind.SHARED,
-    "MODULE_LIBRARY": TargetKind.MODULE,
-    "OBJECT_LIBRARY": TargetKind.OBJECTS,
-    "EXECUTABLE": TargetKind.EXECUTABLE,
-    "UTILITY": TargetKind.COMMANDS,
+    "STATIC_LIBRARY": GraphTargetKind.STATIC,
+    "SHARED_LIBRARY": GraphTargetKind.SHARED,
+    "MODULE_LIBRARY": GraphTargetKind.MODULE,
+    "OBJECT_LIBRARY": GraphTargetKind.OBJECTS,
+    "EXECUTABLE": GraphTargetKind.EXECUTABLE,
+    "UTILITY": GraphTargetKind.COMMANDS,
 }
 
 
-class Steps:
+class NeededSteps:
     """The build statements that the default targets need, each after those that it needs.
 
     ``before[i]`` are the steps that step ``i`` needs or comes after. A graph with a cycle, which
@@ -237,34 +237,36 @@ class Owners:
     found from the names of rules and folders.
     """
 
-    def __init__(self, steps: Steps, reply: Sequence[CMakeTarget]):
+    def __init__(self, steps: NeededSteps, reply: Sequence[CMakeTarget]):
         self._steps = steps
         self._made_by = {file.path: target for target in reply for file in target.artifacts}
         self._commands = dict(_commands(reply))
-        self.kinds = {target.name: _KINDS.get(target.type, TargetKind.OTHER) for target in reply}
+        self.kinds = {
+            target.name: _KINDS.get(target.type, GraphTargetKind.OTHER) for target in reply
+        }
         self.names = [""] * len(steps)
         for index in reversed(range(len(steps))):
             self.names[index], kind = self._owner(index)
             if steps.edges[index].rule != _PHONY:
                 self.kinds.setdefault(self.names[index], kind)
-                if kind is TargetKind.GENERATES:
+                if kind is GraphTargetKind.GENERATES:
                     self.kinds[self.names[index]] = kind
 
-    def _owner(self, index: int) -> tuple[str, TargetKind]:
+    def _owner(self, index: int) -> tuple[str, GraphTargetKind]:
         edge = self._steps.edges[index]
         if edge.rule == _CUSTOM:
             generates = self._steps.precedes_compile[index]
-            kind = TargetKind.GENERATES if generates else TargetKind.COMMANDS
+            kind = GraphTargetKind.GENERATES if generates else GraphTargetKind.COMMANDS
             return self._command(index), kind
-        return self._linked(edge) or (self._part_of(index), TargetKind.OTHER)
+        return self._linked(edge) or (self._part_of(index), GraphTargetKind.OTHER)
 
-    def _linked(self, edge: Edge) -> tuple[str, TargetKind] | None:
+    def _linked(self, edge: Edge) -> tuple[str, GraphTargetKind] | None:
         for output in edge.outputs:
             if target := self._made_by.get(output):
-                return target.name, _KINDS.get(target.type, TargetKind.OTHER)
+                return target.name, _KINDS.get(target.type, GraphTargetKind.OTHER)
         if found := _LINK_RULE.search(edge.rule):
             name = _ENCODED.sub(lambda code: chr(int(code[1], 16)), found[2])
-            return name, _KINDS.get(found[1], TargetKind.OTHER)
+            return name, _KINDS.get(found[1], GraphTargetKind.OTHER)
         return None
 
     def _command(self, index: int) -> str:
@@ -276,7 +278,7 @@ class Owners:
                     return found[1]
         names = map(basename, edges[index].outputs)
         known = next((self._commands[name] for name in names if name in self._commands), None)
-        if known and self.kinds.get(known) in (TargetKind.COMMANDS, TargetKind.GENERATES):
+        if known and self.kinds.get(known) in (GraphTargetKind.COMMANDS, GraphTargetKind.GENERATES):
             return known
         return f"{known or self._part_of(index)}: generated code"
 
@@ -311,7 +313,12 @@ def _commands(reply: Sequence[CMakeTarget]) -> Iterator[tuple[str, str]]:
 
 
 def make_build_graph(
-    steps: Steps, owners: Owners, timings: Mapping[str, Timing], *, folder: str, has_reply: bool
+    steps: NeededSteps,
+    owners: Owners,
+    timings: Mapping[str, Timing],
+    *,
+    folder: str,
+    has_reply: bool,
 ) -> BuildGraph:
     """``timings`` are by output, as the build statement names it."""
     times = _times(steps, timings)
@@ -323,7 +330,7 @@ def make_build_graph(
         targets=_targets(steps, owners, times),
         steps=len(steps.real),
         timed=sum(times[index] is not None for index in steps.real),
-        seconds=sum(map(_seconds, times)),
+        wall_s=sum(map(_seconds, times)),
         compiles=sum(steps.compiles),
         ready=ready,
         blockers=blockers,
@@ -332,7 +339,7 @@ def make_build_graph(
 
 
 def find_impact(
-    steps: Steps,
+    steps: NeededSteps,
     owners: Owners,
     timings: Mapping[str, Timing],
     file: str,
@@ -351,16 +358,16 @@ def find_impact(
             ImpactStep(
                 output=steps.edges[index].outputs[0],
                 target=owners.names[index],
-                seconds=time.seconds if (time := times[index]) else None,
+                wall_s=time.seconds if (time := times[index]) else None,
             )
             for index in rebuilt
         ),
-        seconds=sum(map(_seconds, alone)),
-        path_seconds=max(_earliest_ends(steps, alone), default=0.0),
+        wall_s=sum(map(_seconds, alone)),
+        path_s=max(_earliest_ends(steps, alone), default=0.0),
     )
 
 
-def _times(steps: Steps, timings: Mapping[str, Timing]) -> list[Timing | None]:
+def _times(steps: NeededSteps, timings: Mapping[str, Timing]) -> list[Timing | None]:
     found = ((timings.get(output) for output in edge.outputs) for edge in steps.edges)
     times = [next((time for time in each if time), None) for each in found]
     return [None if edge.rule == _PHONY else t for edge, t in zip(steps.edges, times, strict=True)]
@@ -370,7 +377,7 @@ def _seconds(time: Timing | None) -> float:
     return time.seconds if time else 0.0
 
 
-def _earliest_ends(steps: Steps, times: Sequence[Timing | None]) -> list[float]:
+def _earliest_ends(steps: NeededSteps, times: Sequence[Timing | None]) -> list[float]:
     """Return when each step can have ended, with unlimited CPUs."""
     ends: list[float] = []
     for needs, time in zip(steps.before, times, strict=True):
@@ -379,20 +386,20 @@ def _earliest_ends(steps: Steps, times: Sequence[Timing | None]) -> list[float]:
 
 
 def _critical_path(
-    steps: Steps, owners: Owners, times: Sequence[Timing | None], ends: Sequence[float]
+    steps: NeededSteps, owners: Owners, times: Sequence[Timing | None], ends: Sequence[float]
 ) -> tuple[PathStep, ...]:
     path: list[PathStep] = []
     index = max(range(len(steps)), key=ends.__getitem__, default=None)
     while index is not None:
         if time := times[index]:
             output, target = steps.edges[index].outputs[0], owners.names[index]
-            path.append(PathStep(output=output, target=target, seconds=time.seconds))
+            path.append(PathStep(output=output, target=target, wall_s=time.seconds))
         index = max(steps.before[index], key=ends.__getitem__, default=None)
     return tuple(reversed(path))
 
 
 def _blockers(
-    steps: Steps, owners: Owners, ends: Sequence[float]
+    steps: NeededSteps, owners: Owners, ends: Sequence[float]
 ) -> tuple[int, tuple[Blocker, ...]]:
     """Return how many compiles can start at once, and the targets that others wait for."""
     bits = {name: 1 << place for place, name in enumerate(dict.fromkeys(owners.names))}
@@ -416,13 +423,13 @@ def _blockers(
             name = owners.names[index]
             seconds[name] = max(seconds[name], ends[index])
     return ready, tuple(
-        Blocker(target=name, compiles=count, seconds=seconds[name])
+        Blocker(target=name, compiles=count, wall_s=seconds[name])
         for name, count in blocked.most_common()
     )
 
 
 def _targets(
-    steps: Steps, owners: Owners, times: Sequence[Timing | None]
+    steps: NeededSteps, owners: Owners, times: Sequence[Timing | None]
 ) -> tuple[GraphTarget, ...]:
     """Return the targets, each after those that it needs."""
     members: dict[str, list[int]] = defaultdict(list)
@@ -441,7 +448,9 @@ def _targets(
     return tuple(found)
 
 
-def _direct_needs(steps: Steps, owners: Owners, place: Mapping[str, int]) -> dict[str, set[str]]:
+def _direct_needs(
+    steps: NeededSteps, owners: Owners, place: Mapping[str, int]
+) -> dict[str, set[str]]:
     """Return the targets that the steps of each target need. ``place`` is the last step of each
     target: one that ends later is left out, so that there are no cycles.
     """
@@ -459,9 +468,9 @@ def _direct_needs(steps: Steps, owners: Owners, place: Mapping[str, int]) -> dic
 
 
 def _target(
-    steps: Steps,
+    steps: NeededSteps,
     name: str,
-    kind: TargetKind,
+    kind: GraphTargetKind,
     members: Sequence[int],
     times: Sequence[Timing | None],
     needs: Sequence[str],
@@ -473,8 +482,8 @@ def _target(
         kind=kind,
         steps=len(members),
         timed=len(known),
-        seconds=sum(time.seconds for time in known),
-        peak=max((time.peak for time in known if time.peak is not None), default=None),
+        wall_s=sum(time.seconds for time in known),
+        peak_bytes=max((time.peak for time in known if time.peak is not None), default=None),
         needs=tuple(needs),
         outputs=tuple(steps.edges[index].outputs[0] for index in made),
     )

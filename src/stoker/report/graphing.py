@@ -22,10 +22,10 @@ from stoker.outside.terminal import Indented, Listing
 from stoker.report.graph import (
     BuildGraph,
     GraphTarget,
+    GraphTargetKind,
     Impact,
+    NeededSteps,
     Owners,
-    Steps,
-    TargetKind,
     find_impact,
     make_build_graph,
 )
@@ -47,7 +47,7 @@ def graph_of(place: Path, *, impact: str | None = None, say: Say) -> BuildGraph:
     folder = find_build(place)
     if folder != place.absolute():
         say(f"the build folder is {folder}")
-    steps = Steps(str(folder), read_graph(folder))
+    steps = NeededSteps(str(folder), read_graph(folder))
     if not steps.real:
         raise UsageError(f"{folder / 'build.ninja'} has no steps")
     reply = read_targets(folder)
@@ -100,18 +100,19 @@ def _source(folder: Path) -> Path | None:
 
 _FEW = 15  # targets, blockers or steps that a page shows
 _SWEEPS = 4  # passes over the columns; more change little
+_LARGEST_INDENT = 3  # rows above a column
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 216, 46, 70, 16, 16
 _LEGEND = 34  # height of the line above the drawing
 _LETTERS = 28  # of a name that fit in a box
 _COLOURS = {
-    TargetKind.GENERATES: "#d9a441",
-    TargetKind.STATIC: "#5b8bc9",
-    TargetKind.SHARED: "#6aa867",
-    TargetKind.MODULE: "#4fa3a5",
-    TargetKind.OBJECTS: "#7d94b8",
-    TargetKind.EXECUTABLE: "#9b7fc4",
-    TargetKind.COMMANDS: "#c58460",
-    TargetKind.OTHER: "#a3aaaf",
+    GraphTargetKind.GENERATES: "#d9a441",
+    GraphTargetKind.STATIC: "#5b8bc9",
+    GraphTargetKind.SHARED: "#6aa867",
+    GraphTargetKind.MODULE: "#4fa3a5",
+    GraphTargetKind.OBJECTS: "#7d94b8",
+    GraphTargetKind.EXECUTABLE: "#9b7fc4",
+    GraphTargetKind.COMMANDS: "#c58460",
+    GraphTargetKind.OTHER: "#a3aaaf",
 }
 _STYLE = """
 svg { font: 12px system-ui, sans-serif; background: #fff; }
@@ -125,16 +126,26 @@ svg { font: 12px system-ui, sans-serif; background: #fff; }
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _PAGE_STYLE = """
-body { margin: 24px; font: 15px/1.5 system-ui, sans-serif; color: #24292e; background: #fff; }
-table { border-collapse: collapse; margin: 8px 0 24px; } h1 { font-size: 1.4rem; }
-h2 { font-size: 1.1rem; } .scroll { overflow-x: auto; }
-th, td { text-align: left; padding: 3px 14px 3px 0; vertical-align: top;
-  border-bottom: 1px solid #e4e4df; }
-th { font-weight: 600; color: #5d666d; } .number { text-align: right; white-space: nowrap; }
-td:last-child { overflow-wrap: anywhere; } :is(h2, p)::first-letter { text-transform: uppercase; }
-tr:target { background: #fdeecf; }
-@media (prefers-color-scheme: dark) { body { background: #15181b; color: #dfe3e6; }
-  th, td { border-color: #2c3237; } th { color: #98a2a9; } tr:target { background: #4a3b16; } }
+:root { --page: #f7f7f5; --card: #fff; --line: #e4e4df; --text: #24292e; --muted: #5d666d;
+  --mark: #fdeecf; --accent: #3f6fb5; }
+@media (prefers-color-scheme: dark) { :root { --page: #15181b; --card: #1c2024; --line: #2c3237;
+  --text: #dfe3e6; --muted: #98a2a9; --mark: #4a3b16; --accent: #7ea9e1; } }
+* { box-sizing: border-box; } body { margin: 0 auto; max-width: 1240px; padding: 24px;
+  font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page);
+  font-variant-numeric: tabular-nums; }
+h1 { font-size: 1.5rem; font-weight: 600; margin: 0; overflow-wrap: anywhere; }
+h2 { font-size: 1.05rem; font-weight: 600; margin: 0 0 8px; } p { margin: 0 0 14px; }
+p, .name { color: var(--muted); } :is(h2, p)::first-letter { text-transform: uppercase; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 14px; }
+.tile, section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; }
+.tile { padding: 12px 16px; } .name { font-size: .82rem; } .value { font-size: 1.5rem; }
+section { padding: 18px 20px; margin-top: 18px; } section svg { background: none; }
+.scroll { overflow: auto; max-height: 80vh; } table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; padding: 4px 14px 4px 0; vertical-align: top;
+  border-bottom: 1px solid var(--line); }
+th { font-weight: 600; color: var(--muted); position: sticky; top: 0; background: var(--card); }
+.number { text-align: right; white-space: nowrap; } td:last-child { overflow-wrap: anywhere; }
+tr:target { background: var(--mark); } a:focus-visible .box { stroke: var(--accent); }
 """
 
 
@@ -150,7 +161,7 @@ def graph_page(graph: BuildGraph, *, everything: bool = False) -> RenderableType
 
 
 def headline(graph: BuildGraph) -> str:
-    work = f", {duration(graph.seconds)} of work" if graph.timed else ""
+    work = f", {duration(graph.wall_s)} of work" if graph.timed else ""
     chain = f", longest chain {duration(graph.path_seconds)}" if graph.path else ""
     return f"{graph.folder}: {graph.steps} steps in {len(graph.targets)} targets{work}{chain}"
 
@@ -178,12 +189,12 @@ def _targets(graph: BuildGraph, everything: bool) -> list[RenderableType]:
 
 
 def _largest(targets: Sequence[GraphTarget]) -> list[GraphTarget]:
-    return sorted(targets, key=lambda each: (-each.seconds, -each.steps))[:_FEW]
+    return sorted(targets, key=lambda each: (-each.wall_s, -each.steps))[:_FEW]
 
 
 def _figures(target: GraphTarget) -> tuple[str, str, str]:
-    time = duration(target.seconds) if target.timed else ""
-    return str(target.steps), time, size(target.peak) if target.peak is not None else ""
+    time = duration(target.wall_s) if target.timed else ""
+    return str(target.steps), time, size(target.peak_bytes) if target.peak_bytes is not None else ""
 
 
 def _starts(graph: BuildGraph, everything: bool) -> list[RenderableType]:
@@ -192,14 +203,14 @@ def _starts(graph: BuildGraph, everything: bool) -> list[RenderableType]:
     blockers = graph.blockers if everything else graph.blockers[:_FEW]
     table = Listing("target", ">compiles that wait for it", ">done at the earliest", indent=2)
     for blocker in blockers:
-        after = f"after {duration(blocker.seconds)}" if graph.timed else ""
+        after = f"after {duration(blocker.wall_s)}" if graph.timed else ""
         table.add(blocker.target, str(blocker.compiles), after)
     lines += [table] if blockers else []
     if graph.path:
         lines += [Text(), Text("Critical path", style="bold")]
         steps = Listing("step", ">time", "target", indent=2)
         for step in graph.path:
-            steps.add(step.output, duration(step.seconds), step.target)
+            steps.add(step.output, duration(step.wall_s), step.target)
         lines.append(steps)
     return lines
 
@@ -218,7 +229,7 @@ def _impact(impact: Impact, everything: bool) -> list[RenderableType]:
     table = Listing("step", ">time", "target", indent=2)
     shown = impact.steps if everything else impact.steps[:_FEW]
     for step in shown:
-        time = "" if step.seconds is None else duration(step.seconds)
+        time = "" if step.wall_s is None else duration(step.wall_s)
         table.add(step.output, time, step.target)
     rest = len(impact.steps) - len(shown)
     more = [Text(f"  and {rest} more: --targets shows them")] if rest else []
@@ -232,11 +243,11 @@ def impact_text(impact: Impact) -> str:
     if not count:
         return f"{first}a change to {impact.file} rebuilds nothing"
     targets = len(_by_target(impact))
-    unknown = sum(step.seconds is None for step in impact.steps)
+    unknown = sum(step.wall_s is None for step in impact.steps)
     missing = f" ({unknown} steps were never measured)" if unknown else ""
     return (
         f"{first}a change to {impact.file} rebuilds {count} steps in {targets} targets: "
-        f"{duration(impact.seconds)} of work, longest chain {duration(impact.path_seconds)}"
+        f"{duration(impact.wall_s)} of work, longest chain {duration(impact.path_s)}"
         f"{missing}"
     )
 
@@ -244,7 +255,7 @@ def impact_text(impact: Impact) -> str:
 def _by_target(impact: Impact) -> dict[str, list[float | None]]:
     found: dict[str, list[float | None]] = defaultdict(list)
     for step in impact.steps:
-        found[step.target].append(step.seconds)
+        found[step.target].append(step.wall_s)
     return found
 
 
@@ -273,10 +284,12 @@ def places(targets: Sequence[GraphTarget]) -> dict[str, tuple[int, float]]:
 
 
 def _rows(columns: Mapping[int, Sequence[str]]) -> dict[str, float]:
-    """Return the row of each target; shorter columns are centred."""
+    """Return the row of each target. Shorter columns are centred, but begin near the top, because
+    that is what a page shows first.
+    """
     most = max(map(len, columns.values()), default=0)
     return {
-        name: row + (most - len(names)) / 2
+        name: row + min(_LARGEST_INDENT, (most - len(names)) / 2)
         for names in columns.values()
         for row, name in enumerate(names)
     }
@@ -321,7 +334,7 @@ def _drawing(graph: BuildGraph) -> Xml.Element:
         for need in target.needs:
             _link(root, where[need], where[target.name], on_path=(need, target.name) in links)
     hit = set(_by_target(graph.impact)) if graph.impact else set()
-    longest = max((target.seconds for target in graph.targets), default=0.0)
+    longest = max((target.wall_s for target in graph.targets), default=0.0)
     for number, target in enumerate(graph.targets):
         classes = ["target", *(["hit"] if target.name in hit else [])]
         group = Xml.SubElement(root, "a", {"href": f"#target-{number}", "class": " ".join(classes)})
@@ -352,7 +365,7 @@ def _legend_width(name: str) -> int:
 
 def _legend_entries(graph: BuildGraph) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the name of each colour, and the attributes of its box."""
-    for kind in TargetKind:
+    for kind in GraphTargetKind:
         if any(target.kind is kind for target in graph.targets):
             yield kind.value, {"fill": _COLOURS[kind]}
     if graph.path:
@@ -395,7 +408,7 @@ def _box(
     Xml.SubElement(group, "rect", shape | {"class": "box path" if target.name in chain else "box"})
     side = {"x": f"{x:g}", "y": f"{y:g}", "width": "6", "height": str(_HEIGHT), "rx": "3"}
     Xml.SubElement(group, "rect", side | {"fill": _COLOURS[target.kind]})
-    share = target.seconds / longest if longest else 0.0
+    share = target.wall_s / longest if longest else 0.0
     bar = {"x": f"{x + 14:g}", "y": f"{y + _HEIGHT - 7:g}", "height": "3"}
     Xml.SubElement(
         group,
@@ -421,20 +434,14 @@ def _short(name: str) -> str:
 def graph_html(graph: BuildGraph) -> str:
     """Return the drawing with its tables. The page has no script and fetches nothing."""
     title = escape(xml_text(headline(graph)))
-    impact = ""
-    if graph.impact:
-        rows = [
-            ("" if step.seconds is None else duration(step.seconds), step.target, step.output)
-            for step in graph.impact.steps
-        ]
-        impact = f"<h2>{escape(xml_text(impact_text(graph.impact)))}</h2>"
-        impact += _table(("time", "target", "step"), rows)
     targets = [
         (each.name, each.kind.value, *_figures(each), ", ".join(each.needs))
         for each in graph.targets
     ]
-    blockers = [(b.target, str(b.compiles), duration(b.seconds)) for b in graph.blockers]
-    path = [(duration(step.seconds), step.target, step.output) for step in graph.path]
+    blockers = [(b.target, str(b.compiles), duration(b.wall_s)) for b in graph.blockers]
+    path = [(duration(step.wall_s), step.target, step.output) for step in graph.path]
+    waits = ("target", "compiles that wait for it", "done at the earliest")
+    columns = ("target", "kind", "steps", "time", "peak", "needs")
     return "\n".join(
         (
             "<!doctype html>",
@@ -443,17 +450,52 @@ def graph_html(graph: BuildGraph) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
             f"<title>{title}</title><style>{_PAGE_STYLE}</style></head><body>",
-            f"<h1>{title}</h1><p>{escape(sources(graph))}</p>",
-            f'<div class="scroll">{graph_svg(graph)}</div>{impact}',
-            "<h2>Targets</h2>",
-            _table(("target", "kind", "steps", "time", "peak", "needs"), targets, ids=True),
-            f"<h2>What blocks the start</h2><p>{_ready_text(graph)}.</p>",
-            _table(("target", "compiles that wait for it", "done at the earliest"), blockers),
-            "<h2>Critical path</h2>",
-            _table(("time", "target", "step"), path),
+            f"<h1>{escape(xml_text(graph.folder))}</h1><p>{escape(sources(graph))}</p>",
+            _tiles(graph),
+            *_impact_section(graph),
+            *_section("Drawing", f'<div class="scroll">{graph_svg(graph)}</div>'),
+            *(
+                _section(
+                    "What blocks the start",
+                    f"<p>{_ready_text(graph)}.</p>{_table(waits, blockers)}",
+                )
+                if blockers
+                else ()
+            ),
+            *(_section("Critical path", _table(("time", "target", "step"), path)) if path else ()),
+            *_section("Targets", _table(columns, targets, ids=True)),
             "</body></html>\n",
         )
     )
+
+
+def _tiles(graph: BuildGraph) -> str:
+    figures = {"steps": str(graph.steps), "targets": str(len(graph.targets))}
+    if graph.timed:
+        figures["work"] = duration(graph.wall_s)
+    if graph.path:
+        figures["longest chain"] = duration(graph.path_seconds)
+    if graph.compiles:
+        figures["compiles that can start at once"] = f"{graph.ready} of {graph.compiles}"
+    tiles = (
+        f'<div class="tile"><div class="name">{name}</div><div class="value">{value}</div></div>'
+        for name, value in figures.items()
+    )
+    return f'<div class="tiles">{"".join(tiles)}</div>'
+
+
+def _impact_section(graph: BuildGraph) -> Iterator[str]:
+    if graph.impact:
+        rows = [
+            ("" if step.wall_s is None else duration(step.wall_s), step.target, step.output)
+            for step in graph.impact.steps
+        ]
+        title = escape(xml_text(impact_text(graph.impact)))
+        yield from _section(title, _table(("time", "target", "step"), rows))
+
+
+def _section(title: str, content: str) -> tuple[str, ...]:
+    return "<section>", f"<h2>{title}</h2>", content, "</section>"
 
 
 _NUMBERS = ("steps", "time", "peak", "compiles that wait for it", "done at the earliest")

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from stoker.govern.explanation import cause_text, mode_text, waits_text
 from stoker.model.govern import Basis
 from stoker.model.runs import Explanation, Outcome
-from stoker.report.values import Comparison, Report, ReportedRun, Span
+from stoker.report.values import AttemptSpan, Comparison, Report, ReportedRun
 
 _STYLE = "page.css"
 _SCRIPTS = ("base.js", "timeline.js", "sections.js")
@@ -93,7 +93,7 @@ class _Table:
         return list(self._places)
 
 
-def _columns(spans: Sequence[Span]) -> dict[str, Any]:
+def _columns(spans: Sequence[AttemptSpan]) -> dict[str, Any]:
     """Return one list for each figure: less than half the size of one object for each step."""
     roles, targets, compilers, flags, archs = (_Table() for _ in range(5))
     bases, outcomes = _Table(Basis), _Table(Outcome)
@@ -116,7 +116,7 @@ def _columns(spans: Sequence[Span]) -> dict[str, Any]:
         "outcome": [outcomes.place(span.outcome) for span in spans],
         "status": [span.status for span in spans],
         "asked": [round(each.asked, _MICROSECONDS) if each else None for each in known],
-        "waits": [waits_text(each.waits, each.needs) if each else "" for each in known],
+        "waits": [waits_text(each.waits, each.needs_bytes) if each else "" for each in known],
         "pauses": {str(n): _pauses(each) for n, each in enumerate(known) if each and each.pauses},
         "killed": {
             str(n): cause_text(each.killed) for n, each in enumerate(known) if each and each.killed
@@ -126,7 +126,7 @@ def _columns(spans: Sequence[Span]) -> dict[str, Any]:
             for n, (span, each) in enumerate(zip(spans, known, strict=True))
             if each and each.mode_reason
         },
-        "predicted": [each.needs if each else None for each in known],
+        "predicted": [each.needs_bytes if each else None for each in known],
         "basis": [bases.place(each.basis) if each else None for each in known],
         "tables": {
             "role": roles.values,
@@ -142,7 +142,7 @@ def _columns(spans: Sequence[Span]) -> dict[str, Any]:
 
 def _pauses(explanation: Explanation) -> list[dict[str, Any]]:
     return [
-        {"at": pause.at, "seconds": pause.seconds, "why": cause_text(pause)}
+        {"at": pause.at, "seconds": pause.wall_s, "why": cause_text(pause)}
         for pause in explanation.pauses
     ]
 

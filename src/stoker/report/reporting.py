@@ -19,9 +19,9 @@ from stoker.model.govern import StepRecord
 from stoker.model.runs import Attempt, Includes, Outcome, Run, run_folder_of
 from stoker.model.value import UNDECODABLE
 from stoker.plan.records import RECORD, runs_folder
-from stoker.report.analysis import Recorded, analyse, records
+from stoker.report.analysis import RecordedRun, analyse, records
 from stoker.report.comparison import compare
-from stoker.report.trace import Phase, phase_file, read_phases
+from stoker.report.trace import CompilerPhase, phase_file, read_phases
 from stoker.report.values import (
     BuildFacts,
     LibrarySize,
@@ -93,12 +93,12 @@ def find_run(word: str | None) -> Run:
         return history.find(word)
 
 
-def find_phases(run: RunAnalysis) -> dict[int, tuple[Phase, ...]]:
+def find_phases(run: RunAnalysis) -> dict[int, tuple[CompilerPhase, ...]]:
     """Return the phases that compilers recorded of their steps, by the index of the span.
 
     A file that was written after its step has ended belongs to a later build.
     """
-    found: dict[int, tuple[Phase, ...]] = {}
+    found: dict[int, tuple[CompilerPhase, ...]] = {}
     for index, span in enumerate(run.spans):
         named = phase_file(span.step)
         if named and span.outcome is Outcome.DONE:
@@ -136,7 +136,7 @@ def _find(run: Run) -> _Found:
         includes = history.includes(run.id)
     folder, record = _record(run)
     machine = record.plan.machine if record else None
-    recorded = Recorded(
+    recorded = RecordedRun(
         cpus=machine.cpus if machine else None,
         limit=machine.memory_bytes if machine else None,
     )
@@ -201,10 +201,10 @@ def _output(path: Path) -> Output:
         return Output(path=str(path))
     return Output(
         path=str(path),
-        bytes=facts.size,
+        bytes=facts.size_bytes,
         libraries=tuple(
-            LibrarySize(path=library.path, bytes=library.size, device_code=_by_arch(library))
-            for library in sorted(facts.libraries, key=lambda library: -library.size)
+            LibrarySize(path=library.path, bytes=library.size_bytes, device_code=_by_arch(library))
+            for library in sorted(facts.libraries, key=lambda library: -library.size_bytes)
         ),
     )
 
@@ -212,7 +212,7 @@ def _output(path: Path) -> Output:
 def _by_arch(library: LibraryFacts) -> dict[str, int]:
     sizes: dict[str, int] = defaultdict(int)
     for code in library.device_code:
-        sizes[code.arch] += code.bytes
+        sizes[code.arch] += code.size_bytes
     return dict(sorted(sizes.items()))
 
 
@@ -232,9 +232,9 @@ def _what_if(found: _Found, prices: Prices, say: Say) -> Iterator[WhatIf]:
         say(f"simulating {len(steps)} steps: {name}")
         policy = make_policy("adaptive", cpus=count)
         result = simulate(steps, policy, cpus=count, memory=amount, history=steps)
-        cost = prices.cost(result.wall_seconds, cpus=count, memory=amount)
+        cost = prices.cost(result.wall_s, cpus=count, memory=amount)
         if name in hours:
-            cost = result.wall_seconds / 3600 * hours[name]
+            cost = result.wall_s / 3600 * hours[name]
         yield WhatIf(name=name, result=result, cost=cost)
 
 

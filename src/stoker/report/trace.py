@@ -20,7 +20,7 @@ from msgspec import Meta
 from stoker.model.govern import Step
 from stoker.model.value import UNDECODABLE, Value
 from stoker.report.analysis import lanes_of, levels, memory_at
-from stoker.report.values import RunAnalysis, Span
+from stoker.report.values import AttemptSpan, RunAnalysis
 
 _SHORTEST = 0.005  # seconds of a phase that is kept: clang records each header and template
 _CLANG = "-ftime-trace"
@@ -35,7 +35,7 @@ class PhaseFormat(StrEnum):
     TABLE = "table"
 
 
-class Phase(Value, frozen=True, kw_only=True):
+class CompilerPhase(Value, frozen=True, kw_only=True):
     """``start`` counts from the start of the step. Phases of one ``row`` are nested or follow each
     other; rows may overlap.
     """
@@ -82,7 +82,7 @@ def phase_file(step: Step) -> tuple[PhaseFormat, str] | None:
     return None
 
 
-def read_phases(content: bytes, form: PhaseFormat, step: Step) -> tuple[Phase, ...]:
+def read_phases(content: bytes, form: PhaseFormat, step: Step) -> tuple[CompilerPhase, ...]:
     """Return the phases that last long enough to be seen; nothing of a file that is damaged."""
     match form:
         case PhaseFormat.TRACE:
@@ -92,7 +92,7 @@ def read_phases(content: bytes, form: PhaseFormat, step: Step) -> tuple[Phase, .
     return tuple(phase for phase in found if phase.seconds >= _SHORTEST)
 
 
-def _of_trace(content: bytes) -> Iterator[Phase]:
+def _of_trace(content: bytes) -> Iterator[CompilerPhase]:
     try:
         events = msgspec.json.decode(content, type=_TraceFile).traceEvents
     except UNDECODABLE:
@@ -100,7 +100,7 @@ def _of_trace(content: bytes) -> Iterator[Phase]:
     for event in events:
         # clang sums up each kind of phase in a row of its own.
         if event.ph == "X" and not event.name.startswith("Total "):
-            yield Phase(
+            yield CompilerPhase(
                 name=event.name,
                 start=event.ts / 1e6,
                 seconds=event.dur / 1e6,
@@ -109,7 +109,7 @@ def _of_trace(content: bytes) -> Iterator[Phase]:
             )
 
 
-def _of_table(text: str, source: str) -> Iterator[Phase]:
+def _of_table(text: str, source: str) -> Iterator[CompilerPhase]:
     """Return nvcc's phases. It prints durations only; without ``--threads`` the phases follow each
     other.
     """
@@ -117,7 +117,7 @@ def _of_table(text: str, source: str) -> Iterator[Phase]:
     for row in _rows(text):
         seconds = _milliseconds(row[6]) / 1000
         if basename(row[0]) == source and seconds:
-            yield Phase(name=row[1], start=at, seconds=seconds, detail=row[4])
+            yield CompilerPhase(name=row[1], start=at, seconds=seconds, detail=row[4])
             at += seconds
 
 
@@ -144,7 +144,7 @@ def _milliseconds(text: str) -> float:
 
 
 Event = dict[str, Any]
-Phases = Mapping[int, tuple[Phase, ...]]  # by span
+Phases = Mapping[int, tuple[CompilerPhase, ...]]  # by span
 
 _STEPS, _WAITS = 1, 2  # processes
 _PATH = 1  # threads of the first process; lanes follow
@@ -214,7 +214,7 @@ def _steps(run: RunAnalysis, phases: Phases) -> Iterator[Event]:
                 yield _mark(thread, _us(pause.at), "paused")
 
 
-def _ends(spans: Sequence[Span]) -> Iterator[int]:
+def _ends(spans: Sequence[AttemptSpan]) -> Iterator[int]:
     """Yield the ends of slices, cut where the next one starts: otherwise it would be drawn as a
     child.
     """
@@ -224,7 +224,7 @@ def _ends(spans: Sequence[Span]) -> Iterator[int]:
         yield _us(span.ended)
 
 
-def _arguments(span: Span) -> dict[str, object]:
+def _arguments(span: AttemptSpan) -> dict[str, object]:
     """Return the figures of a step, in the units of the history."""
     found: dict[str, object] = {
         "kind": span.step.role.value,
@@ -237,7 +237,7 @@ def _arguments(span: Span) -> dict[str, object]:
         "byte_seconds": span.byte_seconds,
     }
     if span.explanation:
-        found["predicted_bytes"] = span.explanation.needs
+        found["predicted_bytes"] = span.explanation.needs_bytes
         found["waited_s"] = span.waited
     return found
 
@@ -246,9 +246,9 @@ def _mark(thread: int, at: int, name: str) -> Event:
     return {"ph": "i", "s": "t", "pid": _STEPS, "tid": thread, "name": name, "ts": at}
 
 
-def _phases(phases: Sequence[Phase], thread: int, start: int, end: int) -> Iterator[Event]:
+def _phases(phases: Sequence[CompilerPhase], thread: int, start: int, end: int) -> Iterator[Event]:
     """Return the phases in rows that do not overlap; the first row is that of the step itself."""
-    rows: dict[str, list[Phase]] = defaultdict(list)
+    rows: dict[str, list[CompilerPhase]] = defaultdict(list)
     for phase in phases:
         rows[phase.row].append(phase)
     extents = {
@@ -304,7 +304,7 @@ def _activity(run: RunAnalysis) -> Iterator[Event]:
     samples = min(_SAMPLES, _SAMPLES_PER_STEP * len(run.spans))
     times = edges.union(end * sample / samples for sample in range(samples))
     to_come = deque(sorted(run.spans, key=lambda span: span.started))
-    active: list[Span] = []
+    active: list[AttemptSpan] = []
     last = -1
     for time in sorted(times):
         while to_come and to_come[0].started <= time:

@@ -30,7 +30,7 @@ class StepCosts(Value, frozen=True, kw_only=True):
     seconds: Mapping[str, float]
 
 
-class Change(Value, frozen=True, kw_only=True):
+class TrendChange(Value, frozen=True, kw_only=True):
     """A run whose steps needed notably more or less CPU time than the same steps before."""
 
     run: int
@@ -48,13 +48,13 @@ class Trend(Value, frozen=True, kw_only=True):
     command: str
     directory: str
     runs: tuple[Run, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[TrendChange, ...]
 
 
 def costs_of(attempts: Iterable[Attempt]) -> StepCosts:
     done = (one.record for one in attempts if one.outcome is Outcome.DONE)
     return StepCosts(
-        seconds={record.step.output or record.step.source: record.cpu_seconds for record in done}
+        seconds={record.step.output or record.step.source: record.cpu_s for record in done}
     )
 
 
@@ -79,7 +79,7 @@ def _trend(runs: tuple[Run, ...], costs: Mapping[int, StepCosts]) -> Trend:
     )
 
 
-def _change(old: Run, new: Run, costs: Mapping[int, StepCosts]) -> Change | None:
+def _change(old: Run, new: Run, costs: Mapping[int, StepCosts]) -> TrendChange | None:
     """Compare the steps that both runs have: one may have built more than the other. CPU time
     counts, because other programs make a build longer, but hardly change its CPU time.
     """
@@ -94,7 +94,7 @@ def _change(old: Run, new: Run, costs: Mapping[int, StepCosts]) -> Change | None
     step = max(
         sorted(common), key=lambda name: (after[name] - before[name]) * (1 if now > was else -1)
     )
-    return Change(
+    return TrendChange(
         run=new.id,
         before=old.id,
         commit=_summary(new).commit or "",
@@ -156,7 +156,7 @@ def _cached(summary: RunSummary) -> str:
     return f"{summary.cache_hits / (summary.cache_hits + summary.steps):.0%}"
 
 
-def change_text(change: Change) -> str:
+def change_text(change: TrendChange) -> str:
     more = "more" if change.factor > 1 else "less"
     share = abs(change.factor - 1)
     at = f" at commit {change.commit[:_COMMIT]}" if change.commit else ""

@@ -4,13 +4,13 @@ Memory is in bytes, time in seconds since the run began. ``None`` stands for wha
 """
 
 from stoker.model.build import StageResult
-from stoker.model.govern import Basis, Mode, SimulationResult, Step
+from stoker.model.govern import Basis, CompileMode, SimulationResult, Step
 from stoker.model.plan import Setting
 from stoker.model.runs import Explanation, Outcome
 from stoker.model.value import Value
 
 
-class Span(Value, frozen=True, kw_only=True):
+class AttemptSpan(Value, frozen=True, kw_only=True):
     """One attempt of a step on the time axis. Attempts that overlap have different lanes."""
 
     step: Step
@@ -25,7 +25,7 @@ class Span(Value, frozen=True, kw_only=True):
     outcome: Outcome
     status: int = 0
     explanation: Explanation | None = None
-    mode: Mode = Mode.DEFAULT
+    mode: CompileMode = CompileMode.DEFAULT
 
     @property
     def ended(self) -> float:
@@ -117,7 +117,7 @@ class RunAnalysis(Value, frozen=True, kw_only=True):
     policy: str = ""
     cache_hits: int | None = None
     written_bytes: int | None = None
-    spans: tuple[Span, ...]
+    spans: tuple[AttemptSpan, ...]
     bounds: tuple[LowerBound, ...]
     cpu_time: CpuTime | None
     path: tuple[int, ...]
@@ -136,7 +136,7 @@ class WhatIf(Value, frozen=True, kw_only=True):
     cost: float | None = None
 
 
-class Change(Value, frozen=True, kw_only=True):
+class StepChange(Value, frozen=True, kw_only=True):
     """A step that both runs measured. ``why`` and ``headers`` name what differs, as far as it was
     recorded.
     """
@@ -162,7 +162,7 @@ class Cause(Value, frozen=True, kw_only=True):
 class Comparison(Value, frozen=True, kw_only=True):
     """``added`` and ``removed`` are indices into the spans of the later and the earlier run."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[StepChange, ...]
     causes: tuple[Cause, ...]
     added: tuple[int, ...]
     removed: tuple[int, ...]

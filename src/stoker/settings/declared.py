@@ -5,7 +5,7 @@ from enum import StrEnum
 from stoker.model.value import Value
 
 
-class Kind(StrEnum):
+class SettingKind(StrEnum):
     """The type of a setting's value."""
 
     TEXT = "text"
@@ -16,7 +16,7 @@ class Kind(StrEnum):
     SWITCH = "switch"
 
 
-class Group(StrEnum):
+class SettingGroup(StrEnum):
     """The commands that have the setting."""
 
     PLAN = "plan"  # plan, doctor, build and develop
@@ -33,9 +33,9 @@ class Declared(Value, frozen=True, kw_only=True):
     help: str
     metavar: str = ""
     default: str | None = None
-    kind: Kind = Kind.TEXT
+    kind: SettingKind = SettingKind.TEXT
     choices: tuple[str, ...] = ()
-    group: Group = Group.PLAN
+    group: SettingGroup = SettingGroup.PLAN
     rare: bool = False  # shown by --help-all, not by --help
     local: bool = False  # means something on this machine: not repeated in a container
     reaches_out: bool = False  # starts a program or reaches the network: only from a trusted file
@@ -93,14 +93,14 @@ _BUILD = (
         help="Folder that receives the wheel. Default: dist.",
         metavar="DIR",
         default="dist",
-        group=Group.BUILD,
+        group=SettingGroup.BUILD,
     ),
     Declared(
         name="mode",
         help="Where NVIDIA's libraries come from; see `stoker package`. Default: plain.",
         default="plain",
         choices=("plain", "pypi", "bundle"),
-        group=Group.BUILD,
+        group=SettingGroup.BUILD,
     ),
     Declared(
         name="isolation",
@@ -109,14 +109,14 @@ _BUILD = (
         "those that the project requires, from the package index; torch: the same, with the "
         "installed PyTorch. Default: none for PyTorch and its extensions.",
         choices=("none", "full", "torch"),
-        group=Group.BUILD,
+        group=SettingGroup.BUILD,
     ),
     Declared(
         name="accept_targets",
         rare=True,
         help="Build also if compile commands name other GPU targets than the plan, or none.",
-        kind=Kind.SWITCH,
-        group=Group.BUILD,
+        kind=SettingKind.SWITCH,
+        group=SettingGroup.BUILD,
     ),
     Declared(
         name="label",
@@ -124,7 +124,7 @@ _BUILD = (
         help="Local version label of the wheel. auto: the variant's own, such as "
         "cu130.sm90.avx512. Default: none; auto in a matrix.",
         metavar="LABEL",
-        group=Group.BUILD,
+        group=SettingGroup.BUILD,
     ),
 )
 _MATRIX = (
@@ -134,13 +134,13 @@ _MATRIX = (
         "cut down to the GPUs of the variant. Default: build.",
         default="build",
         choices=("build", "slim"),
-        group=Group.MATRIX,
+        group=SettingGroup.MATRIX,
     ),
     Declared(
         name="wheel",
         help="The wheel to slim: a path, or NAME==VERSION of the package index.",
         metavar="WHEEL",
-        group=Group.MATRIX,
+        group=SettingGroup.MATRIX,
     ),
 )
 _GOVERN = (
@@ -149,38 +149,38 @@ _GOVERN = (
         local=True,
         help="Memory limit, e.g. 8G. Default: what the machine or its cgroup allows.",
         metavar="SIZE",
-        kind=Kind.SIZE,
-        group=Group.GOVERN,
+        kind=SettingKind.SIZE,
+        group=SettingGroup.GOVERN,
     ),
     Declared(
         name="keep_free",
         rare=True,
         help="Memory to leave to other programs, e.g. 2G, or 0.",
         metavar="SIZE",
-        kind=Kind.SIZE_OR_NONE,
-        group=Group.GOVERN,
+        kind=SettingKind.SIZE_OR_NONE,
+        group=SettingGroup.GOVERN,
     ),
     Declared(
         name="cpus",
         help="Number of CPUs to use. Default: all that the build may use.",
         metavar="N",
-        kind=Kind.COUNT,
-        group=Group.GOVERN,
+        kind=SettingKind.COUNT,
+        group=SettingGroup.GOVERN,
     ),
     Declared(
         name="stop_after",
         help="Start no step that would end later than this, such as 5h30m; then stop with status "
         "75. The same command continues.",
         metavar="TIME",
-        kind=Kind.DURATION,
-        group=Group.GOVERN,
+        kind=SettingKind.DURATION,
+        group=SettingGroup.GOVERN,
     ),
     Declared(
         name="nice",
         rare=True,
         help="Run with a lower priority than other programs.",
-        kind=Kind.SWITCH,
-        group=Group.GOVERN,
+        kind=SettingKind.SWITCH,
+        group=SettingGroup.GOVERN,
     ),
     Declared(
         name="policy",
@@ -189,7 +189,7 @@ _GOVERN = (
         "Default: adaptive.",
         metavar="NAME",
         default="adaptive",
-        group=Group.GOVERN,
+        group=SettingGroup.GOVERN,
     ),
     Declared(
         name="gc",
@@ -198,7 +198,7 @@ _GOVERN = (
         "idle. auto: if the objects stay the same; always: also if debug information records it.",
         default="auto",
         choices=("auto", "off", "always"),
-        group=Group.GOVERN,
+        group=SettingGroup.GOVERN,
     ),
     Declared(
         name="nvcc_threads",
@@ -207,7 +207,7 @@ _GOVERN = (
         "command has no --threads.",
         default="auto",
         choices=("auto", "off"),
-        group=Group.GOVERN,
+        group=SettingGroup.GOVERN,
     ),
     Declared(
         name="tmp",
@@ -215,7 +215,7 @@ _GOVERN = (
         help="Where compilers put temporary files. auto: in memory if there is plenty.",
         default="auto",
         choices=("auto", "ram", "disk"),
-        group=Group.GOVERN,
+        group=SettingGroup.GOVERN,
     ),
     Declared(
         name="via",
@@ -224,7 +224,7 @@ _GOVERN = (
         "for build tools that are linked statically.",
         default="preload",
         choices=("preload", "launcher"),
-        group=Group.GOVERN,
+        group=SettingGroup.GOVERN,
     ),
     Declared(
         name="progress",
@@ -232,7 +232,7 @@ _GOVERN = (
         help="How progress is shown on stderr.",
         default="auto",
         choices=("auto", "live", "log", "json", "quiet"),
-        group=Group.GOVERN,
+        group=SettingGroup.GOVERN,
     ),
 )
 _CHAIN = (
@@ -241,7 +241,7 @@ _CHAIN = (
         help="Compiler cache. auto: ccache if it is installed. Default: auto.",
         default="auto",
         choices=("auto", "none", "ccache", "sccache"),
-        group=Group.CHAIN,
+        group=SettingGroup.CHAIN,
     ),
     Declared(
         name="cache_remote",
@@ -249,7 +249,7 @@ _CHAIN = (
         reaches_out=True,
         help="Storage that caches of several machines share, e.g. redis://HOST:6379.",
         metavar="URL",
-        group=Group.CHAIN,
+        group=SettingGroup.CHAIN,
     ),
     Declared(
         name="compiler_launcher",
@@ -257,7 +257,7 @@ _CHAIN = (
         rare=True,
         help="Another program that starts each compile, such as buildcache.",
         metavar="PROGRAM",
-        group=Group.CHAIN,
+        group=SettingGroup.CHAIN,
     ),
     Declared(
         name="distribute",
@@ -267,15 +267,15 @@ _CHAIN = (
         "Default: none.",
         metavar="ENGINE",
         default="none",
-        group=Group.CHAIN,
+        group=SettingGroup.CHAIN,
     ),
     Declared(
         name="trust_network",
         reaches_out=True,
         rare=True,
         help="Allow --distribute to use public addresses: it has no authentication.",
-        kind=Kind.SWITCH,
-        group=Group.CHAIN,
+        kind=SettingKind.SWITCH,
+        group=SettingGroup.CHAIN,
     ),
 )
 _LINKER = Declared(
@@ -284,7 +284,7 @@ _LINKER = Declared(
     "Default: default, the linker of the build.",
     default="default",
     choices=("auto", "default", "mold", "lld", "gold"),
-    group=Group.CHAIN,
+    group=SettingGroup.CHAIN,
 )
 _ALL = (*_PLAN, *_BUILD, *_MATRIX, *_GOVERN, *_CHAIN, _LINKER)
 OPTIONS: dict[str, Declared] = {option.name: option for option in _ALL}

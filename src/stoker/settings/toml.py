@@ -22,7 +22,7 @@ import msgspec
 from stoker.model.errors import UsageError, unknown, unreadable
 from stoker.model.recipe import ProjectRecipe
 from stoker.model.value import Value, byte_count, checked_toml
-from stoker.settings.declared import OPTIONS, Declared, Kind
+from stoker.settings.declared import OPTIONS, Declared, SettingKind
 from stoker.settings.recipes import TABLE as RECIPES
 from stoker.settings.recipes import read_recipe_tables
 from stoker.settings.trust import is_safe, text_digest
@@ -98,17 +98,17 @@ _TABLES = ("defaults", "variants", "prices", RECIPES)
 _ENTRY_KEYS = (*OPTIONS, "features", "define", "description")
 
 
-_TYPES: dict[Kind, tuple[tuple[type, ...], str]] = {
-    Kind.TEXT: ((str,), "text in quotes"),
-    Kind.SIZE: ((str, int), 'an amount of memory, such as "8G"'),
-    Kind.SIZE_OR_NONE: ((str, int), 'an amount of memory, such as "2G", or 0'),
-    Kind.COUNT: ((int,), "a whole number"),
-    Kind.DURATION: ((str,), 'a time, such as "5h30m"'),
-    Kind.SWITCH: ((bool,), "true or false"),
+_TYPES: dict[SettingKind, tuple[tuple[type, ...], str]] = {
+    SettingKind.TEXT: ((str,), "text in quotes"),
+    SettingKind.SIZE: ((str, int), 'an amount of memory, such as "8G"'),
+    SettingKind.SIZE_OR_NONE: ((str, int), 'an amount of memory, such as "2G", or 0'),
+    SettingKind.COUNT: ((int,), "a whole number"),
+    SettingKind.DURATION: ((str,), 'a time, such as "5h30m"'),
+    SettingKind.SWITCH: ((bool,), "true or false"),
 }
 
 
-class Located(Value, frozen=True, kw_only=True):
+class LocatedValue(Value, frozen=True, kw_only=True):
     """A value as text, and its place, such as ``stoker.toml:12``."""
 
     value: str
@@ -119,10 +119,10 @@ class TomlTable(Value, frozen=True, kw_only=True):
     """``[defaults]`` or one table of ``[variants]``."""
 
     where: str
-    values: dict[str, Located] = {}
-    features: tuple[Located, ...] = ()
-    pythons: tuple[Located, ...] = ()  # of a matrix; one build takes the first
-    defines: dict[str, Located] = {}
+    values: dict[str, LocatedValue] = {}
+    features: tuple[LocatedValue, ...] = ()
+    pythons: tuple[LocatedValue, ...] = ()  # of a matrix; one build takes the first
+    defines: dict[str, LocatedValue] = {}
     description: str = ""
 
 
@@ -135,8 +135,8 @@ class SettingsFile(Value, frozen=True, kw_only=True):
     recipes: tuple[ProjectRecipe, ...] = ()
 
     @property
-    def recipes_at(self) -> Located:
-        return Located(value="", where=f"[[{RECIPES}]] of {Path(self.path).name}")
+    def recipes_at(self) -> LocatedValue:
+        return LocatedValue(value="", where=f"[[{RECIPES}]] of {Path(self.path).name}")
 
 
 def find_files(start: Path) -> Iterator[Path]:
@@ -238,36 +238,36 @@ class _Reader:
             description=self._text(table.get("description", ""), (*path, "description")).value,
         )
 
-    def _pythons(self, table: Mapping[str, Any], path: tuple[str, ...]) -> tuple[Located, ...]:
+    def _pythons(self, table: Mapping[str, Any], path: tuple[str, ...]) -> tuple[LocatedValue, ...]:
         """Return the versions of Python, which are a text or a list of texts."""
         given = table.get("python", [])
         if isinstance(given, list):
             return self._words(given, path)
         return (self._setting(OPTIONS["python"], given, path),)
 
-    def _setting(self, option: Declared, value: Any, path: tuple[str, ...]) -> Located:
+    def _setting(self, option: Declared, value: Any, path: tuple[str, ...]) -> LocatedValue:
         types, wanted = _TYPES[option.kind]
         if type(value) not in types:
             raise self._wrong_type(path, wanted)
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        return Located(value=text, where=self.where(path))
+        return LocatedValue(value=text, where=self.where(path))
 
-    def _text(self, value: Any, path: tuple[str, ...]) -> Located:
+    def _text(self, value: Any, path: tuple[str, ...]) -> LocatedValue:
         if not isinstance(value, str):
             raise self._wrong_type(path, "text in quotes")
-        return Located(value=value, where=self.where(path))
+        return LocatedValue(value=value, where=self.where(path))
 
-    def _words(self, value: Any, path: tuple[str, ...]) -> tuple[Located, ...]:
+    def _words(self, value: Any, path: tuple[str, ...]) -> tuple[LocatedValue, ...]:
         if not isinstance(value, list):
             raise self._wrong_type(path, "a list of words")
         return tuple(self._text(item, path) for item in value)
 
-    def _scalar(self, value: Any, path: tuple[str, ...]) -> Located:
+    def _scalar(self, value: Any, path: tuple[str, ...]) -> LocatedValue:
         if isinstance(value, bool):
             value = "ON" if value else "OFF"
         if not isinstance(value, str | int | float):
             raise self._wrong_type(path, "text, a number or true/false")
-        return Located(value=str(value), where=self.where(path))
+        return LocatedValue(value=str(value), where=self.where(path))
 
     def _wrong_type(self, path: tuple[str, ...], wanted: str) -> UsageError:
         return UsageError(f"'{'.'.join(path)}' must be {wanted}", where=self.where(path))

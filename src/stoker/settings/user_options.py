@@ -15,10 +15,10 @@ from stoker.model.plan import Origin, OriginKind
 from stoker.model.recipe import ProjectRecipe
 from stoker.model.value import Value, byte_count, second_count, whole_number
 from stoker.outside.folders import current_folder
-from stoker.settings.declared import OPTIONS, CommandLine, Declared, Kind
+from stoker.settings.declared import OPTIONS, CommandLine, Declared, SettingKind
 from stoker.settings.recipes import read_recipe_file
 from stoker.settings.toml import (
-    Located,
+    LocatedValue,
     SettingsFile,
     TomlTable,
     find_file,
@@ -66,16 +66,20 @@ def _memory(text: str) -> int | None:
 
 
 # For each type of value: the parser, which returns None for anything else, its name, an example.
-_KINDS: dict[Kind, tuple[Callable[[str], float | bool | None], str, str]] = {
-    Kind.SIZE: (_memory, "an amount of memory from 1M on", "8G"),
-    Kind.SIZE_OR_NONE: (
+_KINDS: dict[SettingKind, tuple[Callable[[str], float | bool | None], str, str]] = {
+    SettingKind.SIZE: (_memory, "an amount of memory from 1M on", "8G"),
+    SettingKind.SIZE_OR_NONE: (
         lambda text: 0 if text == "0" else _memory(text),
         "an amount of memory from 1M on, or 0",
         "2G",
     ),
-    Kind.COUNT: (lambda text: whole_number(text, _MOST_DIGITS) or None, "a number from 1 on", "4"),
-    Kind.DURATION: (lambda text: second_count(text) or None, "a time", "5h30m"),
-    Kind.SWITCH: (lambda text: _SWITCHES.get(text.lower()), "true or false", "true"),
+    SettingKind.COUNT: (
+        lambda text: whole_number(text, _MOST_DIGITS) or None,
+        "a number from 1 on",
+        "4",
+    ),
+    SettingKind.DURATION: (lambda text: second_count(text) or None, "a time", "5h30m"),
+    SettingKind.SWITCH: (lambda text: _SWITCHES.get(text.lower()), "true or false", "true"),
 }
 
 
@@ -129,7 +133,7 @@ def read_user_options(
     return chosen
 
 
-def _refused(file: SettingsFile) -> tuple[Located, ...]:
+def _refused(file: SettingsFile) -> tuple[LocatedValue, ...]:
     """Return the settings that start programs or reach the network, of a file that the user has
     not trusted.
     """
@@ -152,7 +156,7 @@ def _is_local(source: str) -> bool:
         return False
 
 
-def _without(file: SettingsFile, refused: tuple[Located, ...]) -> SettingsFile:
+def _without(file: SettingsFile, refused: tuple[LocatedValue, ...]) -> SettingsFile:
     def cut(table: TomlTable) -> TomlTable:
         kept = {name: found for name, found in table.values.items() if found not in refused}
         return replace(table, values=kept)
@@ -173,7 +177,7 @@ def _unsafe_files(starts: Iterable[Path], *, until: Path | None) -> tuple[str, .
     return tuple(found.values())
 
 
-def _warnings(file: SettingsFile | None, refused: tuple[Located, ...]) -> tuple[str, ...]:
+def _warnings(file: SettingsFile | None, refused: tuple[LocatedValue, ...]) -> tuple[str, ...]:
     if not file or not refused:
         return ()
     places = ", ".join(dict.fromkeys(found.where for found in refused))
@@ -260,7 +264,7 @@ def _with_table(chosen: UserOptions, table: TomlTable) -> UserOptions:
     )
 
 
-def _from_file(found: Located) -> OptionValue:
+def _from_file(found: LocatedValue) -> OptionValue:
     return OptionValue(value=found.value, origin=Origin(kind=OriginKind.FILE, where=found.where))
 
 
@@ -295,7 +299,7 @@ def _parsed(option: Declared, found: OptionValue) -> str | float | bool:
     if option.choices and text not in option.choices:
         hint = f"choose from {', '.join(option.choices)}"
         raise unknown(f"value of {option.flag}", text, option.choices, where=where, hint=hint)
-    if option.kind is Kind.TEXT:
+    if option.kind is SettingKind.TEXT:
         return text
     parse, described, example = _KINDS[option.kind]
     parsed = parse(text)

@@ -30,7 +30,7 @@ class Argument(Value, frozen=True, kw_only=True):
         return _ESCAPE.sub(_unescaped, inner) if "\\" in inner else inner
 
 
-class Command(Value, frozen=True, kw_only=True):
+class CMakeCommand(Value, frozen=True, kw_only=True):
     """A command. ``name`` is in lower case, because CMake ignores case."""
 
     name: str
@@ -46,7 +46,7 @@ class Problem(Value, frozen=True, kw_only=True):
 class Script(Value, frozen=True, kw_only=True):
     """The commands of a text, up to its first syntax error."""
 
-    commands: tuple[Command, ...]
+    commands: tuple[CMakeCommand, ...]
     problem: Problem | None = None
 
 
@@ -103,7 +103,7 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 def parse(text: str) -> Script:
     """Return all commands up to the end, or up to the first text that is not CMake."""
-    commands: list[Command] = []
+    commands: list[CMakeCommand] = []
     position = counted = 0
     line = 1
     while True:
@@ -120,7 +120,7 @@ def parse(text: str) -> Script:
         if not closed:
             problem = _unfinished(text, start["name"], line, begin, position)
             return Script(commands=tuple(commands), problem=problem)
-        commands.append(Command(name=start["name"].lower(), arguments=arguments, line=line))
+        commands.append(CMakeCommand(name=start["name"].lower(), arguments=arguments, line=line))
 
 
 def _match(pattern: re.Pattern[str], text: str, position: int) -> re.Match[str]:

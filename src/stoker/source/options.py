@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from stoker.model.source import Ask, CMakeOption, Minimum, OptionKind
 from stoker.model.value import Value
 from stoker.source import cmake_language
-from stoker.source.cmake_language import ArgumentKind, Command, parse
+from stoker.source.cmake_language import ArgumentKind, CMakeCommand, parse
 from stoker.source.files import TreeFiles
 
 ROOT = "CMakeLists.txt"
@@ -107,7 +107,7 @@ class _Facts:
         self._minimum: str | None = None
         self._cuda: Minimum | None = None
 
-    def read(self, file: str, commands: tuple[Command, ...]) -> None:
+    def read(self, file: str, commands: tuple[CMakeCommand, ...]) -> None:
         self._options.extend(_declarations(file, commands))
         self._cuda = self._cuda or _cuda_minimum(file, commands)
         for command in commands:
@@ -119,7 +119,7 @@ class _Facts:
         if file == self._root:
             self._project, self._minimum = _project(commands), _minimum(commands)
 
-    def _literals(self, command: Command, where: str) -> None:
+    def _literals(self, command: CMakeCommand, where: str) -> None:
         for argument in command.arguments:
             if argument.kind is ArgumentKind.BRACKET:
                 continue
@@ -163,7 +163,7 @@ class _Facts:
                 yield Ask(name=name, where=self._places[name], environment=False)
 
 
-def _cuda_minimum(file: str, commands: Sequence[Command]) -> Minimum | None:
+def _cuda_minimum(file: str, commands: Sequence[CMakeCommand]) -> Minimum | None:
     """Return the version of ``if(CUDA_VERSION VERSION_LESS 12.6) message(FATAL_ERROR ...)``."""
     for command, following in pairwise(commands):
         words = [argument.value for argument in command.arguments]
@@ -185,14 +185,14 @@ def _reading_order(file: str, root: str) -> tuple[bool, bool, str]:
     return file != root, not file.startswith("cmake/"), file
 
 
-def _commands(files: TreeFiles, file: str) -> tuple[Command, ...]:
+def _commands(files: TreeFiles, file: str) -> tuple[CMakeCommand, ...]:
     script = parse(files.text(file) or "")
     if problem := script.problem:
         files.note(f"{file}:{problem.line}: {problem.message}; what follows was not read")
     return script.commands
 
 
-def _declarations(file: str, commands: Sequence[Command]) -> Iterator[CMakeOption]:
+def _declarations(file: str, commands: Sequence[CMakeCommand]) -> Iterator[CMakeOption]:
     # For each open if(), the conditions of its branches so far; an else() has none of its own.
     blocks: list[list[str]] = []
     for command in commands:
@@ -210,7 +210,7 @@ def _declarations(file: str, commands: Sequence[Command]) -> Iterator[CMakeOptio
                     yield replace(option, within=_within(blocks))
 
 
-def _condition(command: Command) -> str:
+def _condition(command: CMakeCommand) -> str:
     text = cmake_language.condition_text(command.arguments)
     return text if len(text) <= _LONGEST else "..."
 
@@ -237,7 +237,7 @@ def _conditions(blocks: Sequence[Sequence[str]]) -> Iterator[str]:
             yield branches[-1]
 
 
-def _declaration(file: str, command: Command) -> CMakeOption | None:
+def _declaration(file: str, command: CMakeCommand) -> CMakeOption | None:
     condition: str | None = None
     otherwise: str | None = None
     match command.name, [argument.value for argument in command.arguments]:
@@ -281,7 +281,7 @@ def _switch(value: str) -> str:
     return "ON" if value.upper() in {"1", "ON", "YES", "TRUE", "Y"} else "OFF"
 
 
-def _names_used(command: Command) -> Iterator[str]:
+def _names_used(command: CMakeCommand) -> Iterator[str]:
     """Return the names that a command reads or sets, among words that are not names."""
     words = [argument.source for argument in command.arguments]
     for argument in command.arguments:
@@ -300,13 +300,13 @@ def _names_used(command: Command) -> Iterator[str]:
             yield name
 
 
-def _gpu_languages(command: Command) -> set[str]:
+def _gpu_languages(command: CMakeCommand) -> set[str]:
     if command.name not in {"project", "enable_language"}:
         return set()
     return _GPU_LANGUAGES & {argument.value for argument in command.arguments}
 
 
-def _minimum(commands: Sequence[Command]) -> str | None:
+def _minimum(commands: Sequence[CMakeCommand]) -> str | None:
     """Return ``3.18`` of ``cmake_minimum_required(VERSION 3.18...3.31)``."""
     wanted = (command for command in commands if command.name == "cmake_minimum_required")
     values = [argument.value for command in wanted for argument in command.arguments]
@@ -319,7 +319,7 @@ def read_project(files: TreeFiles, folder: str = "") -> CMakeProject | None:
     return _project(parse(files.text(posixpath.join(folder, ROOT)) or "").commands)
 
 
-def _project(commands: Sequence[Command]) -> CMakeProject | None:
+def _project(commands: Sequence[CMakeCommand]) -> CMakeProject | None:
     command = next((command for command in commands if command.name == "project"), None)
     values = [argument.value for argument in command.arguments] if command else []
     if not values or "$" in values[0]:

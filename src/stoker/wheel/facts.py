@@ -67,7 +67,7 @@ def wheel_facts(metadata: bytes, wheel: bytes, *, members: int, unpacked: int) -
         requires_python=said("Requires-Python")[0] or None,
         requires=tuple(filter(None, said("Requires-Dist"))),
         members=members,
-        unpacked=unpacked,
+        unpacked_bytes=unpacked,
     )
 
 
@@ -121,7 +121,7 @@ def _library(file: FileReader, member: Member) -> LibraryFacts:
     try:
         return read_library(_open(file, member))
     except ArtifactError as error:
-        return LibraryFacts(path=printable(member.name), size=member.size, problem=str(error))
+        return LibraryFacts(path=printable(member.name), size_bytes=member.size, problem=str(error))
 
 
 def _open(file: FileReader, member: Member) -> Reader:
@@ -178,7 +178,7 @@ def read_files(root: Path, files: Iterable[str]) -> tuple[LibraryFacts, ...]:
             library = read_file(path, printable(name))
         except StorageError as error:
             problem = printable(str(error))
-            library = LibraryFacts(path=printable(name), size=0, problem=problem)
+            library = LibraryFacts(path=printable(name), size_bytes=0, problem=problem)
         if library:
             libraries.append(library)
     return tuple(libraries)
@@ -259,7 +259,7 @@ def _differences(
 
 
 def _whole(facts: ArtifactFacts) -> dict[str, str]:
-    rows = {"size": in_words(facts.size)}
+    rows = {"size": in_words(facts.size_bytes)}
     if facts.wheel:
         rows |= _wheel(facts.wheel)
     rows |= {"manylinux": facts.manylinux or "-", "minimum driver": facts.minimum_driver or "-"}
@@ -288,7 +288,7 @@ def _wheel(wheel: WheelFacts) -> dict[str, str]:
 
 def _library_rows(library: LibraryFacts) -> dict[str, str]:
     rows = {
-        "size": in_words(library.size),
+        "size": in_words(library.size_bytes),
         "soname": library.soname or "-",
         "C++ ABI": library.cxx_abi or "-",
         "symbols": "no" if library.stripped else "yes",
@@ -298,5 +298,5 @@ def _library_rows(library: LibraryFacts) -> dict[str, str]:
     rows |= dict(library.versions)
     for code in library.device_code:
         where = "" if code.linked else " (not linked)"
-        rows[f"{code.arch}{where}"] = f"{in_words(code.bytes)} in {code.count}"
+        rows[f"{code.arch}{where}"] = f"{in_words(code.size_bytes)} in {code.count}"
     return rows

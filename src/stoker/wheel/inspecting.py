@@ -98,7 +98,7 @@ def _library(path: Path) -> ArtifactFacts:
     return _assemble(
         path=path,
         kind=TargetKind.LIBRARY,
-        size=library.size,
+        size=library.size_bytes,
         libraries=(library,),
         files=[other.name for other in folder.iterdir()],
         holds=_on_disk(folder),
@@ -149,7 +149,7 @@ def _installed(name: str, environment: Mapping[str, str]) -> ArtifactFacts:
     return _assemble(
         path=root,
         kind=TargetKind.INSTALLED,
-        size=wheel.unpacked,
+        size=wheel.unpacked_bytes,
         wheel=wheel,
         libraries=read_files(root, files),
         files=files,
@@ -180,7 +180,7 @@ def _assemble(
     return ArtifactFacts(
         path=printable(str(path)),
         kind=kind,
-        size=size,
+        size_bytes=size,
         wheel=wheel,
         libraries=libraries,
         dependencies=dependencies,
@@ -239,9 +239,9 @@ def _head(facts: ArtifactFacts) -> Text:
     wheel = facts.wheel
     title = f"{wheel.name} {wheel.version}" if wheel else facts.path
     lines = Text.assemble((title, "bold"), f"  {' '.join(wheel.tags) if wheel else facts.kind}\n")
-    said = [size(facts.size)]
+    said = [size(facts.size_bytes)]
     if wheel:
-        said.append(f"{size(wheel.unpacked)} in {wheel.members} files")
+        said.append(f"{size(wheel.unpacked_bytes)} in {wheel.members} files")
         said.append(f"Python {wheel.requires_python or 'any'}")
         said.append(f"{len(wheel.requires)} requirements")
     if not facts.libraries:
@@ -276,7 +276,7 @@ def _order(code: DeviceCode) -> tuple[str, int, str]:
 
 
 def _bytes(codes: Iterable[DeviceCode]) -> int:
-    return sum(code.bytes for code in codes)
+    return sum(code.size_bytes for code in codes)
 
 
 def _amounts(codes: Sequence[DeviceCode]) -> tuple[str, str, str]:
@@ -333,9 +333,9 @@ def _libraries(facts: ArtifactFacts) -> Listing | None:
         title="Libraries",
         indent=2,
     )
-    by_size = sorted(facts.libraries, key=lambda library: -library.size)
+    by_size = sorted(facts.libraries, key=lambda library: -library.size_bytes)
     for library in by_size[:_MOST_LIBRARIES]:
-        table.add(f"{library.path}", size(library.size), *_library_cells(library))
+        table.add(f"{library.path}", size(library.size_bytes), *_library_cells(library))
     if len(by_size) > _MOST_LIBRARIES:
         table.add(f"and {len(by_size) - _MOST_LIBRARIES} smaller libraries")
     return table
@@ -358,7 +358,7 @@ def _sections(library: LibraryFacts) -> Listing:
     table = Listing("", "", ">", title="Sections", indent=2)
     largest = sorted(library.sections.items(), key=lambda item: -item[1])[:10]
     for name, amount in largest:
-        table.add(f"{name}", Text(bar(amount / library.size), style="cyan"), size(amount))
+        table.add(f"{name}", Text(bar(amount / library.size_bytes), style="cyan"), size(amount))
     return table
 
 

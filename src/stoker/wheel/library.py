@@ -44,7 +44,7 @@ def read_library(reader: Reader) -> LibraryFacts:
     try:
         return _read(Elf(reader))
     except ArtifactError as error:
-        return LibraryFacts(path=reader.name, size=reader.size, problem=str(error))
+        return LibraryFacts(path=reader.name, size_bytes=reader.size, problem=str(error))
 
 
 def _read(file: Elf) -> LibraryFacts:
@@ -52,7 +52,7 @@ def _read(file: Elf) -> LibraryFacts:
     regions = list(device_regions(file))
     return LibraryFacts(
         path=file.reader.name,
-        size=file.reader.size,
+        size_bytes=file.reader.size,
         kind=_kind(file),
         machine=file.machine,
         soname=next(iter(file.strings(elf.SONAME)), None),
@@ -160,9 +160,9 @@ def _sum(section: str, entries: list[FatbinEntry]) -> DeviceCode:
     return DeviceCode(
         kind=entries[0].kind,
         arch=entries[0].arch,
-        bytes=sum(entry.payload_size for entry in entries),
+        size_bytes=sum(entry.payload_size for entry in entries),
         count=len(entries),
-        unpacked=sum(entry.unpacked_size for entry in entries),
+        unpacked_bytes=sum(entry.unpacked_size for entry in entries),
         compression=tuple(sorted({entry.compression for entry in entries})),
         section=section,
         linked=section != fatbin.RELOCATABLE,

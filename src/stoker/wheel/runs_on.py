@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from functools import cache
 
-from stoker.knowledge.hardware import Gpu, gpus, oldest_driver, runs_on
+from stoker.knowledge.hardware import GpuModel, gpus, oldest_driver, runs_on
 from stoker.knowledge.wheels import oldest_policy, policies
 from stoker.model.artifact import DeviceKind, LibraryFacts, RunsOn
 from stoker.model.plan import Backend, GpuTarget
@@ -16,7 +16,7 @@ def served_gpus(libraries: Sequence[LibraryFacts]) -> tuple[RunsOn, ...]:
     return tuple(row for row in rows if row)
 
 
-def _served(gpu: Gpu, libraries: Sequence[LibraryFacts]) -> RunsOn | None:
+def _served(gpu: GpuModel, libraries: Sequence[LibraryFacts]) -> RunsOn | None:
     """Return how a GPU runs the regions of libraries: by cubin, by PTX, or not at all."""
     ways = {library.path: _ways(library, gpu.arch) for library in libraries}
     everything = {way for found in ways.values() for way in found if way}

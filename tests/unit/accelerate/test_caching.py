@@ -1,5 +1,8 @@
 """The chain between the build tool and the compiler: one value, with a reason for each part."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from stoker.accelerate.caching import (
@@ -9,8 +12,9 @@ from stoker.accelerate.caching import (
     with_nvcc_threads,
     without_secrets_in,
 )
+from stoker.accelerate.ccache import read_ccache
 from stoker.knowledge.compilers import remote_variables
-from stoker.model.caching import Chain, ChainOptions, Engine, FoundEngine
+from stoker.model.caching import CacheEngine, Chain, ChainOptions, FoundEngine
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.govern import Gc, NvccThreads
 from stoker.plan.grammar import parse
@@ -29,7 +33,7 @@ def variables(chain: Chain) -> dict[str, str]:
 
 def test_auto_is_ccache_if_it_is_installed() -> None:
     chain = resolve_chain(ChainOptions(), CCACHE, {})
-    assert (chain.engine, chain.wrapper) == (Engine.CCACHE, "/usr/bin/ccache")
+    assert (chain.engine, chain.wrapper) == (CacheEngine.CCACHE, "/usr/bin/ccache")
     assert variables(chain) == {"CCACHE_DEPEND": "1", "CCACHE_COMPILERCHECK": "content"}
     assert all(setting.why for setting in chain.settings)
     absent = resolve_chain(ChainOptions(), {}, {})
@@ -38,7 +42,7 @@ def test_auto_is_ccache_if_it_is_installed() -> None:
 
 def test_an_engine_that_was_named_and_is_missing_is_an_error() -> None:
     with pytest.raises(MissingError, match="sccache") as refused:
-        resolve_chain(ChainOptions(cache=Engine.SCCACHE), CCACHE, {})
+        resolve_chain(ChainOptions(cache=CacheEngine.SCCACHE), CCACHE, {})
     assert refused.value.hints == ("`stoker toolchain install sccache`",)
     with pytest.raises(MissingError, match="buildcache"):
         resolve_chain(ChainOptions(launcher="buildcache"), {}, {})
@@ -46,13 +50,13 @@ def test_an_engine_that_was_named_and_is_missing_is_an_error() -> None:
 
 def test_an_engine_with_a_problem_is_left_out() -> None:
     broken = {"ccache": FoundEngine(program="/usr/bin/ccache", problem="no room")}
-    chain = resolve_chain(ChainOptions(cache=Engine.CCACHE), broken, {})
+    chain = resolve_chain(ChainOptions(cache=CacheEngine.CCACHE), broken, {})
     assert (chain.wrapper, chain.parts[0].why) == (None, "ccache is not used: no room")
 
 
 def test_what_the_user_has_set_wins() -> None:
     own = {"CMAKE_CXX_COMPILER_LAUNCHER": "/opt/ccache;-x"}
-    chain = resolve_chain(ChainOptions(cache=Engine.SCCACHE), SCCACHE, own)
+    chain = resolve_chain(ChainOptions(cache=CacheEngine.SCCACHE), SCCACHE, own)
     assert (chain.wrapper, chain.parts[0].what) == (None, "/opt/ccache;-x")
     assert variables(chain)["CCACHE_DEPEND"] == "1"  # nvcc needs it with any ccache
     configured = {"ccache": FoundEngine(program="/c", own=frozenset({"depend_mode"}))}
@@ -63,8 +67,8 @@ def test_what_the_user_has_set_wins() -> None:
     assert "CCACHE_BASEDIR" not in environment(chain, CCACHE_BASEDIR="/mine")
 
 
-@pytest.mark.parametrize("cache", [Engine.NONE, Engine.SCCACHE])
-def test_without_ccache_the_projects_own_ccache_is_off_too(cache: Engine) -> None:
+@pytest.mark.parametrize("cache", [CacheEngine.NONE, CacheEngine.SCCACHE])
+def test_without_ccache_the_projects_own_ccache_is_off_too(cache: CacheEngine) -> None:
     found = {**CCACHE, **SCCACHE}
     assert variables(resolve_chain(ChainOptions(cache=cache), found, {}))["CCACHE_DISABLE"] == "1"
     assert "CCACHE_DISABLE" not in variables(resolve_chain(ChainOptions(), found, {}))
@@ -73,15 +77,29 @@ def test_without_ccache_the_projects_own_ccache_is_off_too(cache: Engine) -> Non
 def test_a_launcher_stands_behind_ccache_or_alone() -> None:
     found = {**CCACHE, **SCCACHE, "dist": FoundEngine(program="/usr/bin/dist")}
     alone = resolve_chain(ChainOptions(launcher="dist"), found, {})
-    assert (alone.engine, alone.wrapper) == (Engine.NONE, "/usr/bin/dist")
-    both = resolve_chain(ChainOptions(cache=Engine.CCACHE, launcher="dist"), found, {})
+    assert (alone.engine, alone.wrapper) == (CacheEngine.NONE, "/usr/bin/dist")
+    both = resolve_chain(ChainOptions(cache=CacheEngine.CCACHE, launcher="dist"), found, {})
     assert (both.wrapper, variables(both)["CCACHE_PREFIX"]) == ("/usr/bin/ccache", "/usr/bin/dist")
     with pytest.raises(UsageError, match="sccache cannot start dist"):
-        resolve_chain(ChainOptions(cache=Engine.SCCACHE, launcher="dist"), found, {})
+        resolve_chain(ChainOptions(cache=CacheEngine.SCCACHE, launcher="dist"), found, {})
+
+
+def test_a_ccache_without_remote_storage_gets_no_remote(tmp_path: Path) -> None:
+    """Such as 3.7 of some builder images: it ignores the variable, and every object is lost."""
+    old = tmp_path / "ccache"
+    old.write_text(f"#!/bin/sh\necho '(default) cache_dir = {tmp_path}'\n")
+    old.chmod(0o755)
+    found = {"ccache": read_ccache(str(old), os.environ)}
+    assert found["ccache"].problem is None
+    chain = resolve_chain(ChainOptions(remote="file:///shared"), found, {})
+    (part,) = (part for part in chain.parts if part.role == "remote")
+    assert part.unusable
+    assert "this ccache has no remote storage: 4.7 has" in part.why
+    assert not any(setting.name == "CCACHE_REMOTE_STORAGE" for setting in chain.settings)
 
 
 def test_a_remote_that_does_not_answer_is_left_out_and_its_password_is_hidden() -> None:
-    wanted = ChainOptions(cache=Engine.SCCACHE, remote="redis://me:secret@host:1/2")
+    wanted = ChainOptions(cache=CacheEngine.SCCACHE, remote="redis://me:secret@host:1/2")
     chain = resolve_chain(wanted, SCCACHE, {}, remote_problem="it is away")
     assert variables(chain).keys() == {"CCACHE_DISABLE"}
     assert chain.parts[1].why == "redis://***@host:1/2 is not used: it is away"

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from stoker.accelerate.caching import chain_environment, resolve_chain
 from stoker.accelerate.distributing import read_distribution, refuse_public, without_workers
 from stoker.govern.chain import window
-from stoker.model.caching import ChainOptions, Distributor, Engine, FoundEngine
+from stoker.model.caching import CacheEngine, ChainOptions, Distributor, FoundEngine
 from stoker.model.errors import MissingError, UsageError
 
 FOUND = {
@@ -65,11 +65,11 @@ def test_the_distributor_starts_what_ccache_lacks_or_everything() -> None:
     assert settings["DISTCC_HOSTS"].endswith(" --localslots_cpp=64 10.0.0.2/8")
     assert (chain.distributor, chain.slots) == (Distributor.DISTCC, 8)
     assert "C and C++ only" in chain.parts[-1].why
-    alone = ChainOptions(cache=Engine.NONE)
+    alone = ChainOptions(cache=CacheEngine.NONE)
     chain = resolve_chain(alone, FOUND, {}, distribution=distribution)
-    assert (chain.engine, chain.wrapper) == (Engine.NONE, "/usr/bin/distcc")
+    assert (chain.engine, chain.wrapper) == (CacheEngine.NONE, "/usr/bin/distcc")
     with pytest.raises(UsageError, match="sccache cannot start distcc"):
-        resolve_chain(ChainOptions(cache=Engine.SCCACHE), FOUND, {}, distribution=distribution)
+        resolve_chain(ChainOptions(cache=CacheEngine.SCCACHE), FOUND, {}, distribution=distribution)
     with pytest.raises(MissingError, match="distcc"):
         resolve_chain(ChainOptions(), {}, {}, distribution=distribution)
 
@@ -88,7 +88,7 @@ def test_workers_that_make_other_objects_are_left_out() -> None:
     assert distribution.workers == ("one/8,lzo", "two/4")
     fewer = without_workers(distribution, {"one/8,lzo": "it differs"})
     assert (fewer.words, fewer.hosts, fewer.slots) == ("--randomize two/4", ("two",), 4)
-    alone = ChainOptions(cache=Engine.NONE)
+    alone = ChainOptions(cache=CacheEngine.NONE)
     chain = resolve_chain(alone, FOUND, asked, distribution=fewer)
     assert "one/8,lzo is not used: it differs" in [part.why for part in chain.parts]
     added = chain_environment(chain, asked, folder="/", mapped=False, sccache_socket="")
@@ -101,13 +101,13 @@ def test_workers_that_make_other_objects_are_left_out() -> None:
 def test_sccache_dist_is_a_part_of_sccache() -> None:
     distribution = read_distribution("sccache-dist:http://10.0.0.2:10600", {})
     chain = resolve_chain(ChainOptions(), FOUND, {}, distribution=distribution)
-    assert (chain.engine, chain.wrapper) == (Engine.SCCACHE, "/usr/bin/sccache")
+    assert (chain.engine, chain.wrapper) == (CacheEngine.SCCACHE, "/usr/bin/sccache")
     assert (chain.distributor, chain.scheduler) == (
         Distributor.SCCACHE_DIST,
         "http://10.0.0.2:10600",
     )
     with pytest.raises(UsageError, match="needs --cache sccache"):
-        resolve_chain(ChainOptions(cache=Engine.CCACHE), FOUND, {}, distribution=distribution)
+        resolve_chain(ChainOptions(cache=CacheEngine.CCACHE), FOUND, {}, distribution=distribution)
 
 
 def test_the_window_of_jobs_has_room_for_remote_slots() -> None:

@@ -7,21 +7,21 @@ import pytest
 
 from stoker.accelerate.linkers import TunedLink, choose_linkers, keep_links, linker_version
 from stoker.model.errors import MissingError
-from stoker.model.govern import Linker, LinkerChoice, Mode
+from stoker.model.govern import CompileMode, Linker, LinkerChoice
 
 Need = Callable[[str], str]
 
 
 def tuned(link: str, version: str | None = None) -> TunedLink:
-    known = linker_version(Mode.GOLD) if version is None else version
+    known = linker_version(CompileMode.GOLD) if version is None else version
     assert known is not None
-    return TunedLink(link=link, output=f"{link}.so", linker=Mode.GOLD, version=known)
+    return TunedLink(link=link, output=f"{link}.so", linker=CompileMode.GOLD, version=known)
 
 
 def test_nothing_is_chosen_by_default_and_without_measurements(stoker_home: Path) -> None:
     assert choose_linkers(Linker.DEFAULT) == LinkerChoice()
     choice = choose_linkers(Linker.AUTO)
-    assert (choice.every, choice.measured) == (Mode.DEFAULT, {})
+    assert (choice.every, choice.measured) == (CompileMode.DEFAULT, {})
     assert "stoker tune" in choice.why
     assert not list(stoker_home.rglob("*.json"))
 
@@ -37,9 +37,13 @@ def test_measured_links_of_all_folders_that_exist_are_used(
     keep_links(gone, [tuned("c")])
     (stoker_home / "state/linkers/damaged.json").write_text("{")
     choice = choose_linkers(Linker.AUTO)
-    assert choice.measured == {"a": Mode.GOLD, "b": Mode.GOLD}
+    assert choice.measured == {"a": CompileMode.GOLD, "b": CompileMode.GOLD}
     assert "2 links" in choice.why
-    assert [choice.of(link) for link in ("a", "c", "")] == [Mode.GOLD, Mode.DEFAULT, Mode.DEFAULT]
+    assert [choice.of(link) for link in ("a", "c", "")] == [
+        CompileMode.GOLD,
+        CompileMode.DEFAULT,
+        CompileMode.DEFAULT,
+    ]
 
 
 @pytest.mark.usefixtures("stoker_home")
@@ -47,7 +51,7 @@ def test_a_linker_that_has_changed_is_not_used(tmp_path: Path, need: Need) -> No
     need("ld.gold")
     keep_links(tmp_path, [tuned("a", version="an older one")])
     choice = choose_linkers(Linker.AUTO)
-    assert (choice.measured, choice.every) == ({}, Mode.DEFAULT)
+    assert (choice.measured, choice.every) == ({}, CompileMode.DEFAULT)
     assert "gold is not used: it has changed" in choice.why
 
 

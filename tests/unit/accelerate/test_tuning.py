@@ -12,11 +12,11 @@ from stoker.accelerate.advice import (
     results_of,
     trials_of,
 )
-from stoker.model.govern import Collector, Mode, Role
+from stoker.model.govern import Collector, CompileMode, Role
 from stoker.model.tuning import (
     BASELINE,
-    Change,
     Measurement,
+    RelativeChange,
     Sampled,
     Topic,
     Trial,
@@ -25,8 +25,8 @@ from stoker.model.tuning import (
 from stoker.settings.declared import OPTIONS
 
 EVERYTHING = frozenset({"clang++", "ccache", "mold", "lld", "gold"})
-CERTAIN = Change(ratio=0.5, least=0.48, most=0.52, noise=0.02, rounds=3)
-NOISY = Change(ratio=0.98, least=0.9, most=1.1, noise=0.05, rounds=3)
+CERTAIN = RelativeChange(ratio=0.5, least=0.48, most=0.52, noise=0.02, rounds=3)
+NOISY = RelativeChange(ratio=0.98, least=0.9, most=1.1, noise=0.05, rounds=3)
 
 
 def compiled(name: str, seconds: float | None = 1.0, *words: str) -> Sampled:
@@ -36,7 +36,7 @@ def compiled(name: str, seconds: float | None = 1.0, *words: str) -> Sampled:
         directory="/b",
         command=("g++", "-O2", *words, "-c", f"{name}.cc", "-o", f"{name}.o"),
         output=f"{name}.o",
-        seconds=seconds,
+        wall_s=seconds,
     )
 
 
@@ -48,7 +48,7 @@ def linked(name: str, seconds: float = 1.0) -> Sampled:
         directory="/b",
         command=command,
         output=f"{name}.so",
-        seconds=seconds,
+        wall_s=seconds,
         link=name,
     )
 
@@ -103,7 +103,9 @@ def test_the_command_of_a_way() -> None:
     assert command_of(by_name["clang++"], step.command)[0] == "clang++"
     assert command_of(by_name["ccache, hit"], step.command)[:2] == ("ccache", "g++")
     assert command_of(BASELINE, step.command) == step.command
-    link = command_of(Trial(name="mold", topic=Topic.LINKER, mode=Mode.MOLD), linked("a").command)
+    link = command_of(
+        Trial(name="mold", topic=Topic.LINKER, mode=CompileMode.MOLD), linked("a").command
+    )
     assert link[:2] == ("g++", "-fuse-ld=mold")
 
 
@@ -154,8 +156,8 @@ def test_incomplete_rounds_do_not_count() -> None:
 
 def test_compiles_count_together_and_links_one_by_one() -> None:
     steps = (compiled("a"), compiled("b"), linked("x"), linked("y"))
-    lean = Trial(name="lean", topic=Topic.MEMORY, mode=Mode.LEAN)
-    mold = Trial(name="mold", topic=Topic.LINKER, mode=Mode.MOLD)
+    lean = Trial(name="lean", topic=Topic.MEMORY, mode=CompileMode.LEAN)
+    mold = Trial(name="mold", topic=Topic.LINKER, mode=CompileMode.MOLD)
 
     def measured(step: int, trial: Trial, number: int, digest: str) -> Measurement:
         wall = 0.5 if trial is mold else 1.0
@@ -185,8 +187,8 @@ def result(
     trial: str,
     same: int = 1,
     *,
-    time: Change | None = None,
-    peak: Change | None = None,
+    time: RelativeChange | None = None,
+    peak: RelativeChange | None = None,
 ) -> TrialResult:
     return TrialResult(topic=topic, trial=trial, steps=("a",), same=same, time=time, peak=peak)
 

@@ -4,18 +4,20 @@ import pytest
 
 from stoker.accelerate.shown import page
 from stoker.model.govern import Role
-from stoker.model.tuning import Advice, Change, Sampled, Topic, TrialResult, Tuning
+from stoker.model.tuning import Advice, RelativeChange, Sampled, Topic, TrialResult, Tuning
 from stoker.outside.terminal import show
 
 
-def changed(ratio: float, noise: float = 0.01, rounds: int = 3) -> Change:
-    return Change(ratio=ratio, least=ratio - 0.01, most=ratio + 0.01, noise=noise, rounds=rounds)
+def changed(ratio: float, noise: float = 0.01, rounds: int = 3) -> RelativeChange:
+    return RelativeChange(
+        ratio=ratio, least=ratio - 0.01, most=ratio + 0.01, noise=noise, rounds=rounds
+    )
 
 
 RESULTS = (
     TrialResult(
         topic=Topic.MEMORY, trial="lean", steps=("a.cc",), same=1,
-        time=changed(1.06), peak=changed(0.73), size=Change(
+        time=changed(1.06), peak=changed(0.73), size=RelativeChange(
             ratio=1.0, least=1.0, most=1.0, noise=0.0, rounds=3
         ),
     ),

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.builds.acquire import store
-from stoker.builds.acquire.index import File, download, parse_page
-from stoker.builds.acquire.index import Index as IndexOfPip
+from stoker.builds.acquire.index import File, PackageIndex, download, parse_page
 from stoker.builds.acquire.store import acquired
 from stoker.model.errors import (
     ArtifactError,
@@ -230,9 +229,9 @@ def test_server_that_stops_sending(index: Index, monkeypatch: pytest.MonkeyPatch
 def test_download_that_cannot_be_written(index: Index, tmp_path: Path) -> None:
     index.add("my_package-1.2.tar.gz")
     file = File(url=f"{index.url}/my_package-1.2.tar.gz")
-    places = IndexOfPip(roots=(), links=(), web=Web())
+    places = PackageIndex(roots=(), links=(), web=Web())
     with pytest.raises(StorageError, match=r"cannot write .*my_package"):
-        download(file, tmp_path / "no-such-folder", places, say=lambda _: None)
+        download(file, tmp_path / "my_package-1.2.tar.gz", places, say=lambda _: None)
 
 
 @pytest.mark.parametrize("length", ["\xb2", "9" * 5000, "-1", "1_0", "\x85", "one"])

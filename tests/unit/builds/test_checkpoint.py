@@ -9,20 +9,19 @@ from hypothesis import strategies as st
 
 from conftest import Stoker
 from governed_steps import record
-from stoker.builds.checkpoint import Checkpoint, Identity, Job, Part, names_native
+from stoker.builds.checkpoint import BuildIdentity, Checkpoint, FarmPart, Job, names_native
 from stoker.builds.farm import simulate_farm
 from stoker.builds.shards import Piece, Shard, compile_pieces, parse_shard, split
 from stoker.govern.history import History
 from stoker.govern.trace import write_trace
-from stoker.model.caching import Chain, ChainOptions, Engine
-from stoker.model.caching import Part as ChainPart
+from stoker.model.caching import CacheEngine, Chain, ChainOptions, ChainPart
 from stoker.model.errors import MissingError, StorageError, UsageError
 from stoker.model.govern import Role, Timing, Trace
 from stoker.source.ninja import Edge
 
 GIB = 1024**3
-HERE = Identity(parts={"C++ compiler": "12.2.0", "torch": "2.9.1"})
-OTHER = Identity(parts={"C++ compiler": "13.1.0", "torch": "2.9.1"})
+HERE = BuildIdentity(parts={"C++ compiler": "12.2.0", "torch": "2.9.1"})
+OTHER = BuildIdentity(parts={"C++ compiler": "13.1.0", "torch": "2.9.1"})
 PIECES = tuple(Piece(output=f"{n}.o", cost=1.0 + n) for n in range(9))
 
 
@@ -88,9 +87,9 @@ def test_a_damaged_split_is_made_again(checkpoint: Checkpoint, tmp_path: Path, h
 
 
 def test_a_build_with_another_compiler_is_not_finished(checkpoint: Checkpoint) -> None:
-    job = Part(checkpoint=checkpoint, shard=Shard(number=1, of=2))
+    job = FarmPart(checkpoint=checkpoint, shard=Shard(number=1, of=2))
     Job(job, OTHER, Path("build")).ended(4)
-    last = Part(checkpoint=checkpoint, finish=True)
+    last = FarmPart(checkpoint=checkpoint, finish=True)
     with pytest.raises(UsageError, match=r"C\+\+ compiler \(there 13.1.0, here 12.2.0\)"):
         Job(last, HERE, Path("build"))
     assert list(Job(last, OTHER, Path("build")).remarks()) == [
@@ -100,18 +99,18 @@ def test_a_build_with_another_compiler_is_not_finished(checkpoint: Checkpoint) -
 
 def test_an_empty_checkpoint_cannot_be_finished(checkpoint: Checkpoint) -> None:
     with pytest.raises(UsageError, match="has no build"):
-        Job(Part(checkpoint=checkpoint, finish=True), HERE, Path("build"))
+        Job(FarmPart(checkpoint=checkpoint, finish=True), HERE, Path("build"))
 
 
 def test_times_reach_the_next_machine_once(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    job = Job(Part(checkpoint=checkpoint), HERE, Path("/there/build"))
+    job = Job(FarmPart(checkpoint=checkpoint), HERE, Path("/there/build"))
     trace = Trace(what="there", steps=(record("a.o", seconds=7.0),))
     assert list(job.close(trace)) == []
     (tmp_path / "kept" / "builds" / HERE.name / "steps-x.json").write_text("damaged")
     for _ in range(2):
-        Job(Part(checkpoint=checkpoint), HERE, Path("/here/build"))
+        Job(FarmPart(checkpoint=checkpoint), HERE, Path("/here/build"))
     with History() as history:
-        assert [each.seconds for each in history.recent()] == [7.0]
+        assert [each.wall_s for each in history.recent()] == [7.0]
     assert checkpoint.timings(HERE)["a.o"].seconds == 7.0
 
 
@@ -139,7 +138,7 @@ def test_commands_for_the_cpu_at_hand_are_found(tmp_path: Path) -> None:
 
 def test_a_checkpoint_needs_a_cache_that_works(checkpoint: Checkpoint) -> None:
     with pytest.raises(UsageError, match="--cache none"):
-        checkpoint.wanted(ChainOptions(cache=Engine.NONE))
+        checkpoint.wanted(ChainOptions(cache=CacheEngine.NONE))
     with pytest.raises(UsageError, match="--cache-remote"):
         checkpoint.wanted(ChainOptions(remote="redis://h"))
     with pytest.raises(MissingError):
@@ -160,6 +159,18 @@ def test_more_shards_take_less_time_and_long_steps_are_named() -> None:
     assert limited.jobs > 3
     assert not limited.too_long
     assert simulate_farm(steps, shards=1, limit=50.0, **size).too_long
+
+
+def test_a_build_of_150_s_in_jobs_of_40_s_loses_at_most_a_tenth_of_the_time() -> None:
+    lengths = [2.0, 5.0, 8.0, 11.0, 14.0] * 15  # 600 s for four CPUs
+    steps = [record(f"{n}.o", seconds=each, peak=GIB) for n, each in enumerate(lengths)]
+    found = simulate_farm(steps, shards=1, cpus=4, memory=16 * GIB, limit=40.0)
+    assert found.jobs <= 6, "five that compile, and the last one"
+    assert found.machine_seconds <= 1.1 * 150
+    assert not found.too_long
+    longest = [*steps, record("long.o", seconds=60.0, peak=GIB)]
+    never = simulate_farm(longest, shards=1, cpus=4, memory=16 * GIB, limit=40.0)
+    assert never.too_long == ("long.o",)
 
 
 def test_the_command_simulates_shards(stoker: Stoker, tmp_path: Path) -> None:

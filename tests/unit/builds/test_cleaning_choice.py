@@ -3,15 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.builds.cleaning import CleanupItem, Kind, choose
+from stoker.builds.cleaning import CleanupItem, CleanupKind, choose
 
 ENTRIES = st.lists(
     st.builds(
         CleanupItem,
-        kind=st.sampled_from(Kind),
+        kind=st.sampled_from(CleanupKind),
         name=st.text(max_size=3),
         path=st.just("/x"),
-        bytes=st.integers(0, 10**12),
+        size_bytes=st.integers(0, 10**12),
         used=st.integers(0, 100).map(float),
         busy=st.booleans(),
     ),
@@ -19,8 +19,10 @@ ENTRIES = st.lists(
 )
 
 
-def entry(name: str, used: float, *, kind: Kind = Kind.BUILDS, busy: bool = False) -> CleanupItem:
-    return CleanupItem(kind=kind, name=name, path=f"/{name}", bytes=10, used=used, busy=busy)
+def entry(
+    name: str, used: float, *, kind: CleanupKind = CleanupKind.BUILDS, busy: bool = False
+) -> CleanupItem:
+    return CleanupItem(kind=kind, name=name, path=f"/{name}", size_bytes=10, used=used, busy=busy)
 
 
 def names(entries: tuple[CleanupItem, ...]) -> list[str]:
@@ -35,7 +37,7 @@ def test_by_age() -> None:
 
 
 def test_the_newest_of_each_kind_stay() -> None:
-    runs = [entry(f"run{n}", n, kind=Kind.RUNS) for n in range(4)]
+    runs = [entry(f"run{n}", n, kind=CleanupKind.RUNS) for n in range(4)]
     cleaning = choose([*runs, entry("build", 0)], before=10, keep=2)
     assert names(cleaning.chosen) == ["run1", "run0"]
 
@@ -45,7 +47,7 @@ def test_nothing_is_lost_from_sight(entries: list[CleanupItem], before: int, kee
     cleaning = choose(entries, before=before, keep=keep)
     assert sorted(map(str, (*cleaning.chosen, *cleaning.spared))) == sorted(map(str, entries))
     assert not any(kept.busy or kept.used > before for kept in cleaning.chosen)
-    for kind in Kind:
+    for kind in CleanupKind:
         of_kind = [kept for kept in entries if kept.kind is kind]
         left = [kept for kept in cleaning.spared if kept.kind is kind]
         assert len(left) >= min(keep, len(of_kind))

@@ -11,7 +11,7 @@ from stoker.builds import cleaning as kept_module
 from stoker.builds import toolchain as toolchains
 from stoker.builds import work
 from stoker.builds.acquire import store as sources
-from stoker.builds.cleaning import CleanupItem, Kind, choose, kept, kept_of, remove
+from stoker.builds.cleaning import CleanupItem, CleanupKind, choose, kept, kept_of, remove
 from stoker.model.errors import StorageError, UsageError
 from stoker.outside import files, folders, locks
 from stoker.plan.records import RunFolder
@@ -44,9 +44,9 @@ def test_size_is_what_deleting_frees(tmp_path: Path) -> None:
 def test_builds_are_found_and_removed(tree: Path, tmp_path: Path) -> None:
     first, second = built(tree, "cpu"), built(tree, "h100")
     other = built(tmp_path / "other", "cpu")
-    found = {Path(entry.path): entry for entry in kept(Kind.BUILDS)}
+    found = {Path(entry.path): entry for entry in kept(CleanupKind.BUILDS)}
     assert found.keys() == {first, second, other}
-    assert found[first].bytes >= 100_000
+    assert found[first].size_bytes >= 100_000
     assert {Path(entry.path) for entry in kept_of(tree)} == {first, second}
     assert remove(found[first])
     assert [Path(entry.path) for entry in kept_of(tree)] == [second]
@@ -99,7 +99,7 @@ def test_a_link_among_the_builds_is_not_followed(tree: Path, elsewhere: Path) ->
     link = work.work_folder(tree, name="pkg", variant="cpu", python="3.11")
     link.parent.mkdir(parents=True)
     link.symlink_to(elsewhere)
-    (entry,) = kept(Kind.BUILDS)
+    (entry,) = kept(CleanupKind.BUILDS)
     assert entry.link == str(elsewhere)
     with pytest.raises(StorageError, match="symbolic link"):
         remove(entry)
@@ -113,7 +113,7 @@ def test_a_link_within_a_build_is_removed_and_not_followed(tree: Path, elsewhere
     files.remove_whole(path / "build")
     (path / "build").symlink_to(elsewhere)
     (entry,) = kept_of(tree)
-    assert entry.bytes < 100_000
+    assert entry.size_bytes < 100_000
     assert remove(entry)
     assert not path.exists()
     assert untouched(elsewhere)
@@ -168,13 +168,13 @@ def test_looking_is_no_use(tree: Path) -> None:
 
 def test_a_run_is_busy_while_it_runs() -> None:
     with RunFolder("cpu") as folder:
-        (entry,) = kept(Kind.RUNS)
+        (entry,) = kept(CleanupKind.RUNS)
         assert entry.busy
         assert not remove(entry)
         assert folder.path.is_dir()
-    (entry,) = kept(Kind.RUNS)
+    (entry,) = kept(CleanupKind.RUNS)
     assert remove(entry)
-    assert list(kept(Kind.RUNS)) == []
+    assert list(kept(CleanupKind.RUNS)) == []
 
 
 def test_sources_whole_and_half_made() -> None:
@@ -182,7 +182,7 @@ def test_sources_whole_and_half_made() -> None:
     for name in ("pkg-1.0-aa", ".pkg-2.0-bb.partial"):
         (root / name / "unpacked").mkdir(parents=True)
     with held_elsewhere(root / "pkg-2.0-bb.lock"):
-        found = {entry.name: entry for entry in kept(Kind.SOURCES)}
+        found = {entry.name: entry for entry in kept(CleanupKind.SOURCES)}
         assert {name: entry.busy for name, entry in found.items()} == {
             "pkg-1.0-aa": False,
             ".pkg-2.0-bb.partial": True,
@@ -196,15 +196,15 @@ def test_toolchains_of_a_build_stay() -> None:
         (toolchains.root() / name).mkdir(parents=True)
     home = str(toolchains.root() / "cuda-13.0")
     with locks.holding_toolchains({"CUDA_HOME": home, "PATH": f"/bin:{home}/bin"}):
-        busy = {entry.name: entry.busy for entry in kept(Kind.TOOLCHAINS)}
+        busy = {entry.name: entry.busy for entry in kept(CleanupKind.TOOLCHAINS)}
     assert busy == {"cuda-13.0": True, "ninja": False}
-    assert not any(entry.busy for entry in kept(Kind.TOOLCHAINS))
+    assert not any(entry.busy for entry in kept(CleanupKind.TOOLCHAINS))
 
 
 def test_killed_deletion_is_found_again(tree: Path) -> None:
     path = built(tree, "cpu")
     path.rename(path.with_name(f".{path.name}.stoker-0011"))
-    (entry,) = kept(Kind.BUILDS)
+    (entry,) = kept(CleanupKind.BUILDS)
     assert remove(entry)
     assert list(folders.builds().glob("*/")) == []
 
@@ -223,9 +223,9 @@ def test_folders_that_a_build_closed(tmp_path: Path) -> None:
 
 
 def test_history_is_no_folder() -> None:
-    assert list(kept(Kind.HISTORY)) == []
+    assert list(kept(CleanupKind.HISTORY)) == []
 
 
 def test_every_kind_has_its_place() -> None:
-    assert {*kept_module._PLACES} | {Kind.HISTORY} == {*Kind}
-    assert all(isinstance(entry, CleanupItem) for kind in Kind for entry in kept(kind))
+    assert {*kept_module._PLACES} | {CleanupKind.HISTORY} == {*CleanupKind}
+    assert all(isinstance(entry, CleanupItem) for kind in CleanupKind for entry in kept(kind))

@@ -49,18 +49,23 @@ def test_the_lines_of_a_job() -> None:
     slim = job(made_from=WheelFrom.SLIM, python="3.12")
     assert begin_line(2, 6, job()) == "stoker: 2 of 6: building fleet (cu128-sm90)\n"
     assert begin_line(3, 6, slim).startswith("stoker: 3 of 6: slimming fleet for Python 3.12 (")
-    done = MatrixResult(job=job(), end=MatrixEnd.DONE, seconds=3.0, wheel="mill.whl")
+    done = MatrixResult(job=job(), end=MatrixEnd.DONE, wall_s=3.0, wheel="mill.whl")
     assert end_line(done) == "stoker: fleet: done in 3 s: mill.whl\n"
-    stopped = MatrixResult(job=job(), end=MatrixEnd.INTERRUPTED, seconds=3.0)
+    stopped = MatrixResult(job=job(), end=MatrixEnd.INTERRUPTED, wall_s=3.0)
     assert "the same command continues" in end_line(stopped)
 
 
 def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    made: dict[str, Any] = {"job": job(), "end": MatrixEnd.DONE, "seconds": 90.0, "bytes": 3 << 20}
+    made: dict[str, Any] = {
+        "job": job(),
+        "end": MatrixEnd.DONE,
+        "wall_s": 90.0,
+        "size_bytes": 3 << 20,
+    }
     rows = (
         MatrixResult(**made, wheel="a.whl", verified=True, compiles=8, cache_hits=6),
         MatrixResult(**made, wheel="b.whl", before_bytes=12 << 20, original_errors=("x", "y")),
-        MatrixResult(job=job(), end=MatrixEnd.FAILED, seconds=5.0, error="compile failed"),
+        MatrixResult(job=job(), end=MatrixEnd.FAILED, wall_s=5.0, error="compile failed"),
     )
     show(results_page(rows))
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]

@@ -149,7 +149,7 @@ def test_cuda_becomes_one_home(index: Index, tmp_path: Path, need: Callable[[str
     assert made.manifest.warnings == ()
     (home / MANIFEST).unlink()
     content = [path for path in home.rglob("*") if path.is_file() and not path.is_symlink()]
-    assert made.manifest.size == sum(path.stat().st_size for path in content)
+    assert made.manifest.size_bytes == sum(path.stat().st_size for path in content)
     assert names() == []  # a folder of the user's own is not among ours
 
 
@@ -163,6 +163,7 @@ def test_without_a_host_compiler_it_says_so(
     assert "there is no g++" in warning
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("linux")
 @pytest.mark.parametrize(
     "nvcc", [NVCC.replace("release 13.0", "release 12.9"), NVCC.replace("echo made", "false")]
@@ -177,6 +178,7 @@ def test_what_does_not_verify_is_not_kept(
     assert list(toolchain.root().iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("linux")
 def test_an_extra_that_this_version_lacks(index: Index) -> None:
     index.add_cuda()
@@ -184,6 +186,7 @@ def test_an_extra_that_this_version_lacks(index: Index) -> None:
         install("cuda==13.0", "cuobjdump")
 
 
+@pytest.mark.slow
 def test_not_on_the_index(index: Index) -> None:
     index.add_ninja()
     with pytest.raises(UsageError, match="has no ninja") as caught:
@@ -225,6 +228,7 @@ def test_a_folder_that_cannot_be_taken(tmp_path: Path, monkeypatch: pytest.Monke
         install("ninja", into=Path())
 
 
+@pytest.mark.slow
 def test_only_toolchains_are_removed(index: Index, tmp_path: Path) -> None:
     index.add_ninja()
     install("ninja==1.13")
@@ -244,6 +248,7 @@ def test_only_toolchains_are_removed(index: Index, tmp_path: Path) -> None:
     assert names() == []
 
 
+@pytest.mark.slow
 def test_a_broken_manifest_hides_nothing_else(index: Index) -> None:
     index.add_ninja()
     install("ninja")

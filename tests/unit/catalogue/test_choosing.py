@@ -75,8 +75,8 @@ def test_requirements_for_other_systems_and_extras_do_not_count() -> None:
 def test_the_same_variant_is_preferred() -> None:
     found = catalogue(
         published("cu128-sm90-avx512"),
-        extension("cu128-sm90", size=1),
-        extension("cu128-sm90-avx512", size=2),
+        extension("cu128-sm90", size_bytes=1),
+        extension("cu128-sm90-avx512", size_bytes=2),
     )
     assert chosen(found, "torch", "flash-attn")[1] == "flash-attn 2.8.3+cu128.sm90.avx512"
 

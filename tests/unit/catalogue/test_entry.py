@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stoker.catalogue.entry import Identity, Recorded, make_entry
+from stoker.catalogue.entry import FileIdentity, RecordedOrigin, make_entry
 from stoker.catalogue.values import ArchCode, CodeRegions, PublishedWheel
 from stoker.model.artifact import (
     ArtifactFacts,
@@ -29,9 +29,9 @@ def code(arch: str, size: int, *, linked: bool = True) -> DeviceCode:
     return DeviceCode(
         kind=DeviceKind.CUBIN,
         arch=arch,
-        bytes=size,
+        size_bytes=size,
         count=2,
-        unpacked=size,
+        unpacked_bytes=size,
         compression=(Compression.LZ4,),
         section=".nv_fatbin",
         linked=linked,
@@ -41,7 +41,7 @@ def code(arch: str, size: int, *, linked: bool = True) -> DeviceCode:
 def library(*archs: str, **changes: Any) -> LibraryFacts:
     values = {
         "path": "torch/lib/libtorch_cuda.so",
-        "size": 1000,
+        "size_bytes": 1000,
         "machine": "x86_64",
         "needed": ("libcudart.so.12", "libc.so.6"),
         "cxx_abi": CxxAbi.CXX11,
@@ -60,26 +60,26 @@ def entry(
     **recorded: Any,
 ) -> PublishedWheel:
     wheel = WheelFacts(
-        name=name, version=version, tags=(TAG,), requires=requires, members=9, unpacked=5000
+        name=name, version=version, tags=(TAG,), requires=requires, members=9, unpacked_bytes=5000
     )
     facts = ArtifactFacts(
         path="here",
         kind=TargetKind.WHEEL,
-        size=1000,
+        size_bytes=1000,
         wheel=wheel,
         libraries=libraries,
         dependencies=(),
         unresolved=(),
         runs_on=(),
     )
-    identity = Identity(
+    identity = FileIdentity(
         file=file or f"{name.replace('-', '_')}-{version}-{TAG}.whl",
         sha256="a" * 64,
         size=1000,
         metadata_sha256="b" * 64,
         built="2026-11-15T12:00:00Z",
     )
-    return make_entry(identity, facts, Recorded(**recorded))
+    return make_entry(identity, facts, RecordedOrigin(**recorded))
 
 
 def test_a_wheel_that_stoker_built() -> None:
@@ -133,9 +133,9 @@ def test_device_code_of_all_libraries() -> None:
         CodeRegions(archs=("sm_80", "sm_90"), count=6),
     )
     assert made.code == (
-        ArchCode(arch="compute_90", bytes=7, count=2),
-        ArchCode(arch="sm_80", bytes=200, count=4),
-        ArchCode(arch="sm_90", bytes=200, count=4),
+        ArchCode(arch="compute_90", size_bytes=7, count=2),
+        ArchCode(arch="sm_80", size_bytes=200, count=4),
+        ArchCode(arch="sm_90", size_bytes=200, count=4),
     )
 
 

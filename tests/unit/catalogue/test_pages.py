@@ -50,7 +50,7 @@ def test_the_json_index() -> None:
     (file,) = page["files"]
     assert file["hashes"] == {"sha256": "a" * 64}
     assert file["core-metadata"] == {"sha256": "1" * 64}
-    assert (file["size"], file["requires-python"]) == (WHEEL.size, ">=3.10,<4")
+    assert (file["size"], file["requires-python"]) == (WHEEL.size_bytes, ">=3.10,<4")
     assert file["upload-time"] == "2026-11-15T13:00:00Z"
 
 

@@ -192,7 +192,10 @@ def test_most_regions_decide() -> None:
         CodeRegions(archs=("sm_80",), count=95),
         CodeRegions(archs=("sm_90a",), count=5),
     )
-    code = (ArchCode(arch="sm_80", bytes=1, count=95), ArchCode(arch="sm_90a", bytes=1, count=5))
+    code = (
+        ArchCode(arch="sm_80", size_bytes=1, count=95),
+        ArchCode(arch="sm_90a", size_bytes=1, count=5),
+    )
     wheel = published("cu128-sm80", regions=regions, code=code)
     (on_a100,) = rank(host("A100", "8.0"), [wheel])
     assert on_a100.runs

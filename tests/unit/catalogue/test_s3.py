@@ -91,7 +91,7 @@ def test_files_of_a_publisher_that_may_live_are_kept(
     monkeypatch.setattr("stoker.catalogue.store.datetime", clock)
     gone = prune(store, keep=None, dry_run=False, people=people, say=quiet)
     assert gone.files == ("files/new/unknown.whl",)
-    assert store.has(one.wheel.path, one.wheel.size)
+    assert store.has(one.wheel.path, one.wheel.size_bytes)
 
 
 def test_a_conditional_write(place: str) -> None:

@@ -26,7 +26,7 @@ def of_log(*lines: str) -> Diagnosis:
 
 def attempt(outcome: Outcome, role: Role = Role.CUDA, key: str = "a") -> Attempt:
     step = Step(key=key, role=role, source=f"csrc/{key}.cu")
-    record = StepRecord(step=step, seconds=30.0, cpu_seconds=20.0, peak=7 * GIBIBYTE)
+    record = StepRecord(step=step, wall_s=30.0, cpu_s=20.0, peak_bytes=7 * GIBIBYTE)
     return Attempt(record=record, started=0.0, outcome=outcome, status=137)
 
 

@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import shutil
 import subprocess
 from typing import Any
 
@@ -12,6 +11,7 @@ import yaml  # type: ignore[import-untyped]
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from conftest import find_tool
 from stoker.export.files import (
     _nix_text,
     docker_words,
@@ -135,10 +135,7 @@ def test_slurm(word: str) -> None:
 
 @pytest.mark.parametrize("word", HOSTILE)
 def test_nix(word: str) -> None:
-    nix = shutil.which("nix-instantiate")
-    if nix is None:
-        pytest.skip("nix-instantiate is not installed")
-    command = [nix, "--eval", "--json", "--expr", _nix_text(word)]
+    command = [find_tool("nix-instantiate"), "--eval", "--json", "--expr", _nix_text(word)]
     done = subprocess.run(command, capture_output=True, check=True, text=True)
     assert json.loads(done.stdout) == word
 

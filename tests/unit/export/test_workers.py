@@ -11,7 +11,7 @@ DISTCC = cluster_engine(ClusterEngine.DISTCC)
 
 def record(mib: int, role: Role = Role.CXX) -> StepRecord:
     step = Step(key="", role=role)
-    return StepRecord(step=step, seconds=1.0, cpu_seconds=1.0, peak=mib * MIB)
+    return StepRecord(step=step, wall_s=1.0, cpu_s=1.0, peak_bytes=mib * MIB)
 
 
 MEASURED = [record(mib) for mib in range(1, 101)]

@@ -12,7 +12,7 @@ from stoker.knowledge.compilers import thread_effects
 from stoker.model.govern import (
     Basis,
     Collector,
-    Mode,
+    CompileMode,
     Reason,
     Request,
     Role,
@@ -78,9 +78,9 @@ def test_a_step_that_runs_with_threads_ends_earlier(*, known: bool) -> None:
     first, second = request(1, 20), request(2, 11)
     if not known:
         first = replace(first, prediction=replace(first.prediction, seconds=None))
-    wide = first.in_mode(Mode.THREADS, 4)
+    wide = first.in_mode(CompileMode.THREADS, 4)
     assert wide.path == pytest.approx(20 * 1.4 / 4.4)
-    assert wide.in_mode(Mode.DEFAULT).path == pytest.approx(20)
+    assert wide.in_mode(CompileMode.DEFAULT).path == pytest.approx(20)
     running = Running(request=wide, started=0.0, current=GB)
     assert threads(state(second, running=(running,))) == {2: 2}
 
@@ -118,5 +118,5 @@ def test_a_simulated_build_ends_earlier_with_threads() -> None:
     free, bound = (
         simulate(each, Adaptive(), cpus=16, memory=64 * GB, history=each) for each in (steps, fixed)
     )
-    assert free.modes == {Mode.THREADS: 4}
-    assert free.wall_seconds < 0.4 * bound.wall_seconds
+    assert free.modes == {CompileMode.THREADS: 4}
+    assert free.wall_s < 0.4 * bound.wall_s

@@ -6,7 +6,7 @@ from stoker.model.govern import Reason
 from stoker.model.runs import Intervention
 
 GIB = 1024**3
-SHORTAGE = Intervention(at=5.0, reason=Reason.SHORTAGE, used=7 * GIB, limit=8 * GIB)
+SHORTAGE = Intervention(at=5.0, reason=Reason.SHORTAGE, used_bytes=7 * GIB, limit_bytes=8 * GIB)
 
 
 def test_waits_are_named_longest_first_and_short_ones_are_left_out() -> None:

@@ -8,10 +8,10 @@ from stoker.govern.protocol import VERSION, Ask
 from stoker.model.events import StepEnds, StepPauses, StepRepeats
 from stoker.model.govern import (
     Collector,
+    CompileMode,
     Decision,
     Gc,
     LinkerChoice,
-    Mode,
     ModeChoice,
     ModeEffect,
     Reason,
@@ -89,12 +89,12 @@ def test_a_step_keeps_its_permit_whatever_asks_within_it(world: World) -> None:
 def test_a_compile_that_must_not_run_twice_gets_no_options_that_its_compiler_may_refuse(
     world: World,
 ) -> None:
-    world.governor.modes.link_with(100, LinkerChoice(every=Mode.MOLD))
+    world.governor.modes.link_with(100, LinkerChoice(every=CompileMode.MOLD))
     world.ask(once=True, collector=Collector.FREE, command=LINK)
     (request,) = world.governor.state(1.0).waiting
-    assert (request.mode, request.effects, request.restarts) == (Mode.DEFAULT, (), False)
+    assert (request.mode, request.effects, request.restarts) == (CompileMode.DEFAULT, (), False)
     world.ask(8, collector=Collector.FREE, command=LINK)
-    assert world.governor.state(1.0).waiting[1].mode is Mode.MOLD
+    assert world.governor.state(1.0).waiting[1].mode is CompileMode.MOLD
 
 
 @pytest.mark.parametrize("kind", ["custom", "once"])
@@ -132,7 +132,7 @@ def test_ask_run_done(world: World) -> None:
     assert not world.governor.ended(7, done(), 3.0)
     assert world.words() == ["run"]
     ((run, attempt),) = world.kept
-    assert (run, attempt.outcome, attempt.record.peak) == (100, Outcome.DONE, 100)
+    assert (run, attempt.outcome, attempt.record.peak_bytes) == (100, Outcome.DONE, 100)
     assert not world.governor.busy
     assert isinstance(world.events[-1], StepEnds)
 
@@ -335,7 +335,10 @@ def test_a_step_that_ran_out_alone_is_repeated_in_the_mode_that_needs_least(worl
     run_out(world, 1)
     assert permits(world) == [b"", LOW]
     world.governor.ended(7, done(), 12.0)
-    assert [attempt.record.mode for _, attempt in world.kept] == [Mode.DEFAULT, Mode.LOW]
+    assert [attempt.record.mode for _, attempt in world.kept] == [
+        CompileMode.DEFAULT,
+        CompileMode.LOW,
+    ]
     assert explanation(world, 1).mode_reason is Reason.TOO_LARGE
 
 
@@ -380,12 +383,12 @@ def test_the_setting_decides_where_modes_are_used(
 def test_a_chosen_mode_is_sent_predicted_and_kept(world: World) -> None:
     world.ask(collector=Collector.FREE)
     (request,) = world.governor.state(1.0).waiting
-    choice = ModeChoice(mode=Mode.LEAN, reason=Reason.MEMORY_BOUND)
+    choice = ModeChoice(mode=CompileMode.LEAN, reason=Reason.MEMORY_BOUND)
     world.policy.next = Decision(admit=(request.id,), modes={request.id: choice})
     world.governor.decide(1.0)
     assert permits(world) == [LEAN]
     (running,) = world.governor.state(2.0).running
-    assert running.request.mode is Mode.LEAN
+    assert running.request.mode is CompileMode.LEAN
     assert running.request.effect.memory < 1.0
     # What is only assumed to be saved stays reserved.
     assert running.request.prediction.peak == request.prediction.peak
@@ -393,14 +396,14 @@ def test_a_chosen_mode_is_sent_predicted_and_kept(world: World) -> None:
     world.governor.decide(2.0)
     world.governor.stopped(7, usage(), 3.0)
     (again,) = world.governor.state(3.0).waiting
-    assert (again.mode, again.prediction.peak) == (Mode.DEFAULT, request.prediction.peak)
+    assert (again.mode, again.prediction.peak) == (CompileMode.DEFAULT, request.prediction.peak)
 
 
 def test_a_compiler_that_refuses_the_parameters_is_left_alone(world: World) -> None:
     world.ask(collector=Collector.FREE)
     world.ask(8, source="b.cpp", collector=Collector.FREE)
     (first, second) = world.governor.state(1.0).waiting
-    choice = ModeChoice(mode=Mode.LEAN, reason=Reason.MEMORY_BOUND)
+    choice = ModeChoice(mode=CompileMode.LEAN, reason=Reason.MEMORY_BOUND)
     world.policy.next = Decision(admit=(first.id,), modes={first.id: choice})
     world.governor.decide(1.0)
     error = b"cc1plus: error: invalid --param name 'ggc-min-expand'"
@@ -418,7 +421,7 @@ MOLD = b"-fuse-ld=mold"
 
 
 def test_the_linker_of_a_run_is_added_to_its_links_only(world: World) -> None:
-    world.governor.modes.link_with(100, LinkerChoice(every=Mode.MOLD))
+    world.governor.modes.link_with(100, LinkerChoice(every=CompileMode.MOLD))
     world.ask(7, source="liba.so", command=LINK)
     world.ask(8, source="b.cpp", command=("g++", "-c", "b.cpp"))
     world.ask(9, run=101, source="libb.so", command=LINK)
@@ -426,7 +429,10 @@ def test_the_linker_of_a_run_is_added_to_its_links_only(world: World) -> None:
     assert [permits(world, connection) for connection in (7, 8, 9)] == [[MOLD], [b""], [b""]]
     world.governor.ended(7, done(), 2.0)
     (attempt,) = [attempt for _, attempt in world.kept]
-    assert (attempt.record.mode, explanation(world).mode_reason) == (Mode.MOLD, Reason.LINKER)
+    assert (attempt.record.mode, explanation(world).mode_reason) == (
+        CompileMode.MOLD,
+        Reason.LINKER,
+    )
     assert explanation(world).effect is None  # the default linker has not made it before
     world.governor.ended(9, done(), 2.0)
     world.ask(7, source="libb.so", command=LINK)
@@ -434,11 +440,11 @@ def test_the_linker_of_a_run_is_added_to_its_links_only(world: World) -> None:
     world.governor.ended(7, done(), 4.0)
     after = world.kept[-1][1].explanation
     assert after
-    assert after.effect == ModeEffect(mode=Mode.MOLD, seconds=1.0)
+    assert after.effect == ModeEffect(mode=CompileMode.MOLD, seconds=1.0)
 
 
 def test_a_measured_linker_is_used_for_that_link_only(world: World) -> None:
-    measured = {link_identity(LINK, "/b"): Mode.LLD}
+    measured = {link_identity(LINK, "/b"): CompileMode.LLD}
     world.governor.modes.link_with(100, LinkerChoice(measured=measured))
     world.ask(7, source="liba.so", command=(*LINK, "new.o"))
     world.ask(8, source="libb.so", command=("g++", "-shared", "-o", "libb.so", "a.o"))
@@ -449,7 +455,7 @@ def test_a_measured_linker_is_used_for_that_link_only(world: World) -> None:
 
 def test_a_link_that_fails_is_repeated_with_the_default_linker(world: World) -> None:
     """Only its messages count then."""
-    world.governor.modes.link_with(100, LinkerChoice(every=Mode.MOLD))
+    world.governor.modes.link_with(100, LinkerChoice(every=CompileMode.MOLD))
     world.ask(source="liba.so", command=LINK)
     world.governor.decide(1.0)
     assert world.governor.ended(7, done(status=1, tail=b"mold: unknown option"), 2.0)
@@ -463,7 +469,7 @@ def test_a_link_that_fails_is_repeated_with_the_default_linker(world: World) -> 
 def start_with_two_threads(world: World) -> Request:
     world.ask(source="k.cu", collector=Collector.FREE, archs=("80", "90"))
     (request,) = world.governor.state(1.0).waiting
-    choice = ModeChoice(mode=Mode.THREADS, threads=2, reason=Reason.IDLE_CPUS)
+    choice = ModeChoice(mode=CompileMode.THREADS, threads=2, reason=Reason.IDLE_CPUS)
     world.policy.next = Decision(admit=(request.id,), modes={request.id: choice})
     world.governor.decide(1.0)
     return request
@@ -477,7 +483,7 @@ def test_the_threads_of_an_attempt_are_added_reserved_and_recorded(world: World)
     assert running.request.prediction.peak == 2 * request.prediction.peak
     world.governor.ended(7, done(), 3.0)
     record = world.kept[0][1].record
-    assert (record.mode, record.step.threads) == (Mode.THREADS, 2)
+    assert (record.mode, record.step.threads) == (CompileMode.THREADS, 2)
 
 
 def test_after_threads_ran_out_of_memory_nvcc_has_one(world: World) -> None:

@@ -135,7 +135,7 @@ def test_waits_are_added_up_by_reason(world: World) -> None:
     assert found.waits == {Reason.CPUS: 1.0, Reason.MEMORY: 7.0, Reason.TURN: 1.0}
     assert (found.basis, found.killed, found.pauses) == (Basis.PRIOR, None, ())
     (event,) = [event for event in world.events if isinstance(event, StepStarts)]
-    assert (event.waited, event.waits, event.needs) == (9.0, found.waits, found.needs)
+    assert (event.waited, event.waits, event.needs) == (9.0, found.waits, found.needs_bytes)
 
 
 def test_while_no_cpu_is_free_nothing_else_is_the_reason(world: World) -> None:
@@ -168,8 +168,10 @@ def test_the_reasons_of_pauses_and_kills_are_kept(world: World) -> None:
     world.policy.next = Decision(kill=(1,), reason=Reason.SHORTAGE)
     world.governor.decide(5.0)
     world.governor.stopped(7, usage(), 5.1)
-    pause = Intervention(at=2.0, reason=Reason.GROWTH, used=3 * GIB, limit=4 * GIB, seconds=2.0)
-    kill = Intervention(at=5.0, reason=Reason.SHORTAGE, used=3 * GIB, limit=4 * GIB)
+    pause = Intervention(
+        at=2.0, reason=Reason.GROWTH, used_bytes=3 * GIB, limit_bytes=4 * GIB, wall_s=2.0
+    )
+    kill = Intervention(at=5.0, reason=Reason.SHORTAGE, used_bytes=3 * GIB, limit_bytes=4 * GIB)
     assert explanation(world).pauses == (pause,)
     assert explanation(world).killed == kill
     (event,) = [event for event in world.events if isinstance(event, StepRepeats)]

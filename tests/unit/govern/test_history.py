@@ -12,7 +12,7 @@ from msgspec.structs import replace
 import governed_steps as make
 from stoker.govern.history import History
 from stoker.model.errors import StorageError
-from stoker.model.govern import Basis, Collector, Mode, Reason, Role, Step, StepRecord
+from stoker.model.govern import Basis, Collector, CompileMode, Reason, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Explanation, Includes, Intervention, Outcome
 
 STEP = Step(
@@ -21,18 +21,18 @@ STEP = Step(
     flags=("-O3", "-DX='1 2'"), archs=("90", "90a"), threads=2, input_bytes=5,
 )  # fmt: skip
 RECORD = StepRecord(
-    step=STEP, seconds=2.5, cpu_seconds=2.0, peak=1 << 31, byte_seconds=1e9,
+    step=STEP, wall_s=2.5, cpu_s=2.0, peak_bytes=1 << 31, byte_seconds=1e9,
     profile=make.profile(0, 20, 100, 40),
 )  # fmt: skip
 
 # What stoker wrote before steps had profiles.
 EXPLANATION = Explanation(
     asked=0.5,
-    needs=1000,
+    needs_bytes=1000,
     basis=Basis.EXACT,
     waits={Reason.MEMORY: 3.5},
-    pauses=(Intervention(at=1.0, reason=Reason.GROWTH, used=9, limit=10, seconds=2.0),),
-    killed=Intervention(at=4.0, reason=Reason.OOM, used=10, limit=10),
+    pauses=(Intervention(at=1.0, reason=Reason.GROWTH, used_bytes=9, limit_bytes=10, wall_s=2.0),),
+    killed=Intervention(at=4.0, reason=Reason.OOM, used_bytes=10, limit_bytes=10),
 )
 
 
@@ -238,14 +238,14 @@ def test_a_newer_version_is_left_alone(path: Path) -> None:
         ("threads", 1 << 40),
         ("threads", "many"),
         ("input_bytes", -1),
-        ("seconds", -1.0),
-        ("seconds", float("inf")),
-        ("seconds", b"soon"),
-        ("cpu_seconds", -1.0),
+        ("wall_s", -1.0),
+        ("wall_s", float("inf")),
+        ("wall_s", b"soon"),
+        ("cpu_s", -1.0),
         ("byte_seconds", -1.0),
-        ("peak", -1),
-        ("peak", 1.5),
-        ("peak", (1 << 63) - 1),
+        ("peak_bytes", -1),
+        ("peak_bytes", 1.5),
+        ("peak_bytes", (1 << 63) - 1),
         ("profile", b"\xff" * 128),
         ("profile", 5),
         ("role", "cook"),
@@ -337,7 +337,7 @@ def test_two_at_once(path: Path) -> None:
 
 def test_the_mode_of_an_attempt_is_kept(path: Path) -> None:
     step = replace(RECORD.step, collector=Collector.FREE)
-    record = replace(RECORD, step=step, mode=Mode.LEAN)
+    record = replace(RECORD, step=step, mode=CompileMode.LEAN)
     with History(path) as history:
         lean = Attempt(record=record, started=1.0, outcome=Outcome.DONE)
         history.add(history.start_run("make", "/"), lean)

@@ -154,7 +154,7 @@ def test_a_history_that_another_process_removed_begins_again(
     assert attempts(path) == {"ninja": 1}
 
 
-@pytest.mark.parametrize("fault", [{"peak": 1 << 70}, {"byte_seconds": "\udc80"}])
+@pytest.mark.parametrize("fault", [{"peak_bytes": 1 << 70}, {"byte_seconds": "\udc80"}])
 def test_a_value_that_no_database_holds_is_left_out(
     writer: HistoryWriter, path: Path, fault: dict[str, object]
 ) -> None:

@@ -10,7 +10,7 @@ from governed_steps import GB
 from stoker.govern.policies import Adaptive
 from stoker.model.govern import (
     Basis,
-    Mode,
+    CompileMode,
     ModeChoice,
     ModeEffect,
     Prediction,
@@ -22,9 +22,9 @@ from stoker.model.govern import (
 ADAPTIVE = Adaptive(cushion=0.0)
 
 EFFECTS = (
-    ModeEffect(mode=Mode.FAST, memory=1.3, seconds=0.95),
-    ModeEffect(mode=Mode.LEAN, memory=0.7, seconds=1.06),
-    ModeEffect(mode=Mode.LOW, memory=0.6, seconds=1.35),
+    ModeEffect(mode=CompileMode.FAST, memory=1.3, seconds=0.95),
+    ModeEffect(mode=CompileMode.LEAN, memory=0.7, seconds=1.06),
+    ModeEffect(mode=CompileMode.LOW, memory=0.6, seconds=1.35),
 )
 
 
@@ -48,7 +48,7 @@ def test_steps_run_by_default_while_memory_is_not_the_bottleneck() -> None:
 
 
 def test_steps_take_more_memory_while_it_is_idle() -> None:
-    choice = ModeChoice(mode=Mode.FAST, reason=Reason.IDLE_MEMORY)
+    choice = ModeChoice(mode=CompileMode.FAST, reason=Reason.IDLE_MEMORY)
     small = compile_of(2)
     assert modes(small) == {1: choice}
     beside = [make.running(compile_of(2, id=identity)) for identity in (2, 3)]
@@ -57,7 +57,7 @@ def test_steps_take_more_memory_while_it_is_idle() -> None:
 
 def test_no_step_takes_more_memory_if_it_does_not_fit_then() -> None:
     beside = tuple(make.running(compile_of(2.5, id=identity)) for identity in (2, 3, 4))
-    assert modes(compile_of(1), running=beside)[1].mode is Mode.FAST
+    assert modes(compile_of(1), running=beside)[1].mode is CompileMode.FAST
     assert modes(compile_of(1.2), running=beside) == {}
     assert modes(compile_of(9)) == {}
 
@@ -76,7 +76,7 @@ def test_a_mode_is_tried_by_one_step_before_others_rely_on_what_it_is_assumed_to
     effects = tuple(replace(each, assumed=True) for each in compile_of(4).effects)
     request = replace(compile_of(4), effects=effects)
     lean = modes(request, contention=0.5)[1].mode
-    assert lean is Mode.LEAN
+    assert lean is CompileMode.LEAN
     assert request.in_mode(lean).prediction.peak == request.prediction.peak
     trial = make.running(replace(compile_of(1, id=2), effects=effects).in_mode(lean))
     assert modes(request, contention=0.5, running=(trial,)) == {}
@@ -100,18 +100,20 @@ def test_steps_of_unknown_size_take_no_more_memory() -> None:
 
 
 def test_steps_save_memory_while_it_keeps_cpus_idle() -> None:
-    choice = ModeChoice(mode=Mode.LEAN, reason=Reason.MEMORY_BOUND)
+    choice = ModeChoice(mode=CompileMode.LEAN, reason=Reason.MEMORY_BOUND)
     assert modes(compile_of(8), contention=0.5) == {1: choice}
 
 
 def test_a_mode_that_saves_nothing_of_this_step_is_not_used() -> None:
-    useless = (ModeEffect(mode=Mode.LEAN, memory=0.98, seconds=1.1),)
+    useless = (ModeEffect(mode=CompileMode.LEAN, memory=0.98, seconds=1.1),)
     assert modes(compile_of(8, effects=useless), contention=0.5) == {}
 
 
-@pytest.mark.parametrize(("peak", "mode"), [(13, Mode.LEAN), (16, Mode.LOW), (30, Mode.LOW)])
+@pytest.mark.parametrize(
+    ("peak", "mode"), [(13, CompileMode.LEAN), (16, CompileMode.LOW), (30, CompileMode.LOW)]
+)
 def test_a_step_larger_than_the_limit_runs_in_the_mildest_mode_that_fits(
-    peak: float, mode: Mode
+    peak: float, mode: CompileMode
 ) -> None:
     assert modes(compile_of(peak)) == {1: ModeChoice(mode=mode, reason=Reason.TOO_LARGE)}
 
@@ -122,17 +124,17 @@ def test_only_what_was_measured_is_taken_to_be_too_large() -> None:
 
 
 def test_unknown_steps_save_memory_even_if_that_takes_as_much_time() -> None:
-    little = (ModeEffect(mode=Mode.LEAN, memory=0.9, seconds=1.08),)
+    little = (ModeEffect(mode=CompileMode.LEAN, memory=0.9, seconds=1.08),)
     prediction = compile_of(8).prediction
     unknown = replace(prediction, basis=Basis.FOLDER)
-    choice = ModeChoice(mode=Mode.LEAN, reason=Reason.MEMORY_BOUND)
+    choice = ModeChoice(mode=CompileMode.LEAN, reason=Reason.MEMORY_BOUND)
     request = compile_of(8, effects=little)
     assert modes(request, contention=0.5) == {}
     assert modes(replace(request, prediction=unknown), contention=0.5) == {1: choice}
 
 
 def test_after_a_kill_the_mode_is_not_chosen_again() -> None:
-    assert modes(compile_of(13, ooms=1, mode=Mode.LOW), contention=0.5) == {}
+    assert modes(compile_of(13, ooms=1, mode=CompileMode.LOW), contention=0.5) == {}
 
 
 def test_steps_that_save_memory_run_side_by_side() -> None:

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern.policies import Adaptive, Fixed, Levels, TwoPhase, make_policy
+from stoker.govern.policies import Adaptive, FixedJobs, Levels, TwoPhase, make_policy
 from stoker.govern.policy import NAMES, Policy, Queue, Slope, after_oom, after_preemption, urgency
 from stoker.model.errors import UsageError
-from stoker.model.govern import Basis, Mode, ModeEffect, Reason, Request, State
+from stoker.model.govern import Basis, CompileMode, ModeEffect, Reason, Request, State
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -19,8 +19,8 @@ def test_a_policy_is_found_by_its_name(name: str) -> None:
 
 
 def test_fixed_takes_a_number_of_jobs() -> None:
-    assert make_policy("fixed", cpus=8) == Fixed(jobs=8)
-    assert make_policy("fixed:3", cpus=8) == Fixed(jobs=3)
+    assert make_policy("fixed", cpus=8) == FixedJobs(jobs=8)
+    assert make_policy("fixed:3", cpus=8) == FixedJobs(jobs=3)
 
 
 @pytest.mark.parametrize("text", ["adaptve", "fixed:0", "fixed:x", "levels:3", "fixed:-1", ""])
@@ -35,14 +35,16 @@ def test_a_misspelt_policy_gets_a_hint() -> None:
     assert "adaptive" in error.value.hints[0]
 
 
-@given(make.states(), st.sampled_from([Fixed(jobs=2), Levels(), TwoPhase(), Adaptive()]))
-def test_at_least_one_step_runs(state: State, policy: Fixed | Levels | TwoPhase | Adaptive) -> None:
+@given(make.states(), st.sampled_from([FixedJobs(jobs=2), Levels(), TwoPhase(), Adaptive()]))
+def test_at_least_one_step_runs(
+    state: State, policy: FixedJobs | Levels | TwoPhase | Adaptive
+) -> None:
     decision = policy.decide(state)
     assert state.running or decision.admit or not state.waiting
     assert set(decision.admit) <= {request.id for request in state.waiting}
 
 
-@pytest.mark.parametrize("policy", [Fixed(jobs=2), Levels(), TwoPhase(), Adaptive()])
+@pytest.mark.parametrize("policy", [FixedJobs(jobs=2), Levels(), TwoPhase(), Adaptive()])
 def test_remote_steps_take_places_of_workers_and_no_cpu(policy: Policy) -> None:
     """Two CPUs are busy, and one of three places is taken."""
     busy = [make.running(make.request(i, GB / 4)) for i in (1, 2)]
@@ -82,7 +84,7 @@ def test_a_large_step_is_not_passed_by_remote_ones_for_ever() -> None:
 def test_fixed_keeps_to_the_order_of_asking() -> None:
     waiting = [make.request(i, asked=10.0 - i, path=float(i)) for i in range(5)]
     busy = [make.running(make.request(9))]
-    assert Fixed(jobs=3).decide(make.state(steps=busy, waiting=waiting)).admit == (4, 3)
+    assert FixedJobs(jobs=3).decide(make.state(steps=busy, waiting=waiting)).admit == (4, 3)
 
 
 @pytest.mark.parametrize(
@@ -209,11 +211,11 @@ def test_out_of_memory_means_twice_as_much_then_alone_then_never() -> None:
 
 
 def test_after_running_out_of_memory_a_step_takes_no_more_than_by_default() -> None:
-    effects = (ModeEffect(mode=Mode.FAST, memory=1.5, seconds=0.9),)
-    fast = replace(make.request(1, GB), effects=effects).in_mode(Mode.FAST)
+    effects = (ModeEffect(mode=CompileMode.FAST, memory=1.5, seconds=0.9),)
+    fast = replace(make.request(1, GB), effects=effects).in_mode(CompileMode.FAST)
     again = after_oom(make.running(fast, peak=GB), observed=GB)
     assert again is not None
-    assert again.mode is Mode.DEFAULT
+    assert again.mode is CompileMode.DEFAULT
 
 
 # -- growth -------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from stoker.govern.predict import Knowledge, Predictor
 from stoker.govern.profile import PARTS, Profile, climb
 from stoker.knowledge.compilers import shipped_effects
 from stoker.knowledge.steps import prior_of, priors, usual_seconds
-from stoker.model.govern import Basis, Mode, Pace, Role, Step, StepRecord
+from stoker.model.govern import Basis, CompileMode, Pace, Role, Step, StepRecord
 
 
 def step(
@@ -44,9 +44,9 @@ def row(
 ) -> StepRecord:
     return StepRecord(
         step=measured,
-        seconds=seconds,
-        cpu_seconds=seconds,
-        peak=round(peak),
+        wall_s=seconds,
+        cpu_s=seconds,
+        peak_bytes=round(peak),
         byte_seconds=None if share is None else share * peak * seconds,
         profile=profile,
     )
@@ -186,7 +186,7 @@ def test_threads_are_predicted_by_shipped_figures_until_they_were_measured() -> 
     two, four = predictor.faster(kernel)
     assert [(each.threads, each.memory) for each in (two, four)] == [(2, 2.0), (4, 4.0)]
     assert four.seconds == pytest.approx(1.4 / 4.4)
-    predictor.learn(replace(row(wide, 6 * GB, seconds=220), mode=Mode.THREADS))
+    predictor.learn(replace(row(wide, 6 * GB, seconds=220), mode=CompileMode.THREADS))
     assert predictor.faster(kernel)[0] == two
     measured = predictor.faster(kernel)[1]
     assert [measured.memory, measured.seconds] == pytest.approx([3.0, 0.5])
@@ -400,14 +400,14 @@ def test_shipped_figures_follow_the_compiler_of_this_build() -> None:
 # -- modes ---------------------------------------------------------------------------------------
 
 
-def measured(source: str, peak: float, seconds: float, mode: Mode) -> StepRecord:
+def measured(source: str, peak: float, seconds: float, mode: CompileMode) -> StepRecord:
     return replace(row(step(source), round(peak * GB), seconds=seconds), mode=mode)
 
 
 @pytest.mark.parametrize("peak", [0.1, 0.5, 2.0])
 def test_a_lean_peak_is_not_taken_for_a_default_one(peak: float) -> None:
     _, lean, _ = shipped_effects(peak * GB)
-    row = measured("a.cc", peak * lean.memory, 10.0, Mode.LEAN)
+    row = measured("a.cc", peak * lean.memory, 10.0, CompileMode.LEAN)
     known = Predictor([row]).predict(step("a.cc"))
     assert known.peak == pytest.approx(peak * GB, rel=0.01)
     assert known.seconds == pytest.approx(10 / lean.seconds)
@@ -415,24 +415,27 @@ def test_a_lean_peak_is_not_taken_for_a_default_one(peak: float) -> None:
 
 
 def test_large_steps_have_more_garbage() -> None:
-    rows = [measured(f"{peak}.cc", peak, 10.0, Mode.DEFAULT) for peak in (0.5, 2.0)]
+    rows = [measured(f"{peak}.cc", peak, 10.0, CompileMode.DEFAULT) for peak in (0.5, 2.0)]
     effects = Predictor(rows).effects
     small, large = (effects(step(f"{peak}.cc"))[1] for peak in (0.5, 2.0))
     assert large.memory < small.memory
 
 
 def test_what_was_measured_by_default_counts_more_than_what_was_converted() -> None:
-    rows = [measured("a.cc", 2.0, 10.0, Mode.DEFAULT), measured("a.cc", 1.9, 11.0, Mode.LEAN)]
+    rows = [
+        measured("a.cc", 2.0, 10.0, CompileMode.DEFAULT),
+        measured("a.cc", 1.9, 11.0, CompileMode.LEAN),
+    ]
     for order in (rows, rows[::-1]):
         assert Predictor(order).predict(step("a.cc")).peak == pytest.approx(2 * GB, rel=0.01)
 
 
 def test_factors_of_a_step_are_learned_once_both_modes_were_measured() -> None:
-    predictor = Predictor([measured("a.cc", 2.0, 10.0, Mode.DEFAULT)])
+    predictor = Predictor([measured("a.cc", 2.0, 10.0, CompileMode.DEFAULT)])
     shipped = shipped_effects(2 * GB)
     assert predictor.effects(step("a.cc")) == tuple(replace(e, assumed=True) for e in shipped)
-    predictor.learn(measured("a.cc", 1.8, 11.0, Mode.LEAN))
-    predictor.learn(measured("a.cc", 2.2, 9.0, Mode.FAST))
+    predictor.learn(measured("a.cc", 1.8, 11.0, CompileMode.LEAN))
+    predictor.learn(measured("a.cc", 2.2, 9.0, CompileMode.FAST))
     fast, lean, low = predictor.effects(step("a.cc"))
     assert (fast.memory, lean.memory) == pytest.approx((1.1, 0.9), rel=0.01)
     assert (fast.seconds, lean.seconds) == (shipped[0].seconds, shipped[1].seconds)
@@ -446,7 +449,7 @@ def test_modes_that_saved_nothing_of_one_source_are_not_expected_to_save_of_anot
     """Large tables have no garbage: what is shipped was measured of PyTorch's sources."""
     first, second = (replace(step(name), directory="build") for name in ("a.cc", "b.cc"))
     rows = [row(each, 2 * GB) for each in (first, second)]
-    predictor = Predictor([*rows, replace(rows[0], mode=Mode.LEAN)])
+    predictor = Predictor([*rows, replace(rows[0], mode=CompileMode.LEAN)])
     _, lean, low = predictor.effects(second)
     assert (lean.memory, low.memory, lean.assumed, low.assumed) == (1.0, 1.0, False, False)
 
@@ -454,7 +457,7 @@ def test_modes_that_saved_nothing_of_one_source_are_not_expected_to_save_of_anot
 def test_what_was_learned_can_be_stored() -> None:
     known = replace(step(LARGE), directory="build")
     rows = [row(replace(step(f"{n}.cc"), directory="build"), (n + 1) * GB // 10) for n in range(9)]
-    rows += [row(known, 2 * GB), replace(row(known, GB), mode=Mode.LEAN)]
+    rows += [row(known, 2 * GB), replace(row(known, GB), mode=CompileMode.LEAN)]
     first = Predictor(rows)
     content = msgspec.msgpack.encode(first.knowledge())
     second = Predictor(known=msgspec.msgpack.decode(content, type=Knowledge))

@@ -152,7 +152,7 @@ def test_any_profile_of_other_parts_keeps_what_was_highest(parts: list[int]) -> 
 def test_with_a_mean_alone_a_climb_is_assumed() -> None:
     assert profile_of(make.record("a", seconds=10, byte_seconds=8 * GB)) == climb(0.8)
     targets = Step(key="k", role=Role.CUDA, archs=("80", "90", "100"))
-    several = StepRecord(step=targets, seconds=10, cpu_seconds=10, peak=GB, byte_seconds=8.0 * GB)
+    several = StepRecord(step=targets, wall_s=10, cpu_s=10, peak_bytes=GB, byte_seconds=8.0 * GB)
     assert profile_of(several) == climb(0.8, 3)
 
 

@@ -43,7 +43,7 @@ from stoker.model.events import (
     StepStarts,
     Warned,
 )
-from stoker.model.govern import Mode, Reason
+from stoker.model.govern import CompileMode, Reason
 
 GIB = 1024**3
 
@@ -353,9 +353,9 @@ def test_what_other_programs_took_is_said() -> None:
 def test_the_summary_says_what_the_modes_of_gcc_brought() -> None:
     summary = replace(
         ENDED,
-        modes={Mode.LEAN: 40, Mode.LOW: 1, Mode.FAST: 9},
-        mode_bytes={Mode.LEAN: -11 * GIB, Mode.LOW: -GIB, Mode.FAST: 2 * GIB},
-        mode_cpu_s={Mode.LEAN: 30.0, Mode.LOW: 8.0, Mode.FAST: -4.0},
+        modes={CompileMode.LEAN: 40, CompileMode.LOW: 1, CompileMode.FAST: 9},
+        mode_bytes={CompileMode.LEAN: -11 * GIB, CompileMode.LOW: -GIB, CompileMode.FAST: 2 * GIB},
+        mode_cpu_s={CompileMode.LEAN: 30.0, CompileMode.LOW: 8.0, CompileMode.FAST: -4.0},
     )
     text = summary_text(summary)
     assert "more often in 41 steps: about 12.0 GiB less memory (sum of peaks), 38 s more" in text
@@ -367,9 +367,9 @@ def test_the_summary_says_what_the_modes_of_gcc_brought() -> None:
     [
         ({}, "links: none (--linker lld)"),
         ({"links": 3}, "links: default linker (--linker lld)"),
-        ({"links": 3, "modes": {Mode.LLD: 2}}, "links: 2 lld (--linker lld)"),
+        ({"links": 3, "modes": {CompileMode.LLD: 2}}, "links: 2 lld (--linker lld)"),
         (
-            {"links": 2, "modes": {Mode.LLD: 2}, "link_s": 2.0, "default_link_s": 9.0},
+            {"links": 2, "modes": {CompileMode.LLD: 2}, "link_s": 2.0, "default_link_s": 9.0},
             "links: 2 lld (--linker lld): 2 s; the default linker took 9 s before",
         ),
     ],

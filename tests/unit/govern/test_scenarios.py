@@ -16,7 +16,7 @@ _STORED = scenarios.stored()
 
 def _check(name: str, result: SimulationResult) -> None:
     stored = _STORED[name]
-    ratio = result.wall_seconds / stored.seconds
+    ratio = result.wall_s / stored.seconds
     assert ratio <= _WORSE, f"{name}: {ratio:.3f} of the stored time"
     assert ratio >= _BETTER, f"{name} is faster now, {ratio:.3f} of the stored time: store it"
     assert result.preemptions <= stored.preemptions
@@ -53,7 +53,7 @@ def test_modes_of_gcc_never_cost_more_than_they_bring(name: str) -> None:
 @pytest.mark.parametrize(("run", "most"), [("cold", 1.12), ("second", 1.05), ("third", 1.05)])
 def test_large_steps_overlap_under_a_tight_limit(run: str, most: float) -> None:
     result = scenarios.SCENARIOS[f"tables-2cpu-2G-{run}"]()
-    assert result.wall_seconds <= most * result.bounds.lower
+    assert result.wall_s <= most * result.bounds.lower_s
 
 
 def test_every_scenario_is_stored() -> None:

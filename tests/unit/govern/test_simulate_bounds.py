@@ -9,13 +9,13 @@ from stoker.govern.bounds import bounds, critical_path, paths
 from stoker.govern.policies import Adaptive
 from stoker.govern.simulate import simulate
 from stoker.knowledge.compilers import shipped_effects
-from stoker.model.govern import Collector, Mode
+from stoker.model.govern import Collector, CompileMode
 
 
 def test_cpus_bound_from_below() -> None:
     steps = [make.record(f"{n}", seconds=10, peak=1) for n in range(8)]
     found = bounds(steps, cpus=4, memory=100 * GB)
-    assert (found.lower, found.limited_by) == (20, "CPUs")
+    assert (found.lower_s, found.limited_by) == (20, "CPUs")
 
 
 def test_the_longest_path_bounds_from_below() -> None:
@@ -28,18 +28,18 @@ def test_the_longest_path_bounds_from_below() -> None:
     assert paths(steps) == {"a": 37, "b": 27, "c": 12, "d": 7}
     assert critical_path(steps) == 37
     found = bounds(steps, cpus=64, memory=100 * GB)
-    assert (found.lower, found.limited_by) == (37, "the longest path")
+    assert (found.lower_s, found.limited_by) == (37, "the longest path")
 
 
 def test_memory_over_time_bounds_from_below() -> None:
     steps = [make.record(f"{n}", seconds=10, peak=4 * GB, byte_seconds=20 * GB) for n in range(16)]
     found = bounds(steps, cpus=16, memory=8 * GB)
-    assert found.lower == 40
+    assert found.lower_s == 40
 
 
 def test_an_integral_that_was_not_measured_gives_no_bound() -> None:
     steps = [make.record(f"{n}", seconds=10, peak=4 * GB) for n in range(16)]
-    assert bounds(steps, cpus=16, memory=8 * GB).lower == 10
+    assert bounds(steps, cpus=16, memory=8 * GB).lower_s == 10
 
 
 def test_memory_limits_where_few_large_steps_fit_at_once() -> None:
@@ -48,23 +48,23 @@ def test_memory_limits_where_few_large_steps_fit_at_once() -> None:
     """
     steps = [make.record(f"{n}", seconds=10, peak=2.7 * GB) for n in range(6)]
     found = bounds(steps, cpus=16, memory=8 * GB)
-    assert (found.lower, found.limited_by) == (10, "memory")
+    assert (found.lower_s, found.limited_by) == (10, "memory")
 
 
 def test_a_faster_mode_of_the_compiler_lowers_the_bound() -> None:
     free = make.record("a", seconds=10, peak=GB // 2)
     free = replace(free, step=replace(free.step, collector=Collector.FREE))
-    fast, *_ = shipped_effects(free.peak)
-    assert bounds([free], cpus=1, memory=8 * GB).lower == pytest.approx(10 * fast.seconds)
-    measured = replace(free, mode=Mode.FAST)
-    assert bounds([measured], cpus=1, memory=8 * GB).lower == pytest.approx(10)
+    fast, *_ = shipped_effects(free.peak_bytes)
+    assert bounds([free], cpus=1, memory=8 * GB).lower_s == pytest.approx(10 * fast.seconds)
+    measured = replace(free, mode=CompileMode.FAST)
+    assert bounds([measured], cpus=1, memory=8 * GB).lower_s == pytest.approx(10)
 
 
 def test_more_cpus_help_steps_that_wait_for_disks_too() -> None:
     """A simulated step holds its CPU although its CPU time is small."""
-    steps = [replace(make.record(f"{n}", seconds=10), cpu_seconds=1.0) for n in range(8)]
+    steps = [replace(make.record(f"{n}", seconds=10), cpu_s=1.0) for n in range(8)]
     found = [simulate(steps, Adaptive(), cpus=n, memory=64 * GB).bounds for n in (1, 2, 4, 8)]
-    assert [each.lower for each in found] == [80, 40, 20, 10]
+    assert [each.lower_s for each in found] == [80, 40, 20, 10]
     assert {each.limited_by for each in found[:3]} == {"CPUs"}
 
 
@@ -75,4 +75,4 @@ def test_a_very_long_chain_is_no_trouble() -> None:
 
 
 def test_no_steps_take_no_time() -> None:
-    assert bounds([], cpus=4, memory=GB).lower == 0
+    assert bounds([], cpus=4, memory=GB).lower_s == 0

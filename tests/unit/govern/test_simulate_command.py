@@ -46,8 +46,8 @@ def test_results_as_json(trace: str) -> None:
     _, text = run(trace, "--cpus", "8", "--memory", "4G", "--json")
     (result,) = json.loads(text)["results"]
     assert result["cpus"] == 8
-    assert result["memory"] == 4 * 1024**3
-    assert result["wall_seconds"] >= result["bounds"]["lower"] > 0
+    assert result["memory_bytes"] == 4 * 1024**3
+    assert result["wall_s"] >= result["bounds"]["lower_s"] > 0
     assert result["failed"] == []
 
 
@@ -60,7 +60,7 @@ def test_a_failed_step_is_a_status(trace: str) -> None:
 def test_more_of_anything_is_never_slower_here(trace: str) -> None:
     options = SimulationOptions(cpus=(4, 8), memory=(4 * GB, 40 * GB))
     _, results = simulate_build(trace, options)
-    small, more_memory, more_cpus, both = (result.wall_seconds for result in results)
+    small, more_memory, more_cpus, both = (result.wall_s for result in results)
     assert both <= more_memory <= small
     assert both <= more_cpus <= small
 
@@ -68,7 +68,7 @@ def test_more_of_anything_is_never_slower_here(trace: str) -> None:
 def test_cold_knows_nothing_and_scatter_changes_peaks(trace: str) -> None:
     def wall(**more: object) -> float:
         options = SimulationOptions(cpus=(8,), memory=(5 * GB,), **more)  # type: ignore[arg-type]
-        return simulate_build(trace, options)[1][0].wall_seconds
+        return simulate_build(trace, options)[1][0].wall_s
 
     assert wall(cold=True) > wall()
     assert wall(scatter=0.5) != wall()

@@ -29,7 +29,7 @@ def test_a_step_of_a_cmake_build() -> None:
     ).steps
     assert step.step.source == "core/y.cpp"
     assert step.step.role is Role.CXX
-    assert (step.seconds, step.cpu_seconds, step.peak) == (3.5, 3.0, 100 * 1024**2)
+    assert (step.wall_s, step.cpu_s, step.peak_bytes) == (3.5, 3.0, 100 * 1024**2)
     assert step.byte_seconds is None
 
 
@@ -39,8 +39,8 @@ def test_a_step_named_by_its_source() -> None:
         {"source": "a.cu", "archs": ["90"], "wall_s": 9, "peak_gb": 1.5},
     )
     assert [step.step.output for step in trace.steps] == ["a.cu 80 90", "a.cu 90"]
-    assert trace.steps[0].peak == 1_500_000_000
-    assert trace.steps[0].cpu_seconds == 9
+    assert trace.steps[0].peak_bytes == 1_500_000_000
+    assert trace.steps[0].cpu_s == 9
     assert any("1 steps were stopped" in note for note in trace.notes)
 
 
@@ -82,10 +82,10 @@ GOOD = {"output": "a", "wall_s": 1, "peak_bytes": 1}
         ([{"output": "a", "peak_bytes": 1}], "no wall_s"),
         ([{"output": "a", "start_s": 1, "peak_bytes": 1}], "no wall_s"),
         ([{"output": "a", "wall_s": 1}], "no peak_bytes"),
-        ([GOOD | {"wall_s": -1}], "a has a figure out of range: .*seconds"),
-        ([GOOD | {"wall_s": 1e300}], "a has a figure out of range: .*seconds"),
-        ([{"output": "a", "start_s": 2, "end_s": 1, "peak_mb": 1}], "out of range: .*seconds"),
-        ([GOOD | {"cpu_s": 1e300}], "out of range: .*cpu_seconds"),
+        ([GOOD | {"wall_s": -1}], "a has a figure out of range: .*wall_s"),
+        ([GOOD | {"wall_s": 1e300}], "a has a figure out of range: .*wall_s"),
+        ([{"output": "a", "start_s": 2, "end_s": 1, "peak_mb": 1}], "out of range: .*wall_s"),
+        ([GOOD | {"cpu_s": 1e300}], "out of range: .*cpu_s"),
         ([GOOD | {"byte_seconds": 1e300}], "out of range: .*byte_seconds"),
         ([GOOD | {"peak_bytes": -1}], "out of range: .*peak"),
         ([GOOD | {"peak_bytes": 10**30}], "out of range: .*peak"),
@@ -142,9 +142,9 @@ def test_everything_of_a_step_is_kept() -> None:
     )
     full = StepRecord(
         step=step,
-        seconds=1.5,
-        cpu_seconds=2.5,
-        peak=10,
+        wall_s=1.5,
+        cpu_s=2.5,
+        peak_bytes=10,
         byte_seconds=12.0,
         profile=(0, 100, 40),
         needs=("n",),

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 import governed_steps as make
 from governed_steps import GB
 from stoker.govern.summary import Tally
-from stoker.model.govern import Basis, Mode, ModeEffect, Role
+from stoker.model.govern import Basis, CompileMode, ModeEffect, Role
 from stoker.model.runs import Attempt, Explanation, Outcome
 
 
@@ -51,22 +51,22 @@ def test_the_peak_is_the_most_that_the_steps_had_at_once_or_one_of_them_alone() 
 
 
 def test_what_a_mode_brought_is_estimated_from_what_its_steps_took() -> None:
-    effect = ModeEffect(mode=Mode.LEAN, memory=0.8, seconds=1.1)
-    why = Explanation(asked=0.0, needs=GB, basis=Basis.EXACT, effect=effect)
-    record = replace(make.record("a", peak=4 * GB), cpu_seconds=11.0, mode=Mode.LEAN)
+    effect = ModeEffect(mode=CompileMode.LEAN, memory=0.8, seconds=1.1)
+    why = Explanation(asked=0.0, needs_bytes=GB, basis=Basis.EXACT, effect=effect)
+    record = replace(make.record("a", peak=4 * GB), cpu_s=11.0, mode=CompileMode.LEAN)
     counted = tally()
     for outcome in (Outcome.DONE, Outcome.PREEMPTED):
         counted.add(Attempt(record=record, started=0.0, outcome=outcome, explanation=why))
     summary = counted.summary(0)
-    assert summary.modes == {Mode.LEAN: 1}
-    assert summary.mode_bytes == {Mode.LEAN: -GB}
-    assert summary.mode_cpu_s == {Mode.LEAN: pytest.approx(1.0)}
+    assert summary.modes == {CompileMode.LEAN: 1}
+    assert summary.mode_bytes == {CompileMode.LEAN: -GB}
+    assert summary.mode_cpu_s == {CompileMode.LEAN: pytest.approx(1.0)}
 
 
 def test_links_are_compared_with_the_same_links_by_the_default_linker() -> None:
-    effect = ModeEffect(mode=Mode.LLD, seconds=0.25)
-    why = Explanation(asked=0.0, needs=GB, basis=Basis.EXACT, effect=effect)
-    record = replace(make.record("a", seconds=2.0, role=Role.LINK), mode=Mode.LLD)
+    effect = ModeEffect(mode=CompileMode.LLD, seconds=0.25)
+    why = Explanation(asked=0.0, needs_bytes=GB, basis=Basis.EXACT, effect=effect)
+    record = replace(make.record("a", seconds=2.0, role=Role.LINK), mode=CompileMode.LLD)
     counted = tally()
     for explanation in (why, replace(why, effect=None)):
         attempt = Attempt(record=record, started=0.0, outcome=Outcome.DONE, explanation=explanation)

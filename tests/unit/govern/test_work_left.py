@@ -101,6 +101,16 @@ def test_seconds_left() -> None:
     assert work_left.seconds(4.0, ()) is None
 
 
+def test_steps_that_are_overdue_do_not_hide_those_that_have_not_started() -> None:
+    work_left = WorkLeft()
+    work_left.expect({name: measured(4.0) for name in "abcd"})
+    work_left.finished("a", 4.0)
+    assert work_left.seconds(40.0, (36.0,)) == pytest.approx(8.0)  # two more, one at a time
+    work_left.finished("b", 4.0)
+    work_left.finished("c", 4.0)
+    assert work_left.seconds(40.0, (36.0,)) is None  # the last one should have ended
+
+
 def test_the_time_before_the_first_step_does_not_count() -> None:
     work_left = WorkLeft()
     work_left.expect({"a": measured(4.0), "b": measured(4.0)})
@@ -187,23 +197,22 @@ def ask_until_read(graphs: Graphs, folder: Path, output: str, asker: int | None)
 def test_on_a_first_build_the_time_left_is_unknown_until_enough_steps_have_ended() -> None:
     work = WorkLeft()
     work.expect({f"{number}.o": usual(10.0) for number in range(100)})
-    for number in range(19):
+    for number in range(7):
         work.finished(f"{number}.o", 1.0)
-        assert work.seconds(20.0, ()) is None
-    work.finished("19.o", 1.0)
-    assert work.seconds(20.0, ()) == pytest.approx(80.0)
+        assert work.seconds(8.0, ()) is None
+    work.finished("7.o", 1.0)
+    assert work.seconds(8.0, ()) == pytest.approx(92.0)
 
 
-def test_the_time_left_of_a_small_build_is_known_when_half_of_it_has_ended() -> None:
+def test_the_time_left_of_a_small_build_is_known_when_a_quarter_of_it_has_ended() -> None:
     work = WorkLeft()
     assert not work.is_known
     work.expect({f"{number}.o": usual(10.0) for number in range(6)})
     assert work.is_known
-    for number in range(2):
-        work.finished(f"{number}.o", 1.0)
-    assert work.seconds(2.0, ()) is None
-    work.finished("2.o", 1.0)
-    assert work.seconds(3.0, ()) == pytest.approx(3.0)
+    work.finished("0.o", 1.0)
+    assert work.seconds(1.0, ()) is None
+    work.finished("1.o", 1.0)
+    assert work.seconds(2.0, ()) == pytest.approx(4.0)
 
 
 def test_the_time_left_of_overdue_steps_is_unknown_and_not_zero() -> None:

@@ -38,6 +38,18 @@ def test_the_sum_over_the_tree(launch: Launch, governor: ScriptedGovernor) -> No
     assert 40 * MIB * 0.3 < byte_seconds < peak * wall_us / 1e6
 
 
+def test_a_command_that_ends_before_the_first_sample_has_a_peak(
+    launch: Launch, governor: ScriptedGovernor
+) -> None:
+    launch("/bin/true")
+    step = governor.asked()
+    step.permit()
+    while (message := step.hear())[0] == b"memory":
+        pass
+    assert message[0] == b"done"
+    assert 0 < int(message[5]) < 16 * MIB
+
+
 def test_children_of_a_thread_are_seen(launch: Launch, governor: ScriptedGovernor) -> None:
     text = (
         "import subprocess, sys, threading\n"

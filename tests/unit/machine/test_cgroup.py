@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.machine.cgroups import Group, groups, parse_membership, processes_allowed
+from stoker.machine.cgroups import ControlGroup, groups, parse_membership, processes_allowed
 from stoker.machine.file_tree import FileTree
 
 V1 = "37 33 0:34 {root} /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
@@ -120,7 +120,7 @@ def test_the_groups_that_hold_for_us(
     files = {"/proc/self/cgroup": membership, "/proc/self/mountinfo": mounts}
     tree = record(files | dict.fromkeys(folders, ""))
     assert groups(tree, "memory") == tuple(
-        Group(version=version, folder=folder) for folder in expected
+        ControlGroup(version=version, folder=folder) for folder in expected
     )
     assert tree.notes == ()
 

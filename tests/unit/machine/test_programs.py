@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.knowledge.packages import Program, programs
+from stoker.knowledge.packages import KnownProgram, programs
 from stoker.machine.file_tree import FileTree
 from stoker.machine.python import Probe
 from stoker.machine.tools import read_program
@@ -29,7 +29,7 @@ PRINTED = {
 }
 
 
-def program(name: str) -> Program:
+def program(name: str) -> KnownProgram:
     return next(row for row in programs() if row.name == name)
 
 

@@ -39,7 +39,7 @@ def test_toolkits_of_our_own_and_of_pip(script: Script, tmp_path: Path, stoker_h
 def test_what_does_not_work_is_listed_last_and_stops_nothing(
     script: Script, tmp_path: Path
 ) -> None:
-    broken = script("bin/ninja", "exec /bin/sleep 60")
+    broken = script("bin/ninja", "exec /bin/sleep 3600")
     script("cuda/bin/nvcc", "kill -SEGV $$")
     (tmp_path / "bin/git").write_text("")
     (tmp_path / "bin/git").chmod(0o755)

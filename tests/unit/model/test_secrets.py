@@ -1,8 +1,10 @@
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.model.secrets import HIDDEN, hide, redact, redacted, without_login
+from stoker.model.secrets import _RULES, HIDDEN, hide, redact, redacted, without_login
 
 SECRET = "Zq8Xv7Lm2Np4Rt6Wy9Bc"
 
@@ -69,6 +71,20 @@ def test_what_is_none_stays(line: str) -> None:
 @given(st.text(max_size=300))
 def test_any_text_will_do(line: str) -> None:
     redact(line)
+
+
+@given(
+    name=st.sampled_from(["x-token", "SSHPASS", "DB_PAT", "apiKey", "Bearer", "authorization"]),
+    before=st.sampled_from(["", "--", "https://", "?", "-----BEGIN RSA PRIVATE KEY-----", "AKIA"]),
+    between=st.sampled_from([" ", "=", ": ", "@", "_"]),
+    value=st.from_regex(r"[A-Za-z0-9_-]{3,70}", fullmatch=True),
+)
+def test_no_rule_is_left_out_that_applies(name: str, before: str, between: str, value: str) -> None:
+    """Rules are tried only on texts that have certain parts."""
+    line = expected = f"{before}{name}{between}{value}"
+    for _, rule, replacement in _RULES:
+        expected = re.sub(rule, replacement, expected)
+    assert redact(line) == expected
 
 
 NAMES = [

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stoker.model.errors import StokerError, UsageError
 from stoker.model.finding import Severity
-from stoker.model.plan import OriginKind, Place
+from stoker.model.plan import OriginKind, SettingPlace
 from stoker.model.source import FrontEnd, SourceTree
 from stoker.plan.planning import define
 from subjects import (
@@ -44,7 +44,7 @@ TREES = [
 )
 def test_a_name_may_carry_its_type(text: str, name: str) -> None:
     setting = define(text, "0", COMMAND_LINE)
-    assert (setting.name, setting.value, setting.place) == (name, "0", Place.CMAKE)
+    assert (setting.name, setting.value, setting.place) == (name, "0", SettingPlace.CMAKE)
 
 
 @pytest.mark.parametrize("text", ["", ":BOOL", "A B", "A=B", "$HOME", "a;b", "-DX", "A\nB", "_"])

@@ -22,7 +22,7 @@ def of(words: str, tree: SourceTree | None = None, cpus: int = 8) -> Estimate:
 
 
 def test_time_shrinks_with_cpus() -> None:
-    one, eight = of("cpu", pytorch_tree(), 1).seconds, of("cpu", pytorch_tree(), 8).seconds
+    one, eight = of("cpu", pytorch_tree(), 1).wall_s, of("cpu", pytorch_tree(), 8).wall_s
     assert one.amount is not None
     assert eight.amount == one.amount / 8
     assert "8 CPUs" in eight.basis
@@ -43,14 +43,14 @@ def test_time_shrinks_with_cpus() -> None:
 )
 def test_what_was_not_measured_is_unknown(words: str, tree: SourceTree | None) -> None:
     found = of(words, tree)
-    for quantity in (found.seconds, found.largest_step_bytes, found.disk_bytes, found.wheel_bytes):
+    for quantity in (found.wall_s, found.largest_step_bytes, found.disk_bytes, found.wheel_bytes):
         assert quantity.amount is None
         assert quantity.basis
 
 
 def test_a_cuda_build_takes_time_for_each_target() -> None:
     variants = ("cpu", "cu124-sm90", "cu124-sm80+sm90")
-    cpu, one, two = (of(words, pytorch_tree()).seconds for words in variants)
+    cpu, one, two = (of(words, pytorch_tree()).wall_s for words in variants)
     assert cpu.amount is not None
     assert one.amount is not None
     assert one.most is not None
@@ -62,9 +62,9 @@ def test_a_cuda_build_takes_time_for_each_target() -> None:
 def test_another_release_than_the_measured_one_needs_at_least_as_much() -> None:
     same = of("cpu", pytorch_tree(version="2.6.0"))
     other = of("cpu", pytorch_tree(version="2.15.0"))
-    assert not same.seconds.at_least
+    assert not same.wall_s.at_least
     assert not same.disk_bytes.at_least
-    assert other.seconds.at_least
+    assert other.wall_s.at_least
     assert other.disk_bytes.at_least
     assert "yours is 2.15" in other.disk_bytes.basis
 
@@ -123,5 +123,5 @@ def test_heavy_steps_are_those_of_the_kind_and_back_end() -> None:
 
 def test_the_plan_takes_the_estimate_it_is_given() -> None:
     about = subject("cpu")
-    given = unknown_estimate(seconds=Quantity(amount=60.0, basis="the last build here"))
+    given = unknown_estimate(wall_s=Quantity(amount=60.0, basis="the last build here"))
     assert make_plan(about, given).estimate == given

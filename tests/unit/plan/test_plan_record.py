@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from stoker.model.plan import Command, Origin, OriginKind, Place, Setting
+from stoker.model.plan import Command, Origin, OriginKind, Setting, SettingPlace
 from stoker.plan.records import as_recorded, lasting_json, plan_json
 from subjects import GIB, changed, cmake_tree, linux, memory, plan_of, pytorch_tree, subject
 
@@ -61,4 +61,4 @@ def test_secrets_are_neither_recorded_nor_repeated() -> None:
 
 def setting(name: str, value: str) -> Setting:
     origin = Origin(kind=OriginKind.COMMAND_LINE)
-    return Setting(place=Place.CMAKE, name=name, value=value, origin=origin)
+    return Setting(place=SettingPlace.CMAKE, name=name, value=value, origin=origin)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.model.plan import Origin, OriginKind, Place, Plan, Quantity, Setting
+from stoker.model.plan import Origin, OriginKind, Plan, Quantity, Setting, SettingPlace
 from stoker.model.source import SourceTree
 from stoker.plan.planning import make_plan, merge
 from stoker.plan.records import Difference, compare
@@ -33,14 +33,14 @@ from subjects import (
 
 SETTINGS = st.builds(
     Setting,
-    place=st.sampled_from(Place),
+    place=st.sampled_from(SettingPlace),
     name=st.sampled_from(["A", "B", "C"]),
     value=st.text(max_size=3),
     origin=st.builds(Origin, kind=st.sampled_from(OriginKind)),
 )
 
 
-def rank_and_key(setting: Setting) -> tuple[Place, str, OriginKind]:
+def rank_and_key(setting: Setting) -> tuple[SettingPlace, str, OriginKind]:
     return setting.place, setting.name, setting.origin.kind
 
 
@@ -68,7 +68,7 @@ def test_merging_keeps_one_of_each_name_in_order(
 
 def test_among_equals_the_later_one_wins() -> None:
     def setting(value: str) -> Setting:
-        return Setting(place=Place.CMAKE, name="A", value=value, origin=file_line(1))
+        return Setting(place=SettingPlace.CMAKE, name="A", value=value, origin=file_line(1))
 
     assert merge([setting("one"), setting("two")]) == [setting("two")]
 
@@ -124,8 +124,10 @@ def test_everything_has_an_origin(words: str, tree: SourceTree | None) -> None:
     for setting in (*planned.environment, *planned.cmake):
         assert str(setting.origin)
     assert set(planned.variant_origin) <= set(planned.variant.__struct_fields__)
-    assert [s.place for s in planned.environment] == [Place.ENVIRONMENT] * len(planned.environment)
-    assert [s.place for s in planned.cmake] == [Place.CMAKE] * len(planned.cmake)
+    assert [s.place for s in planned.environment] == [SettingPlace.ENVIRONMENT] * len(
+        planned.environment
+    )
+    assert [s.place for s in planned.cmake] == [SettingPlace.CMAKE] * len(planned.cmake)
 
 
 def test_each_feature_remembers_who_asked_for_it() -> None:
@@ -173,18 +175,20 @@ def test_native_on_debian_12_with_its_own_gcc() -> None:
 # -- two plans ---------------------------------------------------------------------------------
 
 
-def names_of(differences: Sequence[Difference], place: Place) -> dict[str, tuple[object, object]]:
+def names_of(
+    differences: Sequence[Difference], place: SettingPlace
+) -> dict[str, tuple[object, object]]:
     return {d.name: (d.before, d.after) for d in differences if d.place is place}
 
 
 def test_what_differs_between_two_plans() -> None:
     before, after = plan("cpu-avx2"), plan("cu124-sm90")
-    environment = names_of(compare(before, after), Place.ENVIRONMENT)
+    environment = names_of(compare(before, after), SettingPlace.ENVIRONMENT)
     assert environment["TORCH_CUDA_ARCH_LIST"] == (None, "9.0")
     assert environment["CFLAGS"] == ("-mavx2 -mfma -mf16c", None)
     assert environment["USE_CUDA"] == ("0", "1")
     assert "BUILD_TEST" not in environment
-    assert names_of(compare(before, after), Place.CMAKE)["USE_CUDA"] == ("0", "1")
+    assert names_of(compare(before, after), SettingPlace.CMAKE)["USE_CUDA"] == ("0", "1")
 
 
 PLANS = [

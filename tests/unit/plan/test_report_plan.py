@@ -79,7 +79,7 @@ def test_the_request() -> None:
     assert value["label"] == "cu124.sm90.avx512"
     assert value["variant"]["gpus"] == [{"arch": "9.0", "ptx": False}]
     assert value["source"]["version"] == "2.6.0"
-    assert value["estimate"]["seconds"]["amount"] < value["estimate"]["seconds"]["most"]
+    assert value["estimate"]["wall_s"]["amount"] < value["estimate"]["wall_s"]["most"]
 
 
 def test_everything_else_a_reader_may_want_is_there() -> None:
@@ -108,7 +108,7 @@ def test_a_page_holds_every_name_and_value(tree: SourceTree | None) -> None:
 
 def test_estimates_are_unknown_or_come_with_their_basis() -> None:
     estimate = unknown_estimate(
-        seconds=Quantity(amount=5400, basis="the last build"),
+        wall_s=Quantity(amount=5400, basis="the last build"),
         wheel_bytes=Quantity(amount=283 * 1024**2, basis="the official wheel"),
     )
     text = rendered(plan_page(changed(plan("cpu"), estimate=estimate)))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stoker.model.plan import Origin, OriginKind, Place, Plan, Setting
+from stoker.model.plan import Origin, OriginKind, Plan, Setting, SettingPlace
 from stoker.outside import process
 from stoker.plan.shown import dotenv_lines, shell_lines
 from subjects import changed, environment_of, extension_tree, plan, pytorch_tree
@@ -18,7 +18,7 @@ SHELLS = ["sh", "bash"]
 def with_environment(values: dict[str, str]) -> Plan:
     origin = Origin(kind=OriginKind.COMMAND_LINE)
     settings = (
-        Setting(place=Place.ENVIRONMENT, name=name, value=value, origin=origin)
+        Setting(place=SettingPlace.ENVIRONMENT, name=name, value=value, origin=origin)
         for name, value in values.items()
     )
     return changed(plan("cpu"), environment=tuple(settings))

@@ -12,7 +12,7 @@ def finished(variant: str, cpu_s: float, *, error: str | None = None) -> None:
     summary = run_summary(cpu_s=cpu_s)
     record = BuildRecord(
         stoker="1.0",
-        began=0.0,
+        started=0.0,
         request=BuildRequest(source="."),
         options={},
         tree="/tree",

@@ -9,12 +9,12 @@ from governed_steps import GB, profile, run_summary
 from stoker.govern.build_folder import Dependencies
 from stoker.model.govern import Basis, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Explanation, Outcome, Run
-from stoker.report.analysis import Recorded, analyse, records, target_of
+from stoker.report.analysis import RecordedRun, analyse, records, target_of
 from stoker.report.values import RunAnalysis
 from stoker.source.ninja import Edge
 
 NO_GRAPH = Dependencies({})
-NOTHING = Recorded()
+NOTHING = RecordedRun()
 SUMMARY = run_summary(steps=0, wall_s=10.0, cpu_s=0.0, peak_bytes=3 * GB, limit_bytes=4 * GB)
 RUN = Run(id=1, started=0.0, ended=10.0, command="ninja", directory="/src", summary=SUMMARY)
 
@@ -45,14 +45,14 @@ def attempt(
     )
     record = StepRecord(
         step=step,
-        seconds=seconds,
-        cpu_seconds=seconds if cpu is None else cpu,
-        peak=round(peak),
+        wall_s=seconds,
+        cpu_s=seconds if cpu is None else cpu,
+        peak_bytes=round(peak),
         byte_seconds=seconds * peak,
     )
     explanation = None
     if asked is not None:
-        explanation = Explanation(asked=asked, needs=round(needs), basis=basis)
+        explanation = Explanation(asked=asked, needs_bytes=round(needs), basis=basis)
     return Attempt(record=record, started=started, outcome=outcome, explanation=explanation)
 
 
@@ -174,7 +174,7 @@ def test_the_accuracy_of_predictions_by_their_basis() -> None:
 
 def test_a_run_that_was_killed_is_analysed_as_far_as_it_went() -> None:
     run = replace(RUN, ended=None, summary=None)
-    found = analyse(run, [attempt("a", 0, 4)], Recorded(cpus=4), NO_GRAPH)
+    found = analyse(run, [attempt("a", 0, 4)], RecordedRun(cpus=4), NO_GRAPH)
     assert not found.complete
     assert (found.wall_s, found.cpus, found.limit, found.peak) == (4, 4, None, GB)
     assert found.bounds == ()  # those of a part of the steps say nothing about the build

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stoker.model.govern import Timing
-from stoker.report.graph import Owners, Steps, TargetKind, find_impact, make_build_graph
+from stoker.report.graph import GraphTargetKind, NeededSteps, Owners, find_impact, make_build_graph
 from stoker.source.cmake_reply import ask, read_targets
 from stoker.source.ninja import read_discovered, read_graph
 
@@ -37,13 +37,13 @@ TIMES = {
     "libops.so": 2.0,
 }
 DISCOVERED = {"CMakeFiles/ops.dir/b.o": ("ops.h", "/src/b.h"), "CMakeFiles/base.dir/a.o": ("b.h",)}
-Made = tuple[Steps, Owners, dict[str, Timing]]
+Made = tuple[NeededSteps, Owners, dict[str, Timing]]
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> Made:
     (tmp_path / "build.ninja").write_text(CMAKE)
-    steps = Steps("/src", read_graph(tmp_path))
+    steps = NeededSteps("/src", read_graph(tmp_path))
     timings = {name: Timing(seconds=seconds, peak=100) for name, seconds in TIMES.items()}
     return steps, Owners(steps, ()), timings
 
@@ -52,21 +52,21 @@ def test_targets_of_the_default_build(made: Made) -> None:
     graph = make_build_graph(*made, folder="/src", has_reply=False)
     kinds = {target.name: target.kind for target in graph.targets}
     assert kinds == {
-        "gen": TargetKind.GENERATES,
-        "base": TargetKind.STATIC,
-        "ops": TargetKind.SHARED,
+        "gen": GraphTargetKind.GENERATES,
+        "base": GraphTargetKind.STATIC,
+        "ops": GraphTargetKind.SHARED,
     }
     ops = graph.targets[-1]
-    assert (ops.name, ops.steps, ops.seconds, ops.peak) == ("ops", 3, 14.0, 100)
+    assert (ops.name, ops.steps, ops.wall_s, ops.peak_bytes) == ("ops", 3, 14.0, 100)
     assert set(ops.needs) == {"gen", "base"}
     assert ops.outputs == ("libops.so",)
-    assert (graph.steps, graph.timed, graph.seconds) == (6, 6, 28.0)
+    assert (graph.steps, graph.timed, graph.wall_s) == (6, 6, 28.0)
 
 
 def test_what_blocks_the_start(made: Made) -> None:
     graph = make_build_graph(*made, folder="/src", has_reply=False)
     assert (graph.compiles, graph.ready) == (3, 1)
-    assert [(b.target, b.compiles, b.seconds) for b in graph.blockers] == [("gen", 2, 10.0)]
+    assert [(b.target, b.compiles, b.wall_s) for b in graph.blockers] == [("gen", 2, 10.0)]
 
 
 def test_the_critical_path(made: Made) -> None:
@@ -91,8 +91,8 @@ def test_the_critical_path(made: Made) -> None:
 def test_the_impact_of_a_change(made: Made, file: str, outputs: list[str], path_s: float) -> None:
     impact = find_impact(*made, file, DISCOVERED)
     assert sorted(step.output for step in impact.steps) == sorted(outputs)
-    assert impact.path_seconds == path_s
-    assert impact.seconds == sum(TIMES[output] for output in outputs)
+    assert impact.path_s == path_s
+    assert impact.wall_s == sum(TIMES[output] for output in outputs)
     assert not impact.configures
 
 
@@ -104,7 +104,7 @@ def test_steps_without_cmake_belong_to_what_they_become_part_of(tmp_path: Path) 
     (tmp_path / "build.ninja").write_text(
         "build a.o: compile a.cpp\nbuild b.o: cuda_compile b.cu\nbuild x.so: link a.o b.o\n"
     )
-    steps = Steps("/src", read_graph(tmp_path))
+    steps = NeededSteps("/src", read_graph(tmp_path))
     owners = Owners(steps, ())
     graph = make_build_graph(steps, owners, {}, folder="/src", has_reply=False)
     assert [(target.name, target.steps) for target in graph.targets] == [("x.so", 3)]
@@ -113,7 +113,7 @@ def test_steps_without_cmake_belong_to_what_they_become_part_of(tmp_path: Path) 
 
 def test_a_cycle_has_no_steps(tmp_path: Path) -> None:
     (tmp_path / "build.ninja").write_text("build a: cc b\nbuild b: cc a\n")
-    assert len(Steps("/src", read_graph(tmp_path))) == 0
+    assert len(NeededSteps("/src", read_graph(tmp_path))) == 0
 
 
 def test_a_broken_answer_of_cmake_is_none(tmp_path: Path) -> None:

@@ -26,12 +26,12 @@ def unexplained(*lines: str) -> Diagnosis:
 
 
 def result(stage: BuildStage, end: StageEnd, why: str = "") -> StageResult:
-    return StageResult(stage=stage, end=end, seconds=2.0, log="x.log", why=why)
+    return StageResult(stage=stage, end=end, wall_s=2.0, log="x.log", why=why)
 
 
 def record(*stages: StageResult, error: str | None = None) -> BuildRecord:
     return BuildRecord(
-        stoker="1", began=0.0, request=BuildRequest(source="."), options={}, tree="/src",
+        stoker="1", started=0.0, request=BuildRequest(source="."), options={}, tree="/src",
         work="/work", plan=plan(), environment={}, stages=stages, error=error,
     )  # fmt: skip
 

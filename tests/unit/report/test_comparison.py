@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from stoker.govern.build_folder import Dependencies
 from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.runs import Attempt, Includes, Outcome, Run
-from stoker.report.analysis import Recorded, analyse
+from stoker.report.analysis import RecordedRun, analyse
 from stoker.report.comparison import compare
 from stoker.report.values import Comparison, RunAnalysis
 
@@ -35,14 +35,14 @@ def step(
         input_bytes=inputs,
     )
     record = StepRecord(
-        step=made, seconds=seconds, cpu_seconds=seconds if cpu is None else cpu, peak=peak
+        step=made, wall_s=seconds, cpu_s=seconds if cpu is None else cpu, peak_bytes=peak
     )
     return Attempt(record=record, started=0.0, outcome=Outcome.DONE)
 
 
 def analysed(*steps: Attempt) -> RunAnalysis:
     run = Run(id=1, started=0.0, ended=None, command="", directory="/", summary=None)
-    return analyse(run, steps, Recorded(), Dependencies({}))
+    return analyse(run, steps, RecordedRun(), Dependencies({}))
 
 
 def compared(

@@ -9,8 +9,8 @@ from generated_runs import generated_attempts, summary_of
 from stoker.govern.build_folder import Dependencies
 from stoker.model.govern import Basis, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Explanation, Outcome, Run
-from stoker.report.analysis import Recorded, analyse
-from stoker.report.trace import Phase, perfetto_trace
+from stoker.report.analysis import RecordedRun, analyse
+from stoker.report.trace import CompilerPhase, perfetto_trace
 
 MB = 1_000_000
 
@@ -21,17 +21,17 @@ def attempt(
     step = Step(key=name, role=Role.CXX, source=name, output=f"{name}.o")
     record = StepRecord(
         step=step,
-        seconds=seconds,
-        cpu_seconds=seconds,
-        peak=megabytes * MB,
+        wall_s=seconds,
+        cpu_s=seconds,
+        peak_bytes=megabytes * MB,
         profile=(50,) * 64 + (100,) * 64,
     )
-    explanation = Explanation(asked=asked, needs=MB, basis=Basis.EXACT)
+    explanation = Explanation(asked=asked, needs_bytes=MB, basis=Basis.EXACT)
     return Attempt(record=record, started=started, outcome=Outcome.DONE, explanation=explanation)
 
 
 def events_of(
-    attempts: list[Attempt], phases: dict[int, tuple[Phase, ...]] | None = None
+    attempts: list[Attempt], phases: dict[int, tuple[CompilerPhase, ...]] | None = None
 ) -> list[dict[str, Any]]:
     run = Run(
         id=3,
@@ -41,7 +41,7 @@ def events_of(
         directory="/",
         summary=summary_of(attempts),
     )
-    found = analyse(run, attempts, Recorded(), Dependencies({}))
+    found = analyse(run, attempts, RecordedRun(), Dependencies({}))
     events: list[dict[str, Any]] = json.loads(perfetto_trace(found, phases or {}))["traceEvents"]
     return events
 
@@ -84,15 +84,15 @@ def test_slices_of_a_thread_do_not_overlap() -> None:
         ends[thread] = event["ts"] + event["dur"]
     steps = [event for event in slices if "peak_bytes" in event["args"]]
     assert sorted(event["args"]["peak_bytes"] for event in steps) == sorted(
-        attempt.record.peak for attempt in attempts
+        attempt.record.peak_bytes for attempt in attempts
     )
 
 
 def test_phases_lie_within_their_step_and_beside_each_other_where_they_overlap() -> None:
     phases = (
-        Phase(name="front", start=0.0, seconds=2.0, row="1"),
-        Phase(name="inner", start=0.5, seconds=1.0, row="1"),
-        Phase(name="other", start=1.0, seconds=9.0, row="2"),
+        CompilerPhase(name="front", start=0.0, seconds=2.0, row="1"),
+        CompilerPhase(name="inner", start=0.5, seconds=1.0, row="1"),
+        CompilerPhase(name="other", start=1.0, seconds=9.0, row="2"),
     )
     events = events_of([attempt("a", 1, 4, 100)], {0: phases})
     found = {event["name"]: event for event in events if event["ph"] == "X" and event["tid"] != 1}
@@ -107,4 +107,4 @@ def test_kills_are_marked() -> None:
     lost = Attempt(record=lost.record, started=0.0, outcome=Outcome.OOM)
     (mark,) = [event for event in events_of([lost]) if event["ph"] == "i"]
     assert mark["name"] == "out of memory"
-    assert mark["ts"] == pytest.approx(lost.record.seconds * 1e6, abs=1)
+    assert mark["ts"] == pytest.approx(lost.record.wall_s * 1e6, abs=1)

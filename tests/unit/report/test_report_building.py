@@ -17,7 +17,5 @@ from stoker.report.ci import stage_line
     ],
 )
 def test_a_stage_is_a_line(end: StageEnd, said: str) -> None:
-    result = StageResult(
-        stage=BuildStage.WHEEL, end=end, seconds=12.3, log="x", why="changed: tree"
-    )
+    result = StageResult(stage=BuildStage.WHEEL, end=end, wall_s=12.3, log="x", why="changed: tree")
     assert stage_line(result) == said

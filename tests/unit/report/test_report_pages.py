@@ -10,7 +10,7 @@ from governed_steps import record
 from stoker.govern.past_runs import steps_page
 from stoker.model.errors import CommandError, MissingError, UsageError
 from stoker.model.finding import Finding, Severity
-from stoker.model.govern import Mode, StepRecord
+from stoker.model.govern import CompileMode, StepRecord
 from stoker.model.plan import Backend, Variant
 from stoker.model.runs import Attempt, Outcome
 from stoker.model.source import ListedOption, OptionKind
@@ -210,8 +210,8 @@ def test_the_steps_of_a_run_have_a_column_of_modes_if_there_were_any() -> None:
         return rendered(steps_page(tuple(attempts), most=9)).splitlines()
 
     plain = record("a.cpp")
-    kernel = replace(plain, step=replace(plain.step, threads=4), mode=Mode.THREADS)
+    kernel = replace(plain, step=replace(plain.step, threads=4), mode=CompileMode.THREADS)
     assert "mode" not in page(plain)[0]
-    head, *lines = page(plain, replace(plain, mode=Mode.LEAN), kernel)
+    head, *lines = page(plain, replace(plain, mode=CompileMode.LEAN), kernel)
     column = slice(head.index("mode"), head.index("step"))
     assert [line[column].strip() for line in lines] == ["", "lean", "4 threads"]

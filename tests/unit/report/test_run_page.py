@@ -76,9 +76,9 @@ def hostile_attempts() -> list[Attempt]:
                     flags=(name,),
                     compiler=name,
                 ),
-                seconds=2.0,
-                cpu_seconds=2.0,
-                peak=10**8,
+                wall_s=2.0,
+                cpu_s=2.0,
+                peak_bytes=10**8,
                 byte_seconds=1.5e8,
             ),
             started=float(n),
@@ -96,9 +96,9 @@ def test_figures_of_the_page_are_those_of_the_history(stoker_home: Path) -> None
         (row,) = history.runs()
     assert row.summary
     columns = data["columns"]
-    assert columns["seconds"] == [attempt.record.seconds for attempt in attempts]
-    assert columns["cpu_seconds"] == [attempt.record.cpu_seconds for attempt in attempts]
-    assert columns["peak"] == [attempt.record.peak for attempt in attempts]
+    assert columns["seconds"] == [attempt.record.wall_s for attempt in attempts]
+    assert columns["cpu_seconds"] == [attempt.record.cpu_s for attempt in attempts]
+    assert columns["peak"] == [attempt.record.peak_bytes for attempt in attempts]
     assert columns["byte_seconds"] == [attempt.record.byte_seconds for attempt in attempts]
     assert columns["started"] == pytest.approx([attempt.started for attempt in attempts], abs=1e-6)
     assert columns["title"] == [attempt.record.step.source for attempt in attempts]
@@ -120,7 +120,7 @@ def test_waits_kills_and_predictions_are_those_of_the_history(stoker_home: Path)
     columns = data_of(page_of(write_run(stoker_home, "one", attempts)))["shown"]["columns"]
     known = [attempt.explanation for attempt in attempts if attempt.explanation]
     assert columns["asked"] == pytest.approx([each.asked for each in known], abs=1e-6)
-    assert columns["predicted"] == [each.needs for each in known]
+    assert columns["predicted"] == [each.needs_bytes for each in known]
     assert any(w.startswith("10 s: 6 s for a free CPU, 4 s for memory") for w in columns["waits"])
     killed = [n for n, a in enumerate(attempts) if a.outcome is Outcome.PREEMPTED]
     assert list(columns["killed"]) == [str(n) for n in killed]

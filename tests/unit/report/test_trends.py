@@ -61,7 +61,7 @@ def test_only_finished_attempts_cost() -> None:
         Attempt(record=record, started=0.0, outcome=outcome)
         for outcome in (Outcome.PREEMPTED, Outcome.DONE)
     ]
-    assert list(costs_of(attempts).seconds.values()) == [record.cpu_seconds]
+    assert list(costs_of(attempts).seconds.values()) == [record.cpu_s]
 
 
 def test_names_cannot_become_markup() -> None:

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoker.model.errors import ExitStatus, StokerError, UsageError
-from stoker.settings.toml import FILE_NAME, Located, find_file, read_file, variant_names
+from stoker.settings.toml import FILE_NAME, LocatedValue, find_file, read_file, variant_names
 
 GOOD = """\
 # What we build
@@ -49,22 +49,22 @@ def test_a_good_file(tmp_path: Path) -> None:
     file = read_file(write(tmp_path, GOOD))
     assert file.path == str(tmp_path / FILE_NAME)
     assert file.defaults.values == {
-        "variant": Located(value="native", where="stoker.toml:3"),
-        "source": Located(value="../pytorch", where="stoker.toml:4"),
+        "variant": LocatedValue(value="native", where="stoker.toml:3"),
+        "source": LocatedValue(value="../pytorch", where="stoker.toml:4"),
     }
     assert [(said.value, said.where) for said in file.defaults.features] == [
         ("nonccl", "stoker.toml:5"),
         ("lto", "stoker.toml:5"),
     ]
     assert file.defaults.defines == {
-        "USE_KINETO": Located(value="OFF", where="stoker.toml:8"),
-        "CMAKE_CXX_FLAGS": Located(value="-O3", where="stoker.toml:9"),
-        "ONNX_ML": Located(value="1", where="stoker.toml:10"),
+        "USE_KINETO": LocatedValue(value="OFF", where="stoker.toml:8"),
+        "CMAKE_CXX_FLAGS": LocatedValue(value="-O3", where="stoker.toml:9"),
+        "ONNX_ML": LocatedValue(value="1", where="stoker.toml:10"),
     }
     assert list(file.variants) == ["h100", "the laptop"]
     server = file.variants["h100"]
     assert (server.where, server.description) == ("stoker.toml:12", "our servers")
-    assert server.values["blas"] == Located(value="openblas", where="stoker.toml:15")
+    assert server.values["blas"] == LocatedValue(value="openblas", where="stoker.toml:15")
     assert server.defines["USE_X"].value == "ON"
     assert server.defines["RATIO"].value == "0.5"
     assert server.defines["USE_X"].where == "stoker.toml:16"
@@ -95,7 +95,7 @@ def test_dotted_keys_and_windows_lines(tmp_path: Path) -> None:
     text = 'defaults.variant = "cpu"\r\nvariants.a.blas = "mkl"\r\n'
     file = read_file(write(tmp_path, text))
     assert file.defaults.values["variant"].where == "stoker.toml:1"
-    assert file.variants["a"].values["blas"] == Located(value="mkl", where="stoker.toml:2")
+    assert file.variants["a"].values["blas"] == LocatedValue(value="mkl", where="stoker.toml:2")
 
 
 @pytest.mark.parametrize(

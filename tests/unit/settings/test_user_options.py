@@ -14,16 +14,16 @@ from stoker.model.govern import Linker
 from stoker.model.machine import Tmp
 from stoker.model.plan import OriginKind
 from stoker.settings.declared import OPTIONS, PARTS
-from stoker.settings.toml import Located, SettingsFile, TomlTable
+from stoker.settings.toml import LocatedValue, SettingsFile, TomlTable
 from stoker.settings.user_options import UserOptions, gather
-from stoker.wheel.package.built_wheel import Mode
+from stoker.wheel.package.built_wheel import PackageMode
 
 
 def entry(line: int, **values: Any) -> TomlTable:
     where = f"stoker.toml:{line}"
 
-    def said(value: str) -> Located:
-        return Located(value=value, where=where)
+    def said(value: str) -> LocatedValue:
+        return LocatedValue(value=value, where=where)
 
     return TomlTable(
         where=where,
@@ -80,7 +80,7 @@ def test_every_option_is_declared_once_for_all_places() -> None:
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("mode", Mode),
+        ("mode", PackageMode),
         ("isolation", Isolation),
         ("tmp", Tmp),
         ("via", Via),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import slow
 from repositories import git, repository, with_submodule
 from stoker.model.errors import StokerError
 from stoker.source.git_state import read_git_state, submodule_states
@@ -219,7 +220,7 @@ def test_missing_objects_are_not_fetched(tree: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", [".git", ".git/HEAD", ".git/config", ".git/index", ".git/commondir"]
 )
-@pytest.mark.parametrize("kind", ["folder", "link", "bytes", "gitdir", "pipe"])
+@pytest.mark.parametrize("kind", ["folder", slow("link"), "bytes", slow("gitdir"), slow("pipe")])
 def test_damaged_repositories(tree: Path, name: str, kind: str) -> None:
     path = tree / name
     shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ from stoker.wheel.closure import installed_path, resolve, search_folders
 def _library(path: str, *needed: str, rpath: str = "", runpath: str = "") -> LibraryFacts:
     return LibraryFacts(
         path=path,
-        size=1,
+        size_bytes=1,
         needed=needed,
         soname=path.rpartition("/")[2],
         rpath=tuple(filter(None, rpath.split(":"))),

@@ -166,7 +166,7 @@ def test_broken_headers(library: bytes, field: int, form: str, value: int, words
     assert facts.problem is not None
     assert words in facts.problem
     assert facts.problem.startswith("mill.whl: lib/libmill.so")
-    assert facts.size == len(library)
+    assert facts.size_bytes == len(library)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.3, 0.9, 0.999])

@@ -129,7 +129,12 @@ def test_device_code_of_a_library(need: Need, tmp_path: Path) -> None:
     with open_file(path) as reader:
         facts = read_library(reader)
     first = facts.device_code[0]
-    assert (first.kind, first.arch, first.bytes, first.count) == (DeviceKind.CUBIN, "sm_80", 208, 2)
+    assert (first.kind, first.arch, first.size_bytes, first.count) == (
+        DeviceKind.CUBIN,
+        "sm_80",
+        208,
+        2,
+    )
     assert [code.arch for code in facts.device_code] == [
         "sm_80",
         "sm_90a",

@@ -67,7 +67,7 @@ def test_the_undamaged_library_is_understood() -> None:
 @given(damaged(_original, _places))
 def test_damaged_libraries(content: bytes) -> None:
     facts = read_library(BytesReader(content))
-    assert facts.size == len(content)
+    assert facts.size_bytes == len(content)
     assert facts.problem is None or facts.problem.startswith("mill.whl: lib/libmill.so")
     _consequences(facts)
 
@@ -96,4 +96,4 @@ def _streamed(packed: bytes, content: bytes) -> LibraryFacts:
                     InflatedReader(part, size=len(content), crc=crc, lookout=FatbinLookout())
                 )
             except ArtifactError as error:
-                return LibraryFacts(path="member.so", size=len(content), problem=str(error))
+                return LibraryFacts(path="member.so", size_bytes=len(content), problem=str(error))

@@ -20,7 +20,11 @@ from stoker.model.artifact import (
 from stoker.wheel.inspecting import bar, differences_page, inspection_page
 
 WHEEL = WheelFacts(
-    name="mill", version="1.2", tags=("cp312-cp312-linux_x86_64",), members=9, unpacked=5 << 20
+    name="mill",
+    version="1.2",
+    tags=("cp312-cp312-linux_x86_64",),
+    members=9,
+    unpacked_bytes=5 << 20,
 )
 
 
@@ -34,9 +38,9 @@ def _code(arch: str, amount: int, linked: bool = True) -> DeviceCode:
     return DeviceCode(
         kind=DeviceKind.CUBIN,
         arch=arch,
-        bytes=amount,
+        size_bytes=amount,
         count=3,
-        unpacked=amount * 4,
+        unpacked_bytes=amount * 4,
         compression=(Compression.ZSTD,),
         section=".nv_fatbin",
         linked=linked,
@@ -47,12 +51,12 @@ def _facts(wheel: WheelFacts | None = WHEEL, problem: str | None = None) -> Arti
     return ArtifactFacts(
         path="mill.whl",
         kind=TargetKind.WHEEL,
-        size=2 << 20,
+        size_bytes=2 << 20,
         wheel=wheel,
         libraries=(
             LibraryFacts(
                 path="mill/lib/libmill.so",
-                size=4 << 20,
+                size_bytes=4 << 20,
                 versions={"GLIBC": "2.28"},
                 rpath=("$ORIGIN", "/a"),
                 device_code=(
@@ -62,7 +66,7 @@ def _facts(wheel: WheelFacts | None = WHEEL, problem: str | None = None) -> Arti
                 ),
                 sections={".text": 1 << 20},
             ),
-            LibraryFacts(path="mill/broken.so", size=10, problem=problem or "no"),
+            LibraryFacts(path="mill/broken.so", size_bytes=10, problem=problem or "no"),
         ),
         dependencies=(
             Dependency(name="libq.so.0", origin=LibraryOrigin.MISSING, wanted_by=("mill/x.so",)),
@@ -115,7 +119,7 @@ def test_a_thing_without_libraries() -> None:
     empty = ArtifactFacts(
         path="mill",
         kind=TargetKind.FOLDER,
-        size=3,
+        size_bytes=3,
         libraries=(),
         dependencies=(),
         unresolved=(),

@@ -22,9 +22,9 @@ def _code(arch: str, compression: Compression = Compression.LZ4, linked: bool = 
     return DeviceCode(
         kind=kinds[arch.partition("_")[0]],
         arch=arch,
-        bytes=1000,
+        size_bytes=1000,
         count=2,
-        unpacked=3000,
+        unpacked_bytes=3000,
         compression=(compression,),
         section=".nv_fatbin" if linked else "__nv_relfatbin",
         linked=linked,
@@ -37,7 +37,7 @@ def _library(*codes: DeviceCode, path: str = "lib.so", **facts: object) -> Libra
     regions = (RegionPattern(archs=archs, count=2),) if archs else ()
     return LibraryFacts(
         path=path,
-        size=10,
+        size_bytes=10,
         device_code=codes,
         regions=regions,
         **facts,  # type: ignore[arg-type]
@@ -76,7 +76,7 @@ def test_a_library_that_lacks_code_in_some_regions_is_named() -> None:
         RegionPattern(archs=("sm_80", "compute_90"), count=32),
         RegionPattern(archs=("sm_75", "sm_80"), count=1),
     )
-    library = LibraryFacts(path="lib.so", size=1, regions=regions)
+    library = LibraryFacts(path="lib.so", size_bytes=1, regions=regions)
     rows = {row.arch: row for row in served_gpus([library])}
     assert (rows["7.5"].without, rows["7.5"].partly) == ((), ("lib.so",))
     assert rows["8.0"].partly == ()
@@ -129,12 +129,12 @@ def _artifact(*libraries: LibraryFacts, version: str = "1", requires: str = "") 
         tags=("py3-none-any",),
         requires=tuple(filter(None, requires.split(","))),
         members=3,
-        unpacked=30,
+        unpacked_bytes=30,
     )
     return ArtifactFacts(
         path="mill.whl",
         kind=TargetKind.WHEEL,
-        size=100,
+        size_bytes=100,
         wheel=wheel,
         libraries=libraries,
         dependencies=(),

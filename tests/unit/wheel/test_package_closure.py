@@ -4,13 +4,16 @@ import pytest
 
 from built_wheels import MACHINE, FactsPlace, built, library, places
 from stoker.model.errors import MissingError, UsageError
-from stoker.wheel.package.built_wheel import BuiltWheel, Mode, PackageRequest
-from stoker.wheel.package.requirements import Provider, Providers, wheel_cuda
+from stoker.wheel.package.built_wheel import BuiltWheel, PackageMode, PackageRequest
+from stoker.wheel.package.requirements import LibraryProvider, Providers, wheel_cuda
 from stoker.wheel.package.search import Closure, SearchPlaces, gather
 
 
 def closure(
-    wheel: BuiltWheel, found: SearchPlaces, mode: Mode = Mode.BUNDLE, exclude: tuple[str, ...] = ()
+    wheel: BuiltWheel,
+    found: SearchPlaces,
+    mode: PackageMode = PackageMode.BUNDLE,
+    exclude: tuple[str, ...] = (),
 ) -> Closure:
     request = PackageRequest(mode=mode, exclude=exclude)
     cuda = wheel_cuda(wheel, request)
@@ -20,19 +23,21 @@ def closure(
 @pytest.mark.parametrize(
     ("name", "in_pypi", "in_bundle"),
     [
-        ("libm.so.6", Provider.SYSTEM, Provider.SYSTEM),
-        ("libcuda.so.1", Provider.SYSTEM, Provider.SYSTEM),
-        ("libpython3.12.so.1.0", Provider.SYSTEM, Provider.SYSTEM),
-        ("libmine.so.1", Provider.SYSTEM, Provider.SYSTEM),
-        ("libown.so", Provider.WHEEL, Provider.WHEEL),
-        ("libtorch_cuda.so", Provider.TORCH, Provider.TORCH),
-        ("libcudart.so.12", Provider.PACKAGE, Provider.BUNDLE),
-        ("libgomp.so.1", Provider.BUNDLE, Provider.BUNDLE),
+        ("libm.so.6", LibraryProvider.SYSTEM, LibraryProvider.SYSTEM),
+        ("libcuda.so.1", LibraryProvider.SYSTEM, LibraryProvider.SYSTEM),
+        ("libpython3.12.so.1.0", LibraryProvider.SYSTEM, LibraryProvider.SYSTEM),
+        ("libmine.so.1", LibraryProvider.SYSTEM, LibraryProvider.SYSTEM),
+        ("libown.so", LibraryProvider.WHEEL, LibraryProvider.WHEEL),
+        ("libtorch_cuda.so", LibraryProvider.TORCH, LibraryProvider.TORCH),
+        ("libcudart.so.12", LibraryProvider.PACKAGE, LibraryProvider.BUNDLE),
+        ("libgomp.so.1", LibraryProvider.BUNDLE, LibraryProvider.BUNDLE),
     ],
 )
-def test_who_provides_a_library(name: str, in_pypi: Provider, in_bundle: Provider) -> None:
+def test_who_provides_a_library(
+    name: str, in_pypi: LibraryProvider, in_bundle: LibraryProvider
+) -> None:
     wheel = built(library("warm/libown.so"))
-    for mode, provider in ((Mode.PYPI, in_pypi), (Mode.BUNDLE, in_bundle)):
+    for mode, provider in ((PackageMode.PYPI, in_pypi), (PackageMode.BUNDLE, in_bundle)):
         request = PackageRequest(mode=mode, exclude=("libmine.*",))
         assert Providers(wheel, request).of(name) is provider
 
@@ -95,7 +100,7 @@ def test_openers_in_the_wheel_itself_count() -> None:
 
 def test_with_packages_of_their_own_nvidia_libraries_stay_there() -> None:
     wheel = built(library("warm/_C.so", "libcufft.so.12", "libgomp.so.1"))
-    found = closure(wheel, places(library("libgomp.so.1")), Mode.PYPI)
+    found = closure(wheel, places(library("libgomp.so.1")), PackageMode.PYPI)
     assert list(found.found) == ["libgomp.so.1"]
     assert found.notes == ()
 

@@ -6,16 +6,16 @@ from rich.console import Console
 
 from stoker.wheel.package.built_wheel import (
     LibraryChange,
+    LibrarySource,
     Licence,
-    Mode,
     Packaged,
+    PackageMode,
     PackagePlan,
-    Source,
 )
 from stoker.wheel.package.packaging import package_page, packaged_lines
 
 PLAN = PackagePlan(
-    mode=Mode.BUNDLE,
+    mode=PackageMode.BUNDLE,
     wheel="built/warm-1.0-py3-none-linux_x86_64.whl",
     file_name="warm-1.0-py3-none-manylinux_2_28_x86_64.whl",
     version="1.0",
@@ -28,13 +28,13 @@ PLAN = PackagePlan(
         LibraryChange(
             path="warm.libs/libnew.so",
             rpath="$ORIGIN",
-            source=Source(file="nvidia.whl", member="nvidia/libold.so"),
-            size=3 << 20,
+            source=LibrarySource(file="nvidia.whl", member="nvidia/libold.so"),
+            size_bytes=3 << 20,
         ),
     ),
     requires_added=("torch==2.15.0",),
     requires_dropped=("torch",),
-    licences=(Licence(path="nvidia/License.txt", source=Source(file="/cuda/EULA.txt")),),
+    licences=(Licence(path="nvidia/License.txt", source=LibrarySource(file="/cuda/EULA.txt")),),
     notes=("libold.so opens libmore.so, which was not found",),
 )
 
@@ -86,11 +86,15 @@ note  libold.so opens libmore.so, which was not found
 
 def test_what_does_not_change_is_not_mentioned() -> None:
     plan = PackagePlan(
-        mode=Mode.PLAIN, wheel="a.whl", file_name="b.whl", version="1", tags=("py3-none-any",)
+        mode=PackageMode.PLAIN,
+        wheel="a.whl",
+        file_name="b.whl",
+        version="1",
+        tags=("py3-none-any",),
     )
     assert text(plan) == "b.whl  plain\nfrom a.whl\n"
 
 
 def test_what_was_made() -> None:
-    made = Packaged(path="dist/a.whl", size=5 << 20, debug_files=("a.debug", "b.debug"))
+    made = Packaged(path="dist/a.whl", size_bytes=5 << 20, debug_files=("a.debug", "b.debug"))
     assert packaged_lines(made) == "dist/a.whl, 5.0 MiB, 2 debug files next to it"

@@ -12,7 +12,7 @@ from stoker.model.artifact import LibraryFacts
 from stoker.model.errors import ArtifactError, MissingError, UsageError
 from stoker.wheel.engine import open_wheel
 from stoker.wheel.package.applying import find_licences, find_tool, open_sources
-from stoker.wheel.package.built_wheel import BuiltWheel, Source, read_built_wheel
+from stoker.wheel.package.built_wheel import BuiltWheel, LibrarySource, read_built_wheel
 from stoker.wheel.package.search import FoundLibrary, SearchPlaces, find_search_places
 from wheel_files import DIST_INFO, METADATA, WHEEL, make_wheel, wheel_bytes
 
@@ -70,7 +70,7 @@ def test_wheels_and_folders_of_wheels(mill: Path, tmp_path: Path) -> None:
         places = given(place)
         found = places.find("libgiven.so.1")
         assert found is not None
-        assert found.source == Source(file=str(path), member="nvidia/lib/libgiven.so.1")
+        assert found.source == LibrarySource(file=str(path), member="nvidia/lib/libgiven.so.1")
         assert found.facts.soname == "libmill.so"
         assert places.matching("libgiven*.so.*") == ("libgiven.so.1",)
         assert places.find("METADATA") is None
@@ -108,7 +108,9 @@ def test_the_environment_names_places(mill: Path, tmp_path: Path) -> None:
 
 
 def test_where_a_library_was_linked(mill: Path) -> None:
-    facts = LibraryFacts(path="x.so", size=1, runpath=("$ORIGIN", str(mill.parent), "/nowhere"))
+    facts = LibraryFacts(
+        path="x.so", size_bytes=1, runpath=("$ORIGIN", str(mill.parent), "/nowhere")
+    )
     assert find_search_places((), (facts,), MACHINE, {}).find("libmill.so")
 
 
@@ -177,14 +179,14 @@ def test_libraries_for_two_machines(mill: Path, tmp_path: Path) -> None:
         built(wheel(tmp_path / "made", members))
 
 
-def found(source: Source) -> FoundLibrary:
+def found(source: LibrarySource) -> FoundLibrary:
     return FoundLibrary(
-        name="libgiven.so", source=source, facts=LibraryFacts(path="libgiven.so", size=1)
+        name="libgiven.so", source=source, facts=LibraryFacts(path="libgiven.so", size_bytes=1)
     )
 
 
 def texts(path: Path, member: str | None = None) -> list[str]:
-    licences, notes = find_licences([found(Source(file=str(path), member=member))])
+    licences, notes = find_licences([found(LibrarySource(file=str(path), member=member))])
     assert bool(notes) != bool(licences)
     return [text.path for text in licences]
 

@@ -10,7 +10,7 @@ from stoker.model.errors import ArtifactError, UsageError
 from stoker.wheel.package.built_wheel import (
     BuiltWheel,
     LibraryChange,
-    Mode,
+    PackageMode,
     PackagePlan,
     PackageRequest,
 )
@@ -22,7 +22,7 @@ DIGEST = "0123456789abcdef" * 4
 
 
 def plan(
-    wheel: BuiltWheel, mode: Mode, found: SearchPlaces | None = None, **wishes: Any
+    wheel: BuiltWheel, mode: PackageMode, found: SearchPlaces | None = None, **wishes: Any
 ) -> PackagePlan:
     request = PackageRequest(mode=mode, **wishes)
     closure = gather(wheel, Providers(wheel, request), found) if found else Closure()
@@ -38,7 +38,7 @@ def test_a_bundle() -> None:
     )
     made = plan(
         wheel,
-        Mode.BUNDLE,
+        PackageMode.BUNDLE,
         places(
             library("libcudart.so.13", soname="libcudart.so.13"),
             library("libcublas.so.13", "libcublasLt.so.13", soname="libcublas.so.13", glibc="2.27"),
@@ -76,7 +76,7 @@ def test_a_file_with_two_names_goes_along_once() -> None:
     )
     wheel = built(library("warm/_C.so", "libfire.so", "libfire.so.1"))
     both = SearchPlaces([folder], MACHINE)
-    made = plan(wheel, Mode.BUNDLE, both)
+    made = plan(wheel, PackageMode.BUNDLE, both)
     new = "libfire-01234567.so.1"
     assert [change.path for change in made.added] == [f"warm.libs/{new}"]
     assert made.changed[0].needed == {"libfire.so": new, "libfire.so.1": new}
@@ -89,7 +89,7 @@ def test_pytorch_takes_libraries_into_its_own_folder() -> None:
         name="torch",
         version="2.9.1",
     )
-    made = plan(wheel, Mode.PYPI, places(library("libgomp.so.1", soname="libgomp.so.1")))
+    made = plan(wheel, PackageMode.PYPI, places(library("libgomp.so.1", soname="libgomp.so.1")))
     assert [change.path for change in made.added] == ["torch/lib/libgomp.so.1"]
     assert made.added[0].rpath == "$ORIGIN"
     assert made.added[0].wanted_by == ("torch/lib/libtorch_cpu.so",)
@@ -97,14 +97,14 @@ def test_pytorch_takes_libraries_into_its_own_folder() -> None:
 
 def test_plain_changes_nothing_but_the_tag() -> None:
     wheel = built(library("warm/_C.so", "libcudart.so.12", runpath=("/usr/local/cuda",)))
-    made = plan(wheel, Mode.PLAIN)
+    made = plan(wheel, PackageMode.PLAIN)
     assert (made.changed, made.added, made.requires_added) == ((), (), ())
     assert made.tags == ("cp312-cp312-manylinux_2_17_x86_64",)
 
 
 def test_only_what_has_symbols_is_stripped() -> None:
     lean = msgspec.structs.replace(library("warm/_D.so"), stripped=True)
-    made = plan(built(library("warm/_C.so"), lean), Mode.PLAIN, strip=True)
+    made = plan(built(library("warm/_C.so"), lean), PackageMode.PLAIN, strip=True)
     assert made.changed == (LibraryChange(path="warm/_C.so", strip=True),)
 
 
@@ -112,20 +112,20 @@ def test_what_stays_required_is_not_touched() -> None:
     wheel = built(
         library("warm/_C.so", "libtorch.so"), requires=("torch==2.15.0", "numpy", "torch>2")
     )
-    made = plan(wheel, Mode.PYPI, places())
+    made = plan(wheel, PackageMode.PYPI, places())
     assert made.requires_added == ()
     assert made.requires_dropped == ("torch>2",)
 
 
 def test_packages_of_a_cuda_that_is_not_known() -> None:
     with pytest.raises(UsageError, match="packages for CUDA 11") as caught:
-        plan(built(library("warm/_C.so", "libcudart.so.11")), Mode.PYPI, places())
+        plan(built(library("warm/_C.so", "libcudart.so.11")), PackageMode.PYPI, places())
     assert "12 and 13" in caught.value.hints[0]
 
 
 def test_a_wheel_without_a_usable_name() -> None:
     with pytest.raises(ArtifactError, match="is not a tag"):
-        plan(built(library("warm/_C.so"), tags=("linux_x86_64",)), Mode.PLAIN)
+        plan(built(library("warm/_C.so"), tags=("linux_x86_64",)), PackageMode.PLAIN)
 
 
 @pytest.mark.parametrize(

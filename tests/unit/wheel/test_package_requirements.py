@@ -6,7 +6,7 @@ import pytest
 
 from built_wheels import built, library
 from stoker.model.errors import UsageError
-from stoker.wheel.package.built_wheel import BuiltWheel, Mode, PackageRequest
+from stoker.wheel.package.built_wheel import BuiltWheel, PackageMode, PackageRequest
 from stoker.wheel.package.requirements import Providers, added_requirements, dropped_requirements
 
 LINUX = 'platform_system == "Linux"'
@@ -23,7 +23,9 @@ def extension(*needed: str, requires: tuple[str, ...] = ()) -> BuiltWheel:
     return built(library("warm/_C.so", "libtorch.so", *needed), requires=requires)
 
 
-def added(wheel: BuiltWheel, mode: Mode = Mode.PYPI, **wishes: Any) -> tuple[str, ...]:
+def added(
+    wheel: BuiltWheel, mode: PackageMode = PackageMode.PYPI, **wishes: Any
+) -> tuple[str, ...]:
     request = PackageRequest(mode=mode, **wishes)
     return added_requirements(wheel, request, Providers(wheel, request))
 
@@ -49,8 +51,8 @@ def test_the_cuda_of_a_release_matters() -> None:
     assert "nvidia-cublas-cu12==12.6.4.1" in added(torch("2.9.1", "12.8"), cuda="12.6")[4]
 
 
-@pytest.mark.parametrize("mode", [Mode.BUNDLE, Mode.PLAIN])
-def test_pytorch_with_everything_inside_requires_nothing(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [PackageMode.BUNDLE, PackageMode.PLAIN])
+def test_pytorch_with_everything_inside_requires_nothing(mode: PackageMode) -> None:
     assert added(torch("2.9.1", "12.8"), mode) == ()
 
 
@@ -111,8 +113,8 @@ def test_the_pytorch_of_an_extension_may_be_in_its_metadata() -> None:
     with pytest.raises(UsageError, match="the version is unknown") as caught:
         added(unpinned)
     assert "--torch" in caught.value.hints[0]
-    assert added(unpinned, Mode.BUNDLE) == ()
-    assert added(unpinned, Mode.BUNDLE, torch="2.15.0") == ("torch==2.15.0",)
+    assert added(unpinned, PackageMode.BUNDLE) == ()
+    assert added(unpinned, PackageMode.BUNDLE, torch="2.15.0") == ("torch==2.15.0",)
 
 
 def test_a_wheel_without_pytorch_requires_parts_of_the_toolkit() -> None:

@@ -8,7 +8,7 @@ from built_wheels import built, library
 from stoker.knowledge.wheels import folders
 from stoker.model.artifact import ElfKind, LibraryFacts
 from stoker.model.errors import UsageError
-from stoker.wheel.package.built_wheel import Mode, PackageRequest
+from stoker.wheel.package.built_wheel import PackageMode, PackageRequest
 from stoker.wheel.package.planning import SearchPaths
 from stoker.wheel.package.requirements import Providers
 
@@ -16,7 +16,7 @@ from stoker.wheel.package.requirements import Providers
 def paths(
     homes: Mapping[str, Sequence[str]] | None = None,
     *,
-    mode: Mode = Mode.PYPI,
+    mode: PackageMode = PackageMode.PYPI,
     cuda: int | None = None,
     is_torch: bool = False,
 ) -> SearchPaths:
@@ -57,7 +57,7 @@ def test_the_official_wheel_for_cuda_12() -> None:
 
 
 def test_pytorch_with_everything_inside() -> None:
-    bundled = paths(mode=Mode.BUNDLE, is_torch=True)
+    bundled = paths(mode=PackageMode.BUNDLE, is_torch=True)
     assert bundled.new(library("torch/lib/libc10.so")) == "$ORIGIN"
     assert bundled.new(library("torch/_C.so")) == "$ORIGIN:$ORIGIN/lib"
 
@@ -92,7 +92,7 @@ def test_only_what_is_needed_is_searched() -> None:
 
 def test_own_libraries_and_those_taken_in() -> None:
     homes = {"libown.so": ["warm/lib"], "libfire.so.1": ["warm.libs"]}
-    bundled = paths(homes, mode=Mode.BUNDLE)
+    bundled = paths(homes, mode=PackageMode.BUNDLE)
     both = library("warm/_C.so", "libown.so", "libfire.so.1")
     assert bundled.new(both) == "$ORIGIN/lib:$ORIGIN/../warm.libs"
     assert bundled.of_bundled(library("warm.libs/libash.so", "libfire.so.1")) == "$ORIGIN"

@@ -11,8 +11,8 @@ MIB = 1 << 20
 def report() -> SlimReport:
     large = LibrarySlim(
         path="torch/lib/libtorch_cuda.so",
-        before=1000 * MIB,
-        after=250 * MIB,
+        before_bytes=1000 * MIB,
+        after_bytes=250 * MIB,
         kept=452,
         dropped=1971,
         stubs=3,
@@ -24,18 +24,23 @@ def report() -> SlimReport:
     )
     small = LibrarySlim(
         path="torch/lib/libtorch_nvshmem.so",
-        before=4 * MIB,
-        after=MIB,
+        before_bytes=4 * MIB,
+        after_bytes=MIB,
         kept=4,
         dropped=8,
         layout=SlimLayout.PIN,
         archs=(ArchSlim(arch="sm_90", kept=4, kept_bytes=MIB),),
     )
     odd = LibrarySlim(
-        path="torch/lib/libodd.so", before=MIB, after=MIB, skipped_because="odd at byte 7"
+        path="torch/lib/libodd.so",
+        before_bytes=MIB,
+        after_bytes=MIB,
+        skipped_because="odd at byte 7",
     )
     before, after = 1005 * MIB, 252 * MIB
-    return SlimReport(before=before, after=after, libraries=(small, odd, large), notes=("mind",))
+    return SlimReport(
+        before_bytes=before, after_bytes=after, libraries=(small, odd, large), notes=("mind",)
+    )
 
 
 def lines(report: SlimReport) -> list[list[str]]:
@@ -69,5 +74,5 @@ def test_the_lines() -> None:
 
 
 def test_nothing_at_all() -> None:
-    report = SlimReport(before=0, after=0, notes=("nothing to do",))
+    report = SlimReport(before_bytes=0, after_bytes=0, notes=("nothing to do",))
     assert lines(report) == [["note", "nothing", "to", "do"]]

@@ -31,7 +31,7 @@ CUBLAS = ("$ORIGIN", "$ORIGIN/../nvidia/cu13/lib")
 def library(path: str = "mill/libmill.so", **changes: Any) -> LibraryFacts:
     name = path.rpartition("/")[2]
     values = {"kind": ElfKind.LIBRARY, "machine": "x86_64", "soname": name, **changes}
-    return LibraryFacts(path=path, size=1000, **values)
+    return LibraryFacts(path=path, size_bytes=1000, **values)
 
 
 def code(arch: str, *, linked: bool = True) -> DeviceCode:
@@ -39,9 +39,9 @@ def code(arch: str, *, linked: bool = True) -> DeviceCode:
     return DeviceCode(
         kind=kind,
         arch=arch,
-        bytes=8,
+        size_bytes=8,
         count=1,
-        unpacked=8,
+        unpacked_bytes=8,
         compression=(Compression.NONE,),
         section=".nv_fatbin",
         linked=linked,
@@ -57,14 +57,14 @@ def case(
 ) -> WheelUnderTest:
     """A wheel of these libraries, with everything in order; the rest follows from them."""
     wheel = WheelFacts(
-        name=name, version="1.2", tags=(tag,), requires=requires, members=9, unpacked=9
+        name=name, version="1.2", tags=(tag,), requires=requires, members=9, unpacked_bytes=9
     )
     paths = [one.path for one in libraries]
     places = {installed_path(path) for path in paths}
     facts = ArtifactFacts(
         path="mill.whl",
         kind=TargetKind.WHEEL,
-        size=9,
+        size_bytes=9,
         wheel=wheel,
         libraries=libraries,
         dependencies=resolve(
@@ -359,7 +359,7 @@ def test_the_plan_is_held_against_what_was_asked(asked: str, built: str, fine: b
 
 
 def test_unreadable_libraries_are_told() -> None:
-    broken = LibraryFacts(path="mill/broken.so", size=3, problem="mill/broken.so: cut short")
+    broken = LibraryFacts(path="mill/broken.so", size_bytes=3, problem="mill/broken.so: cut short")
     assert bad(case(broken)) == {"unreadable-library": Severity.ERROR}
 
 

@@ -30,16 +30,16 @@ def case(
     archs = {arch for region in regions for arch in region.split()}
     library = LibraryFacts(
         path="mill/libmill.so",
-        size=9,
+        size_bytes=9,
         kind=ElfKind.LIBRARY,
         machine="x86_64",
         device_code=tuple(
             DeviceCode(
                 kind=DeviceKind.CUBIN,
                 arch=arch,
-                bytes=8,
+                size_bytes=8,
                 count=1,
-                unpacked=8,
+                unpacked_bytes=8,
                 compression=(Compression.NONE,),
                 section=".nv_fatbin",
             )
@@ -47,11 +47,11 @@ def case(
         ),
         regions=tuple(RegionPattern(archs=tuple(region.split()), count=1) for region in regions),
     )
-    wheel = WheelFacts(name="mill", version="1.2", tags=(), members=1, unpacked=9)
+    wheel = WheelFacts(name="mill", version="1.2", tags=(), members=1, unpacked_bytes=9)
     facts = ArtifactFacts(
         path="mill.whl",
         kind=TargetKind.WHEEL,
-        size=9,
+        size_bytes=9,
         wheel=wheel,
         libraries=(library,),
         dependencies=(),

@@ -20,11 +20,11 @@ HERE = next(iter(tags.platform_tags()))
 
 
 def _case(*told: str, name: str = "mill") -> WheelUnderTest:
-    wheel = WheelFacts(name=name, version="1.2", tags=told, members=0, unpacked=0)
+    wheel = WheelFacts(name=name, version="1.2", tags=told, members=0, unpacked_bytes=0)
     facts = ArtifactFacts(
         path="mill.whl",
         kind=TargetKind.WHEEL,
-        size=0,
+        size_bytes=0,
         wheel=wheel,
         libraries=(),
         dependencies=(),
@@ -112,7 +112,7 @@ def test_the_ninja_of_the_machine_serves_where_there_is_no_index(
     assert (finding.severity, finding.evidence) == (Severity.OK, "compiled, loaded and called")
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_without_ninja_and_an_index_an_extension_is_not_tried(
     need: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

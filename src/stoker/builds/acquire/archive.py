@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from stoker.builds.acquire.members import DAMAGE, Kind, Member, read_members
+from stoker.builds.acquire.members import DAMAGE, ArchiveMember, MemberKind, read_members
 from stoker.builds.acquire.naming import ARCHIVES
 from stoker.model.errors import (
     ArtifactError,
@@ -71,7 +71,7 @@ class _Unpacking:
         self._members = 0
         self._links: dict[str, str] = {}
 
-    def take(self, member: Member) -> None:
+    def take(self, member: ArchiveMember) -> None:
         self._count(member.size)
         name = checked_name(member.name)
         if not name:
@@ -79,23 +79,23 @@ class _Unpacking:
         if _GIT in name.lower().split("/"):
             return
         path = self._into / name
-        if member.kind is Kind.FOLDER:
+        if member.kind is MemberKind.FOLDER:
             path.mkdir(parents=True, exist_ok=True)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         # Of members with one name the last counts.
         self._links.pop(name, None)
         match member.kind:
-            case Kind.FILE:
+            case MemberKind.FILE:
                 _write(path, member)
-            case Kind.SYMBOLIC:
+            case MemberKind.SYMBOLIC:
                 if len(member.target) > _LONGEST_TARGET:
                     raise _RefusedError(f"{name!r} is a link to {len(member.target):,} characters")
                 path.unlink(missing_ok=True)
                 self._links[name] = member.target
-            case Kind.HARD:
+            case MemberKind.HARD:
                 self._copy(self._into / checked_name(member.target), path)
-            case Kind.OTHER:
+            case MemberKind.OTHER:
                 raise _RefusedError(f"{name!r} is a {member.kind}")
 
     def link(self) -> None:
@@ -133,7 +133,7 @@ def checked_name(name: str) -> str:
     return "/".join(parts)
 
 
-def _write(path: Path, member: Member) -> None:
+def _write(path: Path, member: ArchiveMember) -> None:
     assert member.content is not None
     path.unlink(missing_ok=True)
     with path.open("xb") as stream:

@@ -41,7 +41,7 @@ class Found(Value, frozen=True, kw_only=True):
     commit: str
 
 
-class UnreachableError(MissingError):
+class ServerUnreachableError(MissingError):
     """The server does not answer; an existing copy may be used."""
 
 
@@ -90,7 +90,7 @@ def _listed(url: str, patterns: Collection[str]) -> dict[str, str]:
     command = [_program(), "ls-remote", "--quiet", "--", without_login(url), *patterns]
     outcome = process.run(command, timeout=_TIMEOUT_S, env=_environment(url))
     if outcome.status is None:
-        raise UnreachableError(f"{without_login(url)} did not answer in time")
+        raise ServerUnreachableError(f"{without_login(url)} did not answer in time")
     if not outcome.ok:
         raise _explained(url, outcome.stderr)
     pairs = (line.split("\t", 1) for line in outcome.stdout.splitlines() if "\t" in line)
@@ -213,7 +213,7 @@ def _explained(url: str, said: str) -> StokerError:
     place = without_login(url)
     if _UNREACHABLE.search(said):
         hints = ["this machine may be offline; a clone or archive that is here will do"]
-        return UnreachableError(f"cannot reach {place}", hints=hints)
+        return ServerUnreachableError(f"cannot reach {place}", hints=hints)
     if "transport 'file' not allowed" in said:
         return UsageError(
             "a submodule is a repository on this machine, which git does not fetch unasked",

@@ -28,7 +28,7 @@ from stoker.model.errors import (
 )
 from stoker.model.value import UNDECODABLE, Value, size
 from stoker.outside import process
-from stoker.outside.folders import unwritable
+from stoker.outside.files import file_made_whole
 from stoker.outside.web import AbsentError, UnreachableError, Web, opened
 
 Say = Callable[[str], None]
@@ -38,9 +38,9 @@ _SECTIONS = (":env:", "download", "global")  # of pip's settings, the strongest 
 _DEFAULT = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
 _JSON = "application/vnd.pypi.simple.v1+json"
 _MOST_PAGE = 256 << 20  # bytes; the longest pages have a hundredth
+_MOST_SOURCE = 8 << 30  # bytes; that of PyTorch with all submodules has a twentieth
+_SERVED = ("http", "https")
 _SECONDS = re.compile(r"[1-9][0-9]{0,5}")
-_AGAIN = "try again; PIP_TIMEOUT=SECONDS gives a slow server more time"
-_CHUNK = 1 << 20
 
 
 class File(Value, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ class File(Value, frozen=True, kw_only=True):
         return version if name == package else None
 
 
-class Index(Value, frozen=True, kw_only=True):
+class PackageIndex(Value, frozen=True, kw_only=True):
     """The places where pip would search, and its connection settings."""
 
     roots: tuple[str, ...]  # with a page for each package
@@ -70,7 +70,7 @@ class Index(Value, frozen=True, kw_only=True):
     web: Web
 
 
-def read_index() -> Index:
+def read_index() -> PackageIndex:
     """Return the user's index settings, as pip reads them."""
     python = [sys.executable, "-P"]  # a folder called pip in the current folder is not pip
     try:
@@ -87,7 +87,7 @@ def read_index() -> Index:
         ) from error
     closed = settings.get("no-index", "").lower() in ("1", "true", "yes", "on")
     roots = (main.strip(), *settings.get("extra-index-url", "").split())
-    return Index(
+    return PackageIndex(
         roots=() if closed else roots,
         links=tuple(settings.get("find-links", "").split()),
         web=Web(
@@ -98,7 +98,7 @@ def read_index() -> Index:
     )
 
 
-def find(package: str, version: str, index: Index) -> File:
+def find(package: str, version: str, index: PackageIndex) -> File:
     """Return the source distribution of one version; the error lists the available versions."""
     files = _files(package, index)
     versions = {file: file.version_of(package) for file in files}
@@ -108,23 +108,16 @@ def find(package: str, version: str, index: Index) -> File:
     raise _absent(package, version, sorted(filter(None, versions.values())), files)
 
 
-def download(file: File, folder: Path, index: Index, *, say: Say) -> Path:
+def download(file: File, folder: Path, index: PackageIndex, *, say: Say) -> Path:
     """Return the file in ``folder``; raise an error if it differs from what the index lists."""
     target = folder / file.name
-    digest, arrived = hashlib.sha256(), 0
+    digest = hashlib.sha256()
     with opened(file.url, index.web) as answer:
         say(f"downloading {file.name}{f' ({size(answer.size)})' if answer.size else ''}")
-        try:
-            with target.open("wb") as stream:
-                while chunk := answer.read(_CHUNK):
-                    digest.update(chunk)
-                    arrived += stream.write(chunk)
-        except OSError as error:
-            raise unwritable(target, error) from error
-        except UnreachableError as error:
-            raise UnreachableError(error.message, hints=[_AGAIN]) from error
-    if answer.size not in (None, arrived):
-        raise UnreachableError(f"the download of {file.name} broke off", hints=[_AGAIN])
+        with file_made_whole(target) as stream:
+            for part in answer.parts(_MOST_SOURCE):
+                digest.update(part)
+                stream.write(part)
     if file.sha256 not in (None, digest.hexdigest()):
         raise ArtifactError(
             f"its SHA-256 is {digest.hexdigest()}, the index says {file.sha256}",
@@ -151,7 +144,7 @@ def _timeout(settings: Mapping[str, str]) -> float:
     return float(said) if _SECONDS.fullmatch(said) else Web().timeout_s
 
 
-def _files(package: str, index: Index) -> list[File]:
+def _files(package: str, index: PackageIndex) -> list[File]:
     """Return the files of all places together; if there are none, a place that did not answer is an
     error.
     """
@@ -182,10 +175,7 @@ def _files_at(place: str, web: Web) -> list[File]:
         path = page
     url = path.absolute().as_uri() if path.is_file() else place
     with opened(url, web, accept=f"{_JSON}, text/html;q=0.1") as answer:
-        content = answer.read(_MOST_PAGE)
-    if len(content) < min(answer.size or 0, _MOST_PAGE):
-        raise UnreachableError(f"{answer.url} broke off")
-    return parse_page(content, answer.type, answer.url)
+        return parse_page(answer.whole(_MOST_PAGE), answer.type, answer.url)
 
 
 def _files_in(folder: Path) -> list[File]:
@@ -232,9 +222,13 @@ def _with_hash(link: str) -> tuple[str, str | None]:
 
 
 def _joined(url: str, link: str) -> str | None:
-    """Return the absolute URL of a link; ``None`` if it is not a URL, such as `http://[x`."""
+    """Return the absolute URL of a link; ``None`` if it is not a URL, such as `http://[x`, or if a
+    page of a server names a file of this machine.
+    """
     with suppress(ValueError):
-        return urljoin(url, link)
+        whole = urljoin(url, link)
+        allowed = ("file", *_SERVED) if urlsplit(url).scheme == "file" else _SERVED
+        return whole if urlsplit(whole).scheme in allowed else None
     return None
 
 

@@ -60,7 +60,7 @@ _CHUNK = 1 << 20
 _OLDEST, _NEWEST = 315_619_200.0, 2.0**32
 
 
-class Kind(StrEnum):
+class MemberKind(StrEnum):
     FOLDER = "folder"
     FILE = "file"
     SYMBOLIC = "symbolic link"
@@ -68,13 +68,13 @@ class Kind(StrEnum):
     OTHER = "device or pipe"
 
 
-class Member(Value, frozen=True, kw_only=True):
+class ArchiveMember(Value, frozen=True, kw_only=True):
     """A member of an archive. The ``content`` of a file can be read until the next member is
     requested.
     """
 
     name: str
-    kind: Kind
+    kind: MemberKind
     size: int = 0
     target: str = ""
     executable: bool = False
@@ -82,14 +82,14 @@ class Member(Value, frozen=True, kw_only=True):
     content: IO[bytes] | None = None
 
 
-def read_members(archive: Path) -> Iterator[Member]:
+def read_members(archive: Path) -> Iterator[ArchiveMember]:
     with archive.open("rb") as stream:
         head = stream.read(6)
     kind = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), "tar")
     return _zip_members(archive) if kind == "zip" else _tar_members(archive, kind)
 
 
-def _tar_members(archive: Path, compression: str) -> Iterator[Member]:
+def _tar_members(archive: Path, compression: str) -> Iterator[ArchiveMember]:
     with _decompressed(archive, compression) as plain:
         stream = _Remembering(plain)
         # The mode with a bar reads from beginning to end and never seeks.
@@ -190,31 +190,31 @@ class _Ahead:
         return self._stream.seek(position)
 
 
-def _tar_member(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> Member:
+def _tar_member(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> ArchiveMember:
     kinds = {
-        tarfile.DIRTYPE: Kind.FOLDER,
-        tarfile.SYMTYPE: Kind.SYMBOLIC,
-        tarfile.LNKTYPE: Kind.HARD,
+        tarfile.DIRTYPE: MemberKind.FOLDER,
+        tarfile.SYMTYPE: MemberKind.SYMBOLIC,
+        tarfile.LNKTYPE: MemberKind.HARD,
     }
-    kind = Kind.FILE if entry.isreg() else kinds.get(entry.type, Kind.OTHER)
-    return Member(
+    kind = MemberKind.FILE if entry.isreg() else kinds.get(entry.type, MemberKind.OTHER)
+    return ArchiveMember(
         name=entry.name,
         kind=kind,
-        size=entry.size if kind is Kind.FILE else 0,
+        size=entry.size if kind is MemberKind.FILE else 0,
         target=entry.linkname,
         executable=bool(entry.mode & stat.S_IXUSR),
         modified=min(max(_OLDEST, entry.mtime), _NEWEST),
-        content=tar.extractfile(entry) if kind is Kind.FILE else None,
+        content=tar.extractfile(entry) if kind is MemberKind.FILE else None,
     )
 
 
-def _zip_members(archive: Path) -> Iterator[Member]:
+def _zip_members(archive: Path) -> Iterator[ArchiveMember]:
     with zipfile.ZipFile(archive) as opened:
         for entry in opened.infolist():
             kind = _zip_kind(entry)
             with opened.open(entry) as content:
-                linked = kind is Kind.SYMBOLIC
-                yield Member(
+                linked = kind is MemberKind.SYMBOLIC
+                yield ArchiveMember(
                     name=entry.filename,
                     kind=kind,
                     size=entry.file_size,
@@ -225,13 +225,13 @@ def _zip_members(archive: Path) -> Iterator[Member]:
                 )
 
 
-def _zip_kind(entry: zipfile.ZipInfo) -> Kind:
+def _zip_kind(entry: zipfile.ZipInfo) -> MemberKind:
     if not entry.filename:
         raise ValueError("a member without a name")
     if entry.is_dir():
-        return Kind.FOLDER
-    kinds = {0: Kind.FILE, stat.S_IFREG: Kind.FILE, stat.S_IFLNK: Kind.SYMBOLIC}
-    return kinds.get(stat.S_IFMT(entry.external_attr >> 16), Kind.OTHER)
+        return MemberKind.FOLDER
+    kinds = {0: MemberKind.FILE, stat.S_IFREG: MemberKind.FILE, stat.S_IFLNK: MemberKind.SYMBOLIC}
+    return kinds.get(stat.S_IFMT(entry.external_attr >> 16), MemberKind.OTHER)
 
 
 def _zip_time(entry: zipfile.ZipInfo) -> float:

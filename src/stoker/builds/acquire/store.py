@@ -184,7 +184,7 @@ def _of_index(named: Named, say: Say) -> _Wanted:
 def _of_git(named: Named, say: Say) -> _Wanted:
     try:
         found = git.find(named.place, named.reference)
-    except git.UnreachableError as error:
+    except git.ServerUnreachableError as error:
         return _fetched_earlier(named, error)
     name = folders.slug(re.split(r"[/:]", named.place.rstrip("/"))[-1].removesuffix(".git"))
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from stoker.model.errors import UsageError
-from stoker.model.plan import Backend, GpuTarget, Origin, OriginKind, Place, Setting
+from stoker.model.plan import Backend, GpuTarget, Origin, OriginKind, Setting, SettingPlace
 from stoker.model.recipe import FORMS, BackendRecipe
 from stoker.plan.subject import Subject, environment, option
 
@@ -138,6 +138,6 @@ def sets_targets(setting: Setting, subject: Subject) -> bool:
     if any(form in given.get(setting.name, "") for form in FORMS):
         return True
     generic = {"TORCH_CUDA_ARCH_LIST", "PYTORCH_ROCM_ARCH", "TORCH_XPU_ARCH_LIST"}
-    if setting.place is Place.CMAKE:
+    if setting.place is SettingPlace.CMAKE:
         generic |= {"CMAKE_CUDA_ARCHITECTURES", "CMAKE_HIP_ARCHITECTURES"}
     return setting.name in generic

@@ -349,20 +349,20 @@ function drawScatter(canvas, width) {
 
 function whatIfCard() {
   if (!DATA.what_if.length) return null;
-  const [base] = DATA.what_if, longest = Math.max(...DATA.what_if.map((row) => row.result.wall_seconds));
+  const [base] = DATA.what_if, longest = Math.max(...DATA.what_if.map((row) => row.result.wall_s));
   const columns = [
     { title: "machine", cell: (row) => row.name },
     { title: "CPUs", num: true, cell: (row) => count(row.result.cpus) },
-    { title: "memory", num: true, cell: (row) => size(row.result.memory) },
-    { title: "time", num: true, cell: (row) => duration(row.result.wall_seconds) },
-    { title: "", cell: (row) => bar(row.result.wall_seconds / longest, row === base ? "--faint" : "--accent") },
-    { title: "against this machine", num: true, cell: (row) => (row === base ? "" : change(row.result.wall_seconds / base.result.wall_seconds - 1)) },
+    { title: "memory", num: true, cell: (row) => size(row.result.memory_bytes) },
+    { title: "time", num: true, cell: (row) => duration(row.result.wall_s) },
+    { title: "", cell: (row) => bar(row.result.wall_s / longest, row === base ? "--faint" : "--accent") },
+    { title: "against this machine", num: true, cell: (row) => (row === base ? "" : change(row.result.wall_s / base.result.wall_s - 1)) },
     { title: "limited by", cell: (row) => row.result.bounds.limited_by },
     { title: "killed", num: true, cell: (row) => count(row.result.preemptions + row.result.oom_kills) },
     { title: "do not fit", num: true, cell: (row) => (row.result.failed.length ? el("span", { class: "bad" }, plural(row.result.failed.length, "step")) : "") },
   ];
   if (DATA.what_if.some((row) => row.cost !== null)) columns.push({ title: "cost", num: true, cell: (row) => money(row.cost) });
-  const note = `Simulated from the measured steps with the governor's own policy. For this machine the simulation gives ${duration(base.result.wall_seconds)}; the run took ${duration(RUN.wall_s)}.`;
+  const note = `Simulated from the measured steps with the governor's own policy. For this machine the simulation gives ${duration(base.result.wall_s)}; the run took ${duration(RUN.wall_s)}.`;
   return card("what-if", "What if", "", el("p", { class: "muted" }, note), table(columns, DATA.what_if, { caption: "Simulated builds on other machines" }));
 }
 
@@ -410,12 +410,12 @@ function buildCard() {
 }
 
 function stagesPart(stages) {
-  const longest = Math.max(...stages.map((stage) => stage.seconds), 0.001);
+  const longest = Math.max(...stages.map((stage) => stage.wall_s), 0.001);
   return table([
     { title: "stage", cell: (stage) => stage.stage },
     { title: "result", cell: (stage) => el("span", { class: stage.end === "failed" ? "bad" : "muted" }, stage.end) },
-    { title: "time", num: true, cell: (stage) => duration(stage.seconds) },
-    { title: "", cell: (stage) => bar(stage.seconds / longest, "--accent") },
+    { title: "time", num: true, cell: (stage) => duration(stage.wall_s) },
+    { title: "", cell: (stage) => bar(stage.wall_s / longest, "--accent") },
     { title: "reason", name: true, cell: (stage) => el("span", { class: "muted" }, stage.why || "") },
   ], stages, { caption: "Stages of the build" });
 }

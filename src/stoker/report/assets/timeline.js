@@ -168,8 +168,8 @@ class Timeline {
     if (!RUN.build || !RUN.build.stages.length) return;
     this.label(pen, "stages", this.stagesTop + 9);
     for (const stage of RUN.build.stages) {
-      const left = Math.max(GUTTER, this.x(at)), right = Math.min(this.width, this.x(at + stage.seconds));
-      at += stage.seconds;
+      const left = Math.max(GUTTER, this.x(at)), right = Math.min(this.width, this.x(at + stage.wall_s));
+      at += stage.wall_s;
       if (right <= left) continue;
       pen.fillStyle = Theme.colour("--soft");
       pen.fillRect(left, this.stagesTop + 1, Math.max(1, right - left - 1), 16);

@@ -88,7 +88,7 @@ _STRONG = re.compile(r"sha256=[\w-]{43}|sha384=[\w-]{64}|sha512=[\w-]{86}", re.A
 UNLISTED = ("RECORD", "RECORD.jws", "RECORD.p7s")  # in dist-info; these have no hash
 
 
-class Row(Value, frozen=True, kw_only=True):
+class RecordRow(Value, frozen=True, kw_only=True):
     """``digest`` is written as ``sha256=...``; both fields are empty for RECORD itself."""
 
     digest: str = ""
@@ -102,9 +102,9 @@ class Mismatch(Value, frozen=True, kw_only=True):
     problem: str
 
 
-def parse_record(content: bytes, *, most: int) -> dict[str, Row]:
+def parse_record(content: bytes, *, most: int) -> dict[str, RecordRow]:
     """Return at most ``most`` rows by name, or raise a ValueError with a message."""
-    rows: dict[str, Row] = {}
+    rows: dict[str, RecordRow] = {}
     try:
         lines = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
         for line in lines:
@@ -121,16 +121,16 @@ def parse_record(content: bytes, *, most: int) -> dict[str, Row]:
     return rows
 
 
-def _row(line: list[str], number: int) -> tuple[str, Row]:
+def _row(line: list[str], number: int) -> tuple[str, RecordRow]:
     if len(line) != 3:
         raise ValueError(f"line {number}: {len(line)} fields, not 3")
     name, digest, size = line
     if size and not (size.isascii() and size.isdigit() and len(size) < 20):
         raise ValueError(f"line {number}: the size of {name} is not a number")
-    return name, Row(digest=digest, size=int(size) if size else None)
+    return name, RecordRow(digest=digest, size=int(size) if size else None)
 
 
-def render_record(rows: Mapping[str, Row]) -> bytes:
+def render_record(rows: Mapping[str, RecordRow]) -> bytes:
     """Return the text of RECORD, with rows in the given order."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -150,7 +150,7 @@ def is_strong(digest: str) -> bool:
 
 
 def mismatches(
-    rows: Mapping[str, Row], members: Iterable[Member], dist_info: str
+    rows: Mapping[str, RecordRow], members: Iterable[Member], dist_info: str
 ) -> Iterator[Mismatch]:
     """Yield the differences that need no content: missing and extra rows, sizes, hashes."""
     unlisted = {f"{dist_info}/{name}" for name in UNLISTED}
@@ -162,7 +162,7 @@ def mismatches(
         yield Mismatch(member=name, problem="RECORD lists it, but the wheel does not contain it")
 
 
-def _mismatch(row: Row | None, member: Member) -> str | None:
+def _mismatch(row: RecordRow | None, member: Member) -> str | None:
     if row is None:
         return "RECORD does not list it"
     if not is_strong(row.digest):
@@ -275,7 +275,7 @@ class Wheel:
         return Content(size=member.size, chunks=lambda: self.archive.stream(member))
 
     @cached_property
-    def record(self) -> dict[str, Row]:
+    def record(self) -> dict[str, RecordRow]:
         member = self.member(f"{self.dist_info}/RECORD")
         try:
             return parse_record(self.read(member.name), most=1000 + 2 * len(self.members))

@@ -12,7 +12,7 @@ from stoker.model.value import Value
 from stoker.model.value import size as in_words
 from stoker.wheel.engine import directory
 from stoker.wheel.engine import zip_records as zip_
-from stoker.wheel.engine.archive import SMALL, UNLISTED, Archive, Content, Row, Wheel
+from stoker.wheel.engine.archive import SMALL, UNLISTED, Archive, Content, RecordRow, Wheel
 from stoker.wheel.engine.directory import Member
 from stoker.wheel.metadata import read_fields
 
@@ -20,7 +20,7 @@ _MOST_TAGS = 100  # lines
 _BUILD = re.compile(r"[0-9][0-9A-Za-z_.]*")
 
 
-class Identity(Value, frozen=True, kw_only=True):
+class WheelIdentity(Value, frozen=True, kw_only=True):
     """``stem`` is name and version; ``tags`` is the compressed set, such as ``py3-none-any``."""
 
     stem: str
@@ -32,7 +32,7 @@ class Identity(Value, frozen=True, kw_only=True):
         return "-".join(part for part in (self.stem, self.build, self.tags) if part) + ".whl"
 
 
-def identify(metadata: bytes, wheel: bytes, present: str = "") -> Identity:
+def identify(metadata: bytes, wheel: bytes, present: str = "") -> WheelIdentity:
     """Return the identity from METADATA and WHEEL; keep the ``present`` stem if it is equivalent.
 
     Raise a ValueError with a message for invalid metadata.
@@ -49,7 +49,7 @@ def identify(metadata: bytes, wheel: bytes, present: str = "") -> Identity:
         raise ValueError(f"WHEEL: {build!r} is not a build number")
     fresh = f"{canonical.replace('-', '_')}-{wanted}"
     stem = present if _says(present, canonical, wanted) else fresh
-    return Identity(stem=stem, build=build, tags=_compressed(kind.get_all("Tag", [])))
+    return WheelIdentity(stem=stem, build=build, tags=_compressed(kind.get_all("Tag", [])))
 
 
 def _says(stem: str, name: str, version: Version) -> bool:
@@ -83,7 +83,7 @@ class CopiedMember(Value, frozen=True, kw_only=True):
 
     archive: Archive
     member: Member
-    row: Row
+    row: RecordRow
 
 
 class OutputMember(Value, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ class OutputMember(Value, frozen=True, kw_only=True):
     name: str
     source: Content | CopiedMember
     mode: int = 0o644
-    row: Row | None = None
+    row: RecordRow | None = None
 
     @property
     def size(self) -> int:

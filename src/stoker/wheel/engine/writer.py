@@ -21,7 +21,7 @@ from stoker.wheel.engine import zip_records as zip_
 from stoker.wheel.engine.archive import (
     UNLISTED,
     Content,
-    Row,
+    RecordRow,
     Wheel,
     dist_info_of,
     regular_file,
@@ -31,8 +31,8 @@ from stoker.wheel.engine.archive import (
 from stoker.wheel.engine.edit import (
     CopiedMember,
     Edit,
-    Identity,
     OutputMember,
+    WheelIdentity,
     check_names,
     edited,
     identify,
@@ -124,7 +124,7 @@ class Chunk(NamedTuple):
     crc: int | None
 
 
-def cut(name: str, content: Content, rows: dict[str, Row]) -> Iterator[Chunk]:
+def cut(name: str, content: Content, rows: dict[str, RecordRow]) -> Iterator[Chunk]:
     """Yield the chunks of a member, then add its row to the rows of RECORD."""
     digest = hashlib.sha256()
     size = crc = 0
@@ -141,7 +141,7 @@ def cut(name: str, content: Content, rows: dict[str, Row]) -> Iterator[Chunk]:
     if size != content.size:
         came = "more" if size > content.size else str(size)
         raise ArtifactError(f"{content.size} bytes were announced, {came} came", member=name)
-    rows[name] = Row(digest=written("sha256", digest.digest()), size=size)
+    rows[name] = RecordRow(digest=written("sha256", digest.digest()), size=size)
 
 
 def _exact(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -227,7 +227,7 @@ def _moment() -> int:
 
 
 def _tasks(entries: Iterable[OutputMember], record_name: str) -> Iterator[Task]:
-    rows: dict[str, Row] = {}
+    rows: dict[str, RecordRow] = {}
     for entry in entries:
         if isinstance(entry.source, CopiedMember):
             rows[entry.name] = entry.source.row
@@ -237,7 +237,7 @@ def _tasks(entries: Iterable[OutputMember], record_name: str) -> Iterator[Task]:
                 yield entry, chunk
             if entry.row and entry.row != rows[entry.name]:
                 raise ArtifactError("its content is not what RECORD says", member=entry.name)
-    rows[record_name] = Row()
+    rows[record_name] = RecordRow()
     listing = Content.of_bytes(render_record(rows))
     for chunk in cut(record_name, listing, {}):
         yield OutputMember(name=record_name, source=listing), chunk
@@ -297,7 +297,7 @@ def _write(
     return target
 
 
-def _identity(entries: list[OutputMember], dist_info: str, origin: Path) -> Identity:
+def _identity(entries: list[OutputMember], dist_info: str, origin: Path) -> WheelIdentity:
     by_name = {entry.name: entry for entry in entries}
     files = [f"{dist_info}/METADATA", f"{dist_info}/WHEEL"]
     for name in files:

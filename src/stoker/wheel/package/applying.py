@@ -20,7 +20,13 @@ from stoker.wheel.elf_edit import ElfEdit, make_patch
 from stoker.wheel.engine import Content, Edit, Wheel, open_wheel, rewrite
 from stoker.wheel.engine.zip_records import STORED
 from stoker.wheel.metadata import edited_metadata, edited_wheel
-from stoker.wheel.package.built_wheel import LibraryChange, Licence, Packaged, PackagePlan, Source
+from stoker.wheel.package.built_wheel import (
+    LibraryChange,
+    LibrarySource,
+    Licence,
+    Packaged,
+    PackagePlan,
+)
 from stoker.wheel.package.search import FoundLibrary
 from stoker.wheel.reader import InflatedReader, Reader, open_file
 
@@ -62,7 +68,7 @@ def split(library: Path, debug: Path, *, tool: str) -> None:
 
 
 # -- sources ---------------------------------------------------------------------------------------
-# Reads files and members of wheels by their ``Source``: whole, at any offset, or edited.
+# Reads files and members of wheels by their ``LibrarySource``: whole, at any offset, or edited.
 
 
 class OpenSources:
@@ -73,18 +79,18 @@ class OpenSources:
         self._lock = Lock()
         self._wheels: dict[str, Wheel] = {}
 
-    def content(self, source: Source) -> Content:
+    def content(self, source: LibrarySource) -> Content:
         if source.member is None:
             return Content.of_file(Path(source.file))
         return self._wheel(source.file).content(source.member)
 
-    def digest(self, source: Source) -> str:
+    def digest(self, source: LibrarySource) -> str:
         digest = hashlib.sha256()
         for chunk in self.content(source).chunks():
             digest.update(chunk)
         return digest.hexdigest()
 
-    def edited(self, source: Source, edit: ElfEdit) -> Content:
+    def edited(self, source: LibrarySource, edit: ElfEdit) -> Content:
         content = self.content(source)
         if edit == ElfEdit():
             return content
@@ -92,7 +98,7 @@ class OpenSources:
             patch = make_patch(Elf(reader), edit)
         return Content(size=patch.size, chunks=lambda: patch.applied(content.chunks()))
 
-    def unpack(self, source: Source, path: Path) -> None:
+    def unpack(self, source: LibrarySource, path: Path) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as stream:
@@ -101,7 +107,7 @@ class OpenSources:
             raise StorageError(f"cannot write {path}: {error.strerror}") from error
 
     @contextmanager
-    def _reader(self, source: Source) -> Iterator[Reader]:
+    def _reader(self, source: LibrarySource) -> Iterator[Reader]:
         with open_file(Path(source.file)) as file:
             if source.member is None:
                 yield file
@@ -151,7 +157,7 @@ def find_licences(found: Iterable[FoundLibrary]) -> tuple[tuple[Licence, ...], t
     return tuple(licences[path] for path in sorted(licences)), tuple(notes)
 
 
-def _licences(source: Source) -> Iterator[Licence]:
+def _licences(source: LibrarySource) -> Iterator[Licence]:
     path = Path(source.file)
     if source.member:
         yield from _of_wheel(path)
@@ -169,7 +175,7 @@ def _of_wheel(path: Path) -> Iterator[Licence]:
         for member in wheel.members:
             inside = member.startswith(f"{wheel.dist_info}/")
             if inside and _TEXT.match(PurePosixPath(member).name):
-                yield _licence(owner, member, Source(file=str(path), member=member))
+                yield _licence(owner, member, LibrarySource(file=str(path), member=member))
 
 
 def _of_distribution(library: Path) -> Iterator[Licence]:
@@ -181,7 +187,7 @@ def _of_distribution(library: Path) -> Iterator[Licence]:
             owner = information.name.removesuffix(".dist-info")
             for path in sorted(information.rglob("*")):
                 if path.is_file() and _TEXT.match(path.name):
-                    yield _licence(owner, path.name, Source(file=str(path)))
+                    yield _licence(owner, path.name, LibrarySource(file=str(path)))
             return
 
 
@@ -196,7 +202,7 @@ def _of_folder(library: Path) -> Iterator[Licence]:
     for folder in _above(library):
         texts = [path for path in sorted(folder.iterdir()) if _TEXT.match(path.name)]
         yield from (
-            _licence(folder.name, p.name, Source(file=str(p))) for p in texts if p.is_file()
+            _licence(folder.name, p.name, LibrarySource(file=str(p))) for p in texts if p.is_file()
         )
         if texts:
             return
@@ -211,10 +217,10 @@ def _of_system(library: Path) -> Iterator[Licence]:
     if package := _first_word(["dpkg-query", "--search", library]):
         text = _DOCUMENTS / package.partition(":")[0] / "copyright"
         if text.is_file():
-            yield _licence(text.parent.name, text.name, Source(file=str(text.resolve())))
+            yield _licence(text.parent.name, text.name, LibrarySource(file=str(text.resolve())))
     for line in _answer(["rpm", "--query", "--licensefiles", "--file", library]).splitlines():
         if Path(line).is_file():
-            yield _licence(Path(line).parent.name, Path(line).name, Source(file=line))
+            yield _licence(Path(line).parent.name, Path(line).name, LibrarySource(file=line))
 
 
 def _first_word(command: list[str | Path]) -> str:
@@ -229,7 +235,7 @@ def _answer(command: list[str | Path]) -> str:
     return outcome.stdout if outcome.ok else ""
 
 
-def _licence(owner: str, name: str, source: Source) -> Licence:
+def _licence(owner: str, name: str, source: LibrarySource) -> Licence:
     return Licence(path=f"{owner}/{PurePosixPath(name).name}", source=source)
 
 
@@ -282,24 +288,24 @@ def _packaged(path: Path, debug: Path | None = None) -> Packaged:
     taken_out = sorted(debug.rglob(f"*{DEBUG_SUFFIX}")) if debug else []
     return Packaged(
         path=str(path),
-        size=path.stat().st_size,
+        size_bytes=path.stat().st_size,
         debug_files=tuple(str(file) for file in taken_out if file.is_file()),
     )
 
 
 def _strip(
     members: Sequence[str], wheel: Wheel, sources: OpenSources, aside: Path
-) -> dict[str, Source]:
+) -> dict[str, LibrarySource]:
     """Return stripped copies of members by name; the debug information stays in ``aside``."""
     tool = find_tool()
 
-    def strip(member: str) -> Source:
+    def strip(member: str) -> LibrarySource:
         library = aside / _WORK / member
-        sources.unpack(Source(file=str(wheel.path), member=member), library)
+        sources.unpack(LibrarySource(file=str(wheel.path), member=member), library)
         debug = aside / f"{member}{DEBUG_SUFFIX}"
         debug.parent.mkdir(parents=True, exist_ok=True)
         split(library, debug, tool=tool)
-        return Source(file=str(library))
+        return LibrarySource(file=str(library))
 
     with ThreadPoolExecutor(threads()) as pool:
         return dict(zip(members, pool.map(strip, members), strict=True))
@@ -309,7 +315,7 @@ def _write(
     plan: PackagePlan,
     wheel: Wheel,
     sources: OpenSources,
-    stripped: Mapping[str, Source],
+    stripped: Mapping[str, LibrarySource],
     notes: Mapping[str, bytes],
     into: Path,
 ) -> Path:
@@ -322,10 +328,10 @@ def _write(
 
 
 def _libraries(
-    plan: PackagePlan, wheel: Wheel, sources: OpenSources, stripped: Mapping[str, Source]
+    plan: PackagePlan, wheel: Wheel, sources: OpenSources, stripped: Mapping[str, LibrarySource]
 ) -> dict[str, Content]:
     def content(change: LibraryChange) -> Content:
-        own = Source(file=str(wheel.path), member=change.path)
+        own = LibrarySource(file=str(wheel.path), member=change.path)
         source = change.source or stripped.get(change.path, own)
         edit = ElfEdit(
             rpath=change.rpath,

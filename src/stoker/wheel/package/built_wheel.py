@@ -15,7 +15,7 @@ from stoker.wheel.engine import Wheel
 from stoker.wheel.facts import read_wheel
 
 
-class Mode(StrEnum):
+class PackageMode(StrEnum):
     """Where a packaged wheel gets NVIDIA's libraries from."""
 
     PYPI = "pypi"  # from NVIDIA's own packages, which it requires
@@ -26,7 +26,7 @@ class Mode(StrEnum):
 class PackageRequest(Value, frozen=True, kw_only=True):
     """The user's options; ``None`` means that the wheel decides."""
 
-    mode: Mode
+    mode: PackageMode
     libraries: tuple[str, ...] = ()  # folders, wheels and folders of wheels to search
     exclude: tuple[str, ...] = ()  # patterns of libraries that the target machine provides
     requires: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class PackageRequest(Value, frozen=True, kw_only=True):
     strip: bool = False
 
 
-class Source(Value, frozen=True, kw_only=True, order=True):
+class LibrarySource(Value, frozen=True, kw_only=True, order=True):
     """A file, or a member of a wheel."""
 
     file: str
@@ -60,8 +60,8 @@ class LibraryChange(Value, frozen=True, kw_only=True):
     needed: dict[str, str] = {}
     soname: str | None = None
     strip: bool = False
-    source: Source | None = None
-    size: int = 0
+    source: LibrarySource | None = None
+    size_bytes: int = 0
     wanted_by: tuple[str, ...] = ()  # the libraries that need a bundled one
 
 
@@ -69,11 +69,11 @@ class Licence(Value, frozen=True, kw_only=True):
     """A licence text of a bundled library. ``path`` is relative to dist-info/licenses."""
 
     path: str
-    source: Source
+    source: LibrarySource
 
 
 class PackagePlan(Value, frozen=True, kw_only=True):
-    mode: Mode
+    mode: PackageMode
     wheel: str
     file_name: str
     version: str
@@ -91,7 +91,7 @@ class Packaged(Value, frozen=True, kw_only=True):
     """The written wheel. ``debug_files`` are in a folder next to it."""
 
     path: str
-    size: int
+    size_bytes: int
     debug_files: tuple[str, ...] = ()
 
 

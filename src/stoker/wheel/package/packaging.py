@@ -14,8 +14,8 @@ from stoker.wheel.package.applying import apply, find_licences, open_sources
 from stoker.wheel.package.built_wheel import (
     BuiltWheel,
     LibraryChange,
-    Mode,
     Packaged,
+    PackageMode,
     PackagePlan,
     PackageRequest,
     read_built_wheel,
@@ -61,7 +61,7 @@ def _plan(wheel: Wheel, request: PackageRequest, environment: Mapping[str, str])
 
 
 def _closure(built: BuiltWheel, request: PackageRequest, environment: Mapping[str, str]) -> Closure:
-    if request.mode is Mode.PLAIN:
+    if request.mode is PackageMode.PLAIN:
         return Closure()
     places = find_search_places(request.libraries, built.libraries, built.machine, environment)
     cuda = wheel_cuda(built, request)
@@ -94,7 +94,7 @@ def packaged_lines(packaged: Packaged) -> str:
     """Return a summary of what was written."""
     debug = packaged.debug_files
     beside = f", {len(debug)} debug files next to it" if debug else ""
-    return f"{packaged.path}, {size(packaged.size)}{beside}"
+    return f"{packaged.path}, {size(packaged.size_bytes)}{beside}"
 
 
 def _head(plan: PackagePlan) -> list[RenderableType]:
@@ -110,10 +110,10 @@ def _section(title: str, lines: Iterable[Text]) -> list[RenderableType]:
 def _added(added: Sequence[LibraryChange]) -> list[RenderableType]:
     if not added:
         return []
-    total = size(sum(change.size for change in added))
+    total = size(sum(change.size_bytes for change in added))
     table = Listing("", ">", "", title=f"Bundled libraries: {len(added)}, {total}", indent=2)
     for change in added:
-        table.add(change.path, size(change.size), Text(f"{change.source}", style="dim"))
+        table.add(change.path, size(change.size_bytes), Text(f"{change.source}", style="dim"))
     return [table]
 
 

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import msgspec
 from packaging.version import InvalidVersion
 
-from stoker.knowledge.wheels import Policy, folders, known_cuda, policies, torch_search_path
+from stoker.knowledge.wheels import PlatformPolicy, folders, known_cuda, policies, torch_search_path
 from stoker.model.artifact import Dependency, ElfKind, LibraryFacts, LibraryOrigin
 from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError, UsageError
@@ -19,12 +19,12 @@ from stoker.wheel.package.built_wheel import (
     BuiltWheel,
     LibraryChange,
     Licence,
-    Mode,
+    PackageMode,
     PackagePlan,
     PackageRequest,
 )
 from stoker.wheel.package.requirements import (
-    Provider,
+    LibraryProvider,
     Providers,
     added_requirements,
     dropped_requirements,
@@ -70,7 +70,7 @@ def _honest(tag: str, needed: str, machine: str) -> str:
     return _with_platform(tag, ".".join(kept) or f"{needed}_{machine}")
 
 
-def _from(needed: str) -> Sequence[Policy]:
+def _from(needed: str) -> Sequence[PlatformPolicy]:
     """Return the policy of a tag and all newer ones."""
     names = [policy.name for policy in policies()]
     return policies()[names.index(needed) :]
@@ -103,7 +103,7 @@ class SearchPaths:
     def __init__(
         self,
         *,
-        provider: Callable[[str], Provider],
+        provider: Callable[[str], LibraryProvider],
         homes: Mapping[str, Sequence[str]],
         packages: Sequence[str],
         is_torch: bool,
@@ -143,9 +143,9 @@ class SearchPaths:
     def _folders(self, library: LibraryFacts) -> Iterator[str]:
         """Return the folders of PyTorch, then of NVIDIA's packages, then of the wheel."""
         providers = {self._provider(name) for name in library.needed}
-        if Provider.TORCH in providers:
+        if LibraryProvider.TORCH in providers:
             yield _TORCH_FOLDER
-        if Provider.PACKAGE in providers:
+        if LibraryProvider.PACKAGE in providers:
             yield from self._packages
         for name in library.needed:
             if name in self._homes:
@@ -195,7 +195,7 @@ def make_plan(
     """Return the plan. ``digests`` are SHA-256 of the libraries bundled under another name."""
     providers = Providers(built, request)
     bundled = BundledLibraries(built, closure, digests)
-    paths = None if request.mode is Mode.PLAIN else _search_paths(built, request, bundled)
+    paths = None if request.mode is PackageMode.PLAIN else _search_paths(built, request, bundled)
     added = added_requirements(built, request, providers)
     gone = dropped_requirements(built, added, closure.found)
     version = new_version(built.facts.version, request.label)
@@ -228,7 +228,7 @@ def _dependencies(built: BuiltWheel) -> tuple[Dependency, ...]:
 
 def _lacking(built: BuiltWheel, request: PackageRequest) -> Iterator[str]:
     """Yield a note on what a plain wheel needs and nothing provides: `stoker verify` rejects it."""
-    if request.mode is not Mode.PLAIN:
+    if request.mode is not PackageMode.PLAIN:
         return
     names = [row.name for row in _dependencies(built) if row.origin is LibraryOrigin.MISSING]
     names = [name for name in names if not any(fnmatchcase(name, p) for p in request.exclude)]
@@ -260,7 +260,7 @@ def _package_folders(
     built: BuiltWheel, request: PackageRequest, providers: Providers
 ) -> tuple[str, ...]:
     """Return the folders of NVIDIA's packages, if the wheel uses a library from there."""
-    if not any(providers.of(name) is Provider.PACKAGE for name in built.needed):
+    if not any(providers.of(name) is LibraryProvider.PACKAGE for name in built.needed):
         return ()
     cuda = known_cuda_of(built, request)
     if found := folders(cuda.major):
@@ -303,7 +303,7 @@ def _added(paths: SearchPaths, bundled: BundledLibraries) -> Iterator[LibraryCha
             needed=bundled.renamed(facts.needed),
             soname=name if facts.soname not in (None, name) else None,
             source=found.source,
-            size=facts.size,
+            size_bytes=facts.size_bytes,
             wanted_by=bundled.wanted_by(name),
         )
 

@@ -23,10 +23,10 @@ from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import UsageError
 from stoker.model.value import Value
 from stoker.wheel.metadata import required_name
-from stoker.wheel.package.built_wheel import BuiltWheel, Mode, PackageRequest
+from stoker.wheel.package.built_wheel import BuiltWheel, PackageMode, PackageRequest
 
 
-class Provider(StrEnum):
+class LibraryProvider(StrEnum):
     WHEEL = "wheel"  # already in it
     SYSTEM = "system"  # the target machine: Linux, driver, Python, or excluded by the user
     TORCH = "torch"
@@ -43,17 +43,17 @@ class Providers:
         self._mode = request.mode
         self._is_torch = built.is_torch
 
-    def of(self, name: str) -> Provider:
+    def of(self, name: str) -> LibraryProvider:
         if name in self._own:
-            return Provider.WHEEL
+            return LibraryProvider.WHEEL
         if self._is_given(name):
-            return Provider.SYSTEM
+            return LibraryProvider.SYSTEM
         row = bringer(name)
         if row and row.name == "torch" and not self._is_torch:
-            return Provider.TORCH
-        if row and row.name != "torch" and self._mode is Mode.PYPI:
-            return Provider.PACKAGE
-        return Provider.BUNDLE
+            return LibraryProvider.TORCH
+        if row and row.name != "torch" and self._mode is PackageMode.PYPI:
+            return LibraryProvider.PACKAGE
+        return LibraryProvider.BUNDLE
 
     def _is_given(self, name: str) -> bool:
         return (
@@ -139,7 +139,7 @@ def _checked(line: str) -> str:
 
 
 def _known(built: BuiltWheel, request: PackageRequest, providers: Providers) -> tuple[str, ...]:
-    if request.mode is Mode.PLAIN:
+    if request.mode is PackageMode.PLAIN:
         return ()
     brought = _brought(built, providers)
     if built.is_torch:
@@ -151,7 +151,7 @@ def _known(built: BuiltWheel, request: PackageRequest, providers: Providers) -> 
 
 def _brought(built: BuiltWheel, providers: Providers) -> list[Bringer]:
     """Return NVIDIA's packages that hold the libraries that the wheel needs."""
-    names = [name for name in built.needed if providers.of(name) is Provider.PACKAGE]
+    names = [name for name in built.needed if providers.of(name) is LibraryProvider.PACKAGE]
     rows = {row.name: row for name in names if (row := bringer(name))}
     return [rows[name] for name in sorted(rows)]
 
@@ -189,7 +189,7 @@ def _built_against(built: BuiltWheel, request: PackageRequest) -> str | None:
             for clause in read_requirement(line).specifier:
                 if clause.operator == "==" and "*" not in clause.version:
                     return clause.version
-    if request.mode is Mode.PYPI and not request.requires:
+    if request.mode is PackageMode.PYPI and not request.requires:
         raise UsageError(
             f"{built.facts.name} is linked to PyTorch, but the version is unknown",
             hints=["name the version it was built against, for example --torch 2.9.1"],

@@ -14,8 +14,8 @@ from stoker.model.errors import MissingError, StorageError, UsageError
 from stoker.model.value import Value
 from stoker.wheel.engine import open_wheel
 from stoker.wheel.facts import read_file, read_wheel
-from stoker.wheel.package.built_wheel import BuiltWheel, Source
-from stoker.wheel.package.requirements import Provider, Providers
+from stoker.wheel.package.built_wheel import BuiltWheel, LibrarySource
+from stoker.wheel.package.requirements import LibraryProvider, Providers
 
 # -- search places ---------------------------------------------------------------------------------
 # The places that are searched for libraries to bundle: folders, wheels, the system.
@@ -31,7 +31,7 @@ class FoundLibrary(Value, frozen=True, kw_only=True):
     """A library that was found in one of the places, with the name that was searched for."""
 
     name: str
-    source: Source
+    source: LibrarySource
     facts: LibraryFacts
 
 
@@ -45,7 +45,7 @@ class SearchPlace(ABC):
     def names(self) -> frozenset[str]: ...
 
     @abstractmethod
-    def source(self, name: str) -> Source: ...
+    def source(self, name: str) -> LibrarySource: ...
 
     @abstractmethod
     def facts(self, name: str) -> LibraryFacts | None:
@@ -64,8 +64,8 @@ class FolderPlace(SearchPlace):
         except OSError as error:
             raise StorageError(f"cannot read {self._folder}: {error.strerror}") from error
 
-    def source(self, name: str) -> Source:
-        return Source(file=str((self._folder / name).resolve()))
+    def source(self, name: str) -> LibrarySource:
+        return LibrarySource(file=str((self._folder / name).resolve()))
 
     def facts(self, name: str) -> LibraryFacts | None:
         path = Path(self.source(name).file)
@@ -93,8 +93,8 @@ class WheelPlace(SearchPlace):
     def names(self) -> frozenset[str]:
         return frozenset(self._members)
 
-    def source(self, name: str) -> Source:
-        return Source(file=str(self._wheel.absolute()), member=self._members[name])
+    def source(self, name: str) -> LibrarySource:
+        return LibrarySource(file=str(self._wheel.absolute()), member=self._members[name])
 
     def facts(self, name: str) -> LibraryFacts | None:
         return self._facts.get(self._members[name])
@@ -250,7 +250,7 @@ class _Walk:
 
     def need_all(self, names: tuple[str, ...], by: str) -> None:
         for name in names:
-            if self._providers.of(name) is Provider.BUNDLE:
+            if self._providers.of(name) is LibraryProvider.BUNDLE:
                 self._need(name, by)
 
     def _need(self, name: str, by: str) -> None:
@@ -271,10 +271,10 @@ class _Walk:
         """Add the libraries that ``opener`` opens at run time, which are optional."""
         for pattern in opened_by(opener, self._cuda):
             names = self._places.matching(pattern)
-            taken = [name for name in names if self._providers.of(name) is Provider.BUNDLE]
+            taken = [name for name in names if self._providers.of(name) is LibraryProvider.BUNDLE]
             for name in taken:
                 self._offer(name, opener)
-            if not names and self._providers.of(pattern) is Provider.BUNDLE:
+            if not names and self._providers.of(pattern) is LibraryProvider.BUNDLE:
                 self.notes.append(f"{opener} opens {pattern}, which was not found")
 
     def _offer(self, name: str, opener: str) -> None:

@@ -18,7 +18,7 @@ from stoker.wheel.fatbin import REGION_FIELD, FatbinEntry, read_wrappers, unpack
 from stoker.wheel.library import device_regions
 from stoker.wheel.reader import Reader
 from stoker.wheel.slim.cutting import span_of
-from stoker.wheel.slim.regions import Span, Spans, address_of, without
+from stoker.wheel.slim.regions import ByteSpan, Spans, address_of, without
 
 
 def check_slimmed(before: Reader, after: Reader, kept: Sequence[Sequence[FatbinEntry]]) -> None:
@@ -40,7 +40,7 @@ class _Comparison:
         self._check_surroundings()
         if self._old.wrapped() != self._new.wrapped():
             raise self._wrong("a wrapper does not lead to its region")
-        self._check_sections(Spans(Span(slot, slot + 8) for slot in set(self._changed_slots())))
+        self._check_sections(Spans(ByteSpan(slot, slot + 8) for slot in set(self._changed_slots())))
 
     def _wrong(self, what: str, offset: int | None = None) -> ArtifactError:
         return self._after.reader.error(
@@ -110,7 +110,7 @@ class _Comparison:
 
     def _check_surroundings(self) -> None:
         """Check that the data between scattered regions keeps its address."""
-        regions = [Span(region.offset, region.end) for region in self._old.regions]
+        regions = [ByteSpan(region.offset, region.end) for region in self._old.regions]
         for name, section in self._before.named(fatbin.SCATTERED):
             for span in without(span_of(section), regions):
                 load = self._before.load_at(span.start)
@@ -239,13 +239,13 @@ def _not_loaded(file: Elf) -> Iterator[Segment]:
             yield segment._replace(offset=0) if follows else segment
 
 
-def _memory(loads: Sequence[Segment]) -> list[tuple[int, Span]]:
+def _memory(loads: Sequence[Segment]) -> list[tuple[int, ByteSpan]]:
     """Return ranges of memory with their permissions; adjacent equal ones are merged."""
-    found: list[tuple[int, Span]] = []
+    found: list[tuple[int, ByteSpan]] = []
     for load in loads:
-        span = Span(load.address, load.address + load.memory_size)
-        if found and found[-1] == (load.flags, Span(found[-1][1].start, span.start)):
-            found[-1] = (load.flags, Span(found[-1][1].start, span.end))
+        span = ByteSpan(load.address, load.address + load.memory_size)
+        if found and found[-1] == (load.flags, ByteSpan(found[-1][1].start, span.start)):
+            found[-1] = (load.flags, ByteSpan(found[-1][1].start, span.end))
         else:
             found.append((load.flags, span))
     return found

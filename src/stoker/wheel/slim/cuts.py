@@ -166,7 +166,7 @@ def plan_cuts(
 
     def plan(name: str) -> Cut:
         cut = plan_cut(name, files[name], request, nvidia_owned=name in nvidia_owned)
-        advance(cut.summary.before)
+        advance(cut.summary.before_bytes)
         return cut
 
     total = sum(_size(file) for file in files.values())
@@ -197,7 +197,10 @@ def _soname(reader: Reader) -> str | None:
 
 def _left(summary: LibrarySlim, why: str) -> LibrarySlim:
     return LibrarySlim(
-        path=summary.path, before=summary.before, after=summary.before, skipped_because=why
+        path=summary.path,
+        before_bytes=summary.before_bytes,
+        after_bytes=summary.before_bytes,
+        skipped_because=why,
     )
 
 
@@ -226,10 +229,10 @@ def write_cuts(cuts: Collection[Cut], target: Callable[[Cut], Path]) -> tuple[Cu
 
     def write(cut: Cut) -> Cut:
         made = _written(cut, target)
-        advance(cut.summary.before if cut.changes else 0)
+        advance(cut.summary.before_bytes if cut.changes else 0)
         return made
 
-    total = sum(cut.summary.before for cut in changed(cuts))
+    total = sum(cut.summary.before_bytes for cut in changed(cuts))
     with (
         stage("writing and comparing libraries", total) as advance,
         ThreadPoolExecutor(threads()) as pool,

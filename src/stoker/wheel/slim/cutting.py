@@ -27,7 +27,7 @@ from stoker.wheel.elf_edit import (
     with_tail,
 )
 from stoker.wheel.fatbin import FatbinEntry
-from stoker.wheel.slim.regions import DeviceRegion, Shift, Span, Spans, merged, without
+from stoker.wheel.slim.regions import ByteSpan, DeviceRegion, Shift, Spans, merged, without
 
 _MOST_CUTS = 512  # each is one more mapping; the largest come first
 
@@ -41,7 +41,7 @@ class Cutting(NamedTuple):
 
 
 def cut(
-    file: Elf, freed: Iterable[Span], *, ends: Mapping[int, int], dropped: Collection[int]
+    file: Elf, freed: Iterable[ByteSpan], *, ends: Mapping[int, int], dropped: Collection[int]
 ) -> Cutting:
     """Plan the cuts. ``ends`` are new ends of sections by index, ``dropped`` their indexes."""
     freed = list(_apart(file, freed))
@@ -62,17 +62,17 @@ def cut(
     )
 
 
-def _apart(file: Elf, freed: Iterable[Span]) -> Iterator[Span]:
+def _apart(file: Elf, freed: Iterable[ByteSpan]) -> Iterator[ByteSpan]:
     """Merge the spans, but split them where a loaded segment starts or ends."""
     loads = [span_of(segment) for segment in file.segments_of(elf.LOAD)]
     borders = sorted({border for load in loads for border in load})
     for span in merged(freed):
         inner = borders[bisect_right(borders, span.start) : bisect_left(borders, span.end)]
         for start, end in pairwise([span.start, *inner, span.end]):
-            yield Span(start, end)
+            yield ByteSpan(start, end)
 
 
-def _cuts(file: Elf, freed: Iterable[Span]) -> list[Span]:
+def _cuts(file: Elf, freed: Iterable[ByteSpan]) -> list[ByteSpan]:
     """Return the whole pages inside the freed spans, by address where they are loaded."""
     found = []
     for span in freed:
@@ -81,7 +81,7 @@ def _cuts(file: Elf, freed: Iterable[Span]) -> list[Span]:
         start = up(span.start + distance, file.page)
         end = (span.end + distance) // file.page * file.page
         if start < end:
-            found.append(Span(start - distance, end - distance))
+            found.append(ByteSpan(start - distance, end - distance))
     return sorted(sorted(found, key=lambda span: -span.size)[:_MOST_CUTS])
 
 
@@ -132,42 +132,46 @@ def _room(file: Elf) -> int:
     return min(place for place in places if place > start) - start
 
 
-def check_unused(file: Elf, spans: Iterable[Span], changed: Collection[int]) -> None:
+def check_unused(file: Elf, spans: Iterable[ByteSpan], changed: Collection[int]) -> None:
     """Raise an error if headers, or sections other than ``changed``, need one of the spans."""
     needed = Spans(in_use(file, but=changed))
     loads = [span_of(segment) for segment in file.segments_of(elf.LOAD)]
-    borders = Spans(Span(border, border + 1) for load in loads for border in load)
+    borders = Spans(ByteSpan(border, border + 1) for load in loads for border in load)
     twice = Spans(_loaded_twice(loads))
     for span in spans:
         if needed.overlap(span) or twice.overlap(span):
             raise file.reader.error("the device code overlaps other content", span.start)
-        if borders.overlap(Span(span.start + 1, span.end)):
+        if borders.overlap(ByteSpan(span.start + 1, span.end)):
             raise file.reader.error("the device code is only partly loaded", span.start)
 
 
-def _loaded_twice(loads: Iterable[Span]) -> Iterator[Span]:
+def _loaded_twice(loads: Iterable[ByteSpan]) -> Iterator[ByteSpan]:
     end = 0
     for load in sorted(loads):
-        yield Span(load.start, min(load.end, end))  # empty if no segment before it overlaps it
+        yield ByteSpan(load.start, min(load.end, end))  # empty if no segment before it overlaps it
         end = max(end, load.end)
 
 
-def in_use(file: Elf, *, but: Collection[int] = ()) -> list[Span]:
+def in_use(file: Elf, *, but: Collection[int] = ()) -> list[ByteSpan]:
     """Return the spans of headers and sections, without the sections with the given indexes."""
     header = file.header
     spans = [
-        Span(0, FILE_HEADER_SIZE),
-        Span(header.segments_offset, header.segments_offset + len(file.segments) * SEGMENT_SIZE),
-        Span(header.sections_offset, header.sections_offset + len(file.sections) * SECTION_SIZE),
+        ByteSpan(0, FILE_HEADER_SIZE),
+        ByteSpan(
+            header.segments_offset, header.segments_offset + len(file.segments) * SEGMENT_SIZE
+        ),
+        ByteSpan(
+            header.sections_offset, header.sections_offset + len(file.sections) * SECTION_SIZE
+        ),
     ]
     spans += [span_of(part) for index, part in enumerate(file.sections) if index not in but]
     spans += [span_of(part) for part in file.segments if part.type != elf.LOAD]
     return spans
 
 
-def span_of(part: Section | Segment) -> Span:
+def span_of(part: Section | Segment) -> ByteSpan:
     """Return the bytes of a section or segment in the file."""
-    return Span(part.offset, part.offset + part.file_size)
+    return ByteSpan(part.offset, part.offset + part.file_size)
 
 
 def _segments(file: Elf, shift: Shift) -> Iterator[Segment]:
@@ -185,13 +189,13 @@ def _pieces(segment: Segment, shift: Shift) -> Iterator[Segment]:
     start = segment.offset
     for span in shift.cuts:
         if whole.overlaps(span):
-            yield _piece(segment, Span(start, span.start), span.end, shift)
+            yield _piece(segment, ByteSpan(start, span.start), span.end, shift)
             start = span.end
     if start < memory_end or start == segment.offset:
-        yield _piece(segment, Span(start, whole.end), memory_end, shift)
+        yield _piece(segment, ByteSpan(start, whole.end), memory_end, shift)
 
 
-def _piece(segment: Segment, span: Span, memory_end: int, shift: Shift) -> Segment:
+def _piece(segment: Segment, span: ByteSpan, memory_end: int, shift: Shift) -> Segment:
     address = segment.address + span.start - segment.offset
     offset = shift(span.start)
     distance = address - offset
@@ -223,7 +227,7 @@ class Stripping(NamedTuple):
     """``dropped`` are the indexes of sections, ``freed`` their bytes and unused pages."""
 
     dropped: frozenset[int] = frozenset()
-    freed: tuple[Span, ...] = ()
+    freed: tuple[ByteSpan, ...] = ()
 
 
 def find_unused(file: Elf) -> Stripping:
@@ -245,7 +249,7 @@ def _symbol_sections(file: Elf) -> Iterator[int]:
             yield strings
 
 
-def _dead_space(file: Elf) -> Iterator[Span]:
+def _dead_space(file: Elf) -> Iterator[ByteSpan]:
     """Yield loaded pages that belong to no section."""
     if not _sections_tell_all(file):
         return
@@ -259,12 +263,12 @@ def _dead_space(file: Elf) -> Iterator[Span]:
 def _sections_tell_all(file: Elf) -> bool:
     """Return whether sections cover all tables of the loader; section headers may be missing."""
     loaded = Spans(
-        Span(section.address, section.address + section.size)
+        ByteSpan(section.address, section.address + section.size)
         for section in file.sections
         if section.flags & elf.ALLOCATED
     )
     read = [value for tag, value in file.dynamic if tag in elf.TABLES]
-    return bool(read) and all(loaded.overlap(Span(place, place + 1)) for place in read)
+    return bool(read) and all(loaded.overlap(ByteSpan(place, place + 1)) for place in read)
 
 
 # -- packing ---------------------------------------------------------------------------------------
@@ -283,8 +287,8 @@ class Placed(NamedTuple):
     offset: int
 
     @property
-    def span(self) -> Span:
-        return Span(self.offset, self.offset + self.region.kept_size)
+    def span(self) -> ByteSpan:
+        return ByteSpan(self.offset, self.offset + self.region.kept_size)
 
     @property
     def address(self) -> int:
@@ -306,14 +310,14 @@ class Packing(NamedTuple):
     """``rewritten`` covers every region, and the gaps between regions if they hold nothing."""
 
     placed: tuple[Placed, ...]
-    rewritten: tuple[Span, ...]
-    freed: tuple[Span, ...]
+    rewritten: tuple[ByteSpan, ...]
+    freed: tuple[ByteSpan, ...]
 
 
 def pack(file: Elf, regions: Sequence[DeviceRegion]) -> Packing:
     placed: list[Placed] = []
-    rewritten: list[Span] = []
-    freed: list[Span] = []
+    rewritten: list[ByteSpan] = []
+    freed: list[ByteSpan] = []
     ordered = sorted(regions, key=lambda region: region.region.offset)
     starts = [region.region.offset for region in ordered]
     for name, stretch in _stretches(file):
@@ -324,25 +328,25 @@ def pack(file: Elf, regions: Sequence[DeviceRegion]) -> Packing:
         placed += here
         if name == fatbin.SCATTERED:  # none of them moves
             rewritten += [_span(region) for region in inside]
-            freed += [Span(one.span.end, one.region.region.end) for one in here]
+            freed += [ByteSpan(one.span.end, one.region.region.end) for one in here]
         else:
             rewritten.append(stretch)
             freed += without(stretch, (one.span for one in here))
     return Packing(tuple(placed), tuple(rewritten), tuple(freed))
 
 
-def _span(region: DeviceRegion) -> Span:
-    return Span(region.region.offset, region.region.end)
+def _span(region: DeviceRegion) -> ByteSpan:
+    return ByteSpan(region.region.offset, region.region.end)
 
 
-def _stretches(file: Elf) -> Iterator[tuple[str, Span]]:
+def _stretches(file: Elf) -> Iterator[tuple[str, ByteSpan]]:
     """Yield the loaded ranges of device code; a section slimmed before may have several."""
     for name, section in file.named(*fatbin.SECTIONS):
         for load in file.segments_of(elf.LOAD):
             start = max(section.offset, load.offset)
             end = min(section.offset + section.size, load.offset + load.file_size)
             if start < end:
-                yield name, Span(start, end)
+                yield name, ByteSpan(start, end)
 
 
 def _place(regions: Sequence[DeviceRegion], start: int) -> Iterator[Placed]:

@@ -13,7 +13,7 @@ from stoker.model.errors import ArtifactError, StokerError, StorageError, UsageE
 from stoker.model.value import Value
 from stoker.outside.files import write_whole
 from stoker.wheel.engine import archive
-from stoker.wheel.engine.archive import Row, written
+from stoker.wheel.engine.archive import RecordRow, written
 from stoker.wheel.facts import files_of, is_elf
 from stoker.wheel.slim import in_place
 from stoker.wheel.slim.cuts import (
@@ -41,7 +41,7 @@ class Installed(Value, frozen=True, kw_only=True):
 
     dist_info: Path
     stamp: Stamp
-    rows: dict[str, Row]
+    rows: dict[str, RecordRow]
     names: dict[str, str]  # as RECORD writes a path
 
     @property
@@ -89,7 +89,9 @@ def owners(files: Iterable[Path]) -> tuple[Installed, ...]:
     return tuple(installed for installed in found if wanted & installed.rows.keys())
 
 
-def rewritten(installed: Installed, changed: Mapping[str, Row], added: Mapping[str, Row]) -> bytes:
+def rewritten(
+    installed: Installed, changed: Mapping[str, RecordRow], added: Mapping[str, RecordRow]
+) -> bytes:
     """Return RECORD with changed and added rows, which are given by absolute path."""
     site = installed.dist_info.parent
     rows = {installed.names[path]: changed.get(path, row) for path, row in installed.rows.items()}
@@ -180,7 +182,7 @@ def apply(cuts: Sequence[Cut], store: Path, request: SlimRequest, *, keep: bool)
             f"it was slimmed before, and its originals are in {store}",
             hints=["restore them first with --undo, or delete them with --discard"],
         )
-    check_room(store, sum(cut.summary.after for cut in changed(cuts)))
+    check_room(store, sum(cut.summary.after_bytes for cut in changed(cuts)))
     affected = owners(cut.file for cut in changed(cuts))
     site = Site(root=_root(store, changed(cuts), affected), store=store)
     try:
@@ -231,7 +233,7 @@ def _prepare(
 def _notes(
     site: Site,
     installed: Installed,
-    rows: Mapping[str, Row],
+    rows: Mapping[str, RecordRow],
     own: Sequence[Cut],
     request: SlimRequest,
     *,
@@ -248,9 +250,9 @@ def _notes(
     added = {absolute(site.root / note): _row(site, note)}
     if keep:
         originals = (*(_under(site, cut.file) for cut in own), listed)
-        added |= {absolute(site.original(name)): Row() for name in originals}
+        added |= {absolute(site.original(name)): RecordRow() for name in originals}
         if site.store.is_relative_to(installed.dist_info):
-            added[absolute(site.journal)] = Row()
+            added[absolute(site.journal)] = RecordRow()
     write_whole(site.prepared(listed), rewritten(installed, rows, added))
     give(site.prepared(listed), installed.record)
     yield listed, installed.stamp
@@ -260,9 +262,11 @@ def _under(site: Site, file: Path) -> str:
     return os.path.relpath(absolute(file), site.root)
 
 
-def _row(site: Site, name: str) -> Row:
+def _row(site: Site, name: str) -> RecordRow:
     path = site.prepared(name)
-    return Row(digest=written("sha256", bytes.fromhex(sha256(path))), size=path.stat().st_size)
+    return RecordRow(
+        digest=written("sha256", bytes.fromhex(sha256(path))), size=path.stat().st_size
+    )
 
 
 def undo(store: Path) -> tuple[str, ...]:

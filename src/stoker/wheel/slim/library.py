@@ -34,10 +34,10 @@ from stoker.wheel.slim.cutting import (
     span_of,
 )
 from stoker.wheel.slim.regions import (
+    ByteSpan,
     Choose,
     DeviceRegion,
     Shift,
-    Span,
     Spans,
     find_regions,
     without,
@@ -134,7 +134,7 @@ def plan_library(reader: Reader, choose: Choose, options: SlimOptions | None = N
 
     It reads headers at many offsets, so ``reader`` should be a file on disk.
     """
-    unchanged = LibrarySlim(path=reader.name, before=reader.size, after=reader.size)
+    unchanged = LibrarySlim(path=reader.name, before_bytes=reader.size, after_bytes=reader.size)
     try:
         return _plan(Elf(reader), choose, options or SlimOptions(), unchanged)
     except ArtifactError as error:
@@ -157,7 +157,7 @@ def _plan(file: Elf, choose: Choose, options: SlimOptions, unchanged: LibrarySli
     may_move = any(region.is_movable for region in regions)
     layout = SlimLayout.MOVE if may_move else SlimLayout.PIN
     return LibraryPlan(
-        summary=replace(summary, after=rewrite.size, layout=layout if is_smaller else None),
+        summary=replace(summary, after_bytes=rewrite.size, layout=layout if is_smaller else None),
         kept=tuple(region.kept for region in regions),
         rewrite=rewrite,
     )
@@ -214,7 +214,7 @@ def _rewrite(file: Elf, regions: Sequence[DeviceRegion], stripping: Stripping) -
     freed = (*packing.freed, *stripping.freed)
     cutting = cut(file, freed, ends=ends, dropped=stripping.dropped)
     shift = cutting.shift
-    untouched = without(Span(0, file.reader.size), (*packing.rewritten, *stripping.freed))
+    untouched = without(ByteSpan(0, file.reader.size), (*packing.rewritten, *stripping.freed))
     return Rewrite(
         size=cutting.size,
         copies=(
@@ -269,7 +269,7 @@ def _addresses(
         if not placed.has_moved:
             continue
         for slot in placed.region.slots:
-            span = Span(slot, slot + 8)
+            span = ByteSpan(slot, slot + 8)
             if rewritten.overlap(span):
                 raise file.reader.error("a pointer inside device code", slot)
             if not stripped.overlap(span):

@@ -15,7 +15,7 @@ from stoker.wheel.fatbin import REGION_FIELD, FatbinEntry, Region, Wrapper, read
 from stoker.wheel.library import device_regions
 
 
-class Span(NamedTuple):
+class ByteSpan(NamedTuple):
     start: int
     end: int
 
@@ -23,19 +23,19 @@ class Span(NamedTuple):
     def size(self) -> int:
         return self.end - self.start
 
-    def overlaps(self, other: "Span") -> bool:
+    def overlaps(self, other: "ByteSpan") -> bool:
         return self.start < other.end and other.start < self.end
 
-    def covers(self, other: "Span") -> bool:
+    def covers(self, other: "ByteSpan") -> bool:
         return self.start <= other.start and other.end <= self.end
 
 
-def merged(spans: Iterable[Span]) -> Iterator[Span]:
+def merged(spans: Iterable[ByteSpan]) -> Iterator[ByteSpan]:
     """Yield the spans in order, with touching and overlapping ones merged, without empty ones."""
-    current: Span | None = None
+    current: ByteSpan | None = None
     for span in sorted(span for span in spans if span.size > 0):
         if current and span.start <= current.end:
-            current = Span(current.start, max(current.end, span.end))
+            current = ByteSpan(current.start, max(current.end, span.end))
             continue
         if current:
             yield current
@@ -47,15 +47,15 @@ def merged(spans: Iterable[Span]) -> Iterator[Span]:
 class Spans:
     """Merged spans that are created once and queried often."""
 
-    def __init__(self, spans: Iterable[Span]):
+    def __init__(self, spans: Iterable[ByteSpan]):
         self._spans = tuple(merged(spans))
         self._starts = [span.start for span in self._spans]
 
-    def overlap(self, span: Span) -> bool:
+    def overlap(self, span: ByteSpan) -> bool:
         index = bisect_left(self._starts, span.end) - 1
         return index >= 0 and self._spans[index].overlaps(span)
 
-    def left_of(self, whole: Span) -> Iterator[Span]:
+    def left_of(self, whole: ByteSpan) -> Iterator[ByteSpan]:
         """Yield the parts of a span that are outside of these spans, in order."""
         start = whole.start
         for index in range(max(0, bisect_right(self._starts, start) - 1), len(self._spans)):
@@ -63,13 +63,13 @@ class Spans:
             if hole.start >= whole.end:
                 break
             if hole.start > start:
-                yield Span(start, hole.start)
+                yield ByteSpan(start, hole.start)
             start = max(start, hole.end)
         if start < whole.end:
-            yield Span(start, whole.end)
+            yield ByteSpan(start, whole.end)
 
 
-def without(whole: Span, holes: Iterable[Span]) -> Iterator[Span]:
+def without(whole: ByteSpan, holes: Iterable[ByteSpan]) -> Iterator[ByteSpan]:
     """Yield the parts of a span that are outside of the holes, in order."""
     return Spans(holes).left_of(whole)
 
@@ -77,7 +77,7 @@ def without(whole: Span, holes: Iterable[Span]) -> Iterator[Span]:
 class Shift:
     """Maps offsets of a file to offsets after ordered, disjoint spans are cut out of it."""
 
-    def __init__(self, cuts: Sequence[Span]):
+    def __init__(self, cuts: Sequence[ByteSpan]):
         self.cuts = tuple(cuts)
         self._starts = [cut.start for cut in cuts]
         self._removed = [0, *accumulate(cut.size for cut in cuts)]

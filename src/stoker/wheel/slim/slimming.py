@@ -169,7 +169,7 @@ def _library(path: Path, request: SlimRequest, output: OutputOptions) -> SlimRep
         hints = ["leave out --out to slim it in place"]
         raise UsageError(f"{target} already exists", hints=hints)
     _check_replaceable(target, force=output.force)
-    check_room(target.parent, cuts[0].summary.after)
+    check_room(target.parent, cuts[0].summary.after_bytes)
     with folder_of_process(target.parent, in_wheel.ASIDE) as aside:
         write_cut(cuts[0], aside / target.name)
         try:
@@ -236,7 +236,7 @@ def _plan_target(target: SlimTarget, request: SlimRequest) -> tuple[Cut, ...]:
 
 
 def _kept(cuts: Sequence[Cut], store: Path) -> str:
-    kept = size(sum(cut.summary.before for cut in changed(cuts)))
+    kept = size(sum(cut.summary.before_bytes for cut in changed(cuts)))
     return f"the originals ({kept}) are in {store}: --undo restores them, --discard deletes them"
 
 
@@ -253,11 +253,11 @@ def _report(
         for cut in cuts
         if cut.summary.archs
         or cut.summary.skipped_because
-        or cut.summary.after < cut.summary.before
+        or cut.summary.after_bytes < cut.summary.before_bytes
     )
     return SlimReport(
-        before=sum(row.before for row in told) if before is None else before,
-        after=sum(row.after for row in told) if after is None else after,
+        before_bytes=sum(row.before_bytes for row in told) if before is None else before,
+        after_bytes=sum(row.after_bytes for row in told) if after is None else after,
         output=output,
         libraries=told,
         notes=(*_remarks(cuts), *notes),
@@ -311,20 +311,20 @@ def slim_lines(report: SlimReport) -> str:
 
 def _total(report: SlimReport) -> list[str]:
     """Return the line with both sizes; none if there is no library to slim."""
-    if not report.before:
+    if not report.before_bytes:
         return []
-    share = f"{100 * report.after / report.before:.0f} %"
-    return [f"{size(report.before)} -> {size(report.after)} ({share})"]
+    share = f"{100 * report.after_bytes / report.before_bytes:.0f} %"
+    return [f"{size(report.before_bytes)} -> {size(report.after_bytes)} ({share})"]
 
 
 def _libraries(libraries: Sequence[LibrarySlim]) -> Listing:
     table = Listing("library", ">before", ">after", ">", ">kept", ">dropped", "")
-    for row in sorted(libraries, key=lambda library: -library.before):
+    for row in sorted(libraries, key=lambda library: -library.before_bytes):
         table.add(
             row.path,
-            size(row.before),
-            size(row.after),
-            f"{100 * row.after / row.before:.0f} %" if row.before else "",
+            size(row.before_bytes),
+            size(row.after_bytes),
+            f"{100 * row.after_bytes / row.before_bytes:.0f} %" if row.before_bytes else "",
             str(row.kept),
             str(row.dropped),
             "unchanged" if row.skipped_because else "",

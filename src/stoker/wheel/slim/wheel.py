@@ -156,12 +156,12 @@ def _original(wheel: Wheel, cuts: Collection[Cut]) -> WheelUnderTest:
         members=len(wheel.members),
         unpacked=sum(member.size for member in wheel.members.values()),
     )
-    with stage("reading libraries", sum(cut.summary.before for cut in cuts)) as advance:
+    with stage("reading libraries", sum(cut.summary.before_bytes for cut in cuts)) as advance:
         known = []
         for cut in cuts:
             if library := read_file(cut.file, printable(cut.name)):
                 known.append(library)
-            advance(cut.summary.before)
+            advance(cut.summary.before_bytes)
     artifact = wheel_artifact(wheel.path, facts, tuple(known), tuple(wheel.members))
     return under_test(wheel, artifact)
 

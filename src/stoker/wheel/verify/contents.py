@@ -9,7 +9,7 @@ from packaging.utils import parse_wheel_filename
 from packaging.version import InvalidVersion
 
 from stoker.knowledge.wheels import (
-    Policy,
+    PlatformPolicy,
     excess,
     is_of_glibc,
     is_openmp,
@@ -152,12 +152,12 @@ def symbols(wheel: WheelUnderTest) -> Iterator[Finding]:
         yield error("too-new-symbols", "it needs a newer system than its tag says", lines)
 
 
-def _oldest(wheel: WheelUnderTest, machine: str) -> Policy | None:
+def _oldest(wheel: WheelUnderTest, machine: str) -> PlatformPolicy | None:
     found = [policy for tag in wheel.tags if (policy := _policy(tag.platform, machine))]
     return min(found, key=policies().index, default=None)
 
 
-def _policy(platform: str, machine: str) -> Policy | None:
+def _policy(platform: str, machine: str) -> PlatformPolicy | None:
     """Return the newest policy that is not newer than the tag, which may lie between two."""
     match = _MANYLINUX.fullmatch(platform)
     if not match or match[4] != machine:
@@ -170,7 +170,7 @@ def _policy(platform: str, machine: str) -> Policy | None:
     return not_newer[-1] if not_newer else None
 
 
-def _glibc(policy: Policy) -> tuple[int, ...]:
+def _glibc(policy: PlatformPolicy) -> tuple[int, ...]:
     return tuple(int(number) for number in policy.name.split("_")[1:])
 
 

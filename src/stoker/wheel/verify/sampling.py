@@ -113,7 +113,9 @@ def read_code(
     deadline = time.monotonic() + _TIMEOUT_S
     samples = []
     with tempfile.TemporaryDirectory(prefix="stoker-verify-") as folder:
-        for library in sorted(libraries, key=lambda one: (one.kind is ElfKind.PROGRAM, -one.size)):
+        for library in sorted(
+            libraries, key=lambda one: (one.kind is ElfKind.PROGRAM, -one.size_bytes)
+        ):
             if time.monotonic() > deadline:
                 break
             samples.append(_sample(wheel, library, sets, Path(folder) / "library", deadline))

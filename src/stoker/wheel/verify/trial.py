@@ -24,17 +24,17 @@ from stoker.wheel.closure import installed_path
 from stoker.wheel.verify.tested import WheelUnderTest
 
 
-class Program(NamedTuple):
+class TrialProgram(NamedTuple):
     name: str
     title: str
     code: str
 
 
-IMPORT_TORCH = Program("trial-import", "torch can be imported", "import torch")
+IMPORT_TORCH = TrialProgram("trial-import", "torch can be imported", "import torch")
 
 # Packaging may change the local version label, so torch.__version__ may have another one or none.
 TORCH = (
-    Program(
+    TrialProgram(
         "trial-version",
         "torch.__version__ matches the wheel",
         """
@@ -45,7 +45,7 @@ print(told)
 assert told.partition("+")[0] == installed.partition("+")[0], f"installed as {installed}"
 """,
     ),
-    Program(
+    TrialProgram(
         "trial-configuration",
         "torch.__config__ describes the build",
         """
@@ -55,7 +55,7 @@ print(shown)
 assert "built with" in shown
 """,
     ),
-    Program(
+    TrialProgram(
         "trial-matmul",
         "a matrix product is correct",
         """
@@ -68,7 +68,7 @@ print(f"largest error {error:.1e}")
 assert error < 1e-3
 """,
     ),
-    Program(
+    TrialProgram(
         "trial-autograd",
         "a gradient is correct",
         """
@@ -83,7 +83,7 @@ assert error < 1e-12
 )
 
 # Read from the library itself, because torch.cuda.get_arch_list() is empty without a GPU.
-ARCHITECTURES = Program(
+ARCHITECTURES = TrialProgram(
     "trial-architectures",
     "the wheel holds all architectures that torch lists",
     """
@@ -95,7 +95,7 @@ assert not absent, f"not in the wheel: {' '.join(absent)}"
 """,
 )
 
-GPU = Program(
+GPU = TrialProgram(
     "trial-gpu",
     "torch computes on this machine's GPU",
     """
@@ -111,7 +111,7 @@ print("computes")
 
 NO_KERNEL_IMAGE = "no kernel image is available"  # the driver's message if code for a GPU is absent
 
-EXTENSION = Program(
+EXTENSION = TrialProgram(
     "trial-extension",
     "a C++ extension compiles and runs",
     """
@@ -255,7 +255,7 @@ class _Trial:
             yield _not_tried("trial-import", "it can be imported", "it contains no module")
         for name in names:
             yield self._program(
-                Program(f"trial-import-{name}", f"{name} can be imported", f"import {name}")
+                TrialProgram(f"trial-import-{name}", f"{name} can be imported", f"import {name}")
             )
 
     def torch(self, gpus: Sequence[str]) -> Iterator[Finding]:
@@ -334,13 +334,13 @@ class _Trial:
         return _finding(name, title, done)
 
     def _program(
-        self, program: Program, *arguments: str, timeout: float = _STEP_TIMEOUT_S
+        self, program: TrialProgram, *arguments: str, timeout: float = _STEP_TIMEOUT_S
     ) -> Finding:
         done = self._run_program(program, *arguments, timeout=timeout)
         return _finding(program.name, program.title, done)
 
     def _run_program(
-        self, program: Program, *arguments: str, timeout: float = _STEP_TIMEOUT_S
+        self, program: TrialProgram, *arguments: str, timeout: float = _STEP_TIMEOUT_S
     ) -> CommandResult:
         return self._run([self._python, "-I", "-c", program.code, *arguments], timeout)
 

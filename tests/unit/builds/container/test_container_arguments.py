@@ -3,13 +3,21 @@
 import msgspec
 import pytest
 
-from stoker.builds.container import Bind, Box, Engine, EngineKind, Host, exec_words, run_words
+from stoker.builds.container import (
+    Bind,
+    Box,
+    ContainerEngine,
+    ContainerHost,
+    EngineKind,
+    exec_words,
+    run_words,
+)
 from stoker.model.errors import MissingError, UsageError
 
-PODMAN = Engine(kind=EngineKind.PODMAN, program="/bin/podman", runtime="crun")
-DOCKER = Engine(kind=EngineKind.DOCKER, program="/bin/docker", runtime="runc")
-ROOT = Host(user=0, group=0)
-CALLER = Host(user=1000, group=100)
+PODMAN = ContainerEngine(kind=EngineKind.PODMAN, program="/bin/podman", runtime="crun")
+DOCKER = ContainerEngine(kind=EngineKind.DOCKER, program="/bin/docker", runtime="runc")
+ROOT = ContainerHost(user=0, group=0)
+CALLER = ContainerHost(user=1000, group=100)
 BOX = Box(name="stoker-kiln", image="builder:1")
 
 
@@ -67,7 +75,9 @@ def test_shared_memory_of_the_host_has_no_size_of_ours() -> None:
         (msgspec.structs.replace(DOCKER, rootless=True), CALLER, []),
     ],
 )
-def test_files_belong_to_the_caller(engine: Engine, host: Host, words: list[str]) -> None:
+def test_files_belong_to_the_caller(
+    engine: ContainerEngine, host: ContainerHost, words: list[str]
+) -> None:
     got = run_words(engine, host, BOX)
     assert [w for w in got if w in ("--user", "1000:100", "--userns=keep-id")] == words
 

@@ -176,7 +176,7 @@ def test_what_is_no_target(text: str, match: str) -> None:
 
 def holding(*archs: str) -> LibrarySlim:
     rows = tuple(ArchSlim(arch=arch, kept=1) for arch in archs)
-    return LibrarySlim(path="libmill.so", before=9, after=9, archs=rows)
+    return LibrarySlim(path="libmill.so", before_bytes=9, after_bytes=9, archs=rows)
 
 
 def test_a_target_that_nothing_serves() -> None:

@@ -98,7 +98,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 def summary(path: str, **changes: str) -> LibrarySlim:
     archs = (ArchSlim(arch="sm_90", kept=1),)
     return LibrarySlim(
-        path=path, before=9, after=9, archs=archs, skipped_because=changes.get("why")
+        path=path, before_bytes=9, after_bytes=9, archs=archs, skipped_because=changes.get("why")
     )
 
 

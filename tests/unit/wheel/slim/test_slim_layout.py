@@ -55,7 +55,7 @@ def test_what_is_kept_is_where_wrappers_point(
     assert summary.skipped_because is None
     # At most a page is lost at either end of what is cut.
     lost = 2 * (4 if pin else 1) * 0x10000
-    assert summary.before - summary.after >= 8 * LARGE - lost
+    assert summary.before_bytes - summary.after_bytes >= 8 * LARGE - lost
     assert listed(made) == [["sm_90"]] * 4
     expected = [kept(seed) for seed in range(4)]
     assert loaded(made, {seed: len(one) for seed, one in enumerate(expected)}) == expected
@@ -192,7 +192,7 @@ def test_a_slimmed_library_can_be_slimmed_further(
     once, twice = tmp_path / "once.so", tmp_path / "twice.so"
     first = slim(path, once, "sm_80", "sm_100", pin=pin).summary
     second = slim(once, twice, "sm_100", pin=pin_again).summary
-    assert second.after < first.after < path.stat().st_size
+    assert second.after_bytes < first.after_bytes < path.stat().st_size
     assert listed(twice) == [["sm_100"]] * 3
     expected = [kept(seed, 100) for seed in range(3)]
     assert loaded(twice, {seed: len(one) for seed, one in enumerate(expected)}) == expected
@@ -224,7 +224,7 @@ def test_small_code_is_dropped_even_if_no_page_is_freed(need: Need, tmp_path: Pa
     path = build_library(need, tmp_path, [cubins(seed, *ARCHS, size=300) for seed in range(3)])
     made = tmp_path / "made.so"
     summary = slim(path, made, "sm_90").summary
-    assert summary.before - summary.after in (0, 4096)
+    assert summary.before_bytes - summary.after_bytes in (0, 4096)
     assert listed(made) == [["sm_90"]] * 3
     assert made.read_bytes().count(code(1080, 300)) == 0
     assert loaded(made, {1: len(kept(1, size=300))}) == [kept(1, size=300)]
@@ -260,7 +260,7 @@ const void* resource(void) { return cask; }"""
     made = tmp_path / "made.so"
     summary = slim(path, made, "sm_90", pin=pin).summary
     assert summary.dropped == 6
-    assert summary.before - summary.after > 6 * LARGE - 6 * 0x10000
+    assert summary.before_bytes - summary.after_bytes > 6 * LARGE - 6 * 0x10000
     assert listed(made) == [["sm_90"]] * 3
     look = """
 import ctypes, sys
@@ -346,7 +346,7 @@ def test_a_program_without_room_is_left(need: Need, tmp_path: Path) -> None:
     plan = slim(path, tmp_path / "made", "sm_90")
     assert not plan.changes
     assert "without space for more program headers" in (plan.summary.skipped_because or "")
-    assert plan.summary.after == plan.summary.before
+    assert plan.summary.after_bytes == plan.summary.before_bytes
 
 
 @LAYOUTS
@@ -362,7 +362,9 @@ def test_pages_are_those_of_the_machine(
     assert summary.layout is (SlimLayout.PIN if pin else SlimLayout.MOVE)
     assert all((one.address - one.offset) % page == 0 for one in segments(made))
     cuts = 3 if pin else 1
-    assert 6 * LARGE - (2 * cuts + 1) * page < summary.before - summary.after <= 6 * LARGE
+    assert (
+        6 * LARGE - (2 * cuts + 1) * page < summary.before_bytes - summary.after_bytes <= 6 * LARGE
+    )
     assert listed(made) == [["sm_90"]] * 3
 
 
@@ -419,7 +421,7 @@ def test_objects_and_other_machines_are_left(need: Need, tmp_path: Path) -> None
     path.write_bytes(content)
     summary = slim(path, tmp_path / "x", "sm_90").summary
     assert "riscv64" in (summary.skipped_because or "")
-    assert (summary.after, summary.layout) == (summary.before, None)
+    assert (summary.after_bytes, summary.layout) == (summary.before_bytes, None)
 
 
 def test_no_device_code_is_nothing_to_do(tmp_path: Path) -> None:
