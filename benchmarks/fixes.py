@@ -212,6 +212,7 @@ def shared(stack: ExitStack, path: Path, top: Path) -> None:
     if path.is_dir():
         inside.mkdir(parents=True, exist_ok=True)
         mounted(stack, inside, "--bind", str(path))
+        subprocess.run(["mount", "-o", "remount,bind,ro", inside], check=True)
     elif path.is_file():
         inside.parent.mkdir(parents=True, exist_ok=True)
         inside.unlink(missing_ok=True)
