@@ -70,7 +70,7 @@ LARGE = ("pipe", "fifo", "response-file")
 Run = Callable[[list[str], Mapping[str, str]], int | None]
 
 
-def script(folder: Path, sources: Path, heavy: int, *, as_root: bool) -> list[str]:
+def script(folder: Path, sources: Path, heavy: int, light: int, *, as_root: bool) -> list[str]:
     """Return a command that runs all ways at once; it fails if one of them does."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o777)
@@ -83,7 +83,7 @@ def script(folder: Path, sources: Path, heavy: int, *, as_root: bool) -> list[st
             continue
         (folder / name).mkdir(exist_ok=True)
         # Two of the large steps do not fit at once; the others are soon done.
-        source = f"part_{number % heavy if name in LARGE else heavy + number % 10}"
+        source = f"part_{number % heavy if name in LARGE else heavy + number % light}"
         begin = f"cd {name} && rm -f *.o fifo && export N={source}"
         lines.append(f"( {begin} && {{ {text}; }} ) || echo {name} >> failed &")
     (folder / "ways.sh").write_text(
@@ -102,11 +102,11 @@ def objects(folder: Path) -> dict[str, str]:
     }
 
 
-def references(folder: Path, sources: Path, heavy: int) -> dict[str, dict[str, str]]:
+def references(folder: Path, sources: Path, heavy: int, light: int) -> dict[str, dict[str, str]]:
     """Run all ways plainly, in both states; return the objects of each state."""
     found = {}
     for changed in ("0", "2"):
-        command = script(folder, sources, heavy, as_root=os.geteuid() == 0)
+        command = script(folder, sources, heavy, light, as_root=os.geteuid() == 0)
         subprocess.run(command, env={**os.environ, "CHANGED": changed}, check=True)
         found[changed] = objects(folder)
     return found
@@ -116,6 +116,7 @@ def check(
     folder: Path,
     sources: Path,
     heavy: int,
+    light: int,
     *,
     expected: Mapping[str, Mapping[str, str]],
     run: Run,
@@ -123,7 +124,7 @@ def check(
     """Run all ways governed, in both states and twice each; return what was wrong."""
     wrong = []
     for changed in ("0", "2", "0"):
-        command = script(folder, sources, heavy, as_root=os.geteuid() == 0)
+        command = script(folder, sources, heavy, light, as_root=os.geteuid() == 0)
         status = run(command, {"CHANGED": changed})
         if status != 0:
             wrong.append(f"odd compiles ended with {status}")

@@ -8,6 +8,9 @@ machine change wall time far more.
 Compiles of about two seconds: the CPU time of everything that is not a compiler, as a share of the
 compilers' CPU time.
 
+The memory of the governor is sampled while trivial steps run, so that `--steps 20000 --rounds 1
+--compiles 0` shows whether it grows with their number.
+
 `--compare FOLDER` measures the stoker of another checkout, too, in turns with this one. Results go
 to results/overhead.json.
 """
@@ -22,7 +25,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +38,7 @@ from stoker.machine.system import read_machine
 RESULTS = Path(__file__).parent / "results"
 BIN = Path(sys.executable).parent
 COMPILER = "trivial-compiler"  # a link to `true`, which STOKER_COMPILERS declares a compiler
+INTERVAL_S = 0.5
 TRIVIAL = f"rule trivial\n  command = {COMPILER} $in.c -o $out && touch $out\n"
 COMPILE = "rule compile\n  command = g++ -O2 -c $in -o $out\n"
 
@@ -44,6 +50,7 @@ class Cost(NamedTuple):
     cpu_s: float
     governor_cpu_s: float = 0.0
     steps_cpu_s: float = 0.0
+    governor_bytes: tuple[int, ...] = ()  # resident, in equal intervals
 
 
 class Project:
@@ -67,11 +74,16 @@ class Project:
         file = self._folder / "summary.json"
         stoker = [str(programs / "stoker"), "run", "--progress", "quiet", "--summary", str(file)]
         home = self._folder / f"home-{hashlib.sha256(str(programs).encode()).hexdigest()[:8]}"
-        cost = self._run([*stoker, "--", "ninja"], STOKER_HOME=str(home), STOKER_CACHE="none")
+        with Samples(home) as samples:
+            cost = self._run([*stoker, "--", "ninja"], STOKER_HOME=str(home), STOKER_CACHE="none")
         summary = json.loads(file.read_text())
         expected = (self._folder / "build.ninja").read_text().count("\nbuild ")
         assert summary["steps"] == expected, f"{summary['steps']} steps of {expected} were governed"
-        return cost._replace(governor_cpu_s=summary["governor_cpu_s"], steps_cpu_s=summary["cpu_s"])
+        return cost._replace(
+            governor_cpu_s=summary["governor_cpu_s"],
+            steps_cpu_s=summary["cpu_s"],
+            governor_bytes=tuple(samples.bytes),
+        )
 
     def _run(self, command: list[str], **env: str) -> Cost:
         for made in self._folder.glob("*.o"):
@@ -82,6 +94,42 @@ class Project:
             command, cwd=self._folder, env=self._env | env, check=True, stdout=subprocess.DEVNULL
         )
         return Cost(time.monotonic() - began, cpu_seconds() - before)
+
+
+class Samples:
+    """Reads the memory of the governor of a home while a block runs."""
+
+    def __init__(self, home: Path):
+        self.bytes: list[int] = []
+        self._home, self._over = str(home), threading.Event()
+        self._thread = threading.Thread(target=self._sample)
+
+    def __enter__(self) -> "Samples":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        governor: Path | None = None
+        while not self._over.wait(INTERVAL_S):
+            try:
+                governor = governor or self._find()
+                if governor:
+                    pages = int((governor / "statm").read_text().split()[1])
+                    self.bytes.append(pages * resource.getpagesize())
+            except OSError:
+                governor = None
+
+    def _find(self) -> Path | None:
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                words = (folder / "cmdline").read_bytes().decode(errors="replace")
+                if "stoker.govern.daemon" in words and self._home in words:
+                    return folder
+        return None
 
 
 def cpu_seconds() -> float:
@@ -101,7 +149,10 @@ def trivial(folder: Path, stokers: dict[str, Path], steps: int, rounds: int) -> 
         "steps": steps,
         "rounds": rounds,
         "plain_ms_a_step": _milliseconds([cost.wall_s for cost in plain], steps),
-        **{name: _added(costs, plain, steps) for name, costs in governed.items()},
+        **{
+            name: {**_added(costs, plain, steps), "governor_bytes": _quarters(costs[-1])}
+            for name, costs in governed.items()
+        },
     }
 
 
@@ -116,6 +167,12 @@ def _added(costs: list[Cost], plain: list[Cost], steps: int) -> dict[str, float]
             [a.cpu_s + a.governor_cpu_s - b.cpu_s for a, b in pairs], steps
         ),
     }
+
+
+def _quarters(cost: Cost) -> list[int]:
+    """Return the governor's memory after each quarter of the run."""
+    sampled = cost.governor_bytes
+    return [sampled[len(sampled) * quarter // 4 - 1] for quarter in (1, 2, 3, 4) if sampled]
 
 
 def _milliseconds(seconds: list[float], steps: int) -> float:

@@ -92,7 +92,6 @@ PACKAGES = [
     Package("ujson", "5.10.0", "setuptools, C and C++"),
     Package("greenlet", "3.1.1", "setuptools, C++"),
     Package("kiwisolver", "1.4.8", "setuptools, C++"),
-    Package("mmh3", "5.0.1", "setuptools"),
     Package("xxhash", "3.5.0", "setuptools"),
     Package("brotli", "1.1.0", "setuptools, C"),
     Package("wrapt", "1.17.0", "setuptools"),

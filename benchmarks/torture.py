@@ -42,13 +42,25 @@ from stoker.model.value import size
 
 RESULTS = Path(__file__).parent / "results"
 STOKER = str(Path(sys.executable).with_name("stoker"))
-LIMIT = 600_000_000  # two of the largest steps hardly fit at once
-EDGE = 400_000_000  # one of them does
 # A run that takes longer on an idle machine hangs: undisturbed it takes 10 to 20 seconds.
 DEADLINE_S = 150.0
 ODD_DEADLINE_S = 300.0  # of all odd compiles together
 GRACE_S = 15.0  # for the governor and killed commands to disappear
 ATTEMPTS = 3  # runs to complete a build after its fault
+
+
+class Load(NamedTuple):
+    """What is built, and in how much memory."""
+
+    light: int  # files of 1 to 6 functions
+    functions: tuple[int, int]  # of each heavy file, at least and at most
+    limit: int  # two of the heavy files hardly fit at once
+    edge: int  # one of them does
+
+
+LARGE = Load(light=12, functions=(55, 70), limit=600_000_000, edge=400_000_000)
+# A third of the work, for a machine with few CPUs.
+SMALL = Load(light=5, functions=(16, 20), limit=360_000_000, edge=240_000_000)
 
 SOURCE = """\
 #include <algorithm>
@@ -76,12 +88,12 @@ target_link_libraries(main torture)
 """
 
 
-def generate(folder: Path, chance: random.Random) -> None:
-    """Write three heavy files (about 250 MB each), a dozen light ones and a program to link."""
+def generate(folder: Path, load: Load, chance: random.Random) -> None:
+    """Write three heavy files (about 250 MB each in a large load), light ones, and a program."""
     folder.mkdir(parents=True)
     names = []
-    for number in range(15):
-        count = chance.randint(55, 70) if number < HEAVY else chance.randint(1, 6)
+    for number in range(HEAVY + load.light):
+        count = chance.randint(*load.functions) if number < HEAVY else chance.randint(1, 6)
         functions = "".join(FUNCTION.format(file=number, n=n) for n in range(count))
         names.append(f"part_{number}.cpp")
         (folder / names[-1]).write_text(SOURCE.format(functions=functions))
@@ -92,8 +104,8 @@ def generate(folder: Path, chance: random.Random) -> None:
 class Round:
     """One build, its processes, and what may remain of it."""
 
-    def __init__(self, folder: Path, group: Group, chance: random.Random):
-        self.folder, self.group, self.chance = folder, group, chance
+    def __init__(self, folder: Path, group: Group, load: Load, chance: random.Random):
+        self.folder, self.group, self.load, self.chance = folder, group, load, chance
         self.build, self.home, self.tmp = folder / "build", folder / "home", folder / "tmp"
         self.notes: list[str] = []
         self.interventions: Counter[str] = Counter()
@@ -237,13 +249,13 @@ def _full_tmp(case: Round, run: subprocess.Popen[bytes]) -> Statuses:
 def _lower_limit(case: Round, run: subprocess.Popen[bytes]) -> Statuses:
     del run
     with suppress(OSError):  # version 1 refuses a limit below what is in use
-        case.group.set_limit(EDGE)
+        case.group.set_limit(case.load.edge)
     return None
 
 
 def _memory_eater(case: Round, run: subprocess.Popen[bytes]) -> Statuses:
     del run
-    amount = case.chance.randint(100_000_000, 300_000_000)
+    amount = case.chance.randint(case.load.limit // 6, case.load.limit // 2)
     seconds = case.chance.uniform(1, 5)
     code = f"import time; data = b'x' * {amount}; time.sleep({seconds})"
     subprocess.Popen(case.inside([sys.executable, "-c", code]), env=case.environment())
@@ -302,7 +314,7 @@ FAULTS: dict[str, Fault] = {
     ODD: lambda *_: {0},
 }
 INTERVENTIONS = ("pauses", "preemptions", "oom_kills", "retries")  # of a run's summary
-HEAVY = 3  # files that take about 250 MB each
+HEAVY = 3  # files of which two hardly fit into the limit
 SMALL_DISKS = {
     "full-build": ("build", "40m"),
     "full-state": ("home", "20m"),
@@ -325,15 +337,15 @@ def small_disk(folder: Path, megabytes: str) -> Iterator[None]:
 
 
 class Torture:
-    def __init__(self, folder: Path, seed: int, *, cuda: bool):
-        self.folder = folder
-        self.group = Group(LIMIT, f"stoker-torture-{seed}")
+    def __init__(self, folder: Path, seed: int, load: Load, *, cuda: bool):
+        self.folder, self.load = folder, load
+        self.group = Group(load.limit, f"stoker-torture-{seed}")
         self.source = folder / "source"
         chance = random.Random(seed)
         if cuda:
             generate_cuda(self.source, heavy=0, light=8, seed=seed)
         else:
-            generate(self.source, chance)
+            generate(self.source, load, chance)
         self.template = folder / "template"
         configure = ["cmake", "-S", str(self.source), "-G", "Ninja", "-B"]
         # Every round uses the same path, because objects may contain it.
@@ -353,8 +365,8 @@ class Torture:
         """Run one round; return what was wrong."""
         chance = random.Random(seed)
         shutil.rmtree(self.place, ignore_errors=True)
-        self.group.set_limit(LIMIT)
-        case = Round(self.place, self.group, chance)
+        self.group.set_limit(self.load.limit)
+        case = Round(self.place, self.group, self.load, chance)
         for folder in (case.build, case.home, case.tmp):
             folder.mkdir(parents=True)
         try:
@@ -372,11 +384,11 @@ class Torture:
         """Compile in odd ways, where the same was compiled plainly before. Two of the large
         compiles do not fit at once.
         """
-        self.group.set_limit(EDGE)
+        self.group.set_limit(self.load.edge)
         place, sources = self.folder / "odd", self.source
         self.folder.chmod(0o755)  # one of the ways is another user's
         if not self.odd:
-            self.odd = odd_compiles.references(place, sources, HEAVY)
+            self.odd = odd_compiles.references(place, sources, HEAVY, self.load.light)
         shutil.rmtree(place)
         cache = case.chance.choice(("none", "ccache"))
 
@@ -398,7 +410,9 @@ class Torture:
                 )
             return case.wait(started, ODD_DEADLINE_S)
 
-        wrong = odd_compiles.check(place, sources, HEAVY, expected=self.odd, run=run)
+        wrong = odd_compiles.check(
+            place, sources, HEAVY, self.load.light, expected=self.odd, run=run
+        )
         return [*wrong, *self._remains(case)]
 
     def _try(self, case: Round, name: str) -> list[str]:
@@ -417,7 +431,7 @@ class Torture:
         for pid in case.processes("stoker.govern.daemon"):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
-        self.group.set_limit(LIMIT)
+        self.group.set_limit(self.load.limit)
         wrong += self._complete(case)
         wrong += self._remains(case)
         return wrong
@@ -489,6 +503,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=1, help="copies to run at the same time")
     parser.add_argument("--cuda", action="store_true", help="compile kernels with nvcc")
+    parser.add_argument("--small", action="store_true", help="build less, with less memory")
     parser.add_argument("--only", choices=list(FAULTS), help="inject only this fault")
     parser.add_argument("--round", type=int, help="repeat one round by its seed")
     parser.add_argument("--json", type=Path, help="write the counts here instead of results/")
@@ -500,7 +515,7 @@ def main() -> int:
     machine = read_machine()
     result = {
         "machine": f"{platform.machine()}, {machine.cpu.usable} CPUs, "
-        f"memory cgroup of {size(LIMIT)}",
+        f"memory cgroup of {size((SMALL if arguments.small else LARGE).limit)}",
         "minutes": round(done.minutes, 1),
         "seed": arguments.seed,
         "workers": arguments.workers,
@@ -535,7 +550,8 @@ def _turns(chance: random.Random) -> Iterator[str]:
 def _run_rounds(arguments: argparse.Namespace) -> Done:
     """Torture until the time is over."""
     folder = Path(tempfile.mkdtemp(prefix="stoker-torture-"))
-    torture = Torture(folder, arguments.seed, cuda=arguments.cuda)
+    load = SMALL if arguments.small else LARGE
+    torture = Torture(folder, arguments.seed, load, cuda=arguments.cuda)
     counts: Counter[str] = Counter()
     failures: list[dict[str, object]] = []
     began = time.monotonic()
@@ -580,6 +596,7 @@ def _run_workers(arguments: argparse.Namespace) -> Done:
         command += ["--json", str(file)]
         command += ["--minutes", str(arguments.minutes), "--seed", str(arguments.seed + number)]
         command += ["--cuda"] if arguments.cuda else []
+        command += ["--small"] if arguments.small else []
         command += ["--only", arguments.only] if arguments.only else []
         command += ["--round", str(arguments.round)] if arguments.round is not None else []
         workers.append(subprocess.Popen(command))

@@ -316,6 +316,53 @@ def test_a_cuda_extension_by_pip(project: Project, need: Need) -> None:
     assert len(roles) == 4
 
 
+CMAKE_CUDA = """
+cmake_minimum_required(VERSION 3.18)
+project(kernels LANGUAGES CUDA)
+add_library(kernels STATIC a.cu b.cu)
+"""
+
+
+@pytest.mark.slow
+def test_a_launcher_script_before_a_script_called_nvcc(project: Project, need: Need) -> None:
+    """The steps are nvcc's, and a change of either script is seen, although a cache is used and
+    the script keeps its time.
+    """
+    need("nvcc"), need("ccache")
+    script = Path(project.build.environment["PATH"].split(":")[0], "nvcc")
+    launch, log = project.folder / "launch.sh", project.folder / "launched"
+    launch.write_text(f'#!/bin/sh\necho "$*" >> {log}\nexec "$@"\n')
+    launch.chmod(0o755)
+    for name in ("a", "b"):
+        text = f"static __global__ void kernel(int* out) {{ *out = 1; }}\nint {name} = SAID;\n"
+        project.file(f"{name}.cu", text)
+    project.file("CMakeLists.txt", CMAKE_CUDA)
+    plain = script.read_text()
+
+    def build(said: int) -> bytes:
+        """Build with a script that defines a macro; return what is in the objects."""
+        script.write_text(plain.replace('"$@"', f'-DSAID={said} "$@"'))
+        os.utime(script, (1_000_000_000,) * 2)
+        words = ["cmake", "-G", "Ninja", "-S", ".", "-B", "made", "-DCMAKE_CUDA_ARCHITECTURES=80"]
+        words += [f"-DCMAKE_CUDA_COMPILER={script}", f"-DCMAKE_CUDA_COMPILER_LAUNCHER={launch}"]
+        project.plain(*words)
+        log.unlink(missing_ok=True)
+        done = project.build.run("ninja", "-C", "made", options=["--cache", "ccache"])
+        assert done.status == 0, done
+        shutil.copy(project.folder / "made/libkernels.a", project.folder / f"{said}.a")
+        shutil.rmtree(project.folder / "made")
+        return (project.folder / f"{said}.a").read_bytes()
+
+    first = build(0x11223344)
+    roles = [attempt.record.step.role for attempt in project.compiles()]
+    assert roles.count(Role.CUDA) == 2
+    assert len(log.read_text().splitlines()) == 2
+    assert bytes.fromhex("44332211") in first
+    second = build(0x55667788)
+    assert bytes.fromhex("88776655") in second
+    assert bytes.fromhex("44332211") not in second
+
+
 # -- what starts compilers -----------------------------------------------------------------------
 
 FORK = "import subprocess, sys; subprocess.run(sys.argv[1:], check=True, preexec_fn=int)"

@@ -317,14 +317,17 @@ def chain_environment(
     if chain.engine is CacheEngine.SCCACHE and chain.wrapper:
         added["SCCACHE_SERVER_UDS"] = sccache_socket
         added["SCCACHE_BASEDIRS"] = folder
+        # Its records of headers would find those of another tree: mozilla/sccache issue 2863.
+        added["SCCACHE_DIRECT"] = "false"
         added["SCCACHE_IGNORE_SERVER_IO_ERROR"] = "1"
-    # The namespace and the hosts are made from the user's own.
+    # The namespace and the hosts are made from the user's own; the records would be wrong.
     return {name: value for name, value in added.items() if name not in base or name in _REPLACED}
 
 
 _REPLACED = (
     "CCACHE_NAMESPACE",
     "DISTCC_HOSTS",
+    "SCCACHE_DIRECT",
     "STOKER_WRAPPER",
     *(f"STOKER_{name}" for name in _NVCC_FLAGS),
 )

@@ -17,6 +17,7 @@ from stoker.govern.processes import (
     START,
     Activation,
     command_line,
+    cpu_seconds,
     is_stopped,
     kill_behind,
     process_behind,
@@ -34,6 +35,7 @@ _ANSWER_TIMEOUT_S = 10.0  # seconds for a governor to answer
 _SILENCE = (
     20.0  # seconds after which a silent governor counts as hung; it sends something every second
 )
+_MOST_CPU_S = 20.0  # seconds that a governor may compute without a word
 _LONGEST_LOOK = 1.0  # seconds of silence that count between two checks: we may have been stopped
 _MOST_LOSSES = 3  # governors that are replaced when they die; one that always dies has a fault
 _REPLACE = 2.0  # seconds to find a place for another governor; launchers wait no longer
@@ -118,8 +120,10 @@ class Client:
         self.losses = 0  # governors that have died or were ended
         self._run, self._command, self._directory = run, command, directory
         self._received = b""
-        self._answered = False
+        self.answered = False  # whether the governor has said anything to this run
         self._silence, self._looked = 0.0, time.monotonic()
+        # CPU time of the governor: when its silence began, and at the last look.
+        self._cpu_s: tuple[float, float] | None = None
         self._summary: RunSummary | None = None
         self._activation: Activation | None = None
         self._deadline = time.monotonic() + START
@@ -177,14 +181,14 @@ class Client:
         return True
 
     def _welcome(self, fields: tuple[bytes, ...]) -> None:
-        self._answered = True
+        self.answered = True
         found = msgspec.json.decode(fields[0], type=GovernorOptions)
         self.options = replace(found, cpus=self._share.cpus, cap=self._share.cap)
 
     def _gave_up(self, connection: socket.socket, waited: float) -> bool:
         """Return whether waiting for an answer is useless, after having acted on the reason."""
         if _is_governor(connection):
-            if waited < _ANSWER_TIMEOUT_S:
+            if self._works(process_behind(connection)) or waited < _ANSWER_TIMEOUT_S:
                 return False
             if kill_behind(connection):
                 self._deadline = time.monotonic() + START
@@ -208,7 +212,7 @@ class Client:
             self._kill()
         except OSError:
             chunk = b""
-        self._silence, self._looked = 0.0, time.monotonic()
+        self._silence, self._looked, self._cpu_s = 0.0, time.monotonic(), None
         if not chunk:
             self.alive = False
         *lines, self._received = (self._received + chunk).split(b"\n")
@@ -230,14 +234,26 @@ class Client:
         now = time.monotonic()
         self._silence += min(now - self._looked, _LONGEST_LOOK)
         self._looked = now
-        if self.dormant:
+        activation = self._activation
+        process = activation.process if activation else process_behind(self._socket)
+        if self.dormant or self._works(process):
             self._silence = 0.0
             return False
-        if self._silence < (_SILENCE if self._answered else START):
+        if self._silence < (_SILENCE if self.answered else START):
             return False
         self.alive = False
         self._kill()  # if that is impossible, launchers notice by themselves
         return True
+
+    def _works(self, process: int | None) -> bool:
+        """Return whether the governor has used CPU time since the last look: on a busy machine it
+        may take minutes to start. One that uses much without a word is in a loop.
+        """
+        if (used := cpu_seconds(process or 0)) is None:
+            return False
+        began, before = self._cpu_s or (used, used)
+        self._cpu_s = began, used
+        return before < used < began + _MOST_CPU_S
 
     def replaced(self) -> bool:
         """Find or prepare another governor in place of one that is gone; return whether it did.
@@ -250,8 +266,9 @@ class Client:
         if self._activation:
             self._activation.withdraw()
         self._socket.close()
-        self._activation, self._answered, self._received = None, False, b""
-        self._silence, self._deadline = 0.0, time.monotonic() + _REPLACE
+        self._activation, self.answered, self._received = None, False, b""
+        self._silence, self._cpu_s = 0.0, None
+        self._deadline = time.monotonic() + _REPLACE
         try:
             self._socket = self._found()
         except StokerError:
@@ -267,7 +284,7 @@ class Client:
     @property
     def why_gone(self) -> str:
         """The reason why ``alive`` became false."""
-        if self._answered or self._activation is None:
+        if self.answered or self._activation is None:
             return "the governor has died"
         log = Path(self.options.socket).with_suffix(".log")
         with suppress(OSError):
@@ -292,7 +309,7 @@ class Client:
         """
         if self._activation and self._activation.withdraw():
             return
-        self._socket.settimeout(_ANSWER_TIMEOUT_S if self._answered else START)
+        self._socket.settimeout(_ANSWER_TIMEOUT_S if self.answered else START)
         try:
             written = () if written_bytes is None else (written_bytes,)
             self._socket.sendall(encode("finish", status, cache_hits, *written))

@@ -57,6 +57,16 @@ def is_stopped(process: int) -> bool:
     return False
 
 
+def cpu_seconds(process: int) -> float | None:
+    """Return the CPU time that a process has used; ``None`` if it is gone or was suspended."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_bytes().rpartition(b") ")[2].split()
+        stopped = fields[0] in (b"T", b"t")
+        return None if stopped else (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
 def kill_behind(stream: socket.socket) -> bool:
     """Kill the process at the other end of a connection; return whether it is gone."""
     number = process_behind(stream) or 0
@@ -290,6 +300,11 @@ class Activation:
         # Made before the run lowers its own priority, which on Linux is that of one thread only.
         self._thread = threading.Thread(target=self._wait, daemon=True)
         self._thread.start()
+
+    @property
+    def process(self) -> int | None:
+        """The governor that was started, if one was."""
+        return self._governor.pid if self._governor else None
 
     def withdraw(self) -> bool:
         """Return whether no governor was started; then none will be, and the socket is gone.

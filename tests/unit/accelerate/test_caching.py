@@ -1,6 +1,9 @@
 """The chain between the build tool and the compiler: one value, with a reason for each part."""
 
 import os
+import subprocess
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -82,6 +85,32 @@ def test_a_launcher_stands_behind_ccache_or_alone() -> None:
     assert (both.wrapper, variables(both)["CCACHE_PREFIX"]) == ("/usr/bin/ccache", "/usr/bin/dist")
     with pytest.raises(UsageError, match="sccache cannot start dist"):
         resolve_chain(ChainOptions(cache=CacheEngine.SCCACHE, launcher="dist"), found, {})
+
+
+def test_sccache_never_gives_a_tree_the_object_of_another_one(
+    tmp_path: Path, need: Callable[[str], str]
+) -> None:
+    """With paths relative to each tree, its own records of headers confuse the trees."""
+    program, objects = need("sccache"), []
+    chain = Chain(engine=CacheEngine.SCCACHE, wrapper=program)
+    for name, members in (("one", "int a, b;"), ("two", "int a, c, b;")):
+        tree = tmp_path / name
+        (tree / "include").mkdir(parents=True)
+        (tree / "include" / "layout.h").write_text(f"struct Layout {{ {members} }};\n")
+        offset = "__builtin_offsetof(Layout, b)"
+        (tree / "a.cpp").write_text(f'#include "layout.h"\nint offset = {offset};\n')
+        base = {**os.environ, "SCCACHE_DIR": str(tmp_path / "cache"), "SCCACHE_DIRECT": "true"}
+        socket = str(tmp_path / "socket")
+        added = chain_environment(chain, base, folder=str(tree), mapped=True, sccache_socket=socket)
+        run = partial(subprocess.run, env={**base, **added}, cwd=tree, capture_output=True)
+        run([program, "--start-server"], check=True)
+        try:
+            words = [program, need("g++"), "-c", "a.cpp", "-Iinclude", "-o", "a.o"]
+            run(words, check=True)
+        finally:
+            run([program, "--stop-server"], check=True)
+        objects.append((tree / "a.o").read_bytes())
+    assert objects[0] != objects[1]
 
 
 def test_a_ccache_without_remote_storage_gets_no_remote(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import select
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,3 +100,30 @@ def test_a_run_without_a_governor_has_none_that_hangs(
         monkeypatch.setattr("stoker.govern.client.START", 0.0)
         assert not client.ended_as_hung()
         assert client.alive
+
+
+SLOW = """
+import time
+if b"stoker.govern.daemon" in open("/proc/self/cmdline", "rb").read():
+    while time.process_time() < 3:
+        pass
+"""
+
+
+def test_a_governor_that_starts_slowly_does_not_hang(
+    options: GovernorOptions, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On a machine that is busy, its CPU seconds take long; they are seen, so that it is spared."""
+    (tmp_path / "sitecustomize.py").write_text(SLOW)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr("stoker.govern.client.START", 1.0)
+    client = Client(options, run=1, command="test", directory="/")
+    with client, socket.socket(socket.AF_UNIX) as launcher:
+        launcher.connect(options.socket)
+        deadline = time.monotonic() + TIMEOUT_S
+        while not client.answered and time.monotonic() < deadline:
+            if select.select([client], [], [], 0.1)[0]:
+                list(client.events())
+            else:
+                assert not client.ended_as_hung()
+        assert (client.alive, client.answered) == (True, True)
