@@ -99,9 +99,12 @@ def tried(name: str, case: dict[str, Any], layers: list[Path], keep: Path | None
     """Make a failure, apply the fix and return how it ended."""
     begin = time.monotonic()
     result = {"real": "package" in case, "end": "not made", "cause": "", "why": ""}
-    with overlay(layers) as top:
+    with ExitStack() as stack:
+        top = stack.enter_context(overlay(layers))
         project = top / "src" / name
         project.mkdir(parents=True)
+        for place, options in case.get("disk", {}).items():
+            small_disk(stack, project if place == "." else top / place.lstrip("/"), options)
         for path, text in case.get("files", {}).items():
             (project / path).parent.mkdir(parents=True, exist_ok=True)
             (project / path).write_text(text)
@@ -198,12 +201,18 @@ def overlay(lower: list[Path]) -> Iterator[Path]:
         yield top
 
 
+def small_disk(stack: ExitStack, where: Path, options: str) -> None:
+    where.mkdir(parents=True, exist_ok=True)
+    mounted(stack, where, "-t", "tmpfs", "-o", options, "tmpfs")
+
+
 def shared(stack: ExitStack, path: Path, top: Path) -> None:
     """Make a file or folder of this machine visible in the root."""
     inside = top / path.relative_to("/")
     if path.is_dir():
         inside.mkdir(parents=True, exist_ok=True)
         mounted(stack, inside, "--bind", str(path))
+        subprocess.run(["mount", "-o", "remount,bind,ro", inside], check=True)
     elif path.is_file():
         inside.parent.mkdir(parents=True, exist_ok=True)
         inside.unlink(missing_ok=True)

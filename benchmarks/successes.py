@@ -4,13 +4,14 @@
     python benchmarks/successes.py LOGS --debian 200 --root ROOT --sources Sources.gz
     python benchmarks/successes.py LOGS --miniatures
     python benchmarks/successes.py LOGS --generated N
+    python benchmarks/successes.py LOGS --by-tool N
     python benchmarks/successes.py LOGS --json benchmarks/results/successes.json
 
-The first four add logs to the folder LOGS until it has that many of a kind: wheels that pip makes
+The first five add logs to the folder LOGS until it has that many of a kind: wheels that pip makes
 of sdists from PyPI (the projects that Debian packages, named by its file lists), Debian's source
 packages built in a root of mmdebstrap, the miniature projects of tests/projects with ninja and
-make, and generated ones full of warnings. Only builds whose status is 0 leave a log. The last form
-diagnoses all of them.
+make, generated ones full of warnings, and such by CMake, meson, cargo and setuptools. Only builds
+whose status is 0 leave a log. The last form diagnoses all of them.
 """
 
 import argparse
@@ -46,6 +47,7 @@ def main() -> int:
     parser.add_argument("--sources", type=Path)
     parser.add_argument("--miniatures", action="store_true")
     parser.add_argument("--generated", type=int, default=0)
+    parser.add_argument("--by-tool", type=int, default=0)
     parser.add_argument("--at-most", type=int, default=10**6, help="builds to try in this call")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
@@ -65,6 +67,8 @@ def main() -> int:
         collect(asked.logs, "miniature", 10**6, asked.at_most, miniatures())
     if asked.generated:
         collect(asked.logs, "generated", asked.generated, asked.at_most, generated())
+    for tool in ("cmake", "meson", "cargo", "setup"):
+        collect(asked.logs, tool, asked.by_tool, asked.at_most, by_tool(tool))
     if asked.json:
         return report(asked.logs, asked.json)
     return 0
@@ -248,14 +252,96 @@ def generated() -> Iterator:
         yield f"{number}", lambda number=number: small_build(number)
 
 
+def by_tool(tool: str) -> Iterator:
+    """Yield builds of small projects by CMake, meson, cargo or setuptools."""
+    build = {"cmake": cmake_build, "meson": meson_build, "cargo": cargo_build, "setup": setup_build}
+    for number in range(10**6):
+        yield f"{number}", lambda number=number: build[tool](random.Random(number))
+
+
+def write_sources(chance: random.Random, folder: Path) -> list[str]:
+    names = chance.sample(NAMES, 2)
+    for name in names:
+        snippets = chance.sample(SNIPPETS, 3)
+        lines = [text.format(f"_{name}_{place}") for place, text in enumerate(snippets)]
+        (folder / f"{name}.c").write_text("\n".join(lines) + "\n")
+    return names
+
+
+def cmake_build(chance: random.Random) -> tuple[int, bytes]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        sources = " ".join(f"{one}.c" for one in write_sources(chance, folder))
+        said = "".join(f'message(STATUS "{text}")\n' for text in chance.sample(SAYINGS, 2))
+        lacking = chance.choice(("CUDAToolkit", "MKL", "NCCL", "OpenBLAS", "Boost", "Protobuf"))
+        (folder / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.18)\nproject(mill C)\ninclude(CheckIncludeFile)\n"
+            f"{said}find_package({lacking})\ncheck_include_file(no_such_error.h HAS_ERROR)\n"
+            f'message(WARNING "{lacking} not found. Compiling without it")\n'
+            f"add_library(mill SHARED {sources})\ntarget_compile_options(mill PRIVATE -Wall)\n"
+        )
+        generator = chance.choice(("Ninja", "Unix Makefiles"))
+        status, first = run("cmake", "-G", generator, "-B", "build", cwd=folder)
+        if status:
+            return status, first
+        status, second = run("cmake", "--build", "build", "-v", cwd=folder)
+        return status, first + second
+
+
+def meson_build(chance: random.Random) -> tuple[int, bytes]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        sources = ", ".join(f"'{one}.c'" for one in write_sources(chance, folder))
+        lacking = chance.choice(("openblas", "libzstd", "cuda", "mpi", "gtest"))
+        (folder / "meson.build").write_text(
+            "project('mill', 'c', default_options: ['warning_level=3'])\n"
+            f"dependency('{lacking}_no', required: false)\n"
+            f"warning('error: {lacking} is not there')\nlibrary('mill', {sources})\n"
+        )
+        status, first = run("meson", "setup", "build", cwd=folder)
+        if status:
+            return status, first
+        status, second = run("ninja", "-v", "-C", "build", cwd=folder)
+        return status, first + second
+
+
+def cargo_build(chance: random.Random) -> tuple[int, bytes]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "src").mkdir()
+        modules = chance.sample([one.lower() for one in NAMES[:-1]], 3)
+        for one in modules:
+            (folder / "src" / f"{one}.rs").write_text(
+                f"pub fn fail_{one}() -> Result<u8, String> {{\n"
+                "    let error = 1;\n    Err(String::new())\n}\n"
+            )
+        (folder / "src" / "lib.rs").write_text("".join(f"mod {one};\n" for one in modules))
+        (folder / "build.rs").write_text(
+            f'fn main() {{ println!("cargo:warning=error: {modules[0]} is disabled"); }}\n'
+        )
+        (folder / "Cargo.toml").write_text(
+            f'[package]\nname = "{modules[0]}-sys"\nversion = "0.1.0"\nedition = "2021"\n'
+        )
+        return run("cargo", "build", "--offline", "-vv", cwd=folder)
+
+
+def setup_build(chance: random.Random) -> tuple[int, bytes]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        sources = [f"{one}.c" for one in write_sources(chance, folder)]
+        said = chance.choice(SAYINGS)
+        (folder / "setup.py").write_text(
+            "import warnings\nfrom setuptools import Extension, setup\n"
+            f"warnings.warn({said!r})\n"
+            f"setup(name='mill', version='1', ext_modules=[Extension('mill', {sources})])\n"
+        )
+        return run(sys.executable, "setup.py", "-v", "build", cwd=folder)
+
+
 def small_build(number: int) -> tuple[int, bytes]:
     chance = random.Random(number)
     with tempfile.TemporaryDirectory() as folder:
-        names = chance.sample(NAMES, 2)
-        for name in names:
-            snippets = chance.sample(SNIPPETS, 3)
-            lines = [text.format(f"_{name}_{place}") for place, text in enumerate(snippets)]
-            Path(folder, f"{name}.c").write_text("\n".join(lines) + "\n")
+        names = write_sources(chance, Path(folder))
         says = [f"echo '{text}'" for text in chance.sample(SAYINGS, 3)]
         flags = chance.choice(("-Wall -Wextra", "-Wall -Wno-error", "-Wall -Wextra -Wpedantic"))
         compiles = [f"cc {flags} -c {name}.c -o {name}.o" for name in names]

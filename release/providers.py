@@ -23,6 +23,19 @@ TABLE = ROOT / "src" / "stoker" / "knowledge" / "providers.tsv"
 MOST_HEADERS, MOST_OTHERS = 24, 60  # rows of one kind for one package
 MOST_SHARED = 60  # headers in a folder that other packages have too
 
+ANY_PROJECT = frozenset(
+    """api array assert base block buffer bytes cache class client color command common compat
+    compiler complex config console const constants context core cpu data date db debug defs device
+    dict edit engine error errors event exception export exports factory file files filter font
+    format func functions global globals gpu graph grid hash header help helper helpers image index
+    info init input io item iterator kernel key lib library line list log logger logging loop macros
+    main map math matrix mem memory menu message misc model module mutex name net network node
+    object options output pack parse parser path plugin point pool print process queue random range
+    reader record rect render resource result scan server session set settings shape socket sort
+    source stack state stats status std stdafx stream string sys system table task template test
+    tests text thread time timer token tools trace tree type types unit user util utility utils
+    value values vec vector version view window work writer""".split()  # noqa: SIM905
+)
 TRIPLET = r"(?:[a-z0-9_]+-linux-gnu\w*/)?"
 INCLUDE = re.compile(
     rf"usr/(?:include/{TRIPLET}(?:openblas-pthread/)?|lib/{TRIPLET}(?=openmpi/include/))(.+)"
@@ -242,9 +255,10 @@ SYMBOLS = {
 HEADER_LINES = """
 What provides a header, library, CMake package, program or Python module; made by
 release/providers.py. Rows of Debian 12's file lists: kind, name, folder that a compiler is not told
-of, Debian's package. Kind header: `x/` is any header below that folder. Kind shared: a library that
-the loader needs. Kind symbol: a symbol, or with `*` all that begin like that, and the library (not
-the package) that defines it; written by hand in the script.
+of, Debian's package. Other development packages of Debian follow, without names elsewhere. Kind
+header: `x/` is any header below that folder. Kind shared: a library that the loader needs. Kind
+symbol: a symbol, or with `*` all that begin like that, and the library (not the package) that
+defines it; written by hand in the script.
 Rows `package`: Debian's name, then Fedora's and RHEL's, conda-forge's, Alpine's, Arch's and
 Homebrew's (written by hand in release/package_names.tsv, and compared with lists of names), and
 PyPI's (from the metadata in Debian's package). Rows `pypi`: modules that Debian 12 does not have,
@@ -279,6 +293,7 @@ def main() -> int:
     rows = [row for row in rows if (row.kind, row.name) not in EXTRA]
     rows += [Row(kind, name, "", package) for (kind, name), package in EXTRA.items()]
     rows = without_ambiguity([*rows, *find_modules(files)])
+    rows += others(asked.contents, rows)
     rows += sorted(symbols(rows))
     projects = {name: PROGRAMS_ON_PYPI.get(name) or project_of(files[name]) for name in names}
     TABLE.write_text("".join(f"{line}\n" for line in table(rows, names, projects)))
@@ -315,6 +330,43 @@ def files_by_package(contents: Iterable[Path], names: Iterable[str]) -> dict[str
                     for name in owners[package]:
                         found[name].append(path.rstrip())
     return found
+
+
+def others(contents: Iterable[Path], rows: Iterable[Row]) -> list[Row]:
+    """Return what the other development packages of Debian provide, if only one of them does: they
+    have no names elsewhere.
+    """
+    taken = {(row.kind, row.name) for row in rows}
+    found: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for file in contents:
+        with gzip.open(file, "rt", encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                path, _, packages = line.rstrip("\n").rpartition(" ")
+                owners = [one.rpartition("/")[2] for one in packages.split(",")]
+                if len(owners) == 1 and owners[0].endswith("-dev"):
+                    for one in provided(path.rstrip()):
+                        found[one].add(owners[0])
+    unique = {one: packages for one, packages in found.items() if len(packages) == 1}
+    return sorted(
+        Row(kind, name, "", *packages)
+        for (kind, name), packages in unique.items()
+        if (kind, name) not in taken
+    )
+
+
+def provided(path: str) -> Iterator[tuple[str, str]]:
+    """Yield the header, library, module of pkg-config or program like it that a file is. Headers in
+    folders, and those with a name that any project could use, are left out.
+    """
+    if match := re.fullmatch(rf"usr/include/{TRIPLET}([\w.+-]+\.(?:h|hpp))", path):
+        if match[1].partition(".")[0].lower() not in ANY_PROJECT:
+            yield "header", match[1]
+    elif match := re.fullmatch(rf"usr/lib/{TRIPLET}lib([^/]+)\.(?:so|a)", path):
+        yield "library", match[1]
+    elif match := re.fullmatch(rf"usr/(?:lib|share)/{TRIPLET}pkgconfig/([^/]+)\.pc", path):
+        yield "pkgconfig", match[1]
+    elif match := re.fullmatch(r"usr/bin/([\w.+]+[-_]config)", path):
+        yield "program", match[1]
 
 
 def files_of(name: str) -> str:
@@ -490,7 +542,7 @@ def closeness(row: Row) -> tuple[bool, bool, int, str]:
 def table(rows: list[Row], names: dict[str, Names], projects: dict[str, str]) -> Iterator[str]:
     yield from (f"# {line}" for line in HEADER_LINES.strip().splitlines())
     used = {package for row in rows if row.kind != "symbol" for package in row.package.split()}
-    for name in sorted(used):
+    for name in sorted(used & names.keys()):
         yield "\t".join(("package", name, *names[name], projects[name]))
     for module, (project, conda) in sorted(MODULES_ELSEWHERE.items()):
         yield "\t".join(("pypi", module, project, conda))

@@ -15,7 +15,7 @@ from typing import IO, Protocol
 
 from stoker.govern.chain import files_for
 from stoker.outside import process
-from stoker.outside.relay import Copy, Relay, resized_with
+from stoker.outside.relay import Copy, Relay, terminal_signals
 
 Echo = Callable[[bytes], None]
 
@@ -117,7 +117,7 @@ def _relayed(copy: Copy | None) -> Iterator[Relay | None]:
         return
     relay = Relay(copy)
     try:
-        with resized_with(relay):
+        with terminal_signals(relay):
             yield relay
     finally:
         relay.close()

@@ -58,9 +58,15 @@ def library_folders(package: str) -> list[str]:
 
 def library_of(symbol: str) -> str | None:
     """Return the name, as in -lz, of the library that defines a symbol."""
+    known = _symbols()
     beginnings = (f"{symbol[:end]}*" for end in range(len(symbol), 1, -1))
-    rows = (_row("symbol", name) for name in (symbol, *beginnings))
-    return next((row[1] for row in rows if row), None)
+    return next((known[name] for name in (symbol, *beginnings) if name in known), None)
+
+
+@cache
+def _symbols() -> dict[str, str]:
+    rows = (line.split("\t") for line in _table().splitlines() if line.startswith("symbol\t"))
+    return {row[1]: row[3] for row in rows}
 
 
 def _spellings(kind: ProvidedKind, name: str) -> Iterator[str]:
