@@ -11,7 +11,8 @@ moto's server beside stoker. Results are added to results/farm.json. The cases:
     shards     four shards and a finisher: every compile once, the same bytes, CPU time and where it
                went; with --work heavy it is stored as "shards-heavy"
     redis      the same, with objects in a redis server instead of a folder
-    s3         the same, with objects in an S3 server, which sccache uses
+    s3         the same, with objects in an S3 server, which sccache uses; all jobs have the same
+               paths, as on runners of a CI system: sccache's keys depend on them
     deadline   jobs with --stop-after, each on a fresh machine, until the wheel is there. A build of
                150 s has jobs of 40 s: the ratio is kept for whatever a single build takes here
     killed     kill -9 of a shard at ten random times, then the finisher
@@ -181,16 +182,16 @@ class Job:
     def __init__(self, farm: "Farm", tree: Path):
         farm.jobs += 1
         self.folder = farm.folder / f"machine-{farm.jobs:03}"
-        self.tree = self.folder / "tree"
-        shutil.copytree(tree, self.tree)
+        shutil.copytree(tree, self.folder / "tree")
         self._farm = farm
+        self._place = farm.place or self.folder  # where the job itself sees its folder
         self._account = self.folder / "account"
         self._began = 0.0
         self.cpu_s = self.wall_s = 0.0
         self.output = ""
 
     def start(self, *options: str, **environment: str) -> "subprocess.Popen[str]":
-        home = self.folder / "home"
+        home = self._place / "home"
         variables = {
             "PATH": f"{BIN}:{os.environ['PATH']}",
             "HOME": str(home),
@@ -200,10 +201,12 @@ class Job:
             **{name: value for name, value in os.environ.items() if name.startswith("AWS_")},
             **environment,
         }
-        (home / "tmp").mkdir(parents=True, exist_ok=True)
-        words = ["stoker", "build", str(self.tree), "--variant", self._farm.variant]
-        words += ["--isolation", "none", "--out", str(self.folder / "out"), "--progress", "log"]
+        (self.folder / "home" / "tmp").mkdir(parents=True, exist_ok=True)
+        words = ["stoker", "build", str(self._place / "tree"), "--variant", self._farm.variant]
+        words += ["--isolation", "none", "--out", str(self._place / "out"), "--progress", "log"]
         apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        bind = 'mount --bind "$0" "$1"; cd "$1"; shift; exec "$@"'
+        apart += ["sh", "-ec", bind, str(self.folder), str(self._place)]
         self._began = time.monotonic()
         return subprocess.Popen(
             [*apart, sys.executable, "-c", ACCOUNT, str(self._account), *words, *options],
@@ -254,6 +257,7 @@ class Farm:
 
     def __init__(self, folder: Path, options: argparse.Namespace):
         self.folder = folder
+        self.place: Path | None = None  # if given, every job sees its folder there
         self.jobs = 0
         self.variant = "cu130-sm90" if options.kernels else "cpu"
         self.random = random.Random(options.seed)
@@ -332,9 +336,12 @@ def s3(farm: Farm) -> dict[str, object]:
         options = ("--cache", "sccache")
         login = {"AWS_ACCESS_KEY_ID": "farm", "AWS_SECRET_ACCESS_KEY": "farm"}
         os.environ |= login
+        farm.place = farm.folder / "runner"
+        farm.place.mkdir()
         made = farm.shards(where, *options)
         finisher = farm.finish(where, *options)
     finally:
+        farm.place = None
         server.terminate()
         server.wait()
     found = summary(farm, [*made, finisher])
