@@ -87,6 +87,7 @@ def test_a_launcher_stands_behind_ccache_or_alone() -> None:
         resolve_chain(ChainOptions(cache=CacheEngine.SCCACHE, launcher="dist"), found, {})
 
 
+@pytest.mark.slow
 def test_sccache_never_gives_a_tree_the_object_of_another_one(
     tmp_path: Path, need: Callable[[str], str]
 ) -> None:
