@@ -17,7 +17,7 @@
 
 enum {
     OOM_SCORE = 800, /* of 1000: the kernel kills a compiler before ninja, sshd and the launcher */
-    FIRST_SAMPLE_US = 25 * 1000, /* most commands of configure scripts have ended by then */
+    FIRST_SAMPLE_US = 10 * 1000, /* the governor learns the keeper with it, so not later */
     LONGEST_INTERVAL_US = 100 * 1000,
     REPORT_AFTER_US = 1000 * 1000,
     REPORT_SURELY_BYTES = 16 << 20,
