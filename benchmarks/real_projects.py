@@ -155,6 +155,7 @@ class Builder:
             "PATH": f"{self.python.parent}{os.pathsep}{os.environ['PATH']}",
             "STOKER_HOME": str(self.folder / "home"),
             "STOKER_CACHE": "none",
+            "CCACHE_DISABLE": "1",  # meson uses it by itself, and then compilers do not run
             "SOURCE_DATE_EPOCH": "1700000000",
             "PYTHONHASHSEED": "0",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
