@@ -9,9 +9,9 @@ run completes the build, every object is byte-identical to that of an undisturbe
 process, socket, run folder or temporary file is left. The faults take turns, in a random order. A
 failed round prints its seed, keeps its output, and can be repeated with --round. Needs root, a
 memory cgroup and tmpfs mounts. The counts go to results/torture-<kind>-<architecture>.json. Rounds
-named "odd-compiles" run the compiles of odd_compiles.py with or without ccache instead of ninja. N copies
-(--workers) run at the same time, each with its own seed, memory cgroup, process namespace and
-temporary folders, so that other runs on the machine do not count.
+named "odd-compiles" run the compiles of odd_compiles.py with or without ccache instead of ninja. N
+copies (--workers) run at the same time, each with its own seed, memory cgroup, process namespace
+and temporary folders, so that other runs on the machine do not count.
 """
 
 import argparse
