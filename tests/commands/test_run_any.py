@@ -343,8 +343,8 @@ def test_a_launcher_script_before_a_script_called_nvcc(project: Project, need: N
         """Build with a script that defines a macro; return what is in the objects."""
         script.write_text(plain.replace('"$@"', f'-DSAID={said} "$@"'))
         os.utime(script, (1_000_000_000,) * 2)
-        words = ("cmake", "-G", "Ninja", "-S", ".", "-B", "made", "-DCMAKE_CUDA_ARCHITECTURES=80")
-        words += (f"-DCMAKE_CUDA_COMPILER={script}", f"-DCMAKE_CUDA_COMPILER_LAUNCHER={launch}")
+        words = ["cmake", "-G", "Ninja", "-S", ".", "-B", "made", "-DCMAKE_CUDA_ARCHITECTURES=80"]
+        words += [f"-DCMAKE_CUDA_COMPILER={script}", f"-DCMAKE_CUDA_COMPILER_LAUNCHER={launch}"]
         project.plain(*words)
         log.unlink(missing_ok=True)
         done = project.build.run("ninja", "-C", "made", options=["--cache", "ccache"])
