@@ -8,10 +8,10 @@ fault at a random time, and then checks: the run ended with a status that fits t
 run completes the build, every object is byte-identical to that of an undisturbed build, and no
 process, socket, run folder or temporary file is left. The faults take turns, in a random order. A
 failed round prints its seed, keeps its output, and can be repeated with --round. Needs root, a
-memory cgroup and tmpfs mounts. The counts go to results/torture-<architecture>.json. Rounds named
-"odd-compiles" run the compiles of odd_compiles.py with or without ccache instead of ninja. N copies
-(--workers) run at the same time, each with its own seed, memory cgroup, process namespace and
-temporary folders, so that other runs on the machine do not count.
+memory cgroup and tmpfs mounts. The counts go to results/torture-<kind>-<architecture>.json. Rounds
+named "odd-compiles" run the compiles of odd_compiles.py with or without ccache instead of ninja. N
+copies (--workers) run at the same time, each with its own seed, memory cgroup, process namespace
+and temporary folders, so that other runs on the machine do not count.
 """
 
 import argparse
@@ -525,7 +525,7 @@ def main() -> int:
         "failures": done.failures,
     }
     print(json.dumps(result, indent=2))
-    kind = "cuda" if arguments.cuda else "cxx"
+    kind = ("cuda" if arguments.cuda else "cxx") + ("-small" if arguments.small else "")
     file = arguments.json
     if not (file or done.failures or arguments.only):
         file = RESULTS / f"torture-{kind}-{platform.machine()}.json"

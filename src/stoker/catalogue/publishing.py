@@ -285,7 +285,7 @@ def _check_apart(uploads: Sequence[Upload]) -> None:
 
 
 _FAMILY = re.compile(r"_(x86_64|aarch64|arm64|ppc64le|riscv64)$")
-_PYTHON = re.compile(r"cp(3)(\d+)")
+_PYTHON = re.compile(r"cp(3)([0-9]{1,3})")
 
 
 @cache

@@ -130,7 +130,7 @@ def _platform(host: Host) -> str:
 
 
 def _glibc_floor(platforms: Iterable[str]) -> str:
-    found = (re.search(r"manylinux_(\d+)_(\d+)_", platform) for platform in platforms)
+    found = (re.search(r"manylinux_([0-9]{1,3})_([0-9]{1,3})_", platform) for platform in platforms)
     floors = sorted((int(one[1]), int(one[2])) for one in found if one)
     return f"glibc {floors[0][0]}.{floors[0][1]}" if floors else f"one of {_listed(platforms)}"
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from threading import Timer
 from typing import IO, Any
 from urllib.error import HTTPError
@@ -220,6 +220,7 @@ class _Watch:
         self.late: TimeoutError | None = None
         self._seconds = seconds
         self._connections: list[HTTPConnection] = []
+        self._responses: list[HTTPResponse] = []
         self._timer = Timer(seconds, self._end)
         self._timer.daemon = True
 
@@ -233,6 +234,11 @@ class _Watch:
 
         return make
 
+    def kept(self, response: HTTPResponse) -> HTTPResponse:
+        """Return the response; it is closed if the block fails."""
+        self._responses.append(response)
+        return response
+
     def _end(self) -> None:
         self.late = TimeoutError(f"it has not answered after {self._seconds:g} s")
         for connection in self._connections:
@@ -242,8 +248,10 @@ class _Watch:
     def __enter__(self) -> None:
         self._timer.start()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._timer.cancel()
+        for response in self._responses if kind else ():  # such as one with a bad redirect
+            response.close()
 
 
 class _Http(HTTPHandler):
@@ -252,7 +260,7 @@ class _Http(HTTPHandler):
         self._watch = watch
 
     def http_open(self, req: Request) -> Any:
-        return self.do_open(self._watch.made(HTTPConnection), req)
+        return self._watch.kept(self.do_open(self._watch.made(HTTPConnection), req))
 
 
 class _Https(HTTPSHandler):
@@ -262,7 +270,7 @@ class _Https(HTTPSHandler):
 
     def https_open(self, req: Request) -> Any:
         kind = self._watch.made(HTTPSConnection)
-        return self.do_open(kind, req, context=self._own_context)
+        return self._watch.kept(self.do_open(kind, req, context=self._own_context))
 
 
 class _Redirects(HTTPRedirectHandler):

@@ -127,3 +127,6 @@ def test_a_governor_that_starts_slowly_does_not_hang(
             else:
                 assert not client.ended_as_hung()
         assert (client.alive, client.answered) == (True, True)
+        activation = client._activation
+        assert activation
+    activation.kill()
