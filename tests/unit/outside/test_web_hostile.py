@@ -89,7 +89,8 @@ def test_an_answer_that_never_begins(server: Server) -> None:
 
 def test_a_byte_at_a_time(server: Server) -> None:
     server.answers["/x"] = (OK, b"Content-Length: 50000\r\n\r\n", server.drip)
-    with pytest.raises(MissingError, match=r"sends only .* a second") as caught:
+    # On a busy machine a byte may also come later than the timeout.
+    with pytest.raises(MissingError, match=r"sends only .* a second|timed out") as caught:
         whole(f"{server.url}/x")
     assert caught.value.hints
 
