@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -281,11 +281,19 @@ def cmake_build(chance: random.Random) -> tuple[int, bytes]:
             f"add_library(mill SHARED {sources})\ntarget_compile_options(mill PRIVATE -Wall)\n"
         )
         generator = chance.choice(("Ninja", "Unix Makefiles"))
-        status, first = run("cmake", "-G", generator, "-B", "build", cwd=folder)
+        configure = ("cmake", "-G", generator, "-B", "build")
+        return run_in_turn(configure, ("cmake", "--build", "build", "-v"), cwd=folder)
+
+
+def run_in_turn(*commands: Sequence[str], cwd: Path) -> tuple[int, bytes]:
+    """Run commands until one fails; return the last status and all output."""
+    status, output = 0, b""
+    for command in commands:
+        status, more = run(*command, cwd=cwd)
+        output += more
         if status:
-            return status, first
-        status, second = run("cmake", "--build", "build", "-v", cwd=folder)
-        return status, first + second
+            break
+    return status, output
 
 
 def meson_build(chance: random.Random) -> tuple[int, bytes]:
@@ -298,11 +306,8 @@ def meson_build(chance: random.Random) -> tuple[int, bytes]:
             f"dependency('{lacking}_no', required: false)\n"
             f"warning('error: {lacking} is not there')\nlibrary('mill', {sources})\n"
         )
-        status, first = run("meson", "setup", "build", cwd=folder)
-        if status:
-            return status, first
-        status, second = run("ninja", "-v", "-C", "build", cwd=folder)
-        return status, first + second
+        setup = ("meson", "setup", "build")
+        return run_in_turn(setup, ("ninja", "-v", "-C", "build"), cwd=folder)
 
 
 def cargo_build(chance: random.Random) -> tuple[int, bytes]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from _pytest.mark import ParameterSet
 from hypothesis import HealthCheck, settings
 
 from browser import Browser, opened_browser
@@ -149,12 +148,12 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     return folder
 
 
-def slow(*values: object) -> ParameterSet:
+def slow(*values: object) -> "pytest.ParameterSet":
     """Return values of a parametrized test that only `make test-all` runs."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-def heavy(*values: object) -> ParameterSet:
+def heavy(*values: object) -> "pytest.ParameterSet":
     """Return values of a parametrized test that only `make heavy` runs."""
     return pytest.param(*values, marks=pytest.mark.heavy)
 

@@ -7,7 +7,6 @@ change there is changed in our terminal too. Programs such as less open the term
 by its name to read keys: they get ours. Files and closed streams are left alone.
 """
 
-import ctypes
 import fcntl
 import os
 import select
@@ -208,13 +207,17 @@ def terminal_signals(relay: Relay) -> Iterator[None]:
 
 def _watched(file: str) -> int | None:
     """Return a descriptor that tells when a file is opened and closed; ``None`` if that fails."""
+    import ctypes  # a run without a terminal starts sooner without it
+
     try:
         libc = ctypes.CDLL(None)
         events: int = libc.inotify_init1(os.O_CLOEXEC)
         watched = libc.inotify_add_watch(events, os.fsencode(file), _OPENED | _CLOSED)
     except (AttributeError, OSError):
         return None
-    return events if events >= 0 and watched >= 0 else None
+    if events >= 0 and watched < 0:
+        os.close(events)
+    return events if watched >= 0 else None
 
 
 def _read(source: int) -> bytes:

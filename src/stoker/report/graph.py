@@ -96,7 +96,7 @@ class BuildGraph(Value, frozen=True, kw_only=True):
     impact: Impact | None = None
 
     @property
-    def path_seconds(self) -> float:
+    def path_s(self) -> float:
         return sum(step.wall_s for step in self.path)
 
 

@@ -162,7 +162,7 @@ def graph_page(graph: BuildGraph, *, everything: bool = False) -> RenderableType
 
 def headline(graph: BuildGraph) -> str:
     work = f", {duration(graph.wall_s)} of work" if graph.timed else ""
-    chain = f", longest chain {duration(graph.path_seconds)}" if graph.path else ""
+    chain = f", longest chain {duration(graph.path_s)}" if graph.path else ""
     return f"{graph.folder}: {graph.steps} steps in {len(graph.targets)} targets{work}{chain}"
 
 
@@ -474,7 +474,7 @@ def _tiles(graph: BuildGraph) -> str:
     if graph.timed:
         figures["work"] = duration(graph.wall_s)
     if graph.path:
-        figures["longest chain"] = duration(graph.path_seconds)
+        figures["longest chain"] = duration(graph.path_s)
     if graph.compiles:
         figures["compiles that can start at once"] = f"{graph.ready} of {graph.compiles}"
     tiles = (

@@ -72,7 +72,7 @@ def test_what_blocks_the_start(made: Made) -> None:
 def test_the_critical_path(made: Made) -> None:
     graph = make_build_graph(*made, folder="/src", has_reply=False)
     assert [step.output for step in graph.path] == ["ops.h", "CMakeFiles/ops.dir/c.o", "libops.so"]
-    assert graph.path_seconds == 19.0
+    assert graph.path_s == 19.0
 
 
 @pytest.mark.parametrize(
