@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from stoker.diagnose import steps, symptoms
+from stoker.diagnose import signs, steps
 from stoker.diagnose.answers import NAMES
 from stoker.knowledge.failures import Failure, FailureIndex, Fix, ValueSource, placeholders
 from stoker.knowledge.providers import ProvidedKind
@@ -238,7 +238,7 @@ def index() -> FailureIndex:
         causes=tuple(msgspec.structs.replace(cause, example=()) for cause in causes),
         literals={
             pattern: tuple(sorted(found))
-            for pattern in sorted({*patterns, *steps.PATTERNS, *symptoms.PATTERNS})
+            for pattern in sorted({*patterns, *steps.PATTERNS, *signs.PATTERNS})
             if (found := literals(pattern))
         },
     )

@@ -54,7 +54,7 @@ from stoker.report.trace import PhaseFormat, perfetto_trace, read_phases
 from stoker.report.values import Report, ReportedRun
 from stoker.settings.toml import read_file
 from stoker.settings.user_options import gather
-from stoker.source.cmake_reply import read_targets
+from stoker.source.cmake import read_targets
 from stoker.source.ninja import read_discovered, read_durations, read_graph
 from stoker.source.tree import read_tree
 from stoker.wheel import elf_edit

@@ -16,7 +16,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NoReturn
 
-from stoker.cli.slim import command
+from stoker.cli.wheel import slim as command
 from stoker.model.errors import StokerError, UsageError
 
 SIGNALS = signal.SIGKILL, signal.SIGTERM, signal.SIGHUP

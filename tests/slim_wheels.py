@@ -16,7 +16,7 @@ import pytest
 
 from built_libraries import Need, build
 from slim_libraries import build_library, cubins
-from stoker.cli.slim import command
+from stoker.cli.wheel import slim as command
 from wheel_files import record, zipped
 
 MACHINE = os.uname().machine

@@ -19,7 +19,7 @@ from held_locks import held_elsewhere
 from slim_libraries import build_library, cubins
 from slim_wheels import ARCHS, CUDA, MACHINE, make_wheel
 from small_disks import small_disk
-from stoker.cli.matrix import command
+from stoker.cli.matrix import matrix as command
 from stoker.model.errors import StokerError
 from stoker.wheel.engine import open_wheel
 from wheel_files import unpacked

@@ -11,7 +11,7 @@ from built_libraries import Need, build
 from conftest import Stoker
 from stoker.builds.finishing import check
 from stoker.builds.stages import StageLog
-from stoker.cli.verify import command
+from stoker.cli.wheel import verify as command
 from stoker.model.errors import ArtifactError, StokerError, UsageError
 from wheel_files import CODE, DIST_INFO, METADATA, WHEEL, make_wheel, wheel_bytes
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import missing
-from stoker.cli.slim import command as slim
-from stoker.cli.verify import command as verify
+from stoker.cli.wheel import slim, verify
 from stoker.outside import process
 from stoker.wheel.library import read_library
 from stoker.wheel.reader import open_file

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.cli.verify import command
+from stoker.cli.wheel import verify as command
 from stoker.outside import process
 
 pytestmark = [pytest.mark.heavy, pytest.mark.network, pytest.mark.timeout(3600)]

@@ -21,8 +21,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from stoker.builds.inputs import digest, edges_below
-from stoker.builds.shards import Piece, Shard, compile_pieces, split
+from stoker.builds.graph import Piece, Shard, compile_pieces, digest, edges_below, split
 from stoker.govern.command_line import build_folder
 from stoker.govern.history import History
 from stoker.govern.trace import read_trace, write_trace

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from stoker.builds.shards import Piece, cost, split
+from stoker.builds.graph import Piece, cost, split
 from stoker.govern.policies import make_policy
 from stoker.govern.simulate import simulate
 from stoker.model.govern import Role, SimulationResult, StepRecord, Trace

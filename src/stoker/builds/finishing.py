@@ -9,15 +9,14 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from stoker.builds.backend import Execute, Isolated, extra_requirements
-from stoker.builds.inputs import digest, file_digest
+from stoker.builds.graph import digest, file_digest
 from stoker.builds.repeating import read_recorded
 from stoker.builds.route import SwitchedOff
 from stoker.builds.stages import StageLog
 from stoker.knowledge.packages import install_command
 from stoker.knowledge.projects import features
 from stoker.model.build import Isolation
-from stoker.model.errors import MissingError, StokerError
-from stoker.model.finding import Finding, Severity
+from stoker.model.errors import Finding, MissingError, Severity, StokerError
 from stoker.model.plan import PLAN_MEMBER, Plan
 from stoker.model.source import ProjectKind, SourceTree
 from stoker.outside import files

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stoker import __version__
 from stoker.builds.acquire.store import acquired
 from stoker.builds.building import Built, Watcher, build, check_writable
-from stoker.builds.inputs import file_digest
+from stoker.builds.graph import file_digest
 from stoker.builds.matrix_jobs import (
     FORMAT,
     MatrixEnd,

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement
 
 from stoker import __version__
-from stoker.builds.inputs import digest, file_digest
+from stoker.builds.graph import digest, file_digest
 from stoker.builds.matrix_jobs import (
     MatrixEnd,
     MatrixJob,
@@ -28,8 +28,7 @@ from stoker.machine.python import install_failure, target_python
 from stoker.machine.system import read_machine
 from stoker.model.artifact import TargetKind
 from stoker.model.distribution import read_requirement
-from stoker.model.errors import MissingError, StokerError, StorageError, UsageError
-from stoker.model.finding import Severity
+from stoker.model.errors import MissingError, Severity, StokerError, StorageError, UsageError
 from stoker.model.plan import Platform, Quantity, Variant
 from stoker.model.value import Value
 from stoker.outside import process

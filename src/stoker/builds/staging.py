@@ -19,12 +19,6 @@ from stoker.builds.backend import (
     surroundings,
 )
 from stoker.builds.checkpoint import Job, names_native
-from stoker.builds.compiled_targets import (
-    check_configured,
-    compiled_below,
-    configured_without,
-    ninja_commands,
-)
 from stoker.builds.finishing import (
     check,
     fitting_isolation,
@@ -36,7 +30,17 @@ from stoker.builds.finishing import (
     python_digest,
     refusal,
 )
-from stoker.builds.inputs import digest, file_digest, generated_sources, installed_files, tree_state
+from stoker.builds.graph import (
+    check_configured,
+    compiled_below,
+    configured_without,
+    digest,
+    file_digest,
+    generated_sources,
+    installed_files,
+    ninja_commands,
+    tree_state,
+)
 from stoker.builds.route import (
     answer_file,
     choose_route,
@@ -50,15 +54,14 @@ from stoker.builds.work import MARK, Work
 from stoker.govern.session import Session
 from stoker.machine.python import pip_in
 from stoker.model.build import BuildRequest, BuildStage, GitState, Isolation
-from stoker.model.errors import CommandError, MissingError, Terminated, UsageError, unknown
-from stoker.model.finding import Finding
+from stoker.model.errors import CommandError, Finding, MissingError, Terminated, UsageError, unknown
 from stoker.model.plan import OriginKind, Plan, is_on
 from stoker.model.secrets import is_secret
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree
 from stoker.outside import files, folders, process
 from stoker.plan.records import lasting_json
 from stoker.plan.subject import Subject
-from stoker.source import cmake_reply
+from stoker.source import cmake
 from stoker.source.ninja import Edge, read_edges
 from stoker.wheel.package.built_wheel import PackageMode, PackageRequest
 
@@ -307,7 +310,7 @@ class Staging:
             cache.unlink(missing_ok=True)
         asked = [s.name for s in self._plan.cmake if s.origin.kind in _ASKED and is_on(s.value)]
         answer_file(build).unlink(missing_ok=True)
-        cmake_reply.ask(build)  # for `stoker graph`
+        cmake.ask(build)  # for `stoker graph`
         if self.route.by_back_end:
             self._configure_by_back_end(asked, log)
         else:

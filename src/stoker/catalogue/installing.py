@@ -41,8 +41,7 @@ from stoker.outside.progress import Advance, stage
 from stoker.outside.terminal import Listing, whole
 from stoker.outside.web import Web, size_of
 from stoker.plan.grammar import parse, squeeze
-from stoker.wheel.slim.cuts import SlimRequest
-from stoker.wheel.slim.selection import is_nvidia_distribution
+from stoker.wheel.slim.cuts import SlimRequest, is_nvidia_distribution
 from stoker.wheel.slim.slimming import OutputOptions, SlimTarget, gpu_targets, slim
 
 # -- installing ------------------------------------------------------------------------------------

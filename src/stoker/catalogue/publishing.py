@@ -26,8 +26,7 @@ from stoker.catalogue.store import FolderStore, Say, open_store
 from stoker.catalogue.values import WHEEL_VARIANTS, Fit, PublishedCatalogue, PublishedWheel
 from stoker.knowledge.hardware import cpu_levels, cpu_offers, gpus
 from stoker.model.distribution import read_tags, read_version
-from stoker.model.errors import ArtifactError, UsageError, unknown
-from stoker.model.finding import Severity
+from stoker.model.errors import ArtifactError, Severity, UsageError, unknown
 from stoker.model.plan import Backend
 from stoker.model.value import Value
 from stoker.outside import folders
@@ -35,7 +34,7 @@ from stoker.outside.files import folder_of_process, sha256_of
 from stoker.outside.progress import stage
 from stoker.wheel.engine import Content, Edit, open_wheel, rewrite
 from stoker.wheel.metadata import Headers
-from stoker.wheel.slim.selection import LICENCE, PRIVATE, is_nvidia_distribution
+from stoker.wheel.slim.cuts import LICENCE, PRIVATE, is_nvidia_distribution
 from stoker.wheel.verify.tested import Verification, WheelUnderTest
 from stoker.wheel.verify.verifying import read_and_verify
 

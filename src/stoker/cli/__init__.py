@@ -1,4 +1,6 @@
-"""The command line. Each command is a module of this package, imported only when it is called."""
+"""The command line. Each command is a function of its name, in a module that is imported only when
+the command is called.
+"""
 
 from collections.abc import Iterable
 from importlib import import_module
@@ -48,6 +50,19 @@ GROUPS = {
     },
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
+# Modules of commands that are not named like them.
+_MODULES = {
+    "develop": "build",
+    "doctor": "plan",
+    "graph": "report",
+    "inspect": "wheel",
+    "options": "plan",
+    "package": "wheel",
+    "slim": "wheel",
+    "tune": "cache",
+    "verify": "wheel",
+    "watch": "history",
+}
 # Commands of earlier versions, and what replaces them.
 MOVED = {
     "completion": "stoker help --completion SHELL",
@@ -146,8 +161,8 @@ class _Commands(click.Group):
             return _help
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"stoker.cli.{cmd_name}")
-        found: click.Command = module.command
+        module = import_module(f"stoker.cli.{_MODULES.get(cmd_name, cmd_name)}")
+        found: click.Command = getattr(module, cmd_name)
         return found
 
     def resolve_command(

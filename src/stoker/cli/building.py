@@ -75,7 +75,7 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
 def _part(options: dict[str, Any]) -> "FarmPart | None":
     """Return the part of this job in a build with a checkpoint, and take its options away."""
     from stoker.builds.checkpoint import Checkpoint, FarmPart
-    from stoker.builds.shards import parse_shard
+    from stoker.builds.graph import parse_shard
 
     names = ("checkpoint", "checkpoint_size", "shard", "finish")
     where, size, shard, finish = (options.pop(name, None) for name in names)

@@ -1,20 +1,31 @@
-"""`stoker cache`: the compiler cache that builds here use."""
+"""`stoker cache` and `stoker tune`: the compiler cache, and what makes builds faster."""
 
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
-from stoker.cli.request import chain_options, request_options, setting_options, with_settings
+from stoker.cli.request import (
+    chain_options,
+    request_options,
+    run_options,
+    setting_options,
+    with_settings,
+)
 from stoker.model.errors import UsageError
-from stoker.settings.declared import SettingGroup
+from stoker.settings.declared import OPTIONS, SettingGroup
 
 _UNCACHED = ("linker",)  # what is added to a command behind the cache
 
 
+_SETTINGS = ("memory", "keep_free", "cpus")
+_OTHERS = tuple(name for name in OPTIONS if name not in _SETTINGS)
+
+
 @click.group()
-def command() -> None:
+def cache() -> None:
     """Show, count, fill and clear the compiler cache that builds here use.
 
     \b
@@ -25,7 +36,7 @@ def command() -> None:
     """
 
 
-@command.command(short_help="Show the state.")
+@cache.command(short_help="Show the state.")
 @setting_options(SettingGroup.CHAIN, without=_UNCACHED)
 @click.option("--json", "as_json", is_flag=True, help="Print the state as JSON.")
 def status(as_json: bool, **options: Any) -> None:
@@ -38,7 +49,7 @@ def status(as_json: bool, **options: Any) -> None:
     print_json(found) if as_json else show(status_page(found))
 
 
-@command.command(short_help="Show the counts.")
+@cache.command(short_help="Show the counts.")
 @setting_options(SettingGroup.CHAIN, without=_UNCACHED)
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 def stats(as_json: bool, **options: Any) -> None:
@@ -54,7 +65,7 @@ def stats(as_json: bool, **options: Any) -> None:
     print_json(found) if as_json else show(use_page(found))
 
 
-@command.command(short_help="Remove everything.")
+@cache.command(short_help="Remove everything.")
 @setting_options(SettingGroup.CHAIN, without=_UNCACHED)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def clear(yes: bool, **options: Any) -> None:
@@ -74,7 +85,7 @@ def clear(yes: bool, **options: Any) -> None:
     click.echo(f"cleared {found.folder}", err=True)
 
 
-@command.command(short_help="Fill the cache.")
+@cache.command(short_help="Fill the cache.")
 @click.argument("source", required=False, metavar="[SOURCE]")
 @request_options(source=False)
 @setting_options(SettingGroup.GOVERN)
@@ -88,6 +99,54 @@ def warm(context: click.Context, /, source: str | None, **options: Any) -> None:
 
     It makes no wheel. With --cache-remote, other machines find the objects there.
     """
-    from stoker.cli.build import command as build
+    from stoker.cli.build import build
 
     context.invoke(build, source=source, target="all", fresh=True, **options)
+
+
+@click.command()
+@click.argument(
+    "place", type=click.Path(path_type=Path, readable=False), default=Path(), metavar="[BUILD]"
+)
+@click.option(
+    "--steps", type=click.IntRange(1, 100), default=6, help="Compiles to measure. Default: 6."
+)
+@click.option(
+    "--rounds", type=click.IntRange(1, 20), default=3, help="Times each is measured. Default: 3."
+)
+@click.option(
+    "--budget",
+    type=click.FloatRange(1),
+    default=300.0,
+    metavar="SECONDS",
+    help="Time after which no further measurement starts. Default: 300.",
+)
+@click.option("--seed", type=int, default=0, help="Chooses the steps at random. Default: 0.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with every measurement.")
+@setting_options(SettingGroup.GOVERN, without=_OTHERS)
+def tune(place: Path, as_json: bool, **options: Any) -> None:
+    """Measure what would make the builds of a project faster, on a sample of its own steps.
+
+    \b
+    stoker tune build                        a build folder of ninja
+    stoker tune pytorch                      a source tree that stoker has built
+    stoker tune build --steps 20 --budget 1800
+
+    BUILD must have been built once. Half of the compiles are the heaviest ones and half of them are
+    chosen at random; the two heaviest links are measured, too. Everything is written to a temporary
+    folder. For each difference that is larger than the noise, the setting for stoker.toml is shown.
+    Linkers that are faster and make equivalent files are kept for `--linker auto`.
+    """
+    from stoker.accelerate.shown import page
+    from stoker.accelerate.tuning import TuneOptions, tune
+    from stoker.outside.terminal import print_json, show
+
+    wanted = {name: options.pop(name) for name in ("steps", "rounds", "budget", "seed")}
+    others = {name: OPTIONS[name].default for name in _OTHERS}
+    found = tune(
+        place,
+        TuneOptions(**wanted),
+        run_options(others | with_settings(options)),
+        say=lambda text: click.echo(f"stoker: {text}", err=True),
+    )
+    print_json(found) if as_json else show(page(found))

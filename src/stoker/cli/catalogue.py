@@ -7,7 +7,7 @@ import click
 
 
 @click.group()
-def command() -> None:
+def catalogue() -> None:
     """Keep wheels in a catalogue that any web server can serve.
 
     A catalogue is a folder or an object store: a package index for each variant, and a page to
@@ -26,7 +26,7 @@ def _say(text: str) -> None:
     progress.say(text)
 
 
-@command.command(short_help="Add wheels to a catalogue.")
+@catalogue.command(short_help="Add wheels to a catalogue.")
 @click.argument("wheels", nargs=-1, required=True, metavar="WHEELS...")
 @click.option(
     "--to",
@@ -87,7 +87,7 @@ def publish(wheels: tuple[str, ...], place: str, as_json: bool, **options: Any) 
     _say(told + (f"; {there} {were} there already" if there else ""))
 
 
-@command.command(short_help="Remove wheels from a catalogue.")
+@catalogue.command(short_help="Remove wheels from a catalogue.")
 @click.argument("index")
 @click.argument("names", nargs=-1, required=True, metavar="NAMES...")
 @click.option("--variant", metavar="NAME", help="Only in this variant.")
@@ -113,7 +113,7 @@ def remove(index: str, names: tuple[str, ...], variant: str | None, as_json: boo
     _say(f"{len(gone)} removed; `stoker catalogue prune {index}` deletes their files")
 
 
-@command.command(short_help="Delete files that a catalogue no longer needs.")
+@catalogue.command(short_help="Delete files that a catalogue no longer needs.")
 @click.argument("index")
 @click.option(
     "--keep",
@@ -144,7 +144,7 @@ def prune(index: str, keep: int | None, dry_run: bool, as_json: bool) -> None:
     _say(pruned_text(pruned, dry_run=dry_run))
 
 
-@command.command(short_help="Rank the variants for a machine, with reasons.")
+@catalogue.command(short_help="Rank the variants for a machine, with reasons.")
 @click.argument("index")
 @click.argument("projects", nargs=-1, metavar="[PROJECTS]...")
 @click.option(
@@ -182,7 +182,7 @@ def select(
         show(installing.selection_page(selection))
 
 
-@command.command(short_help="Serve a catalogue over HTTP on this machine.")
+@catalogue.command(short_help="Serve a catalogue over HTTP on this machine.")
 @click.argument("index")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8643, show_default=True, help="0 chooses one."

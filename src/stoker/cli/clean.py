@@ -43,7 +43,7 @@ def _seconds(_: click.Context, parameter: click.Parameter, value: str | None) ->
 @click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="Print what is removed and kept as JSON.")
-def command(
+def clean(
     words: tuple[str, ...], everything: bool, older_than: float | None, keep: int, **how: Any
 ) -> None:
     """Remove the build folders of a source tree, by default the current folder, for all variants.

@@ -15,7 +15,7 @@ _ENGINE = click.option(
 
 
 @click.group()
-def command() -> None:
+def container() -> None:
     """List, enter and remove containers that `stoker build --container --keep` has kept.
 
     \b
@@ -25,7 +25,7 @@ def command() -> None:
     """
 
 
-@command.command("list", short_help="List the containers.")
+@container.command("list", short_help="List the containers.")
 @_ENGINE
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def list_(engine: EngineKind | None, as_json: bool) -> None:
@@ -40,7 +40,7 @@ def list_(engine: EngineKind | None, as_json: bool) -> None:
         click.echo(containers_text(found), nl=False)
 
 
-@command.command(short_help="Open a shell in one.")
+@container.command(short_help="Open a shell in one.")
 @click.argument("name")
 @_ENGINE
 def shell(name: str, engine: EngineKind | None) -> int:
@@ -50,7 +50,7 @@ def shell(name: str, engine: EngineKind | None) -> int:
     return enter(name, engine, terminal=sys.stdin.isatty())
 
 
-@command.command(short_help="Remove containers.")
+@container.command(short_help="Remove containers.")
 @click.argument("names", nargs=-1, metavar="NAME...")
 @click.option("--all", "everything", is_flag=True, help="Remove all containers of stoker.")
 @_ENGINE

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 )
 @click.option("--stage", metavar="STAGE", help="With --explain: only causes of this stage.")
 @click.option("--markdown", is_flag=True, help="With --explain: as Markdown.")
-def command(
+def diagnose(
     what: str | None,
     run: str | None,
     as_json: bool,

@@ -89,7 +89,7 @@ from stoker.model.value import byte_count
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write the files to a folder.")
 @click.option("--force", is_flag=True, help="Replace files that exist already.")
 @click.option("--json", "as_json", is_flag=True, help="Print paths and contents as JSON.")
-def command(
+def export(
     format: str,  # noqa: A002
     source: str | None,
     matrix: bool,

@@ -1,6 +1,8 @@
-"""`stoker history`: list governed runs, what their steps needed and why they waited."""
+"""`stoker history` and `stoker watch`: past runs and their steps, and a build that runs now."""
 
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -39,7 +41,7 @@ _FEW = 20  # steps that are shown without --all
     help="Write the chart as a web page.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(
+def history(
     run: str | None,
     everything: bool,
     step: str | None,
@@ -110,3 +112,58 @@ def _show_trends(page: Path | None, as_json: bool) -> None:
         click.echo(page)
     else:
         show(trends_page(found))
+
+
+if TYPE_CHECKING:
+    from stoker.govern.broadcast import Watching
+
+
+@click.command()
+@click.argument("run", required=False, metavar="[RUN]")
+@click.option("--json", "as_json", is_flag=True, help="Print every event as a line of JSON.")
+def watch(run: str | None, as_json: bool) -> None:
+    """Show a running build: stage, progress, time left, memory, the steps, and why others wait.
+
+    \b
+    stoker watch                 the build that is running
+    stoker watch 4711            the build of process 4711, if there are several
+    stoker watch --json          its events, for a program
+
+    It changes nothing in the build and ends with it. Ctrl-C leaves the build running. RUN is the id
+    of the process of `stoker run` or `stoker build`, or the name of a build's run folder.
+    """
+    from stoker.govern.broadcast import watched
+
+    with watched(run) as build:
+        if as_json:
+            _print_events(build)
+        else:
+            click.echo(_show(build), nl=False)
+
+
+def _print_events(build: "Watching") -> None:
+    import msgspec
+
+    for event in build.events():
+        sys.stdout.write(f"{msgspec.json.encode(event).decode()}\n")
+        sys.stdout.flush()
+
+
+def _show(build: "Watching") -> str:
+    """Show the build until it ends, and return the last words."""
+    from stoker.govern.progress import LogView, PageView, summary_text
+    from stoker.model.events import RunEnds
+
+    view = PageView(sys.stdout) if sys.stdout.isatty() else LogView(sys.stdout)
+    end: RunEnds | None = None
+    try:
+        for event in build.events():
+            view.show(event)
+            end = event if isinstance(event, RunEnds) else end
+    except KeyboardInterrupt:
+        return "the build continues\n"
+    finally:
+        view.close()
+    if end is None:
+        return "the process of the build was killed\n"
+    return summary_text(end.summary) if end.summary else "the build has ended\n"

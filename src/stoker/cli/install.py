@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 )
 @click.option("--print", "only_print", is_flag=True, help="Print the command, and install nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was installed as JSON.")
-def command(
+def install(
     words: tuple[str, ...],
     slim: bool,
     wished: str | None,

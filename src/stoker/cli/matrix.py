@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print the jobs or the results as JSON.")
 @setting_options(SettingGroup.GOVERN)
 @setting_options(SettingGroup.CHAIN)
-def command(**options: Any) -> None:
+def matrix(**options: Any) -> None:
     """Build every variant of stoker.toml, or of FILE, or slim a wheel for each of them.
 
     Each wheel has its variant in its version, such as 2.9.1+cu128.sm90, so all of them fit into one

@@ -1,4 +1,4 @@
-"""`stoker plan`: print the settings and commands of a build, and where each setting comes from."""
+"""`stoker plan`, `doctor` and `options`: what a build does, what it needs, what can be chosen."""
 
 import os
 from pathlib import Path
@@ -8,13 +8,14 @@ import click
 
 from stoker.cli.request import (
     chain_options,
+    check_no_folder,
     request_options,
     setting_options,
     told_request,
     variant_words,
     with_settings,
 )
-from stoker.model.errors import UsageError
+from stoker.model.errors import ExitStatus, UsageError
 from stoker.settings.declared import OPTIONS, SettingGroup
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Trust a stoker.toml as it is now: its settings may start programs and reach the network.",
 )
-def command(
+def plan(
     trust: str | None,
     checked: str | None,
     listed: bool,
@@ -129,8 +130,7 @@ def _print(planned: "Plan", form: str | None, options: dict[str, Any]) -> None:
 
 def _check(file: str, source: str | None, form: str | None) -> None:
     """Print what is wrong with recipes; exit with status 1 if one of them cannot work."""
-    from stoker.model.errors import ExitStatus
-    from stoker.model.finding import Severity
+    from stoker.model.errors import ExitStatus, Severity
     from stoker.outside.terminal import print_json, show
     from stoker.plan.shown import findings_page
     from stoker.plan.survey import checked_recipes
@@ -190,3 +190,64 @@ def _only(forms: tuple[str, ...]) -> str | None:
     if len(different) > 1:
         raise UsageError(f"choose one of --{' and --'.join(different)}")
     return different[0] if different else None
+
+
+@click.command()
+@variant_words
+@request_options()
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def doctor(as_json: bool, **options: Any) -> int:
+    """List what this machine lacks for a build, and the commands that install it.
+
+    \b
+    stoker doctor                     the tree in this folder, for this machine
+    stoker doctor h100 --source pytorch
+    stoker doctor cpu --source pytorch --json
+
+    The exit status is 0 if the build can run, and 1 if it cannot.
+    """
+    from stoker.outside.terminal import print_json, show
+    from stoker.plan.doctor import can_run
+    from stoker.plan.shown import doctor_page
+    from stoker.plan.survey import doctor
+
+    planned, findings = doctor(told_request(options))
+    runs = can_run(findings)
+    if as_json:
+        value = {"variant": planned.name, "ok": runs, "findings": findings}
+        print_json(value)
+    else:
+        show(doctor_page(planned, findings))
+    return ExitStatus.OK if runs else ExitStatus.FAILED
+
+
+@click.command()
+@click.argument("pattern", default="", metavar="[PATTERN]")
+@click.option("--source", default=".", metavar="DIR", help="The source tree. Default: this folder.")
+@click.option("--json", "as_json", is_flag=True, help="Print the options as JSON.")
+def options(pattern: str, source: str, as_json: bool) -> None:
+    """List the options of a source tree, and the environment variables that its build reads.
+
+    PATTERN selects by name and help text.
+
+    \b
+    stoker options
+    stoker options cudnn --source pytorch
+    """
+    import msgspec
+
+    from stoker.outside.terminal import print_json, show
+    from stoker.plan.shown import options_page
+    from stoker.plan.survey import options
+
+    try:
+        tree, found = options(Path(source), pattern)
+    except UsageError:
+        if pattern and source == ".":
+            check_no_folder([pattern], "a pattern")
+        raise
+    if as_json:
+        listed = [msgspec.to_builtins(one.option) | {"variable": one.variable} for one in found]
+        print_json(listed, "options")
+    else:
+        show(options_page(tree, found))

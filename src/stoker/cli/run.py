@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.option("--summary", "summary_file", metavar="FILE", help="Write the summary as JSON.")
 @click.option("--explain", is_flag=True, help="Say why steps waited, were paused or were killed.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def command(
+def run(
     command: tuple[str, ...],
     respect_jobs: bool,
     summary_file: str | None,

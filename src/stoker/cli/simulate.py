@@ -123,7 +123,7 @@ def _words(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]
     help="With --shards: what each job takes before its first step, such as 5m.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
-def command(
+def simulate(
     source: str,
     cpus: tuple[int, ...],
     memory: tuple[int, ...],

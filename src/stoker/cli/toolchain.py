@@ -28,7 +28,7 @@ class _Group(click.Group):
 
 
 @click.group(cls=_Group)
-def command() -> None:
+def toolchain() -> None:
     """Install compilers and build tools from the package index, without root.
 
     \b
@@ -38,7 +38,7 @@ def command() -> None:
     """
 
 
-@command.command(short_help="Install a toolchain.")
+@toolchain.command(short_help="Install a toolchain.")
 @click.argument("toolchain", metavar="NAME[==VERSION]")
 @click.option(
     "--with",
@@ -85,7 +85,7 @@ def _exports(made: "Toolchain") -> list[str]:
     return [*lines, f"export PATH={quote(f'{made.path}/bin')}:$PATH"]
 
 
-@command.command("list")
+@toolchain.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def list_(as_json: bool) -> None:
     """List the toolchains."""
@@ -105,7 +105,7 @@ def list_(as_json: bool) -> None:
         click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
 
 
-@command.command(short_help="Remove a toolchain.")
+@toolchain.command(short_help="Remove a toolchain.")
 @click.argument("toolchain", metavar="NAME|DIR")
 def remove(toolchain: str) -> None:
     """Remove a toolchain, given by its name or its folder.

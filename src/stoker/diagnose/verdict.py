@@ -11,9 +11,8 @@ from stoker.diagnose.about import About
 from stoker.diagnose.answers import answers, headline, value
 from stoker.diagnose.lines import Texts
 from stoker.diagnose.sieve import Line, Log
-from stoker.diagnose.signs import LogSearch, Match, find_matches
+from stoker.diagnose.signs import LogSearch, Match, find_matches, find_symptoms
 from stoker.diagnose.steps import LogSteps, find_steps
-from stoker.diagnose.symptoms import find_symptoms
 from stoker.diagnose.values import Diagnosis, Evidence, FailedRun, FoundCause, Status
 from stoker.knowledge.failures import Depth, Failure, failures
 from stoker.model.govern import Role

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from stoker.govern.deadlines import Deadline, Deadlines
 from stoker.govern.entry import Connection, Entry, PathLeft, StepPhase
+from stoker.govern.forecast import Deadline, Deadlines
 from stoker.govern.modes import Modes, failed_by_mode, without_modes
 from stoker.govern.policy import (
     BusyCpus,

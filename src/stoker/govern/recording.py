@@ -1,10 +1,11 @@
-"""What the daemon keeps of each run, and how it reaches the history."""
+"""What the daemon keeps of each run: its summary, and how it reaches the history."""
 
 import time
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
+from math import inf
 from pathlib import Path
 from threading import Condition, Thread
 
@@ -12,28 +13,22 @@ import msgspec
 from msgspec.structs import replace
 
 from stoker import __version__
+from stoker.govern.bounds import bounds
 from stoker.govern.connections import Peer
 from stoker.govern.graph import WorkLeft
 from stoker.govern.history import DamagedError, History
 from stoker.govern.predict import Knowledge, Predictor
 from stoker.govern.processes import process_behind
-from stoker.govern.summary import Tally
 from stoker.knowledge import digest
+from stoker.knowledge.compilers import nvcc_rounds
 from stoker.machine.cgroups import KillCounter
 from stoker.model.errors import StokerError
 from stoker.model.events import KernelStarts, Overview, TargetsDiffer
-from stoker.model.govern import GovernorOptions, RunShare, Step
+from stoker.model.govern import CompileMode, GovernorOptions, Role, RunShare, Step, StepRecord
 from stoker.model.plan import PlannedTargets
 from stoker.model.runs import Attempt, Outcome, RunSummary
 from stoker.model.value import UNDECODABLE, Value
 from stoker.plan.compiled import device_compile, difference
-
-# -- history writer --------------------------------------------------------------------------------
-# Writes into the history in a thread, so that the governor never waits for SQLite.
-#
-# What cannot be written now, because of a lock or a full disk, is kept up to a bound and tried
-# again. Independent of how the history is stored.
-
 
 _MOST_PENDING = 4096  # attempts that wait to be written; further attempts are dropped
 _GATHER = 0.5  # seconds for which attempts are collected, because a transaction is expensive
@@ -43,6 +38,128 @@ _START_LOCK_TIMEOUT_S = 1.0  # seconds: the first run waits for its governor
 _MUCH_NEW = 200  # records
 _FORMAT = 1  # of stored knowledge
 _LAST_WRITES = 2.0  # seconds that the exiting governor waits for pending writes
+_LAST_WRITES_OF_RUN = 2.0  # seconds that the end of a run waits for the history
+
+
+class Tally:
+    """Collects the attempts and readings of a run and makes its summary."""
+
+    def __init__(self, *, cpus: int, policy: str):
+        self._cpus = cpus
+        self._policy = policy
+        self._began = time.monotonic()
+        self._governor_cpu = 0.0
+        self._records: list[StepRecord] = []
+        self._spans: list[tuple[float, float]] = []  # in which each attempt waited or ran
+        self._outcomes: Counter[Outcome] = Counter()
+        self._modes: Counter[CompileMode] = Counter()
+        self._mode_bytes: Counter[CompileMode] = Counter()
+        self._mode_cpu: defaultdict[CompileMode, float] = defaultdict(float)
+        self._threads_saved = 0.0
+        self._links = 0
+        self._link_s = self._default_link_s = 0.0
+        self._cpu_seconds = 0.0
+        self._peak = 0
+        self._pauses = 0
+        self._limit = 0
+        self._first_kills: int | None = None
+        self._last_kills: int | None = None
+
+    def read(self, *, used: int, limit: int, oom_kills: int | None) -> None:
+        """Take in a reading: what the run's steps use, the limit in force, and the counter of
+        kills, which is ``None`` where it cannot be read.
+        """
+        self._peak, self._limit = max(self._peak, used), limit
+        if oom_kills is not None:
+            self._first_kills = oom_kills if self._first_kills is None else self._first_kills
+            self._last_kills = oom_kills
+
+    def governed(self, cpu_seconds: float) -> None:
+        """Add CPU time that the governor has spent on this run."""
+        self._governor_cpu += cpu_seconds
+
+    def paused(self) -> None:
+        self._pauses += 1
+
+    def add(self, attempt: Attempt) -> None:
+        self._outcomes[attempt.outcome] += 1
+        # A short step may start and end between two readings.
+        self._peak = max(self._peak, attempt.record.peak_bytes)
+        self._cpu_seconds += attempt.record.cpu_s
+        asked = attempt.explanation.asked if attempt.explanation else attempt.started
+        self._spans.append((asked, attempt.started + attempt.record.wall_s))
+        if attempt.outcome in (Outcome.DONE, Outcome.FAILED):
+            self._records.append(attempt.record)
+        if attempt.outcome is Outcome.DONE:
+            self._links += attempt.record.step.role is Role.LINK
+        if attempt.outcome is Outcome.DONE and attempt.record.mode is not CompileMode.DEFAULT:
+            self._modes[attempt.record.mode] += 1
+            self._threads_saved += _saved_by_threads(attempt.record)
+            self._add_effect(attempt)
+
+    def _add_effect(self, attempt: Attempt) -> None:
+        """Add what the mode of the attempt has changed against the default one."""
+        effect, record = attempt.explanation and attempt.explanation.effect, attempt.record
+        if effect and effect.mode.is_linker:
+            self._link_s += record.wall_s
+            self._default_link_s += record.wall_s / effect.seconds
+        elif effect:
+            self._mode_bytes[effect.mode] += round(record.peak_bytes * (1 - 1 / effect.memory))
+            self._mode_cpu[effect.mode] += record.cpu_s * (1 - 1 / effect.seconds)
+
+    def summary(self, status: int) -> RunSummary:
+        known = None
+        if self._records and self._limit and status == 0:
+            known = bounds(self._records, cpus=self._cpus, memory=self._limit)
+        return RunSummary(
+            status=status,
+            steps=len(self._records),
+            remote_steps=sum(record.step.role is Role.REMOTE for record in self._records),
+            wall_s=time.monotonic() - self._began,
+            cpu_s=self._cpu_seconds,
+            governor_cpu_s=self._governor_cpu,
+            peak_bytes=self._peak,
+            limit_bytes=self._limit,
+            oom_kills=(self._last_kills or 0) - (self._first_kills or 0),
+            preemptions=self._outcomes[Outcome.PREEMPTED],
+            retries=self._outcomes[Outcome.PREEMPTED] + self._outcomes[Outcome.OOM],
+            lower_bound_s=known.lower_s if known else None,
+            governed_s=_covered(self._spans) if self._spans else None,
+            policy=self._policy,
+            cpus=self._cpus,
+            pauses=self._pauses,
+            modes=dict(self._modes),
+            mode_bytes=dict(self._mode_bytes),
+            mode_cpu_s=dict(self._mode_cpu),
+            threads_saved_s=self._threads_saved,
+            links=self._links,
+            link_s=self._link_s,
+            default_link_s=self._default_link_s,
+        )
+
+
+def _covered(spans: Sequence[tuple[float, float]]) -> float:
+    """Return the seconds that lie in at least one of the spans."""
+    total, until = 0.0, -inf
+    for begin, end in sorted(spans):
+        total += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return total
+
+
+def _saved_by_threads(record: StepRecord) -> float:
+    """Return the seconds by which one thread would have taken longer, as estimated."""
+    if record.mode is not CompileMode.THREADS:
+        return 0.0
+    one = replace(record.step, threads=1)
+    return record.wall_s * (nvcc_rounds(one) / nvcc_rounds(record.step) - 1)
+
+
+# -- history writer --------------------------------------------------------------------------------
+# Writes into the history in a thread, so that the governor never waits for SQLite.
+#
+# What cannot be written now, because of a lock or a full disk, is kept up to a bound and tried
+# again. Independent of how the history is stored.
 
 
 class RunBeingWritten:
@@ -233,9 +350,6 @@ def _settle(batch: tuple[_Write, ...]) -> None:
 
 # -- served run ------------------------------------------------------------------------------------
 # One run that the governor serves: its client, and all that is counted and kept for it.
-
-
-_LAST_WRITES_OF_RUN = 2.0  # seconds that the end of a run waits for the history
 
 
 class ServedRun:

@@ -60,7 +60,7 @@ def gcc_versions(system: OperatingSystem) -> tuple[int, ...]:
 
 
 # -- libraries -------------------------------------------------------------------------------------
-# The libraries that a build may link. ``stoker.machine.libraries`` finds them.
+# The libraries that a build may link. ``stoker.machine.tools`` finds them.
 
 
 class LibraryRow(Row, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
 """Reads versions, requirements and tags of Python packages from untrusted text.
-#
+
 ``packaging`` reads them. What would make it fail with other errors than its own is refused first:
-numbers with too many digits, deep nesting, tags that stand for millions."""
+numbers with too many digits, deep nesting, tags that stand for millions.
+"""
 
 import re
 from collections.abc import Iterable

@@ -1,11 +1,21 @@
-"""The input of a plan: every fact and every setting of the user, as one value."""
+"""The input of a plan: every fact and every setting of the user, as one value.
 
-from collections.abc import Iterable, Mapping
+The compiler flags that follow from it are the same for every project.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from stoker.knowledge.hardware import PlatformRow, cpu_family, cuda_releases, gpus, platforms
+from stoker.knowledge.hardware import (
+    PlatformRow,
+    cpu_family,
+    cpu_flags,
+    cuda_releases,
+    gpus,
+    platforms,
+)
 from stoker.knowledge.projects import TorchRelease, projects, torch_release
 from stoker.model.errors import UsageError
 from stoker.model.machine import CudaToolkit, Machine, Tool, Toolbox
@@ -16,6 +26,7 @@ from stoker.model.plan import (
     Origin,
     OriginKind,
     Platform,
+    Sanitizer,
     Setting,
     SettingPlace,
     Variant,
@@ -26,6 +37,14 @@ from stoker.model.value import Value
 from stoker.plan.grammar import canonical, parse, parse_part
 
 _NEWEST_GCC = "15.1"
+
+
+Said = tuple[str, Origin]
+_SANITIZER_FLAGS = {
+    Sanitizer.ADDRESS: "-fsanitize=address",
+    Sanitizer.UNDEFINED: "-fsanitize=undefined",
+    Sanitizer.THREAD: "-fsanitize=thread",
+}
 
 
 class Subject(Value, frozen=True, kw_only=True):
@@ -204,9 +223,6 @@ def recipe_origin(kind: ProjectKind) -> Origin:
 # Combines the words of a variant with the parts that are given as separate options.
 
 
-Said = tuple[str, Origin]
-
-
 def wanted_variant(
     text: Said,
     *,
@@ -249,3 +265,40 @@ def _variant_origin(words: str, said: Origin) -> Origin:
         return Origin(kind=OriginKind.DEFAULT, where=words)
     place = "" if said.kind is OriginKind.COMMAND_LINE else f" ({said})"
     return Origin(kind=OriginKind.VARIANT, where=words + place)
+
+
+# -- flags -----------------------------------------------------------------------------------------
+
+
+def compiler_flags(subject: Subject, *, sanitizer: Sanitizer | None) -> Iterator[Setting]:
+    """Yield CFLAGS, CXXFLAGS and LDFLAGS. The user's own flags come first."""
+    sanitize = (_SANITIZER_FLAGS[sanitizer],) if sanitizer else ()
+    origin = subject.origin("cpu" if subject.variant.cpu else "sanitizer")
+    compile_flags = (*_cpu_flags(subject), *sanitize)
+    for name in ("CFLAGS", "CXXFLAGS") if compile_flags else ():
+        yield _joined(subject, name, compile_flags, origin)
+    if sanitize:
+        yield _joined(subject, "LDFLAGS", sanitize, subject.origin("sanitizer"))
+
+
+def _joined(subject: Subject, name: str, flags: tuple[str, ...], origin: Origin) -> Setting:
+    before = subject.exported.get(name, "").strip()
+    added = [flag for flag in flags if flag not in before.split()]
+    why = f"your own {name} come first" if before else ""
+    return environment(name, " ".join(filter(None, [before, *added])), origin, why)
+
+
+def _cpu_flags(subject: Subject) -> tuple[str, ...]:
+    cpu = subject.variant.cpu
+    if cpu is None:
+        return ()
+    compiler, version = subject.compiler
+    flags = cpu_flags(cpu, compiler, version)
+    if flags is None and not subject.here:
+        flags = cpu_flags(cpu, "gcc", "99")  # the compiler of another machine is unknown
+    if flags is None:
+        raise UsageError(
+            f"{compiler} {version} cannot make code for {cpu}",
+            hints=["name a lower CPU level, or set CC and CXX to a newer compiler"],
+        )
+    return flags

@@ -17,8 +17,7 @@ from stoker.knowledge.hardware import (
 from stoker.knowledge.projects import blas_libraries, features, forwarding
 from stoker.machine.system import read_machine
 from stoker.machine.tools import read_cmake_variables, read_toolbox
-from stoker.model.errors import MissingError, UnknownWordError, UsageError, nearest
-from stoker.model.finding import Finding
+from stoker.model.errors import Finding, MissingError, UnknownWordError, UsageError, nearest
 from stoker.model.machine import Machine, Toolbox
 from stoker.model.plan import Backend, Estimate, Origin, Plan, Variant
 from stoker.model.source import (
@@ -32,12 +31,11 @@ from stoker.model.value import Value
 from stoker.plan.doctor import examine
 from stoker.plan.grammar import label, name, parse
 from stoker.plan.planning import define, estimate, make_plan
-from stoker.plan.recipe_check import check_recipe
+from stoker.plan.recipes.project import check_recipe
 from stoker.plan.records import fullest_build, run_name
 from stoker.plan.subject import Subject, wanted_variant
 from stoker.settings.declared import PARTS, CommandLine
-from stoker.settings.recipes import read_recipe_file
-from stoker.settings.toml import SettingsFile, find_file, read_file
+from stoker.settings.toml import SettingsFile, find_file, read_file, read_recipe_file
 from stoker.settings.user_options import UserOptions, read_user_options
 from stoker.source.tree import read_tree
 

@@ -10,7 +10,7 @@ from posixpath import basename, join, normpath
 
 from stoker.model.govern import Timing
 from stoker.model.value import Value
-from stoker.source.cmake_reply import CMakeTarget
+from stoker.source.cmake import CMakeTarget
 from stoker.source.ninja import Edge, Graph
 
 

@@ -29,7 +29,7 @@ from stoker.report.graph import (
     find_impact,
     make_build_graph,
 )
-from stoker.source.cmake_reply import read_targets
+from stoker.source.cmake import read_targets
 from stoker.source.ninja import read_discovered, read_graph
 
 Say = Callable[[str], None]

@@ -1,4 +1,6 @@
-"""Prices of computers, from the table ``[prices]`` of stoker.toml.
+"""Reads stoker.toml: defaults, variants, prices of computers, and recipes of projects.
+
+Checks keys and types. Whether a tree reads what a recipe sets is checked by ``stoker.plan``.
 
 [prices]
 currency = "EUR"
@@ -12,7 +14,7 @@ hour = 3.05
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,11 +25,74 @@ from stoker.model.errors import UsageError, unknown, unreadable
 from stoker.model.recipe import ProjectRecipe
 from stoker.model.value import Value, byte_count, checked_toml
 from stoker.settings.declared import OPTIONS, Declared, SettingKind
-from stoker.settings.recipes import TABLE as RECIPES
-from stoker.settings.recipes import read_recipe_tables
 from stoker.settings.trust import is_safe, text_digest
 
+_RECIPES = "project"  # [[project]], in every file that has recipes
+_WRITE = f"write [[{_RECIPES}]]"
+_DESCRIBED = "docs/reference/recipes.md describes the keys"
 Price = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
+FILE_NAME = "stoker.toml"
+_TABLES = ("defaults", "variants", "prices", _RECIPES)
+_ENTRY_KEYS = (*OPTIONS, "features", "define", "description")
+_TYPES: dict[SettingKind, tuple[tuple[type, ...], str]] = {
+    SettingKind.TEXT: ((str,), "text in quotes"),
+    SettingKind.SIZE: ((str, int), 'an amount of memory, such as "8G"'),
+    SettingKind.SIZE_OR_NONE: ((str, int), 'an amount of memory, such as "2G", or 0'),
+    SettingKind.COUNT: ((int,), "a whole number"),
+    SettingKind.DURATION: ((str,), 'a time, such as "5h30m"'),
+    SettingKind.SWITCH: ((bool,), "true or false"),
+}
+
+
+def read_recipe_tables(tables: object, where: str) -> tuple[ProjectRecipe, ...]:
+    """Return the recipes of a list of tables; raise UsageError for a wrong key or type."""
+    if not isinstance(tables, list):
+        raise UsageError(f"'{_RECIPES}' must be a list of tables", where=where, hints=[_WRITE])
+    found: list[ProjectRecipe] = []
+    for number, table in enumerate(tables, start=1):
+        named = table.get("name") if isinstance(table, dict) else None
+        what = f"recipe {named or number}"
+        try:
+            recipe = msgspec.convert(table, ProjectRecipe)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"{what}: {error}", where=where, hints=[_DESCRIBED]) from error
+        if not recipe.packages and not recipe.files:
+            raise UsageError(
+                f"{what} has neither packages nor files, so no tree is recognized by it",
+                where=where,
+                hints=[_DESCRIBED],
+            )
+        found.append(recipe)
+    _refuse_doubles(found, where)
+    return tuple(found)
+
+
+def _refuse_doubles(found: Sequence[ProjectRecipe], where: str) -> None:
+    names = [recipe.name for recipe in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"two recipes are called {name}", where=where)
+
+
+def read_recipe_file(path: Path) -> tuple[ProjectRecipe, ...]:
+    """Return the recipes of a file, which holds nothing else."""
+    import tomllib
+
+    try:
+        content = tomllib.loads(checked_toml(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        raise UsageError(f"there is no file {path}", hints=[_DESCRIBED]) from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except UnicodeDecodeError as error:
+        raise UsageError("not UTF-8 text", where=path.name) from error
+    except (ValueError, RecursionError) as error:  # also for huge numbers and deep nesting
+        raise UsageError(f"not valid TOML: {error}", where=path.name) from error
+    others = [key for key in content if key != _RECIPES]
+    if others or _RECIPES not in content:
+        what = f"unknown key '{others[0]}'" if others else "no recipe"
+        raise UsageError(what, where=path.name, hints=[_WRITE, _DESCRIBED])
+    return read_recipe_tables(content[_RECIPES], path.name)
 
 
 class MachinePrice(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,21 +158,6 @@ def read_prices(table: object, where: str) -> Prices:
 # Checks keys and types, not what the values mean.
 
 
-FILE_NAME = "stoker.toml"
-_TABLES = ("defaults", "variants", "prices", RECIPES)
-_ENTRY_KEYS = (*OPTIONS, "features", "define", "description")
-
-
-_TYPES: dict[SettingKind, tuple[tuple[type, ...], str]] = {
-    SettingKind.TEXT: ((str,), "text in quotes"),
-    SettingKind.SIZE: ((str, int), 'an amount of memory, such as "8G"'),
-    SettingKind.SIZE_OR_NONE: ((str, int), 'an amount of memory, such as "2G", or 0'),
-    SettingKind.COUNT: ((int,), "a whole number"),
-    SettingKind.DURATION: ((str,), 'a time, such as "5h30m"'),
-    SettingKind.SWITCH: ((bool,), "true or false"),
-}
-
-
 class LocatedValue(Value, frozen=True, kw_only=True):
     """A value as text, and its place, such as ``stoker.toml:12``."""
 
@@ -136,7 +186,7 @@ class SettingsFile(Value, frozen=True, kw_only=True):
 
     @property
     def recipes_at(self) -> LocatedValue:
-        return LocatedValue(value="", where=f"[[{RECIPES}]] of {Path(self.path).name}")
+        return LocatedValue(value="", where=f"[[{_RECIPES}]] of {Path(self.path).name}")
 
 
 def find_files(start: Path) -> Iterator[Path]:
@@ -192,7 +242,7 @@ def read_file(path: Path) -> SettingsFile:
         defaults=reader.entry(content.get("defaults", {}), ("defaults",)),
         variants={name: reader.entry(v, ("variants", name)) for name, v in variants.items()},
         prices=read_prices(content.get("prices", {}), reader.where(("prices",))),
-        recipes=read_recipe_tables(content.get(RECIPES, []), reader.where((RECIPES,))),
+        recipes=read_recipe_tables(content.get(_RECIPES, []), reader.where((_RECIPES,))),
     )
 
 

@@ -16,7 +16,6 @@ from stoker.model.recipe import ProjectRecipe
 from stoker.model.value import Value, byte_count, second_count, whole_number
 from stoker.outside.folders import current_folder
 from stoker.settings.declared import OPTIONS, CommandLine, Declared, SettingKind
-from stoker.settings.recipes import read_recipe_file
 from stoker.settings.toml import (
     LocatedValue,
     SettingsFile,
@@ -24,6 +23,7 @@ from stoker.settings.toml import (
     find_file,
     find_files,
     read_file,
+    read_recipe_file,
 )
 from stoker.settings.trust import danger, is_trusted
 

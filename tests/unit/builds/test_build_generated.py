@@ -1,6 +1,6 @@
 """Finding sources that are generated before compilation."""
 
-from stoker.builds.inputs import generated_sources
+from stoker.builds.graph import generated_sources
 from stoker.source.ninja import Edge
 
 CUSTOM = "CUSTOM_COMMAND"

@@ -11,7 +11,7 @@ from conftest import Stoker
 from governed_steps import record
 from stoker.builds.checkpoint import BuildIdentity, Checkpoint, FarmPart, Job, names_native
 from stoker.builds.farm import simulate_farm
-from stoker.builds.shards import Piece, Shard, compile_pieces, parse_shard, split
+from stoker.builds.graph import Piece, Shard, compile_pieces, parse_shard, split
 from stoker.govern.history import History
 from stoker.govern.trace import write_trace
 from stoker.model.caching import CacheEngine, Chain, ChainOptions, ChainPart

@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from stoker.builds import toolchain
 from stoker.builds.toolchain import MANIFEST, Toolchain
 from stoker.builds.toolchain_fetch import parse_request
-from stoker.cli.toolchain import command
+from stoker.cli.toolchain import toolchain as command
 from stoker.model.errors import CommandError, MissingError, StokerError, UsageError
 from stoker.outside import files
 

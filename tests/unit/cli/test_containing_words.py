@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoker.cli.build import command
+from stoker.cli.build import build as command
 from stoker.cli.containing import words_again
 
 

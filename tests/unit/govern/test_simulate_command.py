@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.cli.simulate import command
+from stoker.cli.simulate import simulate as command
 from stoker.govern.history import History
 from stoker.govern.simulating import SimulationOptions, simulate_build
 from stoker.govern.trace import write_trace

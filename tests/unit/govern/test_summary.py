@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern.summary import Tally
+from stoker.govern.recording import Tally
 from stoker.model.govern import Basis, CompileMode, ModeEffect, Role
 from stoker.model.runs import Attempt, Explanation, Outcome
 

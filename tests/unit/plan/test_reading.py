@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from conftest import PROJECTS
-from stoker.model.errors import UsageError
-from stoker.model.finding import Severity
+from stoker.model.errors import Severity, UsageError
 from stoker.model.recipe import ProjectRecipe
-from stoker.plan.recipe_check import check_recipe
-from stoker.settings.recipes import read_recipe_file
+from stoker.plan.recipes.project import check_recipe
+from stoker.settings.toml import read_recipe_file
 from stoker.source.tree import read_tree
 from subjects import cmake_of, environment_of, named, names, plan
 

@@ -7,7 +7,7 @@ import pytest
 
 from stoker.model.govern import Timing
 from stoker.report.graph import GraphTargetKind, NeededSteps, Owners, find_impact, make_build_graph
-from stoker.source.cmake_reply import ask, read_targets
+from stoker.source.cmake import ask, read_targets
 from stoker.source.ninja import read_discovered, read_graph
 
 CMAKE = """

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from conftest import slow
 from stoker.outside import process
-from stoker.source.cmake_language import Argument, ArgumentKind, CMakeCommand, Problem, parse
+from stoker.source.cmake import Argument, ArgumentKind, CMakeCommand, Problem, parse
 
 UNQUOTED, QUOTED, BRACKET = ArgumentKind
 

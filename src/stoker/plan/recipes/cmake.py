@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from stoker.knowledge.projects import blas_libraries, features, reader_of
 from stoker.model.plan import Backend, Command, GpuTarget, Origin, OriginKind, Setting
 from stoker.model.source import CMakeOption, FrontEnd
-from stoker.plan.flags import compiler_flags
 from stoker.plan.recipes.project import backend_settings, project_settings
-from stoker.plan.subject import Subject, environment, option
+from stoker.plan.subject import Subject, compiler_flags, environment, option
 
 jobs_variable = "CMAKE_BUILD_PARALLEL_LEVEL"
 

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from stoker.knowledge.projects import reader_of
 from stoker.model.plan import Backend, BuildType, Command, Setting
 from stoker.model.source import ProjectKind
-from stoker.plan.flags import compiler_flags
 from stoker.plan.recipes.project import backend_settings, project_settings
 from stoker.plan.recipes.pytorch import cuda_settings, toolkit_settings
-from stoker.plan.subject import Subject, environment, recipe_origin
+from stoker.plan.subject import Subject, compiler_flags, environment, recipe_origin
 
 _ORIGIN = recipe_origin(ProjectKind.EXTENSION)
 jobs_variable = "MAX_JOBS"

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from stoker.knowledge.projects import blas_libraries, features, forwarding
 from stoker.model.plan import Backend, BuildType, Command, Sanitizer, Setting
 from stoker.model.source import FrontEnd, ProjectKind
-from stoker.plan.flags import compiler_flags
 from stoker.plan.grammar import label
 from stoker.plan.recipes.cmake import plain_cmake, wheel_command
-from stoker.plan.subject import Subject, environment, option, recipe_origin
+from stoker.plan.subject import Subject, compiler_flags, environment, option, recipe_origin
 
 _BACKENDS = {
     Backend.CUDA: "USE_CUDA",

@@ -23,12 +23,13 @@ from stoker.wheel.slim.cuts import (
     check_room,
     decode_record,
     encode_record,
+    is_nvidia_distribution,
     make_record,
+    nvidia_refusal,
     plan_cuts,
     write_cuts,
 )
 from stoker.wheel.slim.in_place import Site, Stamp, StoreState, give, sha256, stamp_of, state_of
-from stoker.wheel.slim.selection import is_nvidia_distribution, nvidia_refusal
 
 _MOST_ROWS = 1 << 20
 

@@ -21,14 +21,19 @@ from stoker.wheel.reader import open_file
 from stoker.wheel.slim import folder as in_folder
 from stoker.wheel.slim import in_place
 from stoker.wheel.slim import wheel as in_wheel
-from stoker.wheel.slim.cuts import Cut, SlimRequest, changed, check_room, plan_cuts, write_cut
-from stoker.wheel.slim.selection import (
+from stoker.wheel.slim.cuts import (
     LICENCE,
     PRIVATE,
+    Cut,
+    SlimRequest,
     arch_order,
+    changed,
+    check_room,
     check_served,
     nvidia_refusal,
     parse_targets,
+    plan_cuts,
+    write_cut,
 )
 
 _WHEEL_FOLDER = Path("dist")

@@ -26,17 +26,19 @@ from stoker.wheel.inspecting import wheel_artifact
 from stoker.wheel.metadata import Headers
 from stoker.wheel.reader import open_file, printable
 from stoker.wheel.slim.cuts import (
+    PRIVATE,
     Cut,
     SlimRequest,
     changed,
     check_room,
     decode_record,
     encode_record,
+    is_nvidia_distribution,
     make_record,
+    nvidia_refusal,
     plan_cuts,
     write_cuts,
 )
-from stoker.wheel.slim.selection import PRIVATE, is_nvidia_distribution, nvidia_refusal
 from stoker.wheel.verify.checks import inherited
 from stoker.wheel.verify.tested import WheelUnderTest
 from stoker.wheel.verify.verifying import under_test

@@ -5,8 +5,14 @@ import pytest
 from stoker.model.artifact import SlimRecord
 from stoker.model.errors import ArtifactError
 from stoker.model.plan import GpuTarget
-from stoker.wheel.slim.cuts import SlimRequest, decode_record, encode_record, make_record
-from stoker.wheel.slim.selection import is_nvidia_distribution, is_nvidia_library
+from stoker.wheel.slim.cuts import (
+    SlimRequest,
+    decode_record,
+    encode_record,
+    is_nvidia_distribution,
+    is_nvidia_library,
+    make_record,
+)
 from stoker.wheel.slim.wheel import new_version
 
 
