@@ -244,8 +244,7 @@ def check_python(planned: PlannedBuild) -> Iterator[Finding]:
         return
     wanted = planned.subject.variant.python
     free = "t" if python.free_threaded else ""
-    here = ".".join(python.version.split(".")[:2]) + free
-    if wanted and here != wanted:
+    if wanted and python.release != wanted:
         yield error(
             "python-missing",
             f"no Python {wanted} found",
