@@ -15,7 +15,8 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from stoker.model.errors import Finding, Severity, StokerError
+from stoker.model.errors import StokerError
+from stoker.model.finding import Finding, Severity
 from stoker.outside import streams
 
 _UNLIMITED = 1_000_000  # columns where nothing limits a line

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from stoker.knowledge.projects import forwarding, front_end_variables, reader_of
-from stoker.model.errors import Finding, Severity
+from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Backend, OriginKind, Setting, SettingPlace
 from stoker.model.source import FrontEnd, ProjectKind, ReadVariable, SourceTree
 from stoker.plan.recipes.project import sets_targets

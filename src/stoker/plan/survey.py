@@ -20,7 +20,8 @@ from stoker.knowledge.projects import blas_libraries, features, forwarding
 from stoker.machine.python import Probe, ask_interpreter, target_python
 from stoker.machine.system import read_machine
 from stoker.machine.tools import read_cmake_variables, read_toolbox
-from stoker.model.errors import Finding, MissingError, UnknownWordError, UsageError, nearest
+from stoker.model.errors import MissingError, UnknownWordError, UsageError, nearest
+from stoker.model.finding import Finding
 from stoker.model.machine import Machine, Toolbox
 from stoker.model.plan import Backend, Estimate, Origin, Plan, Variant
 from stoker.model.source import (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from stoker.model.errors import Finding, Severity
+from stoker.model.finding import Finding, Severity
 from stoker.outside.terminal import Indented, Listing, finding_lines, show, whole
 from stoker.plan.shown import plan_page
 from subjects import plan, pytorch_tree

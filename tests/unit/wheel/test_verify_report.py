@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 from rich.console import Console
 
-from stoker.model.errors import Finding, Severity
+from stoker.model.finding import Finding, Severity
 from stoker.wheel.verify.tested import Verification
 from stoker.wheel.verify.verifying import (
     verdict,
