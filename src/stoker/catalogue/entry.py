@@ -329,7 +329,7 @@ def _nvidia_archs(values: Iterable[str]) -> Iterator[str]:
 
 
 def unknown_properties(wheel: PublishedWheel) -> tuple[str, ...]:
-    """Return the properties whose meaning is not known here, so that nobody can promise them."""
+    """Return the properties whose meaning is not known here, so they cannot be checked."""
     return tuple(line for line in wheel.properties if not _KNOWN.fullmatch(line))
 
 
