@@ -323,7 +323,7 @@ def slim_wheel(path: Path, request: SlimRequest, say: Say) -> SlimInstalled:
 # Terminal pages of a selection, of published wheels and of removed wheels.
 
 
-_STYLES = {Fit.NATIVE: "green", Fit.COMPATIBLE: "green", Fit.PTX: "yellow", Fit.NONE: "dim"}
+_STYLES = {Fit.NATIVE: "ok", Fit.COMPATIBLE: "ok", Fit.PTX: "warning", Fit.NONE: "dim"}
 
 
 def selection_page(selection: Selection) -> RenderableType:
@@ -352,7 +352,7 @@ def host_line(host: Host) -> str:
 def _row(choice: Choice, *, chosen: bool) -> tuple[str | Text, ...]:
     wheel = choice.wheel
     return (
-        Text("->" if chosen else "", style="bold green"),
+        Text("->" if chosen else "", style="ok"),
         Text(wheel.variant, style="bold" if chosen else _STYLES.get(choice.fit, "")),
         wheel.version,
         size(wheel.size_bytes) if wheel.size_bytes else "",

@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
+from rich.theme import Theme
 
 from stoker.model.errors import Finding, Severity, StokerError
 from stoker.outside import streams
@@ -36,9 +37,10 @@ def tell(text: str) -> None:
 
 
 def _console(*, stderr: bool = False) -> "_Console":
-    console = _Console(highlight=False, stderr=stderr)
+    theme = Theme(streams.STYLES)
+    console = _Console(highlight=False, stderr=stderr, theme=theme)
     if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
-        return _Console(highlight=False, stderr=stderr, width=_UNLIMITED)
+        return _Console(highlight=False, stderr=stderr, theme=theme, width=_UNLIMITED)
     return console
 
 
@@ -177,10 +179,10 @@ def _wrapped(text: Text, width: int) -> Iterator[Text]:
 
 
 _MARKS = {
-    Severity.OK: ("ok   ", "green"),
-    Severity.NOTE: ("note ", "cyan"),
-    Severity.WARNING: ("warn ", "yellow"),
-    Severity.ERROR: ("ERROR", "bold red"),
+    Severity.OK: ("ok   ", "ok"),
+    Severity.NOTE: ("note ", "note"),
+    Severity.WARNING: ("warn ", "warning"),
+    Severity.ERROR: ("ERROR", "error"),
 }
 _FINDING_INDENT = 7
 
