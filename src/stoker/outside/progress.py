@@ -34,7 +34,7 @@ class ProgressStage:
 
 def progress_line(title: str, done: int, total: int, elapsed_s: float) -> str:
     """Return a line such as ``unpacking: 1.2 GiB of 2.9 GiB (41 %), 8 s so far, 12 s left``. The
-    time so far shows that the work goes on where the amount of a large file changes slowly.
+    time so far changes every second, also if the amount takes longer to change.
     """
     if not total:
         return f"{title}: {duration(elapsed_s)}"
