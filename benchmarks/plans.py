@@ -116,7 +116,8 @@ def judged(tree: Path) -> Iterator[Row]:
                 raise read
             made = planned(read, variant)
         except StokerError as error:
-            why = error.message.replace(str(tree), short(tree))
+            why = error.message.replace(str(tree.resolve()), short(tree))
+            why = why.replace(str(tree), short(tree))
             yield row | {"verdict": "refused", "why": why}
             continue
         problems = list(dict.fromkeys(wrong(made, tree)))

@@ -34,13 +34,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stoker.builds.acquire import index
 from stoker.govern.history import History
 from stoker.machine.system import read_machine
 from stoker.model.errors import StokerError
 from stoker.model.govern import Role
 from stoker.model.runs import Outcome as Ending
 from stoker.model.value import size
+from stoker.outside import package_index as index
 
 RESULTS = Path(__file__).parent / "results" / "real_projects.json"
 STOKER = str(Path(sys.executable).with_name("stoker"))

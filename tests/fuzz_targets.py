@@ -24,7 +24,6 @@ from built_libraries import BytesReader
 from stoker.accelerate.linkers import linkage_of
 from stoker.builds.acquire import naming
 from stoker.builds.acquire.archive import unpack
-from stoker.builds.acquire.index import parse_page
 from stoker.catalogue import pages as catalogue_pages
 from stoker.catalogue.choosing import choose, read_words
 from stoker.catalogue.installing import selection_page
@@ -46,6 +45,7 @@ from stoker.model.errors import StokerError, UsageError
 from stoker.model.govern import Role, Step
 from stoker.model.runs import Attempt, Outcome
 from stoker.model.value import byte_count, second_count
+from stoker.outside.package_index import parse_page
 from stoker.plan import grammar
 from stoker.report.analysis import RecordedRun, analyse
 from stoker.report.graph import NeededSteps, Owners, find_impact, make_build_graph

@@ -47,9 +47,9 @@ def main() -> int:
 
 def _tell(error: "StokerError") -> int:
     """Print an error, also as JSON if the command was asked for JSON; return the exit status."""
-    from stoker.outside.streams import error_text, results
+    from stoker.outside.streams import error_text, results, write_error
 
-    sys.stderr.write(error_text(error))
+    write_error(error_text(error))
     if "--json" in _own_arguments() and not results:
         from stoker.outside.terminal import print_error_json
 
@@ -85,14 +85,14 @@ def _refused(error: OSError) -> int:
     """
     from stoker.model.errors import ExitStatus
     from stoker.outside.folders import unwritable
-    from stoker.outside.streams import error_text
+    from stoker.outside.streams import error_text, write_error
 
     if error.errno == errno.ENAMETOOLONG:
-        sys.stderr.write(f"stoker: {error.strerror}: {str(error.filename)[:80]}...\n")
+        write_error(f"stoker: {error.strerror}: {str(error.filename)[:80]}...\n")
         return ExitStatus.USAGE
     if isinstance(error, PermissionError) and error.filename:
         reason = unwritable(Path(str(error.filename)), error, doing="access")
-        sys.stderr.write(error_text(reason))
+        write_error(error_text(reason))
         return ExitStatus.STORAGE
     raise error
 

@@ -201,6 +201,28 @@ def test_a_cpu_level_is_taken_only_where_its_provider_is_enabled(
     assert subprocess.check_output([python, "-c", code], text=True).strip() == "1.0+cpu"
 
 
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_install_from_an_index_of_wheel_variants(
+    stoker: Stoker, tmp_path: Path, installer: str
+) -> None:
+    """The index is no catalogue, as those of others; pip refuses the names of its files."""
+    for variant in ("cpu", "cpu-avx2"):
+        make_wheel(tmp_path / "wheels", variant=variant)
+    done = stoker("catalogue", "publish", "wheels", "--to", "index", "--wheel-variants")
+    assert done.returncode == 0, done.stderr
+    python = environment(tmp_path / "venv")
+    shared = str(tmp_path / "index/wheel-variants")
+    words = ["install", shared, "mill", "--python", python, "--installer", installer]
+    for level, version in (("avx2", "1.0+cpu.avx2"), ("x86_64_v2", "1.0+cpu")):
+        done = stoker(*words, "--for", f"cpu {level}", "--json", timeout=120)
+        assert done.returncode == 0, done.stderr
+        code = "import mill; print(mill.version)"
+        assert subprocess.check_output([python, "-c", code], text=True).strip() == version
+        subprocess.run([str(UV), "pip", "uninstall", "--python", python, "mill"], check=True)
+    done = stoker(*words, "--for", "cpu avx2", "--print")
+    assert "pip refuses the label 'cpu_avx2'" in done.stderr
+
+
 def test_plain_uv(index: Path, address: str, tmp_path: Path) -> None:
     python = environment(tmp_path / "venv")
     for base in (address, f"{index.as_uri()}/"):

@@ -247,10 +247,10 @@ def slim_estimate(bytes_before: int | None, figures: SlimFigures, cpus: int) -> 
 
 
 _STYLES = {
-    MatrixEnd.DONE: "green",
-    MatrixEnd.UNCHANGED: "green",
-    MatrixEnd.FAILED: "bold red",
-    MatrixEnd.INTERRUPTED: "yellow",
+    MatrixEnd.DONE: "ok",
+    MatrixEnd.UNCHANGED: "ok",
+    MatrixEnd.FAILED: "error",
+    MatrixEnd.INTERRUPTED: "warning",
 }
 
 

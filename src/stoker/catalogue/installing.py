@@ -13,6 +13,7 @@ from rich.text import Text
 
 from stoker.catalogue.access import LocatedCatalogue, locate
 from stoker.catalogue.choosing import choose, read_word, read_words
+from stoker.catalogue.entry import without_label
 from stoker.catalogue.index import Pruned
 from stoker.catalogue.store import Say
 from stoker.catalogue.values import Choice, Fit, Host, HostGpu, PublishedWheel, Selection
@@ -37,6 +38,7 @@ from stoker.model.plan import GpuTarget, Platform
 from stoker.model.value import Value, counted, size
 from stoker.outside import folders, process
 from stoker.outside.files import folder_of_process, read_json
+from stoker.outside.package_index import PackageIndex, download
 from stoker.outside.progress import Advance, stage
 from stoker.outside.terminal import Listing, whole
 from stoker.outside.web import Web, size_of
@@ -66,7 +68,7 @@ def select(
     place: str, words: Sequence[str], *, python: str, wished: str | None
 ) -> tuple[LocatedCatalogue, Selection]:
     """Read a catalogue and choose from it; ``wished`` names a machine other than this one."""
-    located = locate(place)
+    located = locate(place, wanted=[read_word(word) for word in words])
     wanted = read_words(words, located.catalogue)
     return located, choose(read_host(python, wished), located.catalogue, wanted)
 
@@ -142,7 +144,36 @@ def install_command(
     """Return the command that installs each wheel by its address and hash, so that no other package
     replaces it.
     """
+    for wheel in selection.wheels:
+        if _labelled(wheel):
+            raise UsageError(
+                f"no command can be printed: pip refuses the label '{wheel.variant}' in "
+                f"{wheel.file}",
+                hints=["without --print, stoker downloads it and installs it without the label"],
+            )
     return installer.install([located.reference(wheel) for wheel in selection.wheels])
+
+
+def _labelled(wheel: PublishedWheel) -> bool:
+    return without_label(wheel.file)[1] is not None
+
+
+def install(
+    located: LocatedCatalogue, selection: Selection, installer: Installer, *, say: Say
+) -> None:
+    """Install each wheel by its address and hash; one with the label of a wheel variant, which pip
+    refuses, is downloaded and loses it.
+    """
+    index = PackageIndex(roots=(), links=(), web=Web())
+    with folder_of_process(folders.cache() / "install", _ASIDE) as work, stage("installing"):
+        references = []
+        for wheel in selection.wheels:
+            if not _labelled(wheel):
+                references.append(located.reference(wheel))
+                continue
+            path = download(located.files[wheel.file], work, index, say=say)
+            references.append(str(path.rename(work / without_label(wheel.file)[0])))
+        run_installer(installer.install(references), say)
 
 
 def run_installer(command: Sequence[str], say: Say) -> None:
@@ -292,7 +323,7 @@ def slim_wheel(path: Path, request: SlimRequest, say: Say) -> SlimInstalled:
 # Terminal pages of a selection, of published wheels and of removed wheels.
 
 
-_STYLES = {Fit.NATIVE: "green", Fit.COMPATIBLE: "green", Fit.PTX: "yellow", Fit.NONE: "dim"}
+_STYLES = {Fit.NATIVE: "ok", Fit.COMPATIBLE: "ok", Fit.PTX: "warning", Fit.NONE: "dim"}
 
 
 def selection_page(selection: Selection) -> RenderableType:
@@ -321,10 +352,10 @@ def host_line(host: Host) -> str:
 def _row(choice: Choice, *, chosen: bool) -> tuple[str | Text, ...]:
     wheel = choice.wheel
     return (
-        Text("->" if chosen else "", style="bold green"),
+        Text("->" if chosen else "", style="ok"),
         Text(wheel.variant, style="bold" if chosen else _STYLES.get(choice.fit, "")),
         wheel.version,
-        size(wheel.size_bytes),
+        size(wheel.size_bytes) if wheel.size_bytes else "",
         Text("; ".join((choice.reason, *choice.notes)), style=_STYLES.get(choice.fit, "")),
     )
 

@@ -3,8 +3,8 @@
 An installer that knows them chooses from one shared index by itself. The drafts change, and only uv
 with `--preview-features wheel-variants` reads them, with a built-in provider for NVIDIA GPUs. For
 CPU levels there are providers on PyPI; they are marked as optional, so that an installer that has
-not enabled them takes a wheel without such a property. The provider for AMD GPUs is not on PyPI,
-where another package could take its name, so the publisher names it.
+not enabled them takes a wheel without such a property. The providers for AMD and Intel GPUs are not
+on PyPI, where other packages could take their names, so the publisher names them.
 """
 
 import hashlib
@@ -21,22 +21,23 @@ from msgspec import Meta
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from stoker.catalogue.entry import named_gpus
 from stoker.catalogue.values import (
     FORMAT,
+    NULL_LABEL,
     WHEEL_VARIANTS,
     CodeRegions,
     PublishedCatalogue,
     PublishedWheel,
     VariantName,
 )
-from stoker.knowledge.hardware import cpu_family
+from stoker.knowledge.hardware import cpu_family, gpus
 from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError
 from stoker.model.plan import Backend
 from stoker.model.value import UNDECODABLE, Value
 
 VARIANT_MEMBER = "variant.json"  # in dist-info
-NULL_LABEL = "null"  # of a wheel without properties, which suits every machine
 _SCHEMA = "https://variants-schema.wheelnext.dev/peps/850/v0.2.0.json"
 _KINDS = {"sm": "real", "compute": "virtual"}
 
@@ -58,7 +59,7 @@ _PROVIDERS: dict[str, Provider] = {
         "optional": True,
     },
 }
-NAMESPACES = ("nvidia", "amd", "x86_64", "aarch64")  # as an installer prefers them
+NAMESPACES = ("nvidia", "amd", "intel", "x86_64", "aarch64")  # as an installer prefers them
 
 
 def properties_of(
@@ -79,8 +80,10 @@ def _device_properties(
     if wheel.backend is Backend.CPU:
         return ()
     if wheel.backend is Backend.ROCM and "amd" in providers:
-        names = sorted(set(re.findall(r"gfx[0-9a-f]+", wheel.variant)))
-        return tuple(f"amd :: gfx_arch :: {name}" for name in names) or None
+        return tuple(f"amd :: gfx_arch :: {name}" for name in named_gpus(wheel)) or None
+    if wheel.backend is Backend.XPU and "intel" in providers:
+        ips = sorted({ip for name in named_gpus(wheel) if (ip := gpus()[name].device_ip)})
+        return tuple(f"intel :: device_ip :: {ip}" for ip in ips) or None
     archs = [arch.partition("_") for arch in _usual(wheel.regions)]
     values = [f"{number}_{_KINDS[kind]}" for kind, _, number in archs if kind in _KINDS]
     if wheel.backend is not Backend.CUDA or not values:

@@ -12,7 +12,17 @@ from functools import cache
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.version import Version
 
-from stoker.catalogue.values import Choice, CodeRegions, Fit, Host, HostGpu, PublishedWheel
+from stoker.catalogue.entry import named_gpus, unknown_properties
+from stoker.catalogue.values import (
+    NO_LABEL,
+    NULL_LABEL,
+    Choice,
+    CodeRegions,
+    Fit,
+    Host,
+    HostGpu,
+    PublishedWheel,
+)
 from stoker.knowledge.hardware import cuda_releases
 from stoker.model.distribution import read_tags, read_version
 from stoker.model.plan import Backend, GpuTarget
@@ -44,6 +54,8 @@ def _judge(host: Host, wheel: PublishedWheel) -> _Judgement:
         choice = Choice(wheel=wheel, fit=Fit.NONE, reason=problem)
     elif wheel.backend is Backend.CPU:
         choice = _on_cpu(host, wheel)
+    elif gpu := _named_gpu(host, wheel):
+        choice = Choice(wheel=wheel, fit=Fit.NATIVE, reason=f"code for {gpu}")
     else:
         choice, closeness = _on_gpus(host, wheel)
     key = (
@@ -90,10 +102,13 @@ def _problems(host: Host, wheel: PublishedWheel) -> Iterator[str]:
         yield problem
     if missing := sorted(set(wheel.cpu_needs) - set(host.cpu_features)):
         yield f"it needs {wheel.cpu}: {host.cpu} lacks {_listed(missing)}"
-    if wheel.backend not in (Backend.CUDA, Backend.CPU):
-        yield f"it is for {wheel.backend}; only variants for CUDA and the CPU are matched"
+    if unknown := unknown_properties(wheel):
+        yield f"it needs {_listed(unknown)}, which cannot be checked"
+    if wheel.backend not in (Backend.CUDA, Backend.CPU) and not _named_gpu(host, wheel):
+        named = _listed(named_gpus(wheel)) or "GPUs that it does not name"
+        yield f"it is for {named} ({wheel.backend}), and there is no such GPU"
     if wheel.backend is Backend.CUDA:
-        if not host.gpus:
+        if not _nvidia_gpus(host):
             yield "it is for NVIDIA GPUs, and there is none"
         if problem := _driver_problem(host, wheel):
             yield problem
@@ -142,9 +157,19 @@ def _driver_problem(host: Host, wheel: PublishedWheel) -> str | None:
     if release := cuda_releases().get(wheel.cuda or ""):
         needed.append(str(release.driver))
     newest = max(needed, key=_numbers, default=None)
-    if newest is None or _numbers(host.driver) >= _numbers(newest):
-        return None
-    return f"it needs NVIDIA driver {newest} or newer; this machine has {host.driver}"
+    if newest and _numbers(host.driver) < _numbers(newest):
+        return f"it needs NVIDIA driver {newest} or newer; this machine has {host.driver}"
+    below = _too_new(wheel)
+    if below and _numbers(host.driver) >= _numbers(below):
+        return f"it needs an NVIDIA driver below {below}; this machine has {host.driver}"
+    return None
+
+
+def _too_new(wheel: PublishedWheel) -> str | None:
+    """Return the first driver that is too new for a wheel variant with such a bound."""
+    bounds = [line.rpartition(" ")[2] for line in wheel.properties if "_upper_bound" in line]
+    drivers = [cuda_releases()[bound].driver for bound in bounds if bound in cuda_releases()]
+    return str(max(drivers, key=lambda one: _numbers(str(one)))) if drivers else None
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -154,7 +179,22 @@ def _numbers(version: str) -> tuple[int, ...]:
 # -- how a wheel runs ----------------------------------------------------------------------------
 
 
+def _nvidia_gpus(host: Host) -> tuple[HostGpu, ...]:
+    return tuple(gpu for gpu in host.gpus if "." in gpu.capability)
+
+
+def _named_gpu(host: Host, wheel: PublishedWheel) -> HostGpu | None:
+    """Return the AMD or Intel GPU of the host that a wheel is for."""
+    if wheel.backend in (Backend.CUDA, Backend.CPU):
+        return None
+    named = named_gpus(wheel)
+    return next((gpu for gpu in host.gpus if gpu.capability in named), None)
+
+
 def _on_cpu(host: Host, wheel: PublishedWheel) -> Choice:
+    if wheel.variant in (NULL_LABEL, NO_LABEL):
+        reason = "the index offers it for every machine"
+        return Choice(wheel=wheel, fit=Fit.CPU, reason=reason)
     code = f"code for {wheel.cpu}" if wheel.cpu else f"code for any {host.cpu_family} CPU"
     idle = "; the GPU is not used" if host.gpus else ""
     return Choice(wheel=wheel, fit=Fit.CPU, reason=f"runs on the CPU alone, {code}{idle}")
@@ -171,7 +211,7 @@ class _Served(Value, frozen=True, kw_only=True):
 
 def _on_gpus(host: Host, wheel: PublishedWheel) -> tuple[Choice, tuple[object, ...]]:
     """Return the choice and how close its code is to the GPUs; a machine may have several."""
-    served = [_served(gpu, wheel) for gpu in dict.fromkeys(host.gpus)]
+    served = [_served(gpu, wheel) for gpu in dict.fromkeys(_nvidia_gpus(host))]
     running = [one for one in served if one.fit is not Fit.NONE]
     if not running:
         return Choice(wheel=wheel, fit=Fit.NONE, reason=_cannot(served[0].gpu, wheel)), ()

@@ -18,6 +18,8 @@ from stoker.model.value import Value
 
 # The variant whose index holds wheel variants of the draft standards, for installers that choose.
 WHEEL_VARIANTS = "wheel-variants"
+NULL_LABEL = "null"  # of a wheel variant without properties, which suits every machine
+NO_LABEL = "without label"  # instead of a variant, for a wheel of another index that is none
 FORMAT = 1  # of catalogue.json; a reader refuses a newer one
 
 _LONGEST = 255

@@ -48,7 +48,8 @@ def install(
 ) -> None:
     """Install the variant of a catalogue that suits this machine best, with its extensions.
 
-    Each wheel is pinned by its address and hash. Other requirements come from the package index
+    Each wheel is pinned by its address and hash. INDEX is a catalogue, or any package index with
+    wheel variants (draft PEP 825). Other requirements come from the package index
     that pip or uv is configured for. With --slim there is no catalogue: the packages come from the
     package index, and torch and NVIDIA's libraries are slimmed before they are installed.
 
@@ -59,7 +60,7 @@ def install(
     """
     from stoker.catalogue.installing import installer_for
     from stoker.machine.python import target_python
-    from stoker.outside.progress import shown, stage
+    from stoker.outside.progress import shown
     from stoker.outside.terminal import print_json, show
 
     chosen = installer_for(target := target_python(python), installer)
@@ -76,16 +77,15 @@ def install(
         raise UsageError("name a catalogue and what to install from it", hints=hints)
     from stoker.catalogue.installing import (
         command_line,
+        install,
         install_command,
-        run_installer,
         select,
         selection_page,
     )
 
     located, selection = select(words[0], words[1:], python=target, wished=wished)
-    line = install_command(located, selection, chosen)
     if only_print:
-        click.echo(command_line(line))
+        click.echo(command_line(install_command(located, selection, chosen)))
         return
     if dry_run:
         print_json(selection) if as_json else show(selection_page(selection))
@@ -93,8 +93,8 @@ def install(
     for wheel in selection.wheels:
         _say(f"{wheel.file} of {wheel.variant}")
     _say(selection.reason)
-    with shown(), stage("installing"):
-        run_installer(line, _say)
+    with shown():
+        install(located, selection, chosen, say=_say)
     if as_json:
         print_json(selection.wheels, "wheels")
 

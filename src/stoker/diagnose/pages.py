@@ -49,7 +49,7 @@ def _unexplained(lines: Sequence[Evidence]) -> list[RenderableType]:
 
 
 def _title(name: str, text: str) -> Text:
-    return Text.assemble((name, "bold red"), "  ", text)
+    return Text.assemble((name, "error"), "  ", text)
 
 
 def _line(evidence: Evidence) -> Text:

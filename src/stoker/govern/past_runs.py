@@ -107,10 +107,11 @@ def runs_page(runs: tuple[Run, ...]) -> RenderableType:
     for run in runs:
         when = datetime.fromtimestamp(run.started).strftime("%Y-%m-%d %H:%M")
         summary = run.summary
-        figures = ("", "", "", "", "")
+        figures: tuple[str | Text, ...] = ("", "", "", "", "")
         if summary:
+            failed = f"failed ({summary.status})"
             figures = (
-                "ok" if summary.status == 0 else f"failed ({summary.status})",
+                Text("ok", style="ok") if summary.status == 0 else Text(failed, style="error"),
                 duration(summary.wall_s),
                 str(summary.steps),
                 size(summary.peak_bytes),

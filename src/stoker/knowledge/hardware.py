@@ -18,6 +18,7 @@ class GpuModel(Row, frozen=True, kw_only=True):
     arch: str
     names: tuple[str, ...]
     exact: bool = False
+    device_ip: str | None = None  # Intel's number of the platform, as `ocloc ids` prints it
 
 
 class _GpuTable(Row, frozen=True, kw_only=True):

@@ -286,7 +286,10 @@ def find_installer(
         )
     raise MissingError(
         f"there is no {wanted or 'pip or uv'} to install with",
-        hints=[f"{python} -m ensurepip", "--installer names the other one"],
+        hints=[
+            "pip install uv" if wanted is InstallerKind.UV else f"{python} -m ensurepip",
+            "--installer names the other one",
+        ],
     )
 
 

@@ -33,13 +33,16 @@ class ProgressStage:
 
 
 def progress_line(title: str, done: int, total: int, elapsed_s: float) -> str:
-    """Return a line such as ``unpacking: 1.2 GiB of 2.9 GiB (41 %), 12 s left``."""
+    """Return a line such as ``unpacking: 1.2 GiB of 2.9 GiB (41 %), 8 s so far, 12 s left``. The
+    time so far changes every second, also if the amount takes longer to change.
+    """
     if not total:
         return f"{title}: {duration(elapsed_s)}"
     done = min(done, total)
-    line = f"{title}: {size(done)} of {size(total)} ({100 * done // total} %)"
+    amount = f"{size(done)} of {size(total)} ({100 * done // total} %)"
+    line = f"{title}: {amount}, {duration(elapsed_s)} so far"
     if not done or elapsed_s < _GUESS_S:
-        return f"{line}, {duration(elapsed_s)} so far"
+        return line
     return f"{line}, {duration(elapsed_s * (total - done) / done)} left"
 
 

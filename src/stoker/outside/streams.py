@@ -8,11 +8,12 @@ since there is no other place to tell it.
 
 import codecs
 import io
+import os
 import re
 import sys
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, TextIO
 
 from stoker.model.errors import (
     CommandError,
@@ -33,6 +34,34 @@ def error_text(error: StokerError) -> str:
         lines += [f"    {line}" for line in error.output.splitlines()]
     lines += [f"  {hint}" for hint in error.hints]
     return "\n".join(map(redact, lines)) + "\n"
+
+
+# What each colour means, for all that is printed at a terminal; `terminal` makes a theme of it.
+STYLES = {
+    "ok": "green",
+    "note": "cyan",
+    "warning": "yellow",
+    "error": "bold red",
+    "added": "green",
+    "removed": "red",
+    "bar": "cyan",
+}
+_CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+def styled(text: str, style: str, stream: TextIO) -> str:
+    """Return a text with one of the styles, if the stream is a terminal that shows colours."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") in ("dumb", "unknown")
+    if plain or not stream.isatty():
+        return text
+    codes = ";".join(_CODES[word] for word in STYLES[style].split())
+    return f"\033[{codes}m{text}\033[0m"
+
+
+def write_error(text: str) -> None:
+    """Write an error message to standard error: its first line as an error, then the hints."""
+    first, end, rest = text.partition("\n")
+    sys.stderr.write(styled(first, "error", sys.stderr) + end + rest)
 
 
 def xml_text(text: str) -> str:

@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
+from rich.theme import Theme
 
 from stoker.model.errors import StokerError
 from stoker.model.finding import Finding, Severity
@@ -37,9 +38,10 @@ def tell(text: str) -> None:
 
 
 def _console(*, stderr: bool = False) -> "_Console":
-    console = _Console(highlight=False, stderr=stderr)
+    theme = Theme(streams.STYLES)
+    console = _Console(highlight=False, stderr=stderr, theme=theme)
     if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
-        return _Console(highlight=False, stderr=stderr, width=_UNLIMITED)
+        return _Console(highlight=False, stderr=stderr, theme=theme, width=_UNLIMITED)
     return console
 
 
@@ -178,10 +180,10 @@ def _wrapped(text: Text, width: int) -> Iterator[Text]:
 
 
 _MARKS = {
-    Severity.OK: ("ok   ", "green"),
-    Severity.NOTE: ("note ", "cyan"),
-    Severity.WARNING: ("warn ", "yellow"),
-    Severity.ERROR: ("ERROR", "bold red"),
+    Severity.OK: ("ok   ", "ok"),
+    Severity.NOTE: ("note ", "note"),
+    Severity.WARNING: ("warn ", "warning"),
+    Severity.ERROR: ("ERROR", "error"),
 }
 _FINDING_INDENT = 7
 

@@ -88,7 +88,11 @@ def _was_read(tree: SourceTree) -> bool:
 def _without_effect(
     settings: Iterable[Setting], subject: Subject, tree: SourceTree
 ) -> Iterator[Finding]:
-    """Yield a warning if the tree itself decides what the settings are to choose."""
+    """Yield a warning if the tree itself decides what the settings are to choose. PyTorch does not:
+    it adds targets of single kernels, which its plan lists.
+    """
+    if subject.is_pytorch:
+        return
     known = subject.backend_recipe
     written = {ask.name: ask for ask in tree.overwrites}
     for setting in settings:

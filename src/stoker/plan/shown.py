@@ -268,7 +268,7 @@ def options_page(tree: SourceTree, listed: tuple[ListedOption, ...]) -> Renderab
     noun = "option" if len(listed) == 1 else "options"
     lines.append(Text(f"{len(listed)} {noun} of {tree.name} {tree.version or ''}".strip()))
     for note in tree.notes:
-        lines.append(Text(f"note: {note}", style="yellow"))
+        lines.append(Text(f"note: {note}", style="warning"))
     return Group(*lines)
 
 
@@ -280,11 +280,11 @@ def _lines(item: ListedOption, *, pytorch: bool) -> list[RenderableType]:
     if option.help:
         lines.append(Indented(option.help, 4))
     if option.condition:
-        lines.append(_note(f"if {option.condition}, else {option.otherwise}", "cyan"))
+        lines.append(_note(f"if {option.condition}, else {option.otherwise}", "note"))
     if option.within:
-        lines.append(_note(f"declared where {option.within}", "cyan"))
+        lines.append(_note(f"declared where {option.within}", "note"))
     if pytorch and item.variable is None:
-        lines.append(_note("not passed on by the front end: set it with cmake -D", "yellow"))
+        lines.append(_note("not passed on by the front end: set it with cmake -D", "warning"))
     return lines
 
 

@@ -120,7 +120,7 @@ def trends_page(found: Sequence[Trend]) -> RenderableType:
     parts: list[RenderableType] = []
     for trend in found:
         parts += [Text(trend.command, style="bold"), Text(trend.directory, style="dim")]
-        parts += [Text(change_text(change), style="yellow") for change in trend.changes]
+        parts += [Text(change_text(change), style="warning") for change in trend.changes]
         parts += [_chart(trend), Text()]
     return Group(*parts[:-1])
 
@@ -132,7 +132,7 @@ def _chart(trend: Trend) -> Listing:
     for run in trend.runs:
         number, when, commit, _, *figures = _cells(run)
         bar = "█" * max(1, round(_BAR * _summary(run).wall_s / (longest or 1.0)))
-        table.add(number, when[_YEAR:], commit[:_SHORT], *figures, Text(bar, style="cyan"))
+        table.add(number, when[_YEAR:], commit[:_SHORT], *figures, Text(bar, style="bar"))
     return table
 
 

@@ -264,7 +264,7 @@ def _device_code(facts: ArtifactFacts) -> Listing | None:
     largest = max((_bytes(group) for group in by_arch.values()), default=0)
     table = Listing("", "", ">", ">", "", title=f"Device code  {size(_bytes(codes))}", indent=2)
     for arch, group in islice(by_arch.items(), _MOST_ROWS):
-        share = Text(bar(_bytes(group) / max(1, largest)), style="cyan")
+        share = Text(bar(_bytes(group) / max(1, largest)), style="bar")
         table.add(f"{arch}", share, *_amounts(group))
     if left_over := [code for code in codes if not code.linked]:
         table.add("not linked", Text("never runs", style="dim"), *_amounts(left_over))
@@ -296,7 +296,7 @@ def _gpus(facts: ArtifactFacts) -> Listing | None:
         if row.without:
             partly.setdefault(row.without, []).append(row.arch)
         elif row.names:
-            table.add(f"{row.arch}", _shortened(row.names), Text(_remark(row), style="yellow"))
+            table.add(f"{row.arch}", _shortened(row.names), Text(_remark(row), style="warning"))
     for without, archs in partly.items():
         missing = f"partly: no code in {_shortened(_base_names(without), 3)}"
         table.add(Text(f"{' '.join(archs)}", style="dim"), Text(missing, style="dim"))
@@ -343,7 +343,7 @@ def _libraries(facts: ArtifactFacts) -> Listing | None:
 
 def _library_cells(library: LibraryFacts) -> tuple[str | Text, ...]:
     if library.problem:
-        return (Text("not read", style="bold red"),)
+        return (Text("not read", style="error"),)
     return (
         size(_bytes(library.device_code)) if library.device_code else "",
         library.cxx_abi or "",
@@ -358,7 +358,7 @@ def _sections(library: LibraryFacts) -> Listing:
     table = Listing("", "", ">", title="Sections", indent=2)
     largest = sorted(library.sections.items(), key=lambda item: -item[1])[:10]
     for name, amount in largest:
-        table.add(f"{name}", Text(bar(amount / library.size_bytes), style="cyan"), size(amount))
+        table.add(f"{name}", Text(bar(amount / library.size_bytes), style="bar"), size(amount))
     return table
 
 
@@ -386,7 +386,7 @@ def _dependencies(facts: ArtifactFacts) -> Listing | None:
         rows = [row for row in facts.dependencies if row.origin is origin]
         if origin is LibraryOrigin.MISSING and facts.wheel:
             for row in rows[:_MOST_ROWS]:
-                table.add(Text("MISSING", style="bold red"), _lacking(row))
+                table.add(Text("MISSING", style="error"), _lacking(row))
             if len(rows) > _MOST_ROWS:
                 table.add("MISSING", f"and {len(rows) - _MOST_ROWS} more")
         elif rows:

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.builds.acquire import store
-from stoker.builds.acquire.index import File, PackageIndex, download, parse_page
 from stoker.builds.acquire.store import acquired
 from stoker.model.errors import (
     ArtifactError,
@@ -26,6 +25,7 @@ from stoker.model.errors import (
     UsageError,
 )
 from stoker.model.source import Acquired, SourceKind
+from stoker.outside.package_index import File, PackageIndex, download, parse_page
 from stoker.outside.web import Web, opened
 
 JSON = "application/vnd.pypi.simple.v1+json"

@@ -165,7 +165,7 @@ def test_code_for_one_chip_runs_on_no_other() -> None:
             published("cpu"),
             "it is for manylinux_2_28_x86_64, not linux aarch64",
         ),
-        (host(), published("rocm6.4-gfx942"), "it is for rocm; only variants for CUDA"),
+        (host(), published("rocm6.4-gfx942"), "it is for gfx942 (rocm), and there is no such GPU"),
     ],
 )
 def test_why_a_wheel_does_not_run(machine: Host, wheel: PublishedWheel, reason: str) -> None:

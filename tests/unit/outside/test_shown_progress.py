@@ -16,8 +16,8 @@ MIB = 1 << 20
     [
         (0, 0, 3.2, "unpacking: 3 s"),
         (0, 8 * MIB, 3.2, "unpacking: 0 B of 8.0 MiB (0 %), 3 s so far"),
-        (2 * MIB, 8 * MIB, 10, "unpacking: 2.0 MiB of 8.0 MiB (25 %), 30 s left"),
-        (9 * MIB, 8 * MIB, 10, "unpacking: 8.0 MiB of 8.0 MiB (100 %), 0 s left"),
+        (2 * MIB, 8 * MIB, 10, "unpacking: 2.0 MiB of 8.0 MiB (25 %), 10 s so far, 30 s left"),
+        (9 * MIB, 8 * MIB, 10, "unpacking: 8.0 MiB of 8.0 MiB (100 %), 10 s so far, 0 s left"),
     ],
 )
 def test_the_line(done: int, total: int, elapsed: float, expected: str) -> None:

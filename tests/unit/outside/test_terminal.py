@@ -1,14 +1,20 @@
 """Pages at every width: nothing is lost, nothing is broken inside a word, nothing is padded."""
 
+import io
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Group, RenderableType
 from rich.text import Text
+from rich.theme import Theme
 
+import stoker
 from stoker.model.finding import Finding, Severity
+from stoker.outside.streams import STYLES, styled
 from stoker.outside.terminal import Indented, Listing, finding_lines, show, whole
 from stoker.plan.shown import plan_page
 from subjects import plan, pytorch_tree
@@ -135,3 +141,51 @@ def test_a_whole_line_keeps_its_styles() -> None:
     line = whole("  ", ("$ ", "dim"), COMMAND)
     assert (line.plain, line.no_wrap) == (f"  $ {COMMAND}", True)
     assert [str(span.style) for span in line.spans] == ["dim"]
+
+
+# -- colours ---------------------------------------------------------------------------------------
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "environment", "coloured"),
+    [
+        (_Terminal(), {"TERM": "xterm"}, True),
+        (_Terminal(), {"TERM": "xterm", "NO_COLOR": "1"}, False),
+        (_Terminal(), {"TERM": "dumb"}, False),
+        (_Terminal(), {}, False),
+        (io.StringIO(), {"TERM": "xterm"}, False),
+    ],
+)
+def test_errors_have_colours_only_at_terminals_that_show_them(
+    stream: io.StringIO,
+    environment: dict[str, str],
+    coloured: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("TERM", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert styled("no", "error", stream) == ("\033[1;31mno\033[0m" if coloured else "no")
+
+
+def test_one_place_defines_what_colours_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All other modules name a style by its meaning; every style can be written without rich."""
+    colour = re.compile(r"""["'](?:bold |dim )?(?:red|green|yellow|blue|magenta|cyan)["']""")
+    folder = Path(stoker.__file__).parent
+    found = {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*.py")
+        if colour.search(path.read_text())
+    }
+    assert found == {"outside/streams.py"}
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for style in STYLES:
+        assert styled("x", style, _Terminal()).startswith("\033[")
+        assert Theme(STYLES).styles[style]

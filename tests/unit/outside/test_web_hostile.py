@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from stoker.builds.acquire import index
-from stoker.builds.acquire.index import File, PackageIndex, download, find, parse_page
 from stoker.catalogue import access
 from stoker.model.errors import ArtifactError, MissingError, StokerError
+from stoker.outside import package_index as index
+from stoker.outside.package_index import File, PackageIndex, download, find, parse_page
 from stoker.outside.web import Web, opened
 
 WEB = Web(timeout_s=0.5)

@@ -8,10 +8,11 @@ from conftest import PROJECTS
 from stoker.model.errors import UsageError
 from stoker.model.finding import Severity
 from stoker.model.recipe import ProjectRecipe
+from stoker.model.source import Ask
 from stoker.plan.recipes.project import check_recipe
 from stoker.settings.toml import read_recipe_file
 from stoker.source.tree import read_tree
-from subjects import cmake_of, environment_of, named, names, plan
+from subjects import cmake_of, environment_of, named, names, plan, pytorch_tree
 
 
 def test_an_unset_choice_of_gpus_is_named_with_its_place() -> None:
@@ -49,6 +50,15 @@ def test_a_setting_that_nothing_reads_is_reported() -> None:
     unread = [f.title for f in planned.findings if f.name == "setting-unread"]
     assert "nothing in mini-kernels is known to read MINI_GPU_ARCH" in unread
     assert not [title for title in unread if title.endswith("MINI_GPU_ARCHS")]
+
+
+def test_pytorch_adds_flags_to_the_targets_that_it_is_given() -> None:
+    """Its build names 9.0a for single kernels, and its package has flags that no build uses."""
+    places = ("cmake/Codegen.cmake:89", "torch/cuda/__init__.py:227")
+    for variant in ("cu130-sm90", "rocm6.4-gfx942"):
+        read = (Ask(name="USE_CUDA", where="CMakeLists.txt:240"),)
+        planned = plan(variant, tree=pytorch_tree(own_targets=places, asks=read))
+        assert "targets-in-the-tree" not in names(planned.findings)
 
 
 # -- recipes of the user ---------------------------------------------------------------------------

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import msgspec
 
-from stoker.builds.acquire import git, index
+from stoker.builds.acquire import git
 from stoker.builds.acquire.archive import unpack
 from stoker.builds.acquire.naming import ARCHIVES, Named, parse
 from stoker.model.errors import CommandError, MissingError, UsageError
 from stoker.model.source import Acquired, SourceKind
 from stoker.model.value import Value
 from stoker.outside import folders, locks
+from stoker.outside import package_index as index
 from stoker.outside.files import read_json, sha256_of
 from stoker.source.git_state import submodule_states
 

@@ -153,8 +153,8 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _requirements(plan: PackagePlan) -> list[RenderableType]:
-    lines = [Text(f"- {line}", style="red") for line in plan.requires_dropped]
-    lines += [Text(f"+ {line}", style="green") for line in plan.requires_added]
+    lines = [Text(f"- {line}", style="removed") for line in plan.requires_dropped]
+    lines += [Text(f"+ {line}", style="added") for line in plan.requires_added]
     return _section("Requires-Dist", lines)
 
 
@@ -166,4 +166,4 @@ def _licences(plan: PackagePlan) -> list[RenderableType]:
 
 
 def _notes(notes: Sequence[str]) -> list[RenderableType]:
-    return [Text.assemble(("note ", "cyan"), " ", note) for note in notes]
+    return [Text.assemble(("note ", "note"), " ", note) for note in notes]

@@ -295,11 +295,11 @@ def slim_page(report: SlimReport) -> RenderableType:
         parts += [Text(), _libraries(report.libraries), Text(), _architectures(report.libraries)]
         parts.append(Text())
     parts += [
-        Text.assemble(("unchanged", "yellow"), f"  {library.path}: {library.skipped_because}")
+        Text.assemble(("unchanged", "warning"), f"  {library.path}: {library.skipped_because}")
         for library in report.libraries
         if library.skipped_because
     ]
-    parts += [Text.assemble(("note ", "cyan"), " ", note) for note in report.notes]
+    parts += [Text.assemble(("note ", "note"), " ", note) for note in report.notes]
     return Group(*parts)
 
 
@@ -342,7 +342,7 @@ def _architectures(libraries: Iterable[LibrarySlim]) -> Listing:
     table = Listing("architecture", ">kept", ">", ">dropped", ">")
     for row in _summed(libraries):
         table.add(
-            Text(row.arch, style="green" if row.kept_bytes else "dim"),
+            Text(row.arch, style="ok" if row.kept_bytes else "dim"),
             str(row.kept) if row.kept else "",
             size(row.kept_bytes) if row.kept else "",
             str(row.dropped) if row.dropped else "",

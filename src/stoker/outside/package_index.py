@@ -1,4 +1,4 @@
-"""Downloads source distributions from the user's package index, without running their code.
+"""Reads package indexes: the user's for source distributions, others for their wheels.
 
 Pip cannot fetch one without beginning its build, which may need what is to be built. So pip is only
 asked for its settings, and the index is spoken to in the standard way (PEP 503 and PEP 691).
@@ -44,10 +44,11 @@ _SECONDS = re.compile(r"[1-9][0-9]{0,5}")
 
 
 class File(Value, frozen=True, kw_only=True):
-    """A file in the index. ``sha256`` is empty if the index does not list it."""
+    """A file in the index. ``sha256`` and ``size`` are None if the index does not list them."""
 
     url: str
     sha256: str | None = None
+    size: int | None = None
 
     @property
     def name(self) -> str:
@@ -100,7 +101,7 @@ def read_index() -> PackageIndex:
 
 def find(package: str, version: str, index: PackageIndex) -> File:
     """Return the source distribution of one version; the error lists the available versions."""
-    files = _files(package, index)
+    files = files_of(package, index)
     versions = {file: file.version_of(package) for file in files}
     for file, found in versions.items():
         if found == read_version(version):
@@ -144,7 +145,7 @@ def _timeout(settings: Mapping[str, str]) -> float:
     return float(said) if _SECONDS.fullmatch(said) else Web().timeout_s
 
 
-def _files(package: str, index: PackageIndex) -> list[File]:
+def files_of(package: str, index: PackageIndex) -> list[File]:
     """Return the files of all places together; if there are none, a place that did not answer is an
     error.
     """
@@ -183,12 +184,13 @@ def _files_in(folder: Path) -> list[File]:
         children = sorted(folder.iterdir())
     except OSError as error:
         raise UnreachableError(f"cannot read {folder}: {error.strerror}") from error
-    return [File(url=child.absolute().as_uri()) for child in children]
+    return [File(url=child.absolute().as_uri(), size=child.lstat().st_size) for child in children]
 
 
 class _PageFile(msgspec.Struct):
     url: str
     hashes: dict[str, str] = {}
+    size: int | None = None
 
 
 class _Page(msgspec.Struct):
@@ -202,17 +204,17 @@ def parse_page(content: bytes, kind: str, url: str) -> list[File]:
             page = msgspec.json.decode(content, type=_Page)
         except UNDECODABLE as error:
             raise UnreachableError(f"{url} is not a page of a package index: {error}") from error
-        named = [(file.url, file.hashes.get("sha256")) for file in page.files]
+        named = [(file.url, file.hashes.get("sha256"), file.size) for file in page.files]
     else:
         anchors = _Anchors()
         try:
             anchors.feed(content.decode("utf-8", "replace"))
         except AssertionError as error:  # of Python's own parser
             raise UnreachableError(f"{url} is not a page of a package index: {error}") from error
-        named = [_with_hash(link) for link in anchors.links]
+        named = [(*_with_hash(link), None) for link in anchors.links]
         url = _joined(url, anchors.base) or url
-    urls = [(_joined(url, link), sha256) for link, sha256 in named]
-    return [File(url=whole, sha256=sha256) for whole, sha256 in urls if whole]
+    urls = [(_joined(url, link), sha256, size) for link, sha256, size in named]
+    return [File(url=whole, sha256=sha256, size=size) for whole, sha256, size in urls if whole]
 
 
 def _with_hash(link: str) -> tuple[str, str | None]:
