@@ -265,11 +265,15 @@ def _json(value: object) -> str:
 
 
 def examples() -> Iterator[tuple[str, str]]:
-    """Yield the name of a cause and a log for each example of the entries."""
+    """Yield the name of a cause and a log for each example of the entries.
+
+    The entries are not checked: tests take their parameters from here, and each of their processes
+    would check all entries.
+    """
     for file in FILES:
         try:
-            entry = checked(file.read_bytes(), file.stem)
-        except ValueError:
+            entry = msgspec.toml.decode(file.read_bytes(), type=Failure)
+        except msgspec.DecodeError:
             continue  # said by the test of that file
         for example in entry.example:
             yield entry.name, example.log

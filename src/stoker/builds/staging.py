@@ -54,7 +54,8 @@ from stoker.builds.work import MARK, Work
 from stoker.govern.session import Session
 from stoker.machine.python import pip_in
 from stoker.model.build import BuildRequest, BuildStage, GitState, Isolation
-from stoker.model.errors import CommandError, Finding, MissingError, Terminated, UsageError, unknown
+from stoker.model.errors import CommandError, MissingError, Terminated, UsageError, unknown
+from stoker.model.finding import Finding
 from stoker.model.plan import OriginKind, Plan, is_on
 from stoker.model.secrets import is_secret
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree

@@ -12,7 +12,8 @@ from functools import cache
 from itertools import zip_longest
 from typing import Any, Protocol, TextIO
 
-from stoker.model.errors import Finding, Severity, StokerError
+from stoker.model.errors import StokerError
+from stoker.model.finding import Finding, Severity
 from stoker.outside import streams
 
 _UNLIMITED = 1_000_000  # columns where nothing limits a line

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable
 
 from stoker.model.caching import Chain
-from stoker.model.errors import Finding, Severity
+from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Backend, Plan, PlannedTargets, Quantity, Setting
 from stoker.model.source import ListedOption, ProjectKind, SourceTree
 from stoker.model.value import duration, size

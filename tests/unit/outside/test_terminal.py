@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stoker.model.errors import Finding, Severity
+from stoker.model.finding import Finding, Severity
 from stoker.outside.terminal import Group, Indented, Listing, Page, Text, finding_lines, show, whole
 from stoker.plan.shown import plan_page
 from subjects import plan, pytorch_tree

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from conftest import PROJECTS
-from stoker.model.errors import Severity, UsageError
+from stoker.model.errors import UsageError
+from stoker.model.finding import Severity
 from stoker.model.recipe import ProjectRecipe
 from stoker.plan.recipes.project import check_recipe
 from stoker.settings.toml import read_recipe_file

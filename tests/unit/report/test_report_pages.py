@@ -5,7 +5,8 @@ from msgspec.structs import replace
 
 from governed_steps import record
 from stoker.govern.past_runs import steps_page
-from stoker.model.errors import CommandError, Finding, MissingError, Severity, UsageError
+from stoker.model.errors import CommandError, MissingError, UsageError
+from stoker.model.finding import Finding, Severity
 from stoker.model.govern import CompileMode, StepRecord
 from stoker.model.plan import Backend, Variant
 from stoker.model.runs import Attempt, Outcome

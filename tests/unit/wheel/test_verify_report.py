@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree
 
-from stoker.model.errors import Finding, Severity
+from stoker.model.finding import Finding, Severity
 from stoker.outside.terminal import rendered
 from stoker.wheel.verify.tested import Verification
 from stoker.wheel.verify.verifying import (

@@ -15,7 +15,8 @@ from stoker.model.artifact import (
     PackageRecord,
     SlimRecord,
 )
-from stoker.model.errors import ArtifactError, Finding, Severity, UsageError
+from stoker.model.errors import ArtifactError, UsageError
+from stoker.model.finding import Finding, Severity
 from stoker.model.plan import PLAN_MEMBER, PlannedTargets, Variant
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside.streams import xml_text
