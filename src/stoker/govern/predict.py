@@ -122,8 +122,9 @@ class Predictor:
 
     def __init__(self, rows: Iterable[StepRecord] = (), known: Knowledge | None = None):
         self.durations: defaultdict[str, dict[str, float]] = defaultdict(dict)
-        self._by_key: dict[str, deque[_Sample]] = defaultdict(_group)
-        self._by_source: dict[_Source, deque[_Sample]] = defaultdict(_group)
+        # Most steps have one sample, for which a deque would take 760 bytes.
+        self._by_key: dict[str, tuple[_Sample, ...]] = {}
+        self._by_source: dict[_Source, tuple[_Sample, ...]] = {}
         self._by_folder: dict[_Source, deque[_Sample]] = defaultdict(_group)
         # Peaks as measured in other modes, by key.
         self._modes: defaultdict[str, dict[CompileMode, int]] = defaultdict(dict)
@@ -194,8 +195,9 @@ class Predictor:
         self._rows.append(row)
         if row.directory:
             self.durations[row.directory][row.output] = row.seconds
-        self._by_key[row.key].append(row.sample)
-        self._by_source[row.role, row.source].append(row.sample)
+        source = row.role, row.source
+        self._by_key[row.key] = _latest(self._by_key.get(row.key), row.sample)
+        self._by_source[source] = _latest(self._by_source.get(source), row.sample)
         for folder in _folders(row.source):
             self._by_folder[row.role, folder].append(row.sample)
 
@@ -425,6 +427,11 @@ def _within(bounds: tuple[float, float], value: float) -> float:
 
 def _group() -> deque[Any]:
     return deque(maxlen=_KEPT)
+
+
+def _latest(samples: tuple[_Sample, ...] | None, sample: _Sample) -> tuple[_Sample, ...]:
+    """Return the samples with a new one, without those that are too old."""
+    return (*(samples or ())[1 - _KEPT :], sample)
 
 
 def _scales() -> deque[float]:

@@ -35,7 +35,7 @@ class Terminated(SystemExit):
 class OutputClosed(SystemExit):
     """The reader of our output has exited (`stoker options | head`), which is no error.
 
-    It is not a BrokenPipeError, because click and rich turn that into status 1.
+    It is not a BrokenPipeError, because click turns that into status 1.
     """
 
     def __init__(self) -> None:
