@@ -260,7 +260,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         """
         memory_bound = state.contention > self.memory_bound
         allotted = {} if memory_bound else allotments(state, forecast.room)
-        unsettled = self._unsettled(state)
+        burst = _Burst(self._fresh(state), state.cpus)
         passed = False  # a more urgent step did not fit
         # The smallest step that did not fit, learned or not: no larger step is tried.
         too_large = {True: inf, False: inf}
@@ -274,15 +274,14 @@ class Adaptive(Value, frozen=True, kw_only=True):
             if peak >= too_large[learned]:
                 held[request.id] = Reason.MEMORY
                 continue
-            unknown_size = _of_unknown_size(request)
-            if unknown_size and not unsettled:
+            if not burst.allows(request, forecast):
                 held[request.id] = Reason.UNKNOWN_SIZE
                 continue
             if forecast.fits(request):
                 request = self._faster(state, request, forecast, allotted)
                 faster |= _choice(request)
                 forecast.add(request)
-                unsettled -= unknown_size
+                burst.add(request)
                 yield request.id
                 if forecast.free_slots <= 0 and not state.distributed:
                     return
@@ -339,29 +338,56 @@ class Adaptive(Value, frozen=True, kw_only=True):
             for request in state.waiting
             if request.id in admitted
         ]
-        unsettled = self._unsettled(state) - sum(map(_of_unknown_size, new))
+        burst = _Burst((*self._fresh(state), *filter(_of_unknown_size, new)), state.cpus)
         room = state.limit * (1 - self.cushion) - state.used - max(0.0, state.growth)
         room -= sum(request.prediction.peak for request in new)
         room -= sum(map(_still_to_climb, state.running))
         for request in unknown:
-            if free <= 0 or unsettled <= 0:
+            if free <= 0 or burst.places <= 0:
                 return
             needs = _usual(self._in_its_mode(state, request, forecast.room))
             slots = request.slots_of(state.cpus)
             if needs <= room and slots <= free:
                 free -= slots
                 room -= needs
-                unsettled -= 1
+                burst.places -= 1
                 yield request.id
 
-    def _unsettled(self, state: State) -> int:
-        """Return how many steps of unknown size may start, so that a first build has no burst."""
-        fresh = sum(
-            (step.on_trial or _of_unknown_size(step.request))
-            and step.age(state.now) < self.settling
+    def _fresh(self, state: State) -> list[Request]:
+        """Return the running steps of unknown size that have not shown yet what they need."""
+        return [
+            step.request
             for step in state.running
-        )
-        return max(0, max(2, state.cpus // 4) - fresh)
+            if (step.on_trial or _of_unknown_size(step.request))
+            and step.age(state.now) < self.settling
+        ]
+
+
+class _Burst:
+    """Limits how many steps of unknown size start before the first ones have shown what they need,
+    so that a first build has no burst. Shipped figures may all be wrong in the same direction;
+    where memory suffices for all of them even so, no step waits for another.
+    """
+
+    _WRONG = 2.0  # factor by which all shipped figures may be too low
+
+    def __init__(self, fresh: Sequence[Request], cpus: int) -> None:
+        self.places = max(2, cpus // 4) - len(fresh)
+        self._more = sum(map(self._beyond, fresh))  # that the fresh steps may need
+
+    def allows(self, request: Request, forecast: Forecast) -> bool:
+        if self.places > 0 or not _of_unknown_size(request):
+            return True
+        return self._more + self._WRONG * request.prediction.high <= forecast.free_at_worst
+
+    def add(self, request: Request) -> None:
+        """Count a step that starts now."""
+        if _of_unknown_size(request):
+            self.places -= 1
+            self._more += self._beyond(request)
+
+    def _beyond(self, request: Request) -> float:
+        return (self._WRONG - 1) * request.prediction.high
 
 
 def _all(state: State, reason: Reason, after: Request | None = None) -> dict[int, Reason]:
