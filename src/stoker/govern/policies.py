@@ -235,7 +235,8 @@ class Adaptive(Value, frozen=True, kw_only=True):
 
     def _in_its_mode(self, state: State, request: Request, room: float) -> Request:
         """Return the request in the mode in which it would run."""
-        choice = self._mode(state, request, room) if request.effects else None
+        has_reason = state.contention > self.memory_bound or request.prediction.peak > room
+        choice = self._mode(state, request, room) if request.effects and has_reason else None
         return request.in_mode(choice.mode) if choice else request
 
     def _startable(
@@ -266,9 +267,9 @@ class Adaptive(Value, frozen=True, kw_only=True):
         too_large = {True: inf, False: inf}
         waiting = self._startable(state, forecast, held) if state.distributed else state.waiting
         for request in waiting:
-            learned = request.prediction.learned
+            learned = request.learned
             # Most steps are too large in any mode, so that theirs need not be chosen.
-            if _least_peak(request) < too_large[learned]:
+            if request.least_peak < too_large[learned]:
                 request = self._in_its_mode(state, request, forecast.room)
             peak = request.prediction.peak
             if peak >= too_large[learned]:
@@ -329,7 +330,11 @@ class Adaptive(Value, frozen=True, kw_only=True):
         if free <= 0:
             return
         first = state.waiting[0]
-        unknown = [each for each in state.waiting if _is_tried(each) and each.id not in admitted]
+        unknown = [
+            request
+            for request in state.waiting
+            if not request.learned and _is_tried(request) and request.id not in admitted
+        ]
         passed = first.id not in admitted and state.first_for > self.endurance
         if passed or not unknown:
             return
@@ -436,21 +441,14 @@ def _gains(request: Request) -> bool:
     return any(each.mode is CompileMode.FAST and each.seconds < _GAIN for each in effects)
 
 
-def _least_peak(request: Request) -> float:
-    """Return what the step needs at least in any mode that saves memory."""
-    least = min((each.reserved for each in request.effects), default=0.0)
-    return request.prediction.peak * min(1.0, least) - 1  # they are rounded
-
-
 def _of_unknown_size(request: Request) -> bool:
     """Return whether only shipped figures are known of a step that does not run on a worker."""
     return request.prediction.basis is Basis.PRIOR and not request.remote
 
 
 def _is_tried(request: Request) -> bool:
-    """Return whether a step may start on trial, which may end in a kill."""
-    known = request.prediction.learned or request.ooms
-    return not known and request.restarts and not request.remote
+    """Return whether a step that was never measured may start on trial, which may end in a kill."""
+    return not request.ooms and request.restarts and not request.remote
 
 
 def _usual(request: Request) -> int:
