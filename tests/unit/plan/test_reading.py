@@ -8,6 +8,7 @@ from conftest import PROJECTS
 from stoker.model.errors import UsageError
 from stoker.model.finding import Severity
 from stoker.model.recipe import ProjectRecipe
+from stoker.model.source import ReadVariable
 from stoker.plan.recipes.project import check_recipe
 from stoker.settings.toml import read_recipe_file
 from stoker.source.tree import read_tree
