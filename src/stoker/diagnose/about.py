@@ -9,14 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from stoker.diagnose.installing import Here, Python
+from stoker.diagnose.lines import compiled
 from stoker.diagnose.sieve import Line
 from stoker.diagnose.values import FailedRun
 from stoker.knowledge.failures import Known
 
 _PASTABLE = re.compile(r"[\w.,:+/@%=~-]{1,200}").fullmatch  # a log must not write our commands
 _INTERPRETERS = (
-    re.compile(r"(?:^|[\s'\"=(])(/[^\s'\"]{1,200}/bin/python(?:3(?:\.\d{1,2})?)?)(?=[\s'\",:)]|$)"),
-    re.compile(r"[\s'\"](/[^\s'\"]{1,200})/lib/python3\.\d{1,2}/(?:site|dist)-packages/"),
+    r"(?:^|[\s'\"=(])(/[^\s'\"]{1,200}/bin/python(?:3(?:\.\d{1,2})?)?)(?=[\s'\",:)]|$)",
+    r"[\s'\"](/[^\s'\"]{1,200})/lib/python3\.\d{1,2}/(?:site|dist)-packages/",
 )
 _TEMPORARY = ("pip-build-env", "/builds-v0/")  # environments of pip and uv for one build
 
@@ -75,7 +76,7 @@ def _python_in(lines: Sequence[Line]) -> str | None:
     """
     for pattern in _INTERPRETERS:
         for line in lines:
-            for match in pattern.finditer(line.text):
+            for match in compiled(pattern).finditer(line.text):
                 path = match[1] if "/bin/python" in match[1] else f"{match[1]}/bin/python3"
                 lasts = not any(word in path for word in _TEMPORARY)
                 if lasts and os.access(path, os.X_OK):
