@@ -39,6 +39,7 @@ class About:
         self.here = here or Here()
         self.groups = groups or {}
         self.known = known or {}
+        self._first: dict[str, re.Match[str] | None] = {}
 
     def of_log(self, lines: Sequence[Line]) -> "About":
         """Return the same for another log."""
@@ -48,7 +49,19 @@ class About:
         self, groups: Mapping[str, Sequence[str]], known: Mapping[str, Known]
     ) -> "About":
         """Return the same for another cause."""
-        return About(lines=self.lines, run=self.run, here=self.here, groups=groups, known=known)
+        about = About(lines=self.lines, run=self.run, here=self.here, groups=groups, known=known)
+        about._first = self._first
+        return about
+
+    def first(self, pattern: str) -> re.Match[str] | None:
+        """Return the first match of a pattern in the log. It is kept: fixes need the same facts
+        again and again, and a log may have thousands of lines.
+        """
+        if pattern not in self._first:
+            search = compiled(pattern).search
+            found = (match for line in self.lines if (match := search(line.text)))
+            self._first[pattern] = next(found, None)
+        return self._first[pattern]
 
     def words(self, group: str) -> Sequence[str]:
         """Return the values of a group that may stand in a command."""

@@ -351,9 +351,8 @@ def _torch_cuda(about: About) -> str | None:
 
 def _named(pattern: str, about: About) -> str | None:
     """Return the first group that a pattern finds in the log."""
-    search = compiled(pattern).search
-    found = (match for line in about.lines if (match := search(line.text)))
-    return next((group for match in found for group in match.groups() if group), None)
+    found = about.first(pattern)
+    return next(filter(None, found.groups()), None) if found else None
 
 
 @FACTS.add(

@@ -38,9 +38,8 @@ def _command(about: About) -> str | None:
     if about.run.command:
         return None if HIDDEN in about.run.command else about.run.command
     for pattern, command in _COMMANDS:
-        for line in about.lines:
-            if match := re.search(pattern, line.text):
-                return command.format(**match.groupdict())
+        if match := about.first(pattern):
+            return command.format(**match.groupdict())
     return None
 
 
@@ -89,9 +88,7 @@ def _configure(about: About) -> str | None:
 
 @FACTS.add("run.package", "the Python project that was built")
 def _package(about: About) -> str | None:
-    named = (match for line in about.lines if (match := compiled(_PACKAGES).search(line.text)))
-    found = next(named, None)
-    if found:
+    if found := about.first(_PACKAGES):
         return found[1]
     words = shlex.split(about.run.command) if about.run.command.startswith(("pip ", "uv ")) else []
     names = [word for word in words[2:] if re.fullmatch(r"[A-Za-z][\w.-]+(?:[=<>]=.*)?", word)]
@@ -117,9 +114,7 @@ def _managed(about: About) -> str | None:
 
 @FACTS.add("run.uv", "the word uv, if uv built")
 def _uv(about: About) -> str | None:
-    by_uv = about.run.command.startswith("uv ") or any(
-        compiled(_BY_UV).search(line.text) for line in about.lines
-    )
+    by_uv = about.run.command.startswith("uv ") or about.first(_BY_UV)
     return "uv" if by_uv else None
 
 
@@ -272,8 +267,9 @@ def _python_new(about: About) -> str | None:
 @FACTS.add("machine.python_headers", "the command that installs the headers of the interpreter")
 def _python_headers(about: About) -> str | None:
     manager = about.here.manager
-    named = (match[1] for line in about.lines if (match := compiled(_OF_PYTHON).search(line.text)))
-    version = next(named, about.interpreter.version if about.interpreter else None)
+    named = about.first(_OF_PYTHON)
+    own = about.interpreter.version if about.interpreter else None
+    version = named[1] if named else own
     if version is None or manager not in ("apt", "dnf", "apk", "zypper"):
         return None
     ending = {"apt": "-dev", "apk": "3-dev"}.get(manager, "-devel")
