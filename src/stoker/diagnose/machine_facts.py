@@ -145,7 +145,22 @@ def _cuda_wanted(about: About) -> str | None:
 
     named = _named(_USED_CUDA, about)
     fitting = [one for one in cuda_releases() if not named or _major(one) == _major(named)]
-    version = _torch_cuda(about) or (fitting[-1] if fitting else None)
+    return _installable(_torch_cuda(about) or (fitting[-1] if fitting else None))
+
+
+@FACTS.add(
+    "machine.cuda_same",
+    "the CUDA version of torch, else of the toolkit that the build has used, if it can be "
+    "installed: it replaces a toolkit that lacks a part",
+)
+def _cuda_same(about: About) -> str | None:
+    from stoker.knowledge.hardware import cuda_releases
+
+    version = _torch_cuda(about) or _used_cuda(about)
+    return _installable(version) if version in cuda_releases() else _cuda_wanted(about)
+
+
+def _installable(version: str | None) -> str | None:
     return version if version and _major(version) >= _FIRST_TOOLCHAIN else None
 
 
@@ -159,8 +174,10 @@ def _major(version: str) -> int:
 )
 def _cuda_include(about: About) -> str | None:
     folder = _below_toolkit(about, "include/cuda_runtime.h", "targets/*/include/cuda_runtime.h")
-    has_all = folder and all(Path(folder, word).exists() for word in about.words("header"))
-    return folder if has_all else None
+    # Since CUDA 13, nvcc alone finds Thrust, CUB and libcu++ by itself: they are in cccl.
+    folders = [Path(folder), Path(folder, "cccl")] if folder else []
+    headers = about.words("header")
+    return next((str(one) for one in folders if all((one / h).exists() for h in headers)), None)
 
 
 @FACTS.add("machine.cuda_libraries", "the folder of the libraries of the CUDA toolkit")
@@ -315,9 +332,12 @@ def _asked_archs(about: About) -> set[str]:
         for line in about.lines
         for number in re.findall(r"(?:compute|sm)_(\d{2,3})\b", line.text)
     }
-    refused = {re.sub(r"\D", "", word) for word in about.words("arch")}
+    refused = {word: re.sub(r"\D", "", word) for word in about.words("arch")}
+    # Where 9.0a is refused, 9.0 may do.
+    plain = {number for word, number in refused.items() if re.fullmatch(r"\d+\.\d[af]", word)}
+    numbers = numbers - set(refused.values()) | plain
     least = _least_arch(about)
-    return {f"{number[:-1]}.{number[-1]}" for number in numbers - refused if int(number) >= least}
+    return {f"{number[:-1]}.{number[-1]}" for number in numbers if int(number) >= least}
 
 
 @FACTS.add("machine.arch_numbers", "the same as numbers, for CMake")

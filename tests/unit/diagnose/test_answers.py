@@ -302,3 +302,77 @@ def test_a_percentage_is_said_only_where_it_was_compared(here: Here) -> None:
         )
     }
     assert list(said.values()) == ["94% sure", "likely", "likely"]
+
+
+# -- failures that users of flash-attn, vLLM, llama.cpp and DeepSpeed have reported ----------------
+
+NO_CURL = """\
+CMake Error at common/CMakeLists.txt:85 (message):
+  Could NOT find CURL.  Hint: to disable this feature, set -DLLAMA_CURL=OFF
+-- Configuring incomplete, errors occurred!
+"""
+NO_VULKAN = """\
+CMake Error at /usr/share/cmake-3.28/Modules/FindPackageHandleStandardArgs.cmake:230 (message):
+  Could NOT find Vulkan (missing: Vulkan_LIBRARY Vulkan_INCLUDE_DIR glslc)
+-- Configuring incomplete, errors occurred!
+"""
+NO_EXTENSION = (
+    "ImportError: /root/.cache/torch_extensions/py310_cu121/fused_adam/fused_adam.so: "
+    "cannot open shared object file: No such file or directory\n"
+)
+SUFFIX = """\
+CMake Error at torch/share/cmake/Caffe2/select_compute_arch.cmake:228 (message):
+  Unknown CUDA Architecture Name 9.0a in CUDA_SELECT_NVCC_ARCH_FLAGS
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "cause", "command"),
+    [
+        (NO_CURL, "cmake-package-missing", "libcurl4-openssl-dev"),
+        (NO_VULKAN, "cmake-package-missing", "apt-get install -y libvulkan-dev"),
+        (NO_VULKAN, "cmake-package-missing", "apt-get install -y glslc"),
+        (SUFFIX, "unknown-arch-name", 'TORCH_CUDA_ARCH_LIST="9.0"'),
+        (
+            NO_EXTENSION,
+            "jit-build-incomplete",
+            "mv /root/.cache/torch_extensions/py310_cu121/fused_adam ",
+        ),
+    ],
+)
+def test_reported_failures(log: str, cause: str, command: str, here: Here) -> None:
+    found = only(log, here)
+    assert found.cause == cause
+    assert command in commands(found)
+
+
+@pytest.mark.parametrize("value", ["native", "all-major"])
+def test_an_nvcc_that_lacks_a_kind_of_target_is_too_old(
+    value: str, here: Here, tmp_path: Path
+) -> None:
+    home = cuda(tmp_path, "13.0")
+    log = f"nvcc fatal   : Value '{value}' is not defined for option 'gpu-architecture'\n"
+    found = only(log, here)
+    assert found.cause == "nvcc-too-old-on-path"
+    assert f"CUDA_HOME={home} " in commands(found)
+
+
+def test_a_toolkit_that_lacks_a_library_is_replaced_by_the_same_release(
+    here: Here, tmp_path: Path
+) -> None:
+    cuda(tmp_path, "13.0")
+    found = only("/usr/bin/ld: cannot find -lcublas: No such file or directory\n", here)
+    installs = [command for fix in found.fix for command in fix.commands if "toolchain" in command]
+    assert installs
+    assert all("cuda==13.0 " in command for command in installs)
+
+
+def test_the_host_compiler_is_shown_the_headers_that_cuda_13_moved(
+    here: Here, tmp_path: Path
+) -> None:
+    home = cuda(tmp_path, "13.0")
+    header = home / "include/cccl/thrust/sort.h"
+    header.parent.mkdir(parents=True)
+    header.touch()
+    found = only("a.cpp:3:10: fatal error: thrust/sort.h: No such file or directory\n", here)
+    assert f"{home}/include/cccl" in commands(found)
