@@ -313,3 +313,14 @@ def test_explain_prints_a_page_and_a_list(stoker: Stoker) -> None:
         json.loads(stoker("diagnose", "--explain", "oom-nvcc", "--json").stdout)["name"]
         == "oom-nvcc"
     )
+
+
+def test_a_log_is_diagnosed_without_the_code_for_runs(stoker: Stoker, tmp_path: Path) -> None:
+    log = tmp_path / "build.log"
+    log.write_text("a.cpp:3:10: fatal error: Eigen/Dense: No such file or directory\n")
+    done = stoker("diagnose", str(log), PYTHONPROFILEIMPORTTIME="1")
+    assert "stoker.diagnose.verdict" in done.stderr
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    needless = {"hashlib", "importlib.resources", "sqlite3", "stoker.diagnose.kept"}
+    needless |= {"stoker.machine.memory", "stoker.model.runs", "subprocess"}
+    assert not needless & imported
