@@ -1,7 +1,8 @@
 # Each target sets up .venv if necessary; Python 3.11 or newer and a C compiler are enough.
 #   make demo      see it work
-#   make test      unit tests and one use of each command, in minutes: what CI runs
-#   make test-all  the slow tests too; make heavy: those that need PyTorch, a GPU or much time
+#   make test      unit tests and one use of each command, in minutes
+#   make test-all  also what commands do on small projects: what CI runs
+#   make slow      tests of seconds each; make heavy: those that need PyTorch, a GPU or much time
 #   make lint      style, types, layers, language
 #   make compare REF=COMMIT  measure HEAD against another commit, by turns (COMPARE_ARGS: --only tight)
 #   make dist   build and test the sdist and the wheel, in dist
@@ -20,7 +21,7 @@ PYTEST_ARGS ?= -n auto --maxschedchunk 2
 # Without cached bytecode, every test process would compile stoker again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo picture test test-all sanitize heavy bench compare dist lint format clean
+.PHONY: help venv demo picture test test-all slow sanitize heavy bench compare dist lint format clean
 
 help:
 	@sed -n '/^# Each/,/^\./s/^# \{0,1\}//p' Makefile
@@ -53,10 +54,13 @@ picture: venv
 	@$(BIN)/python examples/picture.py docs/memory.svg
 
 test: venv
-	$(BIN)/python -m pytest -m "not heavy and not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not heavy and not slow" $(PYTEST_ARGS) tests/unit tests/commands/test_every_command.py
 
 test-all: venv
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not heavy and not slow" $(PYTEST_ARGS)
+
+slow: venv
+	$(BIN)/python -m pytest -m "slow and not heavy" $(PYTEST_ARGS)
 
 # The launcher's tests with the address and undefined behaviour sanitizers. The preloaded library is
 # never built with them, so its tests are left out.

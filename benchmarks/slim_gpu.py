@@ -6,7 +6,7 @@ Run it with the interpreter that has torch. If the machine has no access to a pa
 stoker's dependencies into the folder `.device` of this checkout, on any other machine:
 
     pip install --target .device --only-binary :all: --platform manylinux2014_x86_64 \\
-        --python-version 3.12 archspec click msgspec packaging rich zlib-ng
+        --python-version 3.12 archspec click msgspec packaging zlib-ng
 
 Nothing of the installation is changed: its files get second names in a temporary folder, and are
 slimmed there in place, as those of an environment are. Then the same operations run on both, each

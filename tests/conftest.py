@@ -149,7 +149,7 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 
 
 def slow(*values: object) -> "pytest.ParameterSet":
-    """Return values of a parametrized test that only `make test-all` runs."""
+    """Return values of a parametrized test that only `make slow` runs."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 

@@ -50,9 +50,10 @@ def problem(pattern: str) -> str | None:
     return None
 
 
-def literals(pattern: str) -> frozenset[str]:
-    """Return literals of which every match contains one; empty if there are none."""
-    return _best(_required(parser.parse(pattern)))
+def literals(pattern: str) -> list[frozenset[str]]:
+    """Return sets of literals; every match contains one literal of each. The rarest is first."""
+    required = dict.fromkeys(_required(parser.parse(pattern)))
+    return sorted((one for one in required if _is_usable(one)), key=_rarity, reverse=True)
 
 
 def _repeats(items: _Items) -> Iterator[tuple[int, int, Any]]:
@@ -114,8 +115,15 @@ def _flat(items: _Items) -> Iterator[tuple[Any, Any]]:
 
 def _best(sets: list[frozenset[str]]) -> frozenset[str]:
     """Return the set whose shortest literal is the longest."""
-    usable = [one for one in sets if one and min(map(len, one)) >= _SHORTEST]
-    return max(usable, key=lambda one: (min(map(len, one)), -len(one)), default=frozenset())
+    return max(filter(_is_usable, sets), key=_rarity, default=frozenset())
+
+
+def _is_usable(words: frozenset[str]) -> bool:
+    return bool(words) and min(map(len, words)) >= _SHORTEST
+
+
+def _rarity(words: frozenset[str]) -> tuple[int, int]:
+    return min(map(len, words)), -len(words)
 
 
 # -- entries ---------------------------------------------------------------------------------------
@@ -237,7 +245,7 @@ def index() -> FailureIndex:
     return FailureIndex(
         causes=tuple(msgspec.structs.replace(cause, example=()) for cause in causes),
         literals={
-            pattern: tuple(sorted(found))
+            pattern: tuple(tuple(sorted(words)) for words in found)
             for pattern in sorted({*patterns, *steps.PATTERNS, *signs.PATTERNS})
             if (found := literals(pattern))
         },
@@ -257,11 +265,15 @@ def _json(value: object) -> str:
 
 
 def examples() -> Iterator[tuple[str, str]]:
-    """Yield the name of a cause and a log for each example of the entries."""
+    """Yield the name of a cause and a log for each example of the entries.
+
+    The entries are not checked: tests take their parameters from here, and each of their processes
+    would check all entries.
+    """
     for file in FILES:
         try:
-            entry = checked(file.read_bytes(), file.stem)
-        except ValueError:
+            entry = msgspec.toml.decode(file.read_bytes(), type=Failure)
+        except msgspec.DecodeError:
             continue  # said by the test of that file
         for example in entry.example:
             yield entry.name, example.log

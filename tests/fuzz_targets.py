@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from rich.console import Console, RenderableType
 
 import wheel_files
 from built_libraries import BytesReader
@@ -46,6 +45,7 @@ from stoker.model.govern import Role, Step
 from stoker.model.runs import Attempt, Outcome
 from stoker.model.value import byte_count, second_count
 from stoker.outside.package_index import parse_page
+from stoker.outside.terminal import Page, rendered
 from stoker.plan import grammar
 from stoker.report.analysis import RecordedRun, analyse
 from stoker.report.graph import NeededSteps, Owners, find_impact, make_build_graph
@@ -377,8 +377,8 @@ TARGETS: dict[str, Target] = {
 }
 
 
-def _shown(page: RenderableType) -> None:
-    Console(file=io.StringIO(), highlight=False, width=200).print(page)
+def _shown(page: Page) -> None:
+    rendered(page, 200)
 
 
 def _zip(data: bytes, *, record: bool = False) -> bytes:

@@ -157,6 +157,21 @@ def _tiny() -> tuple[StepRecord, ...]:
     )
 
 
+def _kernels() -> tuple[StepRecord, ...]:
+    """Return the steps of a small CUDA project like apex, of which nothing is known."""
+    random = Random(22)
+    names = [f"csrc/kernel_{number:02d}.cu" for number in range(22)]
+    return tuple(
+        StepRecord(
+            step=Step(key=name, role=Role.CUDA, source=name, output=f"{name}.o", archs=("sm_90",)),
+            wall_s=seconds,
+            cpu_s=seconds,
+            peak_bytes=round(random.uniform(0.4, 1.2) * 1e9),
+        )
+        for name, seconds in ((name, random.uniform(15, 60)) for name in names)
+    )
+
+
 def _run_of_tables(run: int, cpus: int, gc: Gc) -> SimulationResult:
     return _runs_of_tables(cpus, gc)[run]
 
@@ -182,6 +197,7 @@ def _scenarios() -> dict[str, Scenario]:
         cuda, flash = "pytorch-2.6.0-cuda-trace.json.xz", "flash-attn-2.8.3-trace.json"
         found[f"cuda-16cpu-32G-{word}"] = partial(_of_trace, cuda, warm=warm)
         found[f"flash-attn-16cpu-32G-{word}"] = partial(_of_trace, flash, warm=warm)
+    found["kernels-16cpu-124G-cold"] = lambda: _build(_kernels(), cpus=16, gib=124, warm=False)
     found["tiny-2000-2cpu"] = lambda: _build(_tiny(), cpus=2, gib=4, warm=False)
     workers = SimulatedWorkers(workers=16, jobs=4, bandwidth=125e6)
     found["pytorch16th-64-workers"] = partial(

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from stoker.knowledge.hardware import cpu_names, cuda_archs, cuda_releases, gpus, platforms
 from stoker.knowledge.projects import blas_libraries, projects
 from stoker.knowledge.projects import features as known_features
-from stoker.model.errors import Finding, Severity
+from stoker.model.finding import Finding, Severity
 from stoker.model.machine import (
     Cpu,
     CudaToolkit,

@@ -3,7 +3,9 @@
 import atexit
 import errno
 import gc
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +17,28 @@ if TYPE_CHECKING:
 _COLLECT_EVERY = 100_000  # new objects; imports create almost as many, and they all stay
 
 
+def program() -> int:
+    """Run the command line as a process of its own, and return its exit status."""
+    ended: list[int] = []
+    atexit.register(_leave, ended)  # the first one that is registered is called last
+    ended.append(main())
+    return ended[0]
+
+
+def _leave(ended: list[int]) -> None:
+    """End the process without the last part of Python's exit, which takes every module apart: a
+    tenth of the time of a short command. Threads have ended, and all other handlers were called.
+    """
+    if ended:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception, SystemExit):  # an output that is closed was reported by then
+                stream.flush()
+        os._exit(ended[0])
+
+
 def main() -> int:
     """Run the command line; every user error is caught and printed here, once."""
     gc.set_threshold(_COLLECT_EVERY)
-    atexit.register(gc.freeze)  # Python would examine every object again at exit
     from stoker.cli import command
     from stoker.model.errors import ExitStatus, OutputClosed, StokerError, Terminated
     from stoker.outside import streams
@@ -98,4 +118,4 @@ def _refused(error: OSError) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

@@ -54,6 +54,31 @@ def test_shell_lines_give_the_same_environment(stoker: Stoker, tmp_path: Path) -
     assert {name: sourced.get(name) for name in environment} == environment
 
 
+def test_a_python_named_by_its_path(stoker: Stoker, tmp_path: Path) -> None:
+    """It need not be on the PATH, and its name need not tell its version."""
+    python = tmp_path / "own/bin/python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    plan = json.loads(stoker("plan", "cpu", "--python", python, "--source", MINI, "--json").stdout)
+    version = f"py{sys.version_info.major}{sys.version_info.minor}"
+    assert version in plan["variant"]["name"]
+    assert any(str(python) in command["words"] for command in plan["commands"])
+    other = stoker("plan", "cpu", "--python", tmp_path / "bin/python", "--source", MINI)
+    assert other.returncode != 0
+    assert f"there is no Python at '{tmp_path}/bin/python'" in other.stderr
+
+
+def test_a_tree_cannot_choose_a_program_as_its_python(stoker: Stoker, tmp_path: Path) -> None:
+    evil = tmp_path / "evil"
+    evil.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    evil.chmod(0o755)
+    (tmp_path / "stoker.toml").write_text(f'[defaults]\npython = "{evil}"\n')
+    done = stoker("plan", "cpu", "--source", MINI, cwd=tmp_path)
+    assert "stoker.toml:2: ignored" in done.stderr
+    assert "--trust" in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.parametrize("command", ["plan", "doctor"])
 def test_the_settings_file_is_named_once(
     stoker: Stoker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str

@@ -13,13 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 import wheel_files
 from built_libraries import BytesReader
 from fuzz_targets import REFUSED, TARGETS, Member, described
 from stoker.builds.acquire.archive import unpack
 from stoker.model.errors import ArtifactError
+from stoker.outside.terminal import rendered
 from stoker.wheel.elf import DYNAMIC_SYMBOLS, Elf
 from stoker.wheel.elf_edit import read_pointers, read_symbols
 from stoker.wheel.inspecting import inspect, inspection_page
@@ -78,7 +78,7 @@ def wheel(folder: Path, **libraries: bytes) -> Path:
 
 def shown(path: Path) -> None:
     with suppress(*REFUSED):
-        Console(file=io.StringIO(), width=200).print(inspection_page(inspect(str(path))))
+        rendered(inspection_page(inspect(str(path))), 200)
 
 
 def test_a_library_with_thousands_of_needed_names_and_search_folders(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ The compiler that a cache starts asks the governor, so a hit never does. Every s
 has a reason, and one that the user has set stays as it is.
 """
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping
 
@@ -339,5 +338,7 @@ def _namespace(own: str, flags: str) -> str:
     The folders in prefix maps are left out, because they do not change the object.
     """
     plain = " ".join(_PREFIX_MAP.sub(r"\1", flags).split())
+    import hashlib  # loads OpenSSL, which other runs can do without
+
     digest = hashlib.sha256(plain.encode()).hexdigest()[:12]
     return f"{own}-nvcc-{digest}".lstrip("-")

@@ -4,19 +4,16 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from stoker.model.caching import CacheStatus, CacheUse
 from stoker.model.tuning import RelativeChange, Topic, TrialResult, Tuning
 from stoker.model.value import duration, size
-from stoker.outside.terminal import Indented, Listing, whole
+from stoker.outside.terminal import Group, Indented, Listing, Page, Text, whole
 
 # -- caching ---------------------------------------------------------------------------------------
 # The state and the counts of a compiler cache as pages.
 
 
-def status_page(status: CacheStatus, now: float | None = None) -> RenderableType:
+def status_page(status: CacheStatus, now: float | None = None) -> Page:
     now = time.time() if now is None else now
     page = Listing("", "")
     page.add("engine", f"{status.engine} ({status.program})")
@@ -35,7 +32,7 @@ def status_page(status: CacheStatus, now: float | None = None) -> RenderableType
     return page
 
 
-def use_page(use: CacheUse) -> RenderableType:
+def use_page(use: CacheUse) -> Page:
     page = Listing("language", ">hits", ">misses", ">hit rate")
     for name, row in use.languages.items():
         rate = "" if row.rate is None else f"{row.rate:.1%}"
@@ -65,8 +62,8 @@ _REMARKS = {
 _NOTHING = 0.005  # a change that rounds to nothing
 
 
-def page(tuning: Tuning) -> RenderableType:
-    parts: list[RenderableType] = [_head(tuning)]
+def page(tuning: Tuning) -> Page:
+    parts: list[Page] = [_head(tuning)]
     for topic in Topic:
         if results := [result for result in tuning.results if result.topic is topic]:
             parts += [Text(), *_topic(topic, results)]
@@ -89,7 +86,7 @@ def _head(tuning: Tuning) -> Text:
     return head
 
 
-def _topic(topic: Topic, results: list[TrialResult]) -> Iterator[RenderableType]:
+def _topic(topic: Topic, results: list[TrialResult]) -> Iterator[Page]:
     alone = topic in (Topic.LINKER, Topic.THREADS)
     time = "time" if alone else "CPU time"
     listing = Listing("", time, "", "peak", "size", "output", title=_TITLES[topic], indent=2)
@@ -143,7 +140,7 @@ def _output(result: TrialResult) -> str:
     return f"{result.same} of {len(result.steps)} objects identical"
 
 
-def _advice(tuning: Tuning) -> Iterator[RenderableType]:
+def _advice(tuning: Tuning) -> Iterator[Page]:
     if not tuning.advice:
         yield Text("No setting of stoker makes this build faster, as far as was measured.")
         return

@@ -112,7 +112,7 @@ def build(
         folder = stack.enter_context(RunFolder(run_name(_tree(subject).name, subject.name)))
         chain = part.checkpoint.wanted(options.chain) if part else options.chain
         cache = run_cache(chain)
-        job = _job(part, cache.chain, subject, plan, work, watcher) if part else None
+        job = _job(part, cache.chain, subject, plan, watcher) if part else None
         what = build_command(folder.path.name)
         broadcast = stack.enter_context(Broadcast(what, source.path))
         watcher = replace(watcher, show=broadcast.through(watcher.show))
@@ -136,11 +136,9 @@ def build(
         return built
 
 
-def _job(
-    part: FarmPart, chain: Chain, subject: Subject, plan: Plan, work: Work, watcher: Watcher
-) -> Job:
+def _job(part: FarmPart, chain: Chain, subject: Subject, plan: Plan, watcher: Watcher) -> Job:
     part.checkpoint.check(chain)
-    job = Job(part, identity_of(subject, plan, os.environ), work.build)
+    job = Job(part, identity_of(subject, plan, os.environ))
     for text in job.remarks():
         watcher.say(text)
     return job

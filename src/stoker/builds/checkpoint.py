@@ -5,6 +5,7 @@
     FOLDER/builds/ID/split-*.json   which shard compiles what, as the first job has decided
     FOLDER/builds/ID/done-*.json    shards that have ended
     FOLDER/builds/ID/steps-*.json   times and peaks of the steps of each job
+    FOLDER/builds/ID/compilers-*.json  what CMake found out about the compilers
 
 Objects are found by the content of all that went into them, and ccache checks them when it reads
 them: one that is damaged or does not fit is compiled again. All other files are written whole; one
@@ -16,12 +17,22 @@ import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
-from stoker.builds.graph import Piece, Shard, compile_pieces, digest, edges_below, split
+from stoker.builds.graph import (
+    Piece,
+    Shard,
+    compile_pieces,
+    digest,
+    edges_below,
+    file_digest,
+    split,
+)
+from stoker.builds.route import FoundCompilers, read_compilers, write_compilers
 from stoker.govern.command_line import build_folder
 from stoker.govern.history import History
 from stoker.govern.trace import read_trace, write_trace
@@ -75,6 +86,24 @@ class Ended(Value, frozen=True, kw_only=True):
     """A shard that has ended: the number of its compile steps."""
 
     steps: int
+
+
+class KeptCompilers(Value, frozen=True, kw_only=True):
+    """What CMake found out about compilers, with the digests of the programs and of it all."""
+
+    found: FoundCompilers
+    programs: dict[str, str]
+    sign: str
+
+    @classmethod
+    def of(cls, found: FoundCompilers) -> "KeptCompilers":
+        programs = {str(path): file_digest(path) for path in found.tools()}
+        return cls(found=found, programs=programs, sign=digest([found, programs]))
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is undamaged, and all programs are the same here."""
+        return self.found.sound and self == self.of(self.found)
 
 
 class Checkpoint:
@@ -164,13 +193,25 @@ class Checkpoint:
             name = f"done-{shard.number}-of-{shard.of}.json"
             self._write(identity, name, Ended(steps=steps))
 
-    def missing(self, identity: BuildIdentity) -> tuple[str, ...]:
-        """Return the shards that have not ended, by the largest number of shards that is known."""
+    def missing(self, identity: BuildIdentity) -> tuple[int, tuple[int, ...]]:
+        """Return the largest number of shards that is known, and those that have not ended."""
         folder = self._path(identity, "")
         names = [path.stem.split("-") for path in folder.glob("done-*-of-*.json")] if folder else []
         of = max((int(name[3]) for name in names if name[3].isdigit()), default=0)
         ended = {name[1] for name in names if name[3] == str(of)}
-        return tuple(f"{n}/{of}" for n in range(1, of + 1) if str(n) not in ended)
+        return of, tuple(n for n in range(1, of + 1) if str(n) not in ended)
+
+    # -- compilers -------------------------------------------------------------------------------
+
+    def compilers(self, identity: BuildIdentity, key: str) -> FoundCompilers | None:
+        """Return what CMake found out about the compilers that this machine has, too."""
+        path = self._path(identity, f"compilers-{key}.json")
+        kept = read_json(path, KeptCompilers) if path else None
+        return kept.found if kept and kept.holds else None
+
+    def keep_compilers(self, identity: BuildIdentity, key: str, found: FoundCompilers) -> None:
+        if self.folder:
+            self._write(identity, f"compilers-{key}.json", KeptCompilers.of(found))
 
     # -- times and peaks -------------------------------------------------------------------------
 
@@ -265,6 +306,13 @@ def _at(steps: Iterable[StepRecord], here: str, there: str) -> Iterator[StepReco
         yield replace(record, step=replace(record.step, directory=there)) if moved else record
 
 
+def _ranges(numbers: Iterable[int]) -> Iterator[str]:
+    """Yield increasing numbers as ``3`` and ``5-8``."""
+    for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        row = [number for _, number in group]
+        yield str(row[0]) if len(row) == 1 else f"{row[0]}-{row[-1]}"
+
+
 def _state(path: Path) -> os.stat_result | None:
     with suppress(OSError):
         return path.stat()
@@ -291,22 +339,26 @@ class FarmPart(Value, frozen=True, kw_only=True):
 class Job:
     """One job: a build of a known identity that uses a checkpoint."""
 
-    def __init__(self, part: FarmPart, identity: BuildIdentity, build: Path):
+    def __init__(self, part: FarmPart, identity: BuildIdentity):
         """Raise an error if the job is to finish a build that the checkpoint does not have."""
         self.shard = part.shard
         self._checkpoint = part.checkpoint
         self._identity = identity
-        self._build = build
+        self._build = Path()
         self._problem: str | None = None
         if part.finish:
             self._checkpoint.refuse_unknown(identity)
         try:
             self._checkpoint.enter(identity)
-            self._checkpoint.learn(identity, build)
         except StorageError as error:
             if self.shard:  # its work would be lost
                 raise
             self._problem = error.in_one_line
+
+    def begin(self, build: Path) -> None:
+        """Learn what other jobs have measured. ``build`` is the folder of the build tool."""
+        self._build = build
+        self._checkpoint.learn(self._identity, build)
 
     def remarks(self) -> Iterator[str]:
         """Yield what the user should know before the build."""
@@ -314,9 +366,10 @@ class Job:
             yield f"the checkpoint is only read: {self._problem}"
         if self.shard:
             return
-        if missing := self._checkpoint.missing(self._identity):
-            shards = ", ".join(missing)
-            yield f"shards that have not ended: {shards}; what they lack is compiled here"
+        of, missing = self._checkpoint.missing(self._identity)
+        if missing:
+            shards = ", ".join(_ranges(missing))
+            yield f"shards of {of} that have not ended: {shards}; what they lack is compiled here"
 
     def share(self, edges: Sequence[Edge], target: str) -> tuple[str, ...]:
         """Return the outputs that this shard compiles."""
@@ -325,6 +378,23 @@ class Job:
         pieces = compile_pieces(edges, list(edges_below(edges, target)), timings)
         shares = self._checkpoint.shares(self._identity, pieces, self.shard.of)
         return shares[self.shard.number - 1]
+
+    def take_compilers(self, key: str) -> bool:
+        """Have CMake take over what another job found out about the same compilers; return whether
+        that was possible. A folder that CMake has configured stays as it is.
+        """
+        if any((self._build / name).exists() for name in ("CMakeCache.txt", "CMakeFiles")):
+            return False
+        found = self._checkpoint.compilers(self._identity, key)
+        if found:
+            write_compilers(self._build, found)
+        return bool(found)
+
+    def keep_compilers(self, key: str, places: Iterable[Path]) -> None:
+        """Keep what CMake found out about compilers for other jobs, unless it names ``places``."""
+        if found := read_compilers(self._build, places=places):
+            with suppress(StorageError):
+                self._checkpoint.keep_compilers(self._identity, key, found)
 
     def ended(self, steps: int) -> None:
         """Note that the shard has ended."""

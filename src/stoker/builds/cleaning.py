@@ -7,9 +7,6 @@ from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from stoker.builds import container_content as containers
 from stoker.builds import toolchain as toolchains
 from stoker.builds import work
@@ -18,7 +15,7 @@ from stoker.govern.history import History
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.value import Value, duration, size
 from stoker.outside import files, folders, locks
-from stoker.outside.terminal import Listing
+from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.plan import records
 
 # -- cleaning --------------------------------------------------------------------------------------
@@ -236,7 +233,7 @@ _MOST_OF_A_KIND = 12
 _DAY = 86_400
 
 
-def cleaning_page(cleaning: Cleaning, now: float | None = None) -> RenderableType:
+def cleaning_page(cleaning: Cleaning, now: float | None = None) -> Page:
     """Return the page: the largest items of each kind by name, the rest in one line, items in use
     by name.
     """

@@ -4,15 +4,13 @@ from collections.abc import Iterable, Sequence
 from statistics import mean
 
 from msgspec.structs import replace
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from stoker.builds.graph import Piece, cost, split
 from stoker.govern.policies import make_policy
 from stoker.govern.simulate import simulate
 from stoker.model.govern import Role, SimulationResult, StepRecord, Trace
 from stoker.model.value import Value, duration, size
-from stoker.outside.terminal import Listing
+from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.settings.toml import Prices
 
 _COMPILES = (Role.C, Role.CXX, Role.CUDA)
@@ -136,7 +134,7 @@ _COLUMNS = (
 )
 
 
-def farm_page(trace: Trace, results: Sequence[FarmResult], prices: Prices) -> RenderableType:
+def farm_page(trace: Trace, results: Sequence[FarmResult], prices: Prices) -> Page:
     """Return a table with a row for each number of shards. The cost is shown if stoker.toml has
     prices.
     """

@@ -16,7 +16,8 @@ from stoker.builds.stages import StageLog
 from stoker.knowledge.packages import install_command
 from stoker.knowledge.projects import features
 from stoker.model.build import Isolation
-from stoker.model.errors import Finding, MissingError, Severity, StokerError
+from stoker.model.errors import MissingError, StokerError
+from stoker.model.finding import Finding, Severity
 from stoker.model.plan import PLAN_MEMBER, Plan
 from stoker.model.source import ProjectKind, SourceTree
 from stoker.outside import files

@@ -6,14 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from stoker.knowledge.projects import SlimFigures
 from stoker.model.errors import UsageError
 from stoker.model.plan import Backend, Quantity, Variant
 from stoker.model.value import Value, duration, size
-from stoker.outside.terminal import Listing
+from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.plan.grammar import label
 from stoker.plan.grammar import name as variant_name
 from stoker.plan.subject import Subject
@@ -254,7 +252,7 @@ _STYLES = {
 }
 
 
-def jobs_page(jobs: Sequence[MatrixJob]) -> RenderableType:
+def jobs_page(jobs: Sequence[MatrixJob]) -> Page:
     """Return the jobs in their order, with an estimate for each."""
     table = Listing("name", "Python", "variant", "label", "from", ">time")
     for job in jobs:
@@ -292,7 +290,7 @@ def end_line(result: MatrixResult) -> str:
     return f"stoker: {result.job.title}: {result.end} in {duration(result.wall_s)}{made}\n"
 
 
-def results_page(results: Sequence[MatrixResult]) -> RenderableType:
+def results_page(results: Sequence[MatrixResult]) -> Page:
     table = Listing("name", "Python", "", ">time", ">size", ">cache", "verify", "wheel")
     for result in results:
         table.add(

@@ -28,7 +28,8 @@ from stoker.machine.python import install_failure, target_python
 from stoker.machine.system import read_machine
 from stoker.model.artifact import TargetKind
 from stoker.model.distribution import read_requirement
-from stoker.model.errors import MissingError, Severity, StokerError, StorageError, UsageError
+from stoker.model.errors import MissingError, StokerError, StorageError, UsageError
+from stoker.model.finding import Severity
 from stoker.model.plan import Platform, Quantity, Variant
 from stoker.model.value import Value
 from stoker.outside import process

@@ -101,6 +101,72 @@ def _stem(name: str) -> str:
     return name.upper()
 
 
+# -- compilers -------------------------------------------------------------------------------------
+# What CMake finds out about compilers: of configuring a small project it is the longest part, and
+# on machines with the same compilers the result is the same.
+
+
+_COMPILER_FILES = "CMake*Compiler.cmake"
+_COMPILER_FILE = re.compile(r"CMake[A-Za-z]+Compiler\.cmake")
+_VERSION = re.compile(r"[0-9][0-9A-Za-z.-]*")
+_TOOL_ENTRY = re.compile(
+    r"CMAKE_(?:AR|RANLIB|STRIP|LINKER|NM|OBJCOPY|OBJDUMP|READELF|DLLTOOL|ADDR2LINE|UNAME|"
+    r"EXECUTABLE_FORMAT|CUDA_ARCHITECTURES|[A-Za-z]+_COMPILER(?:_AR|_RANLIB)?)"
+    r"(?:-ADVANCED)?:(?P<type>[A-Z]+)=(?P<value>.*)"
+)
+_INITIALIZED = "CMAKE_PLATFORM_INFO_INITIALIZED:INTERNAL=1"
+
+
+class FoundCompilers(Value, frozen=True, kw_only=True):
+    """What CMake of a version found out about compilers: its files about them, by name, and the
+    lines of its cache that name tools.
+    """
+
+    version: str
+    files: dict[str, str]
+    entries: tuple[str, ...]
+
+    def tools(self) -> tuple[Path, ...]:
+        """Return the programs that were found."""
+        found = (_TOOL_ENTRY.fullmatch(entry) for entry in self.entries)
+        return tuple(
+            Path(match["value"]) for match in found if match and match["value"].startswith("/")
+        )
+
+    @property
+    def sound(self) -> bool:
+        """Whether it names nothing but files of CMake about compilers, and tools."""
+        return bool(
+            self.files
+            and _VERSION.fullmatch(self.version)
+            and all(map(_COMPILER_FILE.fullmatch, self.files))
+            and all(map(_TOOL_ENTRY.fullmatch, self.entries))
+        )
+
+
+def read_compilers(build: Path, *, places: Iterable[Path]) -> FoundCompilers | None:
+    """Return what CMake found out in a configured folder; None if that depends on ``places``."""
+    try:
+        texts = {path: path.read_text() for path in build.glob(f"CMakeFiles/*/{_COMPILER_FILES}")}
+        lines = (build / "CMakeCache.txt").read_text().splitlines()
+    except (OSError, UnicodeError):
+        return None
+    entries = tuple(filter(_TOOL_ENTRY.fullmatch, lines))
+    versions = {path.parent.name for path in texts}
+    known = "\n".join([*texts.values(), *entries])
+    if len(versions) != 1 or any(str(place) in known for place in places):
+        return None
+    files = {path.name: text for path, text in sorted(texts.items())}
+    return FoundCompilers(version=versions.pop(), files=files, entries=entries)
+
+
+def write_compilers(build: Path, found: FoundCompilers) -> None:
+    """Have CMake take over what was found out, in a folder that it has not configured yet."""
+    for name, text in found.files.items():
+        write_whole(build / "CMakeFiles" / found.version / name, text)
+    write_whole(build / "CMakeCache.txt", "\n".join([*found.entries, _INITIALIZED, ""]))
+
+
 # -- route -----------------------------------------------------------------------------------------
 # How a tree is built: what configures it, where, what the back end is told, where it ends.
 

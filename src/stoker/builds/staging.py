@@ -1,6 +1,7 @@
 """The stages of a build, in order, and what each of them does."""
 
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +55,8 @@ from stoker.builds.work import MARK, Work
 from stoker.govern.session import Session
 from stoker.machine.python import pip_in
 from stoker.model.build import BuildRequest, BuildStage, GitState, Isolation
-from stoker.model.errors import CommandError, Finding, MissingError, Terminated, UsageError, unknown
+from stoker.model.errors import CommandError, MissingError, Terminated, UsageError, unknown
+from stoker.model.finding import Finding
 from stoker.model.plan import OriginKind, Plan, is_on
 from stoker.model.secrets import is_secret
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree
@@ -82,7 +84,10 @@ _READ_BY_BUILDS = (
     *("CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_CUDA_COMPILER_LAUNCHER"),
 )
 # Tools whose version changes what CMake finds and how it compiles.
-_TOOLS = ("cc", "cxx", "hipcc", "icpx", "cmake", "ninja", "ccache", "sccache")
+_COMPILING_TOOLS = ("cc", "cxx", "hipcc", "icpx", "cmake", "ninja")
+_TOOLS = (*_COMPILING_TOOLS, "ccache", "sccache")
+# With these the user tells CMake about compilers.
+_TOLD = re.compile(r"CMAKE_TOOLCHAIN_FILE|CMAKE_SYSROOT|CMAKE_[A-Za-z]+_COMPILER")
 
 
 class Staging:
@@ -124,6 +129,8 @@ class Staging:
             self._python = str(work.environment / "bin" / "python")
         self.route = choose_route(plan, self.tree, request, build=work.build, python=self._python)
         self._calls_ninja = bool(self.route.configure or self.route.by_back_end)
+        if job:
+            job.begin(self.route.build)
         if not self._calls_ninja:
             self._refuse_to_split()
         self.environment = self._governed.environment(
@@ -309,6 +316,8 @@ class Staging:
         if self._work.changed(BuildStage.CONFIGURE, "options", self._options_digest()):
             cache.unlink(missing_ok=True)
         asked = [s.name for s in self._plan.cmake if s.origin.kind in _ASKED and is_on(s.value)]
+        if self._job and (key := self._compilers_key()) and self._job.take_compilers(key):
+            log.line("stoker: what CMake found out about the compilers is from the checkpoint")
         answer_file(build).unlink(missing_ok=True)
         cmake.ask(build)  # for `stoker graph`
         if self.route.by_back_end:
@@ -318,7 +327,21 @@ class Staging:
             self._must(words, log, extra=extra, what="CMake does not accept it")
         self._check_configured(asked, log)
         self._check_targets(log)
+        if self._job and (key := self._compilers_key()):
+            self._job.keep_compilers(key, (self.route.tree, build, self._work.path))
         return tuple(path for path in (cache, graph) if path.exists())
+
+    def _compilers_key(self) -> str | None:
+        """Return the digest of all that CMake finds compilers by; None if it is told about them."""
+        given = (*(setting.name for setting in self._plan.cmake), *os.environ)
+        if any(map(_TOLD.fullmatch, given)):
+            return None
+        found = (tool for tool in self._subject.toolbox.tools if tool.name in _COMPILING_TOOLS)
+        tools = [(tool.name, tool.path, tool.version) for tool in found]
+        toolkit = self._subject.toolkit
+        names = [name for name in _READ_BY_BUILDS if name != "CMAKE_PREFIX_PATH"]
+        said = [(name, os.environ.get(name)) for name in names]
+        return digest([tools, said, toolkit.nvcc if toolkit else None])[:16]
 
     def _configure_by_back_end(self, asked: Sequence[str], log: StageLog) -> None:
         settings = dict(self.route.settings)

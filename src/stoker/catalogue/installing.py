@@ -8,8 +8,6 @@ from pathlib import Path
 
 import msgspec
 from packaging.utils import canonicalize_name, parse_wheel_filename
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from stoker.catalogue.access import LocatedCatalogue, locate
 from stoker.catalogue.choosing import choose, read_word, read_words
@@ -40,7 +38,7 @@ from stoker.outside import folders, process
 from stoker.outside.files import folder_of_process, read_json
 from stoker.outside.package_index import PackageIndex, download
 from stoker.outside.progress import Advance, stage
-from stoker.outside.terminal import Listing, whole
+from stoker.outside.terminal import Group, Listing, Page, Text, whole
 from stoker.outside.web import Web, size_of
 from stoker.plan.grammar import parse, squeeze
 from stoker.wheel.slim.cuts import SlimRequest, is_nvidia_distribution
@@ -229,7 +227,7 @@ def _size_of(url: str) -> int | None:
         return None
 
 
-def downloads_page(downloads: Sequence[Download]) -> RenderableType:
+def downloads_page(downloads: Sequence[Download]) -> Page:
     """Return what would be downloaded; the total comes first."""
     table = Listing("package", "version", ">size", "")
     for one in downloads:
@@ -327,13 +325,13 @@ def slim_wheel(path: Path, request: SlimRequest, say: Say) -> SlimInstalled:
 _STYLES = {Fit.NATIVE: "ok", Fit.COMPATIBLE: "ok", Fit.PTX: "warning", Fit.NONE: "dim"}
 
 
-def selection_page(selection: Selection) -> RenderableType:
+def selection_page(selection: Selection) -> Page:
     """Return the machine, every choice with its reason, and what would be installed."""
     table = Listing("", "variant", "version", ">size", "why")
     taken = {wheel.key for wheel in selection.wheels}
     for choice in selection.choices:
         table.add(*_row(choice, chosen=choice.wheel.key in taken))
-    parts: list[RenderableType] = [Text(host_line(selection.host)), Text(), table]
+    parts: list[Page] = [Text(host_line(selection.host)), Text(), table]
     others = [wheel for wheel in selection.wheels if wheel.project != _first(selection)]
     parts += [Text(f"with {wheel.file} of {wheel.variant}") for wheel in others]
     return Group(*parts)
@@ -366,7 +364,7 @@ def command_line(command: Sequence[str]) -> str:
     return shlex.join(command)
 
 
-def wheels_page(wheels: Sequence[PublishedWheel]) -> RenderableType:
+def wheels_page(wheels: Sequence[PublishedWheel]) -> Page:
     table = Listing("variant", "wheel", ">size", "architectures")
     for wheel in wheels:
         archs = " ".join(code.arch for code in wheel.code) or "no device code"

@@ -26,7 +26,8 @@ from stoker.catalogue.store import FolderStore, Say, open_store
 from stoker.catalogue.values import WHEEL_VARIANTS, Fit, PublishedCatalogue, PublishedWheel
 from stoker.knowledge.hardware import cpu_levels, cpu_offers, gpus
 from stoker.model.distribution import read_tags, read_version
-from stoker.model.errors import ArtifactError, Severity, UsageError, unknown
+from stoker.model.errors import ArtifactError, UsageError, unknown
+from stoker.model.finding import Severity
 from stoker.model.plan import Backend
 from stoker.model.value import Value
 from stoker.outside import folders

@@ -80,7 +80,7 @@ def perform_inside(options: dict[str, Any]) -> None:
     from stoker.builds.container import EngineKind
     from stoker.builds.containing import ContainerWatcher, Inside, build_inside
     from stoker.builds.repeating import read_recorded
-    from stoker.diagnose.diagnosing import diagnose_folder
+    from stoker.diagnose.kept import diagnose_folder
     from stoker.govern.progress import Progress, make_view
     from stoker.outside.terminal import print_json
 

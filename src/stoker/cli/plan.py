@@ -130,7 +130,8 @@ def _print(planned: "Plan", form: str | None, options: dict[str, Any]) -> None:
 
 def _check(file: str, source: str | None, form: str | None) -> None:
     """Print what is wrong with recipes; exit with status 1 if one of them cannot work."""
-    from stoker.model.errors import ExitStatus, Severity
+    from stoker.model.errors import ExitStatus
+    from stoker.model.finding import Severity
     from stoker.outside.terminal import print_json, show
     from stoker.plan.shown import findings_page
     from stoker.plan.survey import checked_recipes

@@ -23,7 +23,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "container list": {"containers": "[stoker.builds.container:KeptContainer]"},
     "develop": {"": "stoker.builds.building:Built"},
     "diagnose": {"": "stoker.diagnose.values:Diagnosis"},
-    "doctor": {"variant": str, "ok": bool, "findings": "[stoker.model.errors:Finding]"},
+    "doctor": {"variant": str, "ok": bool, "findings": "[stoker.model.finding:Finding]"},
     "export": {"files": "[stoker.export.exporting:ExportedFile]"},
     "graph": {"": "stoker.report.graph:BuildGraph"},
     "history": {"runs": "[stoker.model.runs:Run]"},

@@ -9,14 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from stoker.diagnose.installing import Here, Python
+from stoker.diagnose.lines import compiled
 from stoker.diagnose.sieve import Line
 from stoker.diagnose.values import FailedRun
 from stoker.knowledge.failures import Known
 
 _PASTABLE = re.compile(r"[\w.,:+/@%=~-]{1,200}").fullmatch  # a log must not write our commands
 _INTERPRETERS = (
-    re.compile(r"(?:^|[\s'\"=(])(/[^\s'\"]{1,200}/bin/python(?:3(?:\.\d{1,2})?)?)(?=[\s'\",:)]|$)"),
-    re.compile(r"[\s'\"](/[^\s'\"]{1,200})/lib/python3\.\d{1,2}/(?:site|dist)-packages/"),
+    r"(?:^|[\s'\"=(])(/[^\s'\"]{1,200}/bin/python(?:3(?:\.\d{1,2})?)?)(?=[\s'\",:)]|$)",
+    r"[\s'\"](/[^\s'\"]{1,200})/lib/python3\.\d{1,2}/(?:site|dist)-packages/",
 )
 _TEMPORARY = ("pip-build-env", "/builds-v0/")  # environments of pip and uv for one build
 
@@ -38,6 +39,7 @@ class About:
         self.here = here or Here()
         self.groups = groups or {}
         self.known = known or {}
+        self._first: dict[str, re.Match[str] | None] = {}
 
     def of_log(self, lines: Sequence[Line]) -> "About":
         """Return the same for another log."""
@@ -47,7 +49,19 @@ class About:
         self, groups: Mapping[str, Sequence[str]], known: Mapping[str, Known]
     ) -> "About":
         """Return the same for another cause."""
-        return About(lines=self.lines, run=self.run, here=self.here, groups=groups, known=known)
+        about = About(lines=self.lines, run=self.run, here=self.here, groups=groups, known=known)
+        about._first = self._first
+        return about
+
+    def first(self, pattern: str) -> re.Match[str] | None:
+        """Return the first match of a pattern in the log. It is kept: fixes need the same facts
+        again and again, and a log may have thousands of lines.
+        """
+        if pattern not in self._first:
+            search = compiled(pattern).search
+            found = (match for line in self.lines if (match := search(line.text)))
+            self._first[pattern] = next(found, None)
+        return self._first[pattern]
 
     def words(self, group: str) -> Sequence[str]:
         """Return the values of a group that may stand in a command."""
@@ -75,7 +89,7 @@ def _python_in(lines: Sequence[Line]) -> str | None:
     """
     for pattern in _INTERPRETERS:
         for line in lines:
-            for match in pattern.finditer(line.text):
+            for match in compiled(pattern).finditer(line.text):
                 path = match[1] if "/bin/python" in match[1] else f"{match[1]}/bin/python3"
                 lasts = not any(word in path for word in _TEMPORARY)
                 if lasts and os.access(path, os.X_OK):

@@ -18,8 +18,8 @@ _WORDS = re.compile(r"\w{4,}", re.ASCII)
 
 
 class Texts:
-    """Texts that are searched for patterns. A pattern is compiled and tried only where one of its
-    literals occurs.
+    """Texts that are searched for patterns. A pattern is compiled and tried only where the
+    literals occur that each of its matches has.
     """
 
     def __init__(self, texts: Sequence[str]):
@@ -56,9 +56,16 @@ class Texts:
                     yield index, match
 
     def _candidates(self, pattern: str) -> Sequence[int]:
-        words = literals(pattern)
-        if not words:
+        """Return the indices of the texts that contain a literal of each group."""
+        groups = literals(pattern)
+        if not groups:
             return range(len(self._texts))
+        found = self._having_any(groups[0])
+        for words in groups[1:]:
+            found = [at for at in found if any(word in self._texts[at] for word in words)]
+        return found
+
+    def _having_any(self, words: Sequence[str]) -> list[int]:
         if len(words) == 1:
             return self.having(words[0])
         return sorted({index for word in words for index in self.having(word)})

@@ -13,13 +13,14 @@ from pathlib import Path
 
 from stoker.diagnose.about import About, Facts, pastable
 from stoker.diagnose.installing import system_commands
+from stoker.diagnose.lines import compiled
 from stoker.diagnose.sieve import Line
 from stoker.model.value import Value, size
 
 FACTS = Facts()
 
 _FIRST_TOOLCHAIN = 13  # the first CUDA that `stoker toolchain` installs
-_USED_GCC = re.compile(r"/(?:c\+\+|gcc/[\w-]+)/(\d{1,2})/|gcc version (\d{1,2})\.|GNU (\d{1,2})\.")
+_USED_GCC = r"/(?:c\+\+|gcc/[\w-]+)/(\d{1,2})/|gcc version (\d{1,2})\.|GNU (\d{1,2})\."
 _SCRIPT = 4096  # bytes of a script that starts nvcc
 _JOB_MEMORY = 4 * 1024**3  # enough for most compiles of PyTorch and its extensions
 
@@ -381,10 +382,10 @@ def _torch_cuda(about: About) -> str | None:
     return None
 
 
-def _named(pattern: re.Pattern[str], about: About) -> str | None:
+def _named(pattern: str, about: About) -> str | None:
     """Return the first group that a pattern finds in the log."""
-    found = (match for line in about.lines if (match := pattern.search(line.text)))
-    return next((group for match in found for group in match.groups() if group), None)
+    found = about.first(pattern)
+    return next(filter(None, found.groups()), None) if found else None
 
 
 @FACTS.add(
@@ -395,11 +396,11 @@ def _cudnn_package(about: About) -> str | None:
     return f"nvidia-cudnn-cu{_major(cuda)}" if cuda and _major(cuda) >= 12 else None
 
 
-_TORCH_CUDA = re.compile(
+_TORCH_CUDA = (
     r"used to compile PyTorch \((\d+\.\d+)\)|torch\.version\.cuda\D{1,12}(\d+\.\d+)"
     r"|\btorch\b[^\n]{0,40}\d\+cu(\d{2,3})\b"
 )
-_USED_CUDA = re.compile(
+_USED_CUDA = (
     r"[/\\]cuda-(\d{1,2}\.\d)[/\\]|[/\\]CUDA[/\\]v(\d{1,2}\.\d)"
     r"|Cuda compilation tools, release (\d+\.\d+)|\bNVIDIA (\d{1,2}\.\d{1,2})\.\d"
 )
@@ -523,7 +524,7 @@ _BUNDLES = (
 _NEARLY_FULL = 0.01  # of a file system
 _FEW = 2 * 1024**3  # bytes that are not few, even on a large one
 _SMALL = 64 * 1024**2  # bytes: less than this is little on any file system
-_PROGRESS = re.compile(r"\[ {0,2}(\d{1,3})%\]|\[(\d{1,6})/(\d{1,6})\]")
+_PROGRESS = r"\[ {0,2}(\d{1,3})%\]|\[(\d{1,6})/(\d{1,6})\]"
 
 
 @FACTS.add(
@@ -674,7 +675,7 @@ def _mounted() -> list[str]:
 
 def _share_done(lines: Sequence[Line]) -> float | None:
     for line in reversed(lines):
-        if match := _PROGRESS.search(line.text):
+        if match := compiled(_PROGRESS).search(line.text):
             percent, step, total = match.groups()
             share = int(percent) / 100 if percent else int(step) / max(1, int(total))
             return share if 0 < share < 1 else None

@@ -2,21 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from stoker.diagnose.answers import unfilled
 from stoker.diagnose.texts import WIDEST, sureness, typed, where
 from stoker.diagnose.values import Diagnosis, Evidence, FoundCause, Status
 from stoker.knowledge.failures import Failure, Fix
-from stoker.outside.terminal import Indented, Listing, whole
+from stoker.outside.terminal import Group, Indented, Listing, Page, Text, whole
 
 _KINDS = {Status.NOTHING_FAILED: "Nothing failed", Status.EMPTY: "The log is empty"}
 # Words before a text; a page is easier to read if each stands alone in its column.
 _WHY, _FIX, _OTHERWISE, _NOT_IT, _MORE = "Why", "Fix", "Or", "Note", "Seen"
 
 
-def diagnosis_page(diagnosis: Diagnosis) -> RenderableType:
+def diagnosis_page(diagnosis: Diagnosis) -> Page:
     if diagnosis.status in _KINDS:
         return Text(f"{_KINDS[diagnosis.status]}; lines read: {diagnosis.lines}.")
     parts = [part for finding in diagnosis.findings for part in (*_finding(finding), Text())]
@@ -25,7 +22,7 @@ def diagnosis_page(diagnosis: Diagnosis) -> RenderableType:
     return Group(*parts)
 
 
-def _finding(finding: FoundCause) -> Iterator[RenderableType]:
+def _finding(finding: FoundCause) -> Iterator[Page]:
     yield _title(finding.cause, f"{finding.title}  ({sureness(finding)})")
     for evidence in finding.evidence:
         yield _indented(_line(evidence))
@@ -37,7 +34,7 @@ def _finding(finding: FoundCause) -> Iterator[RenderableType]:
     yield from _more(finding.misled_by, finding.links)
 
 
-def _unexplained(lines: Sequence[Evidence]) -> list[RenderableType]:
+def _unexplained(lines: Sequence[Evidence]) -> list[Page]:
     head = "It failed, and the cause is unknown. The first error:"
     tail = "`stoker diagnose --explain` lists the causes; docs/how-to/add-a-cause.md adds one."
     if all(evidence.line == 0 and not evidence.file for evidence in lines):
@@ -56,14 +53,14 @@ def _line(evidence: Evidence) -> Text:
     return Text.assemble((where(evidence), "dim"), evidence.text[:WIDEST])
 
 
-def _more(misled_by: Iterable[str], links: Iterable[str]) -> Iterator[RenderableType]:
+def _more(misled_by: Iterable[str], links: Iterable[str]) -> Iterator[Page]:
     for text in misled_by:
         yield _said(_NOT_IT, text)
     for link in links:
         yield _said(_MORE, link)
 
 
-def _said(word: str, text: str) -> RenderableType:
+def _said(word: str, text: str) -> Page:
     return Indented(text, 8, Text(f"  {word}", style="bold"))
 
 
@@ -74,7 +71,7 @@ def _indented(what: Text) -> Indented:
 # -- causes ----------------------------------------------------------------------------------------
 
 
-def cause_page(cause: Failure) -> RenderableType:
+def cause_page(cause: Failure) -> Page:
     """Return the page of a cause; placeholders are shown by their names."""
     fixes = (
         part
@@ -96,7 +93,7 @@ def _templates(fix: Fix) -> list[str]:
     return unfilled((*fix.commands, fix.build) if fix.build else fix.commands)
 
 
-def cause_list(causes: Iterable[Failure]) -> RenderableType:
+def cause_list(causes: Iterable[Failure]) -> Page:
     table = Listing("", "", "")
     for cause in causes:
         table.add(Text(cause.name, style="bold"), Text(cause.stage, style="dim"), cause.title)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from stoker.diagnose.about import About, Facts
 from stoker.diagnose.installing import pip_command, system_commands
+from stoker.diagnose.lines import compiled
 from stoker.model.secrets import HIDDEN
 
 FACTS = Facts()
@@ -22,12 +23,12 @@ _COMMANDS = (
     (r"^\$ (?P<command>(?:pip|uv|python3?|cmake|ninja|make) .{1,200})$", "{command}"),
     (r"\bsetup\.py (?P<what>bdist_wheel|develop|install)\b", "python setup.py {what}"),
 )
-_BUILT_IN = re.compile(r"-- Build files have been written to: (\S.{0,300})$")
-_FOLDER_OPTION = re.compile(r"(?:--build|-C|-B)[ =]?([^\s'\"]+)")
-_ONLY_BUILDS = re.compile(r"^(?:\S*/)?(?:ninja|make|cmake --build)\b")
-_OF_PYTHON = re.compile(r"/usr/include/python(3\.\d{1,2})\b")
-_BY_UV = re.compile(r"Failed to (?:download and )?build `|\buv (?:pip|sync|build|add|run) ").search
-_PACKAGES = re.compile(
+_BUILT_IN = r"-- Build files have been written to: (\S.{0,300})$"
+_FOLDER_OPTION = r"(?:--build|-C|-B)[ =]?([^\s'\"]+)"
+_ONLY_BUILDS = r"^(?:\S*/)?(?:ninja|make|cmake --build)\b"
+_OF_PYTHON = r"/usr/include/python(3\.\d{1,2})\b"
+_BY_UV = r"Failed to (?:download and )?build `|\buv (?:pip|sync|build|add|run) "
+_PACKAGES = (
     r"(?:Failed building wheel for|Failed to build|Building wheel for) `?([A-Za-z0-9][\w.-]{0,60})"
 )
 
@@ -37,9 +38,8 @@ def _command(about: About) -> str | None:
     if about.run.command:
         return None if HIDDEN in about.run.command else about.run.command
     for pattern, command in _COMMANDS:
-        for line in about.lines:
-            if match := re.search(pattern, line.text):
-                return command.format(**match.groupdict())
+        if match := about.first(pattern):
+            return command.format(**match.groupdict())
     return None
 
 
@@ -50,10 +50,10 @@ def _folder(about: About) -> str | None:
 
 @FACTS.add("run.cmake_folder", "CMake's build folder")
 def _cmake_folder(about: About) -> str | None:
-    named = [match[1] for line in about.lines if (match := _BUILT_IN.search(line.text))]
+    named = [match[1] for line in about.lines if (match := compiled(_BUILT_IN).search(line.text))]
     base = about.run.folder or Path.cwd()
     if about.run.command:
-        named += [match[1] for match in _FOLDER_OPTION.finditer(about.run.command)]
+        named += [match[1] for match in compiled(_FOLDER_OPTION).finditer(about.run.command)]
     if about.run.folder:
         named += [".", "build"]
     folders = (Path(base, name) for name in named)
@@ -71,7 +71,7 @@ def _set_aside(about: About) -> str | None:
 def _configure(about: About) -> str | None:
     """Return it if the command that failed only builds; others configure by themselves."""
     folder = _cmake_folder(about)
-    if folder is None or not _ONLY_BUILDS.match(about.run.command):
+    if folder is None or not compiled(_ONLY_BUILDS).match(about.run.command):
         return None
     cache = Path(shlex.split(folder)[0], "CMakeCache.txt").read_text(errors="replace")
     entries = dict(re.findall(r"^([\w-]+:\w+)=(.*)$", cache, re.MULTILINE))
@@ -88,9 +88,7 @@ def _configure(about: About) -> str | None:
 
 @FACTS.add("run.package", "the Python project that was built")
 def _package(about: About) -> str | None:
-    named = (match for line in about.lines if (match := _PACKAGES.search(line.text)))
-    found = next(named, None)
-    if found:
+    if found := about.first(_PACKAGES):
         return found[1]
     words = shlex.split(about.run.command) if about.run.command.startswith(("pip ", "uv ")) else []
     names = [word for word in words[2:] if re.fullmatch(r"[A-Za-z][\w.-]+(?:[=<>]=.*)?", word)]
@@ -116,7 +114,7 @@ def _managed(about: About) -> str | None:
 
 @FACTS.add("run.uv", "the word uv, if uv built")
 def _uv(about: About) -> str | None:
-    by_uv = about.run.command.startswith("uv ") or any(_BY_UV(line.text) for line in about.lines)
+    by_uv = about.run.command.startswith("uv ") or about.first(_BY_UV)
     return "uv" if by_uv else None
 
 
@@ -269,8 +267,9 @@ def _python_new(about: About) -> str | None:
 @FACTS.add("machine.python_headers", "the command that installs the headers of the interpreter")
 def _python_headers(about: About) -> str | None:
     manager = about.here.manager
-    named = (match[1] for line in about.lines if (match := _OF_PYTHON.search(line.text)))
-    version = next(named, about.interpreter.version if about.interpreter else None)
+    named = about.first(_OF_PYTHON)
+    own = about.interpreter.version if about.interpreter else None
+    version = named[1] if named else own
     if version is None or manager not in ("apt", "dnf", "apk", "zypper"):
         return None
     ending = {"apt": "-dev", "apk": "3-dev"}.get(manager, "-devel")

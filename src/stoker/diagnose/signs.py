@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 
-from stoker.diagnose.lines import Texts, joined, paragraphs, uv_messages
+from stoker.diagnose.lines import Texts, compiled, joined, paragraphs, uv_messages
 from stoker.diagnose.sieve import Line
 from stoker.diagnose.steps import LogSteps
 from stoker.knowledge.failures import Failure, Sign, failures
@@ -73,9 +73,9 @@ _EXCEPTION = (
     r"^\s{0,24}(?P<kind>[A-Za-z_][\w.]{0,100}"
     r"(?:Error|Exception|Exit|NotFound|Failed|Warning|Interrupt))(?:: (?P<message>.{1,300}))?$"
 )
-_FRAME = re.compile(r'^\s{0,30}File "(?P<file>[^"\n]{1,300})", line (?P<line>\d{1,7})')
+_FRAME = r'^\s{0,30}File "(?P<file>[^"\n]{1,300})", line (?P<line>\d{1,7})'
 # Frames of the tools that run a build; the error lies in what they were given.
-_TOOLS = re.compile(
+_TOOLS = (
     r"/lib/python3?[\d.]*/(?!(?:site|dist)-packages/)"
     r"|/(?:pip|setuptools|pyproject_hooks|pep517|build|wheel|distutils|_distutils_hack"
     r"|scikit_build_core|skbuild|mesonpy|hatchling|flit_core|poetry|uv)/"
@@ -83,7 +83,7 @@ _TOOLS = re.compile(
 )
 _ECHOES = ("CalledProcessError", "SystemExit", "KeyboardInterrupt", "DeprecationWarning")
 # Sources that are not the user's: headers of the system, of packages, and bundled projects.
-_FOREIGN = re.compile(
+_FOREIGN = (
     r"^/usr/(?!src/)|^/opt/|/site-packages/|/dist-packages/|/third[_-]?party/|/_deps/|/vendor/"
     r"|/external/|/extern/|/deps/|/envs/[^/]+/include|/conda/|/cuda[^/]*/"
 )
@@ -268,7 +268,7 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
 def _source_errors(search: LogSearch) -> Iterator[Match]:
     for line, groups in _hits(search, _COMPILER_ERRORS):
         if not re.search(_NO_HEADER, search.lines[line].text):
-            foreign = _FOREIGN.search(groups["file"])
+            foreign = compiled(_FOREIGN).search(groups["file"])
             name = "dependency-source-error" if foreign else "source-error"
             yield _symptom(name, line, 0.6 if foreign else 0.65, groups)
 
@@ -301,8 +301,10 @@ def _exceptions(search: LogSearch) -> Iterator[Match]:
         if not heads or groups["kind"].endswith(_ECHOES) or line in search.steps.echoes:
             continue
         frames = [
-            match for one in search.lines[heads[-1] : line] if (match := _FRAME.match(one.text))
+            match
+            for one in search.lines[heads[-1] : line]
+            if (match := compiled(_FRAME).match(one.text))
         ]
-        own = [frame for frame in frames if not _TOOLS.search(frame["file"])]
+        own = [frame for frame in frames if not compiled(_TOOLS).search(frame["file"])]
         if own:
             yield _symptom("python-error", line, 0.6, groups | own[-1].groupdict())

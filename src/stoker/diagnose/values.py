@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from stoker.knowledge.failures import FailureStage, Shell
+from stoker.model.errors import UsageError
 from stoker.model.value import Value
 
 
@@ -65,3 +66,9 @@ class Diagnosis(Value, frozen=True, kw_only=True):
     unexplained: tuple[Evidence, ...] = ()
     lines: int = 0
     run: FailedRun = FailedRun()
+
+
+def what_to_give(problem: str) -> UsageError:
+    """Return the error for something that cannot be diagnosed, with what can be."""
+    hint = "give a log file, - for standard input, a run folder, or a run of `stoker history`"
+    return UsageError(problem, hints=[hint])

@@ -40,6 +40,25 @@ def bounds(
     )
 
 
+class LowerBound:
+    """Adds up the steps of a run as they end. It has no dependencies, and keeps no step: a run may
+    have a hundred thousand.
+    """
+
+    def __init__(self) -> None:
+        self._longest_s = self._cpu_s = self._byte_seconds = 0.0
+
+    def add(self, step: StepRecord) -> None:
+        best = at_best(step)
+        self._longest_s = max(self._longest_s, best.wall_s)
+        self._cpu_s += best.cpu_s
+        self._byte_seconds += best.byte_seconds or 0.0
+
+    def seconds(self, *, cpus: int, memory: int) -> float:
+        """Return a time that no schedule of the steps can beat."""
+        return max(self._longest_s, self._cpu_s / cpus, self._byte_seconds / memory)
+
+
 def at_best(record: StepRecord) -> StepRecord:
     """Return the record with the least time and memory that its step could take."""
     record = uncontended(record)

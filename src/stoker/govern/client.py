@@ -1,6 +1,5 @@
 """A run's side of the conversation with its governor: find or start one, hear events, finish."""
 
-import hashlib
 import os
 import socket
 import stat
@@ -8,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from zlib import crc32
 
 import msgspec
 from msgspec.structs import replace
@@ -42,6 +42,13 @@ _REPLACE = 2.0  # seconds to find a place for another governor; launchers wait n
 _LONGEST_PATH = 99  # bytes of a socket's path that every system allows
 
 
+def _checksum(what: bytes) -> str:
+    """Return 48 bits that differ for the few governors of a user. To load OpenSSL for a digest
+    would take longer than all the rest of this module.
+    """
+    return f"{crc32(what):08x}{crc32(what[::-1]) & 0xFFFF:04x}"
+
+
 def socket_path(limit: str) -> Path:
     """Return the path of the governor's socket, one for each user and binding memory limit;
     ``limit`` is the path of that limit.
@@ -52,7 +59,7 @@ def socket_path(limit: str) -> Path:
     """
     home = os.environ.get("STOKER_HOME", "")
     what = "\0".join((__version__, home, *_scope(limit)))
-    name = f"{hashlib.sha256(os.fsencode(what)).hexdigest()[:12]}.sock"
+    name = f"{_checksum(os.fsencode(what))}.sock"
     problem: StorageError | None = None
     for base in runtime_folders():
         try:

@@ -17,9 +17,8 @@ from stoker.model.govern import CompileMode, Reason
 from stoker.model.runs import Attempt, Explanation, Intervention, Outcome
 from stoker.model.value import duration, size
 
-if TYPE_CHECKING:  # a run that explains nothing starts sooner without rich
-    from rich.console import RenderableType
-
+if TYPE_CHECKING:  # a run that explains nothing starts sooner without it
+    from stoker.outside.terminal import Page
 
 _NOTABLE = 0.5  # seconds; shorter waits are not worth a line
 _MOST_SHOWN = 10
@@ -179,17 +178,15 @@ class RunExplanation:
         return "\n".join(lines) + "\n"
 
 
-def step_page(attempts: Sequence[Attempt]) -> "RenderableType":
+def step_page(attempts: Sequence[Attempt]) -> "Page":
     """Explain each attempt of a step of the history."""
-    from rich.console import Group
+    from stoker.outside.terminal import Group
 
     return Group(*(line for attempt in attempts for line in _attempt_lines(attempt)))
 
 
-def _attempt_lines(attempt: Attempt) -> "list[RenderableType]":
-    from rich.text import Text
-
-    from stoker.outside.terminal import Indented
+def _attempt_lines(attempt: Attempt) -> "list[Page]":
+    from stoker.outside.terminal import Indented, Text
 
     record = attempt.record
     title = Text(record.step.source or record.step.output, style="bold")

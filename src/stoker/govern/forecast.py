@@ -83,9 +83,11 @@ class Forecast:
         self._state = state
         self.room = room
         self._spare_trials = spare_trials
-        self.remote = sum(step.request.remote for step in state.running)
-        self._busy = sum(step.slots_of(state.cpus) for step in state.running)
-        self._highest = sum(map(_highest, state.running))
+        self.remote, self._busy, self._highest = 0, 0, 0.0
+        for step in state.running:
+            self.remote += step.request.remote
+            self._busy += step.slots_of(state.cpus)
+            self._highest += _highest(step)
         self._added: list[Request] = []
         self._until: list[float] = []  # the ends of the stretches, once they are looked at
         self._claims: list[_Claim] = []
@@ -99,9 +101,8 @@ class Forecast:
         if self._until:
             return
         state = self._state
-        positions = [(step, *_position(step, state)) for step in state.running]
-        lives = (profile.remaining(prediction, ages[0]) for _, prediction, ages, _ in positions)
-        self._until = _stretches(state, lives)
+        positions = [_position(step, state) for step in state.running]
+        self._until = _stretches(state, (life for *_, life in positions))
         self._tight = bisect_left(self._until, state.tight_at - state.now)
         for position in sorted(positions, key=lambda each: each[0].on_trial):
             step, claim = position[0], self._running_claim(*position)
@@ -114,6 +115,11 @@ class Forecast:
     @property
     def free_slots(self) -> int:
         return self._state.cpus - self._busy
+
+    @property
+    def free_at_worst(self) -> float:
+        """The memory that stays free if every step needs the most that it is expected to."""
+        return self.room - self._highest
 
     def highest(self, within: float = inf) -> float:
         """Return the most memory expected within so many seconds, margins included."""
@@ -174,30 +180,27 @@ class Forecast:
             self._take(next((claim for claim in claims if self._has_room(claim)), claims[-1]))
 
     def _claim(self, request: Request, first: int) -> _Claim:
-        begin = self._begin(first)
+        begin, course = self._begin(first), profile.course(request.prediction, self._state.pace)
         margin, independent = _margin(request.prediction, 1.0)
-        prediction = profile.paced(request.prediction, self._state.pace)
-        spread = profile.spread_of(prediction, self._state.pace)
-        memory = profile.expected(prediction, spread)
         return _Claim(
             first=first,
-            last=bisect_left(self._until, begin + profile.remaining(prediction, 0.0) * spread),
+            last=bisect_left(self._until, begin + course.seconds * course.spread),
             slots=request.slots_of(self._state.cpus),
-            memory=profile.delayed(memory, begin) if first else memory,
+            memory=profile.delayed(course.memory, begin) if first else course.memory,
             margin=margin,
             independent=independent,
         )
 
     def _running_claim(
-        self, step: Running, prediction: Prediction, ages: profile.Ages, spread: float
+        self, step: Running, course: profile.Course, ages: profile.Ages, life: float
     ) -> _Claim:
+        prediction = course.prediction
         margin, independent = _margin(prediction, profile.to_come(prediction, ages[0]))
-        end = profile.remaining(prediction, ages[0]) * spread
         return _Claim(
             first=0,
-            last=bisect_left(self._until, end),
+            last=bisect_left(self._until, life * course.spread),
             slots=step.slots_of(self._state.cpus),
-            memory=profile.expected_from(prediction, ages, step.current, spread),
+            memory=profile.expected_from(prediction, ages, step.current, course.spread),
             margin=margin,
             independent=independent,
         )
@@ -243,10 +246,10 @@ class Forecast:
         """Return the memory, variance and slots of all claims in a span."""
         if known := self._sums.get((first, length)):
             return known
-        memory, variance, slots = 0.0, 0.0, 0
+        memory, variance, slots, stop = 0.0, 0.0, 0, first + length
         begin, end = self._begin(first), self._end(first, length)
         for claim in self._claims:
-            if claim.first < first + length and first <= claim.last:
+            if claim.first < stop and first <= claim.last:
                 each, own = claim.share(begin, end)
                 memory, variance, slots = memory + each, variance + own, slots + claim.slots
         self._sums[first, length] = memory, variance, slots
@@ -267,19 +270,19 @@ def _stretches(state: State, running: Iterable[float]) -> list[float]:
     steps are known, then all the rest.
     """
     first = islice(state.waiting, _LOOKED_AT)
-    waiting = (profile.remaining(profile.paced(each.prediction, state.pace), 0.0) for each in first)
+    waiting = (profile.course(each.prediction, state.pace).seconds for each in first)
     horizon = max((life for life in chain(waiting, running) if life < inf), default=0.0)
     horizon *= state.pace.spread  # some may be slower
     return [*_ENDS[: bisect_left(_ENDS, horizon)], horizon, inf]
 
 
-def _position(step: Running, state: State) -> tuple[Prediction, profile.Ages, float]:
-    """Return the step's prediction at today's pace, how much of it has passed, and the factor by
-    which the rest may be faster or slower.
+def _position(step: Running, state: State) -> tuple[Running, profile.Course, profile.Ages, float]:
+    """Return the step, what is expected of it, how much of that has passed, and the seconds until
+    it ends.
     """
-    prediction = profile.paced(step.request.prediction, state.pace)
-    spread = profile.spread_of(prediction, state.pace)
-    return prediction, profile.lived(prediction, step.age(state.now), step.peak, spread), spread
+    course = profile.course(step.request.prediction, state.pace)
+    ages = profile.lived(course, step.age(state.now), step.peak)
+    return step, course, ages, profile.remaining(course.prediction, ages[0])
 
 
 def _margin(prediction: Prediction, to_come: float) -> tuple[float, bool]:

@@ -33,6 +33,7 @@ from stoker.model.events import AnyEvent, Overview, StepTooLate, Warned
 from stoker.model.govern import (
     Basis,
     CompileMode,
+    Decision,
     Gc,
     ModeChoice,
     Prediction,
@@ -316,8 +317,17 @@ class Governor:
             state = replace(state, first_for=0.0)
         decision = self._policy.decide(state)
         self._tight_at = decision.tight_at or self._tight_at
+        self._carry_out(decision, now)
+        free = self._free_slots()
+        self._busy.note(now, busy=free <= 0)
+        self._contention.note(now, self._idle_for_memory(free))
+
+    def _carry_out(self, decision: Decision, now: float) -> None:
+        """Tell the launchers what was decided."""
         for identity, reason in decision.held.items():
-            self._entries[identity].clock.hold(reason, now)
+            clock = self._entries[identity].clock
+            if reason is not clock.held_for:
+                clock.hold(reason, now)
         cause = self._intervention(decision.reason, now)
         for identity in decision.pause:
             self._pause(self._entries[identity], cause, now)
@@ -330,9 +340,6 @@ class Governor:
             if len(self._shares) > 1 and not self._within_limits(entry.run, entry.request):
                 continue  # another one of its run has just started
             self._admit(entry, now, choice, on_trial=identity in decision.on_trial)
-        free = self._free_slots()
-        self._busy.note(now, busy=free <= 0)
-        self._contention.note(now, self._idle_for_memory(free))
 
     def _free_slots(self) -> int:
         busy = sum(entry.running.slots_of(self._cpus) for entry in self._holding.values())
@@ -427,7 +434,7 @@ class Governor:
             if fresh and prediction.basis is not Basis.EXACT:
                 prediction = self._predictor.predict(entry.step)
             path = _seconds(entry.path, prediction, entry.step)
-            if prediction is not request.prediction or path != request.path:
+            if path != request.path or prediction != request.prediction:
                 entry.request = replace(request, prediction=prediction, path=path)
                 self._queue.add(entry.request)
         for entry in self._holding.values():

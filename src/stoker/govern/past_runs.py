@@ -4,9 +4,6 @@ from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from stoker.govern.history import History
 from stoker.govern.simulating import trace_of_run
 from stoker.govern.trace import read_trace, write_trace
@@ -15,7 +12,7 @@ from stoker.model.govern import CompileMode, StepRecord
 from stoker.model.runs import Attempt, Outcome, Run, RunSummary
 from stoker.model.value import duration, size
 from stoker.outside.files import write_named
-from stoker.outside.terminal import Listing
+from stoker.outside.terminal import Group, Listing, Page, Text
 
 _RUNS = ("`stoker history` lists the runs",)
 
@@ -89,7 +86,7 @@ def _matches(attempt: Attempt, name: str) -> bool:
 # Runs and their steps as tables.
 
 
-def runs_page(runs: tuple[Run, ...]) -> RenderableType:
+def runs_page(runs: tuple[Run, ...]) -> Page:
     if not runs:
         return Text("nothing yet: `stoker run -- ninja` measures a build")
     table = Listing(
@@ -121,7 +118,7 @@ def runs_page(runs: tuple[Run, ...]) -> RenderableType:
     return table
 
 
-def steps_page(attempts: tuple[Attempt, ...], most: int) -> RenderableType:
+def steps_page(attempts: tuple[Attempt, ...], most: int) -> Page:
     modes = (
         ("mode",) if any(each.record.mode is not CompileMode.DEFAULT for each in attempts) else ()
     )

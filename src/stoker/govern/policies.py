@@ -235,7 +235,8 @@ class Adaptive(Value, frozen=True, kw_only=True):
 
     def _in_its_mode(self, state: State, request: Request, room: float) -> Request:
         """Return the request in the mode in which it would run."""
-        choice = self._mode(state, request, room) if request.effects else None
+        has_reason = state.contention > self.memory_bound or request.prediction.peak > room
+        choice = self._mode(state, request, room) if request.effects and has_reason else None
         return request.in_mode(choice.mode) if choice else request
 
     def _startable(
@@ -260,29 +261,28 @@ class Adaptive(Value, frozen=True, kw_only=True):
         """
         memory_bound = state.contention > self.memory_bound
         allotted = {} if memory_bound else allotments(state, forecast.room)
-        unsettled = self._unsettled(state)
+        burst = _Burst(self._fresh(state), state.cpus)
         passed = False  # a more urgent step did not fit
         # The smallest step that did not fit, learned or not: no larger step is tried.
         too_large = {True: inf, False: inf}
         waiting = self._startable(state, forecast, held) if state.distributed else state.waiting
         for request in waiting:
-            learned = request.prediction.learned
+            learned = request.learned
             # Most steps are too large in any mode, so that theirs need not be chosen.
-            if _least_peak(request) < too_large[learned]:
+            if request.least_peak < too_large[learned]:
                 request = self._in_its_mode(state, request, forecast.room)
             peak = request.prediction.peak
             if peak >= too_large[learned]:
                 held[request.id] = Reason.MEMORY
                 continue
-            unknown_size = _of_unknown_size(request)
-            if unknown_size and not unsettled:
+            if not burst.allows(request, forecast):
                 held[request.id] = Reason.UNKNOWN_SIZE
                 continue
             if forecast.fits(request):
                 request = self._faster(state, request, forecast, allotted)
                 faster |= _choice(request)
                 forecast.add(request)
-                unsettled -= unknown_size
+                burst.add(request)
                 yield request.id
                 if forecast.free_slots <= 0 and not state.distributed:
                     return
@@ -330,7 +330,11 @@ class Adaptive(Value, frozen=True, kw_only=True):
         if free <= 0:
             return
         first = state.waiting[0]
-        unknown = [each for each in state.waiting if _is_tried(each) and each.id not in admitted]
+        unknown = [
+            request
+            for request in state.waiting
+            if not request.learned and _is_tried(request) and request.id not in admitted
+        ]
         passed = first.id not in admitted and state.first_for > self.endurance
         if passed or not unknown:
             return
@@ -339,29 +343,56 @@ class Adaptive(Value, frozen=True, kw_only=True):
             for request in state.waiting
             if request.id in admitted
         ]
-        unsettled = self._unsettled(state) - sum(map(_of_unknown_size, new))
+        burst = _Burst((*self._fresh(state), *filter(_of_unknown_size, new)), state.cpus)
         room = state.limit * (1 - self.cushion) - state.used - max(0.0, state.growth)
         room -= sum(request.prediction.peak for request in new)
         room -= sum(map(_still_to_climb, state.running))
         for request in unknown:
-            if free <= 0 or unsettled <= 0:
+            if free <= 0 or burst.places <= 0:
                 return
             needs = _usual(self._in_its_mode(state, request, forecast.room))
             slots = request.slots_of(state.cpus)
             if needs <= room and slots <= free:
                 free -= slots
                 room -= needs
-                unsettled -= 1
+                burst.places -= 1
                 yield request.id
 
-    def _unsettled(self, state: State) -> int:
-        """Return how many steps of unknown size may start, so that a first build has no burst."""
-        fresh = sum(
-            (step.on_trial or _of_unknown_size(step.request))
-            and step.age(state.now) < self.settling
+    def _fresh(self, state: State) -> list[Request]:
+        """Return the running steps of unknown size that have not shown yet what they need."""
+        return [
+            step.request
             for step in state.running
-        )
-        return max(0, max(2, state.cpus // 4) - fresh)
+            if (step.on_trial or _of_unknown_size(step.request))
+            and step.age(state.now) < self.settling
+        ]
+
+
+class _Burst:
+    """Limits how many steps of unknown size start before the first ones have shown what they need,
+    so that a first build has no burst. Shipped figures may all be wrong in the same direction;
+    where memory suffices for all of them even so, no step waits for another.
+    """
+
+    _WRONG = 2.0  # factor by which all shipped figures may be too low
+
+    def __init__(self, fresh: Sequence[Request], cpus: int) -> None:
+        self.places = max(2, cpus // 4) - len(fresh)
+        self._more = sum(map(self._beyond, fresh))  # that the fresh steps may need
+
+    def allows(self, request: Request, forecast: Forecast) -> bool:
+        if self.places > 0 or not _of_unknown_size(request):
+            return True
+        return self._more + self._WRONG * request.prediction.high <= forecast.free_at_worst
+
+    def add(self, request: Request) -> None:
+        """Count a step that starts now."""
+        if _of_unknown_size(request):
+            self.places -= 1
+            self._more += self._beyond(request)
+
+    def _beyond(self, request: Request) -> float:
+        return (self._WRONG - 1) * request.prediction.high
 
 
 def _all(state: State, reason: Reason, after: Request | None = None) -> dict[int, Reason]:
@@ -410,21 +441,14 @@ def _gains(request: Request) -> bool:
     return any(each.mode is CompileMode.FAST and each.seconds < _GAIN for each in effects)
 
 
-def _least_peak(request: Request) -> float:
-    """Return what the step needs at least in any mode that saves memory."""
-    least = min((each.reserved for each in request.effects), default=0.0)
-    return request.prediction.peak * min(1.0, least) - 1  # they are rounded
-
-
 def _of_unknown_size(request: Request) -> bool:
     """Return whether only shipped figures are known of a step that does not run on a worker."""
     return request.prediction.basis is Basis.PRIOR and not request.remote
 
 
 def _is_tried(request: Request) -> bool:
-    """Return whether a step may start on trial, which may end in a kill."""
-    known = request.prediction.learned or request.ooms
-    return not known and request.restarts and not request.remote
+    """Return whether a step that was never measured may start on trial, which may end in a kill."""
+    return not request.ooms and request.restarts and not request.remote
 
 
 def _usual(request: Request) -> int:

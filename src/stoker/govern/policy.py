@@ -3,7 +3,7 @@
 A cap of the user limits builds alone: memory of other processes does not count against it.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from math import exp
@@ -147,20 +147,31 @@ class Queue(Sequence[Request]):
 
     def __init__(self) -> None:
         self._requests: list[Request] = []
-        self._by_id: dict[int, Request] = {}
+        self._keys: list[tuple[float, int]] = []  # of the requests, in the same order
+        self._by_id: dict[int, tuple[float, int]] = {}
 
     def add(self, request: Request) -> None:
         """Add a request, or replace the one with its id."""
-        self.remove(request.id)
-        self._by_id[request.id] = request
-        insort(self._requests, request, key=urgency)
+        key = urgency(request)
+        known = self._by_id.get(request.id)
+        if known == key:
+            self._requests[bisect_left(self._keys, key)] = request
+            return
+        if known is not None:
+            self.remove(request.id)
+        place = bisect_left(self._keys, key)
+        self._requests.insert(place, request)
+        self._keys.insert(place, key)
+        self._by_id[request.id] = key
 
     def remove(self, identity: int) -> Request | None:
         """Remove and return the request with this id, if there is one."""
-        request = self._by_id.pop(identity, None)
-        if request is not None:
-            del self._requests[bisect_left(self._requests, urgency(request), key=urgency)]
-        return request
+        key = self._by_id.pop(identity, None)
+        if key is None:
+            return None
+        place = bisect_left(self._keys, key)
+        del self._keys[place]
+        return self._requests.pop(place)
 
     def __len__(self) -> int:
         return len(self._requests)
@@ -216,20 +227,19 @@ class WaitClock:
     def __init__(self, now: float, busy: BusyCpus) -> None:
         self.began = self._since = now
         self.seconds: dict[Reason, float] = {}
-        self._held_for = Reason.CPUS
+        self.held_for = Reason.CPUS  # while a CPU is free
         self._busy = busy
         self._busy_before = busy.seconds(now)
 
     @property
     def reason(self) -> Reason:
         """Why the step waits now."""
-        return Reason.CPUS if self._busy.now else self._held_for
+        return Reason.CPUS if self._busy.now else self.held_for
 
     def hold(self, reason: Reason, now: float) -> None:
         """Set the reason for which the step waits from now on, while a CPU is free."""
-        if reason is not self._held_for:
-            self.stop(now)
-            self._held_for = reason
+        self.stop(now)
+        self.held_for = reason
 
     def stop(self, now: float) -> None:
         """Count the time until now."""
@@ -237,7 +247,7 @@ class WaitClock:
         waited = max(0.0, now - self._since)
         without_cpu = min(waited, busy - self._busy_before)
         self._add(Reason.CPUS, without_cpu)
-        self._add(self._held_for, waited - without_cpu)
+        self._add(self.held_for, waited - without_cpu)
         self._since, self._busy_before = now, busy
 
     def _add(self, reason: Reason, seconds: float) -> None:

@@ -7,9 +7,8 @@ sources: so a light step says something about a heavy one. What is predicted too
 shifts the predictions that follow.
 """
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from math import exp
 from statistics import median
 from typing import Any
@@ -82,6 +81,21 @@ class _Learned(Value, frozen=True, kw_only=True, array_like=True):
     sample: _Sample
 
 
+class _Estimate(Value, frozen=True, kw_only=True):
+    """What samples say of a step; memory is in units of the shipped peak."""
+
+    step: Step
+    basis: Basis
+    peak: float
+    high: float
+    seconds: float | None
+    profile: Profile
+    # The folder of the samples, and its rows then: as long as there is no other, it holds. Shipped
+    # figures of a source are of no folder.
+    folder: str | None = None
+    seen: int = 0
+
+
 class Knowledge(Value, frozen=True, kw_only=True):
     """All that a predictor has learned. To store it saves a start from reading each record."""
 
@@ -122,9 +136,13 @@ class Predictor:
 
     def __init__(self, rows: Iterable[StepRecord] = (), known: Knowledge | None = None):
         self.durations: defaultdict[str, dict[str, float]] = defaultdict(dict)
-        self._by_key: dict[str, deque[_Sample]] = defaultdict(_group)
-        self._by_source: dict[_Source, deque[_Sample]] = defaultdict(_group)
+        # Most steps have one sample, for which a deque would take 760 bytes.
+        self._by_key: dict[str, tuple[_Sample, ...]] = {}
+        self._by_source: dict[_Source, tuple[_Sample, ...]] = {}
         self._by_folder: dict[_Source, deque[_Sample]] = defaultdict(_group)
+        self._seen: Counter[_Source] = Counter()  # rows of each folder
+        # By key, of steps that were never measured: they are predicted again while they wait.
+        self._estimates: dict[str, _Estimate] = {}
         # Peaks as measured in other modes, by key.
         self._modes: defaultdict[str, dict[CompileMode, int]] = defaultdict(dict)
         # What modes were seen to change, by source: it hardly depends on flags.
@@ -156,7 +174,7 @@ class Predictor:
             mode = CompileMode.DEFAULT
         if mode is not CompileMode.DEFAULT:
             row = self._in_default_mode(row)
-        expected = self._amounts(step, *self._samples_for(step))
+        expected = self._amounts(step, self._estimate(step))
         self._memory[expected.basis].learn(below=row.peak_bytes <= expected.high)
         here = step.role is not Role.REMOTE
         if here and expected.learned and expected.seconds and expected.seconds >= _SHORTEST:
@@ -194,10 +212,13 @@ class Predictor:
         self._rows.append(row)
         if row.directory:
             self.durations[row.directory][row.output] = row.seconds
-        self._by_key[row.key].append(row.sample)
-        self._by_source[row.role, row.source].append(row.sample)
+        source = row.role, row.source
+        self._by_key[row.key] = _latest(self._by_key.get(row.key), row.sample)
+        self._by_source[source] = _latest(self._by_source.get(source), row.sample)
+        self._estimates.pop(row.key, None)
         for folder in _folders(row.source):
             self._by_folder[row.role, folder].append(row.sample)
+            self._seen[row.role, folder] += 1
 
     def knowledge(self) -> Knowledge:
         """Return all that was learned, except for the pace, which is of one run."""
@@ -254,7 +275,7 @@ class Predictor:
         """
         measured = self._effects.get(_source(step), {})
         if peak is None:
-            peak = self._amounts(step, *self._samples_for(step)).peak
+            peak = self._amounts(step, self._estimate(step)).peak
         known = known_step(step.role, step.source) is not None
         return tuple(
             measured.get(each.mode) or self._expected_effect(step, each, known=known)
@@ -302,7 +323,7 @@ class Predictor:
     def _measured(self, step: Step, effect: ModeEffect) -> ModeEffect:
         wide = replace(step, threads=effect.threads)
         seen = {sample.rounds for sample in self._by_key.get(step.key, ())}
-        one, many = (self._amounts(each, *self._samples_for(each)) for each in (step, wide))
+        one, many = (self._amounts(each, self._estimate(each)) for each in (step, wide))
         if not {step.rounds, wide.rounds} <= seen or not one.seconds or not many.seconds:
             return effect
         memory = _within((1.0, effect.memory), many.peak / max(1, one.peak))
@@ -323,20 +344,23 @@ class Predictor:
         return Pace(usual=usual, spread=max(_LEAST_SPREAD, slow / usual, usual / fast))
 
     def predict(self, step: Step) -> Prediction:
-        basis, samples = self._samples_for(step)
-        profile = _profile(samples, step.rounds)
-        return replace(self._amounts(step, basis, samples), profile=profile)
+        return self._amounts(step, self._estimate(step))
 
-    def _amounts(self, step: Step, basis: Basis, samples: Sequence[_Sample]) -> Prediction:
-        """Return the prediction without its profile, which takes longest to compute."""
-        prior = prior_of(step)
-        peak, high = _peak_and_high(basis, [sample.peak for sample in samples], prior)
-        peak, high = prior.peak * peak, prior.peak * high * self._memory[basis].factor
-        seconds = [sample.seconds for sample in samples]
+    def _amounts(self, step: Step, estimate: _Estimate) -> Prediction:
+        """Return the prediction with today's scale and offset, which change with every step that
+        ends.
+        """
+        basis, peak, high = estimate.basis, estimate.peak, estimate.high
+        if basis is Basis.KNOWN:  # durations differ in any case, which the pace shows
+            peak *= self._usual_scale(step.role)
+            high = peak * _SHIPPED_WIDTH
+        prior, factor = prior_of(step).peak, self._memory[basis].factor
+        peak, high = prior * peak, prior * high * factor
         return Prediction(
             peak=round(peak),
             high=round(max(peak, high)),
-            seconds=median(seconds) * nvcc_rounds(step) if seconds else None,
+            profile=estimate.profile,
+            seconds=estimate.seconds,
             waves=step.rounds,
             basis=basis,
         )
@@ -346,29 +370,60 @@ class Predictor:
             self._usual_scales[role] = median(self._over_shipped[role])
         return self._usual_scales[role]
 
-    def _samples_for(self, step: Step) -> tuple[Basis, Sequence[_Sample]]:
+    def _estimate(self, step: Step) -> _Estimate:
         found: Sequence[_Sample] | None
         if found := self._by_key.get(step.key):
-            if step.key in self._modes or step.role is Role.CUDA:
-                # What was measured counts more than what was converted.
-                alike = [
-                    sample
-                    for sample in found
-                    if sample.mode is CompileMode.DEFAULT and sample.rounds == step.rounds
-                ]
-                return Basis.EXACT, alike or found
-            return Basis.EXACT, found
+            return _estimated(step, Basis.EXACT, self._alike(found, step))
         if found := self._by_source.get(_source(step)):
-            return Basis.SOURCE, found
+            return _estimated(step, Basis.SOURCE, found)
+        latest = self._estimates.get(step.key)
+        if latest is None or latest.step is not step or not self._holds(latest):
+            latest = self._estimates[step.key] = self._new_estimate(step)
+        return latest
+
+    def _holds(self, estimate: _Estimate) -> bool:
+        """Return whether no row was learned that an estimate should know. A row of an inner folder
+        is also one of the outer folder.
+        """
+        folder = estimate.folder
+        return folder is None or estimate.seen == self._seen[estimate.step.role, folder]
+
+    def _alike(self, found: Sequence[_Sample], step: Step) -> Sequence[_Sample]:
+        """Return those samples of a command that count."""
+        if step.key not in self._modes and step.role is not Role.CUDA:
+            return found
+        # What was measured counts more than what was converted.
+        alike = [
+            sample
+            for sample in found
+            if sample.mode is CompileMode.DEFAULT and sample.rounds == step.rounds
+        ]
+        return alike or found
+
+    def _new_estimate(self, step: Step) -> _Estimate:
+        """Estimate a step whose source was never measured."""
         if known := known_step(step.role, step.source):
-            # Durations differ in any case, which the pace shows.
-            scale = self._usual_scale(step.role)
-            return Basis.KNOWN, (_scaled(_shipped(step, known), scale, 1.0),)
+            return _estimated(step, Basis.KNOWN, (_shipped(step, known),))
         for folder in _folders(step.source):
             found = self._by_folder.get((step.role, folder))
             if found and (near := _of_like_size(found, step)):
-                return Basis.FOLDER, near
-        return Basis.PRIOR, ()
+                estimate = _estimated(step, Basis.FOLDER, near)
+                return replace(estimate, folder=folder, seen=self._seen[step.role, folder])
+        unknown = _estimated(step, Basis.PRIOR, ())
+        return replace(unknown, folder="", seen=self._seen[step.role, ""])
+
+
+def _estimated(step: Step, basis: Basis, samples: Sequence[_Sample]) -> _Estimate:
+    peak, high = _peak_and_high(basis, [sample.peak for sample in samples], prior_of(step))
+    seconds = [sample.seconds for sample in samples]
+    return _Estimate(
+        step=step,
+        basis=basis,
+        peak=peak,
+        high=high,
+        seconds=median(seconds) * nvcc_rounds(step) if seconds else None,
+        profile=_profile(samples, step.rounds),
+    )
 
 
 def _source(step: Step) -> _Source:
@@ -403,7 +458,6 @@ def _of_like_size(samples: Sequence[_Sample], step: Step) -> Sequence[_Sample]:
     return others if len(others) >= _ENOUGH else ()
 
 
-@lru_cache(maxsize=4096)  # steps that wait are predicted again and again
 def _shipped(step: Step, known: KnownStep) -> _Sample:
     return _Sample(
         peak=known.peak * step.targets_at_once / prior_of(step).peak,
@@ -415,16 +469,17 @@ def _shipped(step: Step, known: KnownStep) -> _Sample:
     )
 
 
-def _scaled(sample: _Sample, peak: float, seconds: float) -> _Sample:
-    return replace(sample, peak=sample.peak * peak, seconds=sample.seconds * seconds)
-
-
 def _within(bounds: tuple[float, float], value: float) -> float:
     return min(bounds[1], max(bounds[0], value))
 
 
 def _group() -> deque[Any]:
     return deque(maxlen=_KEPT)
+
+
+def _latest(samples: tuple[_Sample, ...] | None, sample: _Sample) -> tuple[_Sample, ...]:
+    """Return the samples with a new one, without those that are too old."""
+    return (*(samples or ())[1 - _KEPT :], sample)
 
 
 def _scales() -> deque[float]:
@@ -454,7 +509,7 @@ def _peak_and_high(basis: Basis, peaks: list[float], prior: Prior) -> tuple[floa
     peaks.sort()
     peak = median(peaks)
     if basis is not Basis.FOLDER:
-        return peak, max(peaks[-1], peak * (_SHIPPED_WIDTH if basis is Basis.KNOWN else _WIDTH))
+        return peak, max(peaks[-1], peak * _WIDTH)
     # A folder's first steps may all be light: the shipped figure fades as rows come in.
     high = peaks[min(len(peaks) - 1, int(len(peaks) * _QUANTILE))]
     weight = _WEIGHT_OF_PRIOR / (len(peaks) + _WEIGHT_OF_PRIOR)

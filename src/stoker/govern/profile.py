@@ -12,13 +12,14 @@ measurements count, and the less the prediction counts.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise, zip_longest
 from math import ceil, inf
 
 from msgspec.structs import replace
 
 from stoker.model.govern import Pace, Prediction, StepRecord
+from stoker.model.value import Value
 
 PARTS = 128
 TYPICAL_SHARE = 0.8  # mean of a step's memory over its peak, where only the peak is known
@@ -142,6 +143,34 @@ def delayed(expected: Expected, by: float) -> Expected:
     return lambda begin, end: expected(max(0.0, begin - by), end - by)
 
 
+class Course(Value, frozen=True, kw_only=True, dict=True):
+    """What is expected of a step from its start at today's pace: ``prediction`` has its duration
+    then, and ``spread`` is the factor by which it may be faster or slower than that.
+    """
+
+    prediction: Prediction
+    spread: float
+    seconds: float  # until it ends, as an overestimate
+    memory: Expected
+
+    @cached_property
+    def highest(self) -> Profile:
+        """Its profile, each part with the highest so far."""
+        return _highest_so_far(self.prediction.profile)
+
+
+@lru_cache(maxsize=1024)  # the same steps run and wait in one decision after another
+def course(prediction: Prediction, pace: Pace) -> Course:
+    paced = _paced(prediction, pace)
+    spread = 1 + _DOUBT * (pace.spread - 1) if prediction.learned else 1.0
+    return Course(
+        prediction=paced,
+        spread=spread,
+        seconds=remaining(paced, 0.0),
+        memory=expected(paced, spread),
+    )
+
+
 def expected(prediction: Prediction, spread: float = 1.0) -> Expected:
     """Return the expected memory of a step that starts now; ``spread`` is the factor by which it
     may be faster or slower than predicted.
@@ -196,39 +225,34 @@ def _following(
     return most_between
 
 
-def paced(prediction: Prediction, pace: Pace) -> Prediction:
+def _paced(prediction: Prediction, pace: Pace) -> Prediction:
     """Return the prediction of a step for a machine with this pace."""
     if pace.usual == 1.0 or prediction.seconds is None or not prediction.learned:
         return prediction
     return replace(prediction, seconds=prediction.seconds * pace.usual)
 
 
-def spread_of(prediction: Prediction, pace: Pace) -> float:
-    """Return the factor by which the step may be faster or slower than its paced prediction."""
-    return 1 + _DOUBT * (pace.spread - 1) if prediction.learned else 1.0
-
-
-def lived(prediction: Prediction, age: float, peak: int, spread: float) -> Ages:
+def lived(course: Course, age: float, peak: int) -> Ages:
     """Return how much of its predicted life a step has behind it.
 
-    That is its age, within ``spread``, unless its ``peak`` so far says otherwise: a step that has
+    That is its age, within the spread, unless its ``peak`` so far says otherwise: a step that has
     not reached a level of its profile yet is slower than predicted, and a step that has reached it
     too early is faster.
     """
-    profile, seconds = prediction.profile, prediction.seconds
-    least, most = age / spread, age * spread
-    if not profile or not seconds or not prediction.learned or not prediction.peak:
+    prediction, highest = course.prediction, course.highest
+    least, most, seconds = age / course.spread, age * course.spread, prediction.seconds
+    if not highest or not seconds or not prediction.learned or not prediction.peak:
         return least, most
-    percent, highest = 100 * peak / prediction.peak, _highest_so_far(profile)
-    earliest = _first_above(highest, percent / (1 + _ALIKE)) * seconds / len(profile)
-    latest = _first_above(highest, percent / (1 - _ALIKE)) * seconds / len(profile)
+    percent, parts = 100 * peak / prediction.peak, len(highest)
+    earliest = _first_above(highest, percent / (1 + _ALIKE)) * seconds / parts
+    latest = _first_above(highest, percent / (1 - _ALIKE)) * seconds / parts
     if earliest < seconds:
         least, most = max(least, earliest), max(most, earliest)
     bound = max(latest + _DELAY, age / _SLOWEST)
     return min(least, bound), min(most, bound)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _highest_so_far(profile: Profile) -> Profile:
     return tuple(accumulate(profile, max))
 

@@ -1,11 +1,12 @@
 """What the daemon keeps of each run: its summary, and how it reaches the history."""
 
 import time
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from math import inf
+from operator import itemgetter
 from pathlib import Path
 from threading import Condition, Thread
 
@@ -13,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stoker import __version__
-from stoker.govern.bounds import bounds
+from stoker.govern.bounds import LowerBound
 from stoker.govern.connections import Peer
 from stoker.govern.graph import WorkLeft
 from stoker.govern.history import DamagedError, History
@@ -49,8 +50,9 @@ class Tally:
         self._policy = policy
         self._began = time.monotonic()
         self._governor_cpu = 0.0
-        self._records: list[StepRecord] = []
-        self._spans: list[tuple[float, float]] = []  # in which each attempt waited or ran
+        self._steps = self._remote_steps = 0
+        self._bound = LowerBound()
+        self._spans: list[tuple[float, float]] = []  # in which attempts waited or ran
         self._outcomes: Counter[Outcome] = Counter()
         self._modes: Counter[CompileMode] = Counter()
         self._mode_bytes: Counter[CompileMode] = Counter()
@@ -87,9 +89,11 @@ class Tally:
         self._peak = max(self._peak, attempt.record.peak_bytes)
         self._cpu_seconds += attempt.record.cpu_s
         asked = attempt.explanation.asked if attempt.explanation else attempt.started
-        self._spans.append((asked, attempt.started + attempt.record.wall_s))
+        _cover(self._spans, asked, max(asked, attempt.started + attempt.record.wall_s))
         if attempt.outcome in (Outcome.DONE, Outcome.FAILED):
-            self._records.append(attempt.record)
+            self._steps += 1
+            self._remote_steps += attempt.record.step.role is Role.REMOTE
+            self._bound.add(attempt.record)
         if attempt.outcome is Outcome.DONE:
             self._links += attempt.record.step.role is Role.LINK
         if attempt.outcome is Outcome.DONE and attempt.record.mode is not CompileMode.DEFAULT:
@@ -108,13 +112,14 @@ class Tally:
             self._mode_cpu[effect.mode] += record.cpu_s * (1 - 1 / effect.seconds)
 
     def summary(self, status: int) -> RunSummary:
-        known = None
-        if self._records and self._limit and status == 0:
-            known = bounds(self._records, cpus=self._cpus, memory=self._limit)
+        bound = None
+        if self._steps and self._limit and status == 0:
+            bound = self._bound.seconds(cpus=self._cpus, memory=self._limit)
+        governed = sum(end - begin for begin, end in self._spans)
         return RunSummary(
             status=status,
-            steps=len(self._records),
-            remote_steps=sum(record.step.role is Role.REMOTE for record in self._records),
+            steps=self._steps,
+            remote_steps=self._remote_steps,
             wall_s=time.monotonic() - self._began,
             cpu_s=self._cpu_seconds,
             governor_cpu_s=self._governor_cpu,
@@ -123,8 +128,8 @@ class Tally:
             oom_kills=(self._last_kills or 0) - (self._first_kills or 0),
             preemptions=self._outcomes[Outcome.PREEMPTED],
             retries=self._outcomes[Outcome.PREEMPTED] + self._outcomes[Outcome.OOM],
-            lower_bound_s=known.lower_s if known else None,
-            governed_s=_covered(self._spans) if self._spans else None,
+            lower_bound_s=bound,
+            governed_s=governed if self._spans else None,
             policy=self._policy,
             cpus=self._cpus,
             pauses=self._pauses,
@@ -138,13 +143,13 @@ class Tally:
         )
 
 
-def _covered(spans: Sequence[tuple[float, float]]) -> float:
-    """Return the seconds that lie in at least one of the spans."""
-    total, until = 0.0, -inf
-    for begin, end in sorted(spans):
-        total += max(0.0, end - max(begin, until))
-        until = max(until, end)
-    return total
+def _cover(spans: list[tuple[float, float]], begin: float, end: float) -> None:
+    """Add a span to spans that are in order and apart, and unite those that it touches."""
+    first = bisect_left(spans, begin, key=itemgetter(1))
+    last = bisect_right(spans, end, key=itemgetter(0))
+    if first < last:
+        begin, end = min(begin, spans[first][0]), max(end, spans[last - 1][1])
+    spans[first:last] = [(begin, end)]
 
 
 def _saved_by_threads(record: StepRecord) -> float:

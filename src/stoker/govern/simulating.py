@@ -4,9 +4,6 @@ from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from stoker.govern.history import History
 from stoker.govern.policies import make_policy
 from stoker.govern.simulate import scattered, simulate
@@ -15,7 +12,7 @@ from stoker.model.errors import StorageError, UsageError
 from stoker.model.govern import SimulatedWorkers, SimulationResult, StepRecord, Trace
 from stoker.model.runs import Outcome
 from stoker.model.value import Value, size, whole_number
-from stoker.outside.terminal import Listing
+from stoker.outside.terminal import Group, Listing, Page, Text
 
 _SEED = 1
 _MOST_DIGITS = 18  # of the number of a run: SQLite takes no more than 64 bits
@@ -110,7 +107,7 @@ _COLUMNS = (
 _IF_ANY = (">workers", ">saves", ">paused", ">preempted", ">OOM kills", ">failed")
 
 
-def simulation_page(trace: Trace, results: Sequence[SimulationResult]) -> RenderableType:
+def simulation_page(trace: Trace, results: Sequence[SimulationResult]) -> Page:
     rows = [simulation_row(result, results[0]) for result in results]
     shown = [n for n, name in enumerate(_COLUMNS) if name not in _IF_ANY or _has_any(rows, n)]
     table = Listing(*(_COLUMNS[n] for n in shown))

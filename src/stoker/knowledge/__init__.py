@@ -1,7 +1,6 @@
 """Facts about the world outside: TOML tables, each with its types and a cached reader."""
 
-import hashlib
-from importlib import resources
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -15,13 +14,19 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 def digest(*names: str) -> str:
     """Return what changes with the content of these tables."""
-    folder, found = resources.files(__package__), hashlib.blake2b(digest_size=8)
+    import hashlib  # loads OpenSSL, which most commands can do without
+
+    found = hashlib.blake2b(digest_size=8)
     for name in names:
-        found.update(folder.joinpath(f"{name}.toml").read_bytes())
+        found.update(content(f"{name}.toml"))
     return found.hexdigest()
 
 
 def load(name: str, kind: type[T]) -> T:
     """Return the content of ``<name>.toml``. The callers cache it."""
-    content = resources.files(__package__).joinpath(f"{name}.toml").read_bytes()
-    return msgspec.toml.decode(content, type=kind)
+    return msgspec.toml.decode(content(f"{name}.toml"), type=kind)
+
+
+def content(name: str) -> bytes:
+    """Return the content of a file of this package, which importlib would need longer to find."""
+    return Path(__file__).with_name(name).read_bytes()

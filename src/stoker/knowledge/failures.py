@@ -8,11 +8,10 @@ finds the literals of every pattern. What a log looks like is not known here.
 import re
 from enum import IntEnum, StrEnum
 from functools import cache
-from importlib import resources
 
 import msgspec
 
-from stoker.knowledge import Row
+from stoker.knowledge import Row, content
 
 # {source.name} in a text or a command: see ``ValueSource``.
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\.([a-z_]+)\}")
@@ -122,7 +121,7 @@ class FailureIndex(Row, frozen=True, kw_only=True):
     """The content of failures.json: all causes without examples, and the literals of patterns."""
 
     causes: tuple[Failure, ...]
-    literals: dict[str, tuple[str, ...]]
+    literals: dict[str, tuple[tuple[str, ...], ...]]
 
 
 def placeholders(template: str) -> frozenset[str]:
@@ -141,12 +140,11 @@ def failures() -> dict[str, Failure]:
     return {failure.name: failure for failure in _index().causes}
 
 
-def literals(pattern: str) -> tuple[str, ...]:
-    """Return literals of which every match of a pattern contains one; empty if none are known."""
+def literals(pattern: str) -> tuple[tuple[str, ...], ...]:
+    """Return groups of literals; every match of a pattern contains one of each group."""
     return _index().literals.get(pattern, ())
 
 
 @cache
 def _index() -> FailureIndex:
-    content = resources.files(__package__).joinpath("failures.json").read_bytes()
-    return msgspec.json.decode(content, type=FailureIndex)
+    return msgspec.json.decode(content("failures.json"), type=FailureIndex)

@@ -7,8 +7,8 @@ as text, because a diagnosis looks up a few of its thousands of rows.
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import cache
-from importlib import resources
 
+from stoker.knowledge import content
 from stoker.model.value import Value
 
 _MANAGERS = ("apt", "dnf", "conda", "apk", "pacman", "brew", "pip")
@@ -52,8 +52,17 @@ def provider(kind: ProvidedKind, name: str) -> Provider | None:
 
 def library_folders(package: str) -> list[str]:
     """Return the folders with the libraries of a package of Debian that a linker is not told of."""
-    rows = (line.split("\t") for line in _table().splitlines() if line.startswith("library\t"))
-    return list(dict.fromkeys(row[2] for row in rows if row[2] and row[3] == package))
+    rows = (line.split("\t") for line in _lines_with(f"\t{package}"))
+    of_libraries = (row for row in rows if row[0] == "library" and row[3] == package)
+    return list(dict.fromkeys(row[2] for row in of_libraries if row[2]))
+
+
+def _lines_with(text: str) -> Iterator[str]:
+    table, found = _table(), _table().find(text)
+    while found >= 0:
+        end = table.index("\n", found)
+        yield table[table.rindex("\n", 0, found) + 1 : end]
+        found = table.find(text, end)
 
 
 def library_of(symbol: str) -> str | None:
@@ -111,4 +120,4 @@ def _row(kind: str, name: str) -> tuple[str, ...] | None:
 
 @cache
 def _table() -> str:
-    return resources.files(__package__).joinpath("providers.tsv").read_text()
+    return content("providers.tsv").decode()

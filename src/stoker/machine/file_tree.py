@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterable
 from errno import ENODEV, ENOENT, ENOTDIR, EOPNOTSUPP
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from stoker.model.value import Value, whole_number
 
@@ -129,7 +129,8 @@ class Mount(Value, frozen=True, kw_only=True):
     options: tuple[str, ...]  # of the file system itself; for cgroup v1 its controllers
 
     def holds(self, path: str) -> bool:
-        return PurePosixPath(path).is_relative_to(self.point)
+        """Return whether an absolute path without ``..`` lies in it."""
+        return path == self.point or path.startswith(f"{self.point.rstrip('/')}/")
 
 
 def parse_mounts(text: str) -> tuple[Mount, ...]:

@@ -24,7 +24,7 @@ from stoker.outside import process
 from stoker.outside.process import Argument
 
 
-class Answer(Value, frozen=True, kw_only=True):
+class ProgramAnswer(Value, frozen=True, kw_only=True):
     """The output of a program; ``problem`` says why it cannot be used."""
 
     printed: str = ""
@@ -41,7 +41,7 @@ class Probe(Value, frozen=True, kw_only=True):
     environment: Mapping[str, str]
     timeout_s: float
 
-    def ask(self, command: Sequence[Argument]) -> Answer:
+    def ask(self, command: Sequence[Argument]) -> ProgramAnswer:
         # The answers are read by patterns, so they must be in English.
         environment = {**self.environment, "LC_ALL": "C"}
         # A busy machine must not look like one without tools.
@@ -50,10 +50,10 @@ class Probe(Value, frozen=True, kw_only=True):
             timeout = self.timeout_s * min(busy, _LONGEST_WAIT)
             outcome = process.run(command, timeout=timeout, env=environment)
         except MissingError as error:
-            return Answer(problem=error.message)
+            return ProgramAnswer(problem=error.message)
         if outcome.status is None and busy > _BUSY:
-            return Answer(problem=f"{outcome.problem}: the machine is busy, try again later")
-        return Answer(printed=f"{outcome.stdout}\n{outcome.stderr}", problem=outcome.problem)
+            return ProgramAnswer(problem=f"{outcome.problem}: the machine is busy, try again later")
+        return ProgramAnswer(printed=f"{outcome.stdout}\n{outcome.stderr}", problem=outcome.problem)
 
     def ask_version(self, program: Argument, *patterns: str) -> tuple[str | None, str | None]:
         """Return the version that ``--version`` prints, by the first pattern that fits, or the

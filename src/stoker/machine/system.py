@@ -8,11 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from stoker.machine.file_tree import FileTree, parse_mounts
-from stoker.machine.memory import read_memory
-from stoker.machine.resources import default_paths, read_cpu, read_disks
 from stoker.model.errors import MissingError
 from stoker.model.machine import Gpu, Machine, OperatingSystem
-from stoker.outside import process
 
 # -- gpus ------------------------------------------------------------------------------------------
 # NVIDIA GPUs, read from the driver's own library. Without a driver there are no GPUs.
@@ -144,6 +141,8 @@ def read_libc(tree: FileTree) -> str | None:
 
 def read_musl(tree: FileTree) -> str | None:
     """Return musl's version, which its loader prints when it is run without arguments."""
+    from stoker.outside import process
+
     for loader in sorted(tree.path("/lib").glob("ld-musl-*.so.1")):
         try:
             printed = process.run([loader], timeout=5.0).stderr
@@ -190,6 +189,10 @@ def read_machine(paths: tuple[Path, ...] = (), *, root: Path = Path("/")) -> Mac
     """Return the facts of this machine. ``paths`` are the folders whose disks matter; the default
     is those a build writes to.
     """
+    # A diagnosis needs the system and none of these.
+    from stoker.machine.memory import read_memory
+    from stoker.machine.resources import default_paths, read_cpu, read_disks
+
     tree = FileTree(root)
     os_facts = read_system(tree, os.environ)
     cpu = read_cpu(tree)

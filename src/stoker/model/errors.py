@@ -1,16 +1,12 @@
-"""All user errors, and the findings of checks.
+"""All user errors. Each has a message, hints about the next step, and an exit status.
 
-An error has a message, hints about the next step, and an exit status. Errors are raised anywhere
-and caught once, in ``stoker.__main__``, which prints them. Any other exception is a bug and keeps
-its traceback. A finding is the result of a check: a name, a severity, the evidence and the commands
-that fix it.
+They are raised anywhere and caught once, in ``stoker.__main__``, which prints them. Any other
+exception is a bug and keeps its traceback.
 """
 
 from collections.abc import Iterable
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from pathlib import Path
-
-from stoker.model.value import Value
 
 
 class ExitStatus(IntEnum):
@@ -39,7 +35,7 @@ class Terminated(SystemExit):
 class OutputClosed(SystemExit):
     """The reader of our output has exited (`stoker options | head`), which is no error.
 
-    It is not a BrokenPipeError, because click and rich turn that into status 1.
+    It is not a BrokenPipeError, because click turns that into status 1.
     """
 
     def __init__(self) -> None:
@@ -182,35 +178,3 @@ def unknown(
     elif len(names) < len(known) <= _MOST_LISTED:
         hints.append(f"choose from: {', '.join(known)}")
     return UsageError(f"unknown {what} '{word}'", hints=hints, where=where)
-
-
-class Severity(StrEnum):
-    OK = "ok"
-    NOTE = "note"
-    WARNING = "warning"
-    ERROR = "error"  # the plan cannot run
-
-
-class Finding(Value, frozen=True, kw_only=True):
-    """``name`` is stable and in kebab case; ``fix`` holds commands to paste, one for each line.
-    ``advice`` says what to do where no command does it.
-    """
-
-    name: str
-    severity: Severity
-    title: str
-    evidence: str = ""
-    fix: tuple[str, ...] = ()
-    advice: str = ""
-
-
-def ok(name: str, title: str, evidence: str = "") -> Finding:
-    return Finding(name=name, severity=Severity.OK, title=title, evidence=evidence)
-
-
-def error(name: str, title: str, evidence: str = "", fix: tuple[str, ...] = ()) -> Finding:
-    return Finding(name=name, severity=Severity.ERROR, title=title, evidence=evidence, fix=fix)
-
-
-def warning(name: str, title: str, evidence: str = "", fix: tuple[str, ...] = ()) -> Finding:
-    return Finding(name=name, severity=Severity.WARNING, title=title, evidence=evidence, fix=fix)

@@ -5,6 +5,7 @@ Memory is in bytes, time in seconds. ``State`` and ``Decision`` are the two side
 
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import cached_property
 from posixpath import join, normpath
 from typing import Annotated
 
@@ -235,7 +236,7 @@ class Basis(StrEnum):
 _ABOUT_THE_STEP = (Basis.EXACT, Basis.SOURCE, Basis.KNOWN)
 
 
-class Prediction(Value, frozen=True, kw_only=True):
+class Prediction(Value, frozen=True, kw_only=True, cache_hash=True):
     """What a step will need. ``high`` is passed by few steps, ``peak`` by about half of them."""
 
     peak: int
@@ -271,8 +272,11 @@ class RunTerms(Value, frozen=True, kw_only=True):
     share: RunShare | None = None
 
 
-class Request(Value, frozen=True, kw_only=True):
-    """A step that asks to run. A step that was killed asks again under the same id."""
+class Request(Value, frozen=True, kw_only=True, dict=True):
+    """A step that asks to run. A step that was killed asks again under the same id.
+
+    A policy looks at every waiting step again and again; what that needs is computed once.
+    """
 
     id: int
     asked: float  # when it first asked
@@ -293,7 +297,20 @@ class Request(Value, frozen=True, kw_only=True):
         """Return the number of slots on a machine with this many CPUs. A remote step has none: the
         distributor itself bounds how many preprocessors run here.
         """
-        return 0 if self.remote else min(self.slots or cpus, cpus)
+        if self.places is not None:
+            return 0
+        return self.slots if 0 < self.slots < cpus else cpus
+
+    @cached_property
+    def learned(self) -> bool:
+        """Whether its prediction is about this step itself."""
+        return self.prediction.learned
+
+    @cached_property
+    def least_peak(self) -> float:
+        """The memory that it needs at least in any mode; no more than the exact figure."""
+        least = min((each.reserved for each in self.effects), default=1.0)
+        return self.prediction.peak * min(1.0, least) - 1  # figures of modes are rounded
 
     @property
     def remote(self) -> bool:
@@ -376,7 +393,7 @@ class Running(Value, frozen=True, kw_only=True):
         return replace(self, paused_at=None, paused=self.paused + self.paused_for(now))
 
 
-class Pace(Value, frozen=True, kw_only=True):
+class Pace(Value, frozen=True, kw_only=True, cache_hash=True):
     """How long steps take now, over what was predicted: the usual ratio, and the factor by which
     single steps differ from it.
     """

@@ -150,6 +150,11 @@ class PythonInstallation(Value, frozen=True, kw_only=True):
     packages: dict[str, str]  # installed distributions, normalised name to version
     free_threaded: bool = False
 
+    @property
+    def release(self) -> str:
+        """The version as a variant names it: ``3.14t``."""
+        return ".".join(self.version.split(".")[:2]) + ("t" if self.free_threaded else "")
+
 
 class Toolbox(Value, frozen=True, kw_only=True):
     """Everything on this machine that a build could use."""

@@ -3,7 +3,7 @@
 import re
 from enum import StrEnum
 
-from stoker.model.errors import Finding
+from stoker.model.finding import Finding
 from stoker.model.source import FrontEnd, ProjectKind
 from stoker.model.value import Value
 

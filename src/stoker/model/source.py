@@ -56,7 +56,7 @@ class Submodule(Value, frozen=True, kw_only=True):
     present: bool  # the folder exists and is not empty
 
 
-class Ask(Value, frozen=True, kw_only=True):
+class ReadVariable(Value, frozen=True, kw_only=True):
     """A variable that the build of a tree reads, and the first place where it does."""
 
     name: str
@@ -97,9 +97,9 @@ class SourceTree(Value, frozen=True, kw_only=True):
     backends: tuple[str, ...] = ()  # those the tree can be built with
     recipe: str | None = None  # the name of the recipe that describes it
     folder: str = ""  # of CMakeLists.txt, if that is not in the root
-    asks: tuple[Ask, ...] = ()  # variables that its build reads
+    asks: tuple[ReadVariable, ...] = ()  # variables that its build reads
     readers: tuple[str, ...] = ()  # libraries it uses that read variables of their own
-    overwrites: tuple[Ask, ...] = ()  # environment variables that its build sets itself
+    overwrites: tuple[ReadVariable, ...] = ()  # environment variables that its build sets itself
     own_targets: tuple[str, ...] = ()  # places where its build names GPU targets itself
     standards: tuple[Standard, ...] = ()
     cuda_minimum: Minimum | None = None
@@ -111,7 +111,7 @@ class SourceTree(Value, frozen=True, kw_only=True):
         declared = [option for option in self.options if option.name == name]
         return min(declared, key=lambda option: option.within is not None, default=None)
 
-    def ask(self, name: str, *, environment: bool) -> Ask | None:
+    def ask(self, name: str, *, environment: bool) -> ReadVariable | None:
         """Return the place where the build reads a variable, if it does."""
         found = (ask for ask in self.asks if ask.name == name and ask.environment is environment)
         return next(found, None)

@@ -1,7 +1,6 @@
 """Writes outputs that appear whole or not at all: under a temporary name, then renamed."""
 
 import glob
-import hashlib
 import os
 import stat
 from collections.abc import Iterator
@@ -23,6 +22,8 @@ _ASIDE = ".stoker-"  # in the name of what is being made or deleted
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 digest of a file's content."""
+    import hashlib  # loads OpenSSL, which most commands can do without
+
     try:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -2,7 +2,6 @@
 
 import errno
 import glob
-import hashlib
 import os
 import re
 import stat
@@ -106,6 +105,8 @@ def short_name(text: str) -> str:
     plain = _plain(text)
     if plain == text and 0 < len(text) <= _READABLE:
         return text
+    import hashlib  # loads OpenSSL, which most commands can do without
+
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
     head = plain[: _READABLE - _DIGEST - 1]
     if head != plain:
@@ -185,4 +186,6 @@ def work_folders(tree: Path) -> list[Path]:
 
 def signature(text: str) -> str:
     """Return a short digest of a text, for names of folders."""
+    import hashlib
+
     return hashlib.sha256(os.fsencode(text)).hexdigest()[:8]

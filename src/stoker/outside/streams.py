@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import cache
 from typing import Any, TextIO
 
 from stoker.model.errors import (
@@ -36,7 +37,7 @@ def error_text(error: StokerError) -> str:
     return "\n".join(map(redact, lines)) + "\n"
 
 
-# What each colour means, for all that is printed at a terminal; `terminal` makes a theme of it.
+# What each colour means, for all that is printed at a terminal.
 STYLES = {
     "ok": "green",
     "note": "cyan",
@@ -46,16 +47,41 @@ STYLES = {
     "removed": "red",
     "bar": "cyan",
 }
-_CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
+
+
+def shows_colours(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal that shows colours, or FORCE_COLOR says so."""
+    forced = bool(os.environ.get("FORCE_COLOR"))
+    terminal = os.environ.get("TERM", "" if forced else "dumb").lower()
+    if os.environ.get("NO_COLOR") or terminal in ("dumb", "unknown"):
+        return False
+    return forced or stream.isatty()
 
 
 def styled(text: str, style: str, stream: TextIO) -> str:
-    """Return a text with one of the styles, if the stream is a terminal that shows colours."""
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") in ("dumb", "unknown")
-    if plain or not stream.isatty():
-        return text
-    codes = ";".join(_CODES[word] for word in STYLES[style].split())
-    return f"\033[{codes}m{text}\033[0m"
+    """Return a text in a style, if the stream shows colours."""
+    return coloured(text, style) if shows_colours(stream) else text
+
+
+def coloured(text: str, style: str) -> str:
+    codes = ";".join(map(str, _codes(style)))
+    return f"\033[{codes}m{text}\033[0m" if codes else text
+
+
+@cache
+def _codes(style: str) -> tuple[int, ...]:
+    """Return the codes of a style: names of STYLES, ``bold`` and ``dim``, or ``not bold`` within a
+    bold text.
+    """
+    codes: dict[int, None] = {}
+    words = iter(" ".join(STYLES.get(word, word) for word in style.split()).split())
+    for word in words:
+        if word == "not":
+            codes.pop(_CODES[next(words)], None)
+        else:
+            codes[_CODES[word]] = None
+    return tuple(sorted(codes))
 
 
 def write_error(text: str) -> None:

@@ -6,53 +6,172 @@ breaks between words only: a path or a command is never broken, so that it can b
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Protocol, TextIO
 
-from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
-from rich.text import Text
-from rich.theme import Theme
-
-from stoker.model.errors import Finding, Severity, StokerError
+from stoker.model.errors import StokerError
+from stoker.model.finding import Finding, Severity
 from stoker.outside import streams
 
 _UNLIMITED = 1_000_000  # columns where nothing limits a line
+_USUAL_WIDTH = 80  # columns of a terminal that does not tell
 _GAP = 2  # blanks between columns
 _LEAST = 30  # columns below which a last column is not wrapped, but put on lines of its own
 _INDENT = 4
+_TAB = 8
 _WORD = re.compile(r"\s*\S+\s*")
+_CONTROLS = dict.fromkeys(map(ord, "\a\b\v\f\r"))  # they would move the cursor
 
 
-def show(page: RenderableType) -> None:
+class Page(Protocol):
+    """Anything that can be shown: it has lines that fit a width."""
+
+    def lines(self, width: int) -> Iterable["Text"]: ...
+
+
+class Group:
+    """Pages one below the other."""
+
+    def __init__(self, *pages: Page) -> None:
+        self.pages = pages
+
+    def lines(self, width: int) -> Iterator["Text"]:
+        for page in self.pages:
+            yield from page.lines(width)
+
+
+class Text:
+    """Text in parts, each with its style: words such as ``bold`` and ``error``, or ``not bold``
+    within a bold text.
+    """
+
+    def __init__(self, text: str = "", style: str = "", *, no_wrap: bool = False) -> None:
+        self.style = style
+        self.no_wrap = no_wrap
+        self.parts: list[tuple[str, str]] = []
+        self.append(text)
+
+    @classmethod
+    def assemble(cls, *parts: "str | tuple[str, str] | Text", no_wrap: bool = False) -> "Text":
+        """Return the parts as one text. A part may be (text, style)."""
+        whole = cls(no_wrap=no_wrap)
+        for part in parts:
+            whole.append(*part) if isinstance(part, tuple) else whole.append(part)
+        return whole
+
+    @property
+    def plain(self) -> str:
+        return "".join(text for text, _ in self.parts)
+
+    @property
+    def cell_len(self) -> int:
+        """The columns that it takes in a terminal."""
+        return sum(cell_len(text) for text, _ in self.parts)
+
+    def __len__(self) -> int:
+        return sum(len(text) for text, _ in self.parts)
+
+    def __add__(self, other: "Text") -> "Text":
+        return Text.assemble(self, other, no_wrap=self.no_wrap)
+
+    def append(self, text: "str | Text", style: str = "") -> "Text":
+        added = [(text.translate(_CONTROLS), "")] if isinstance(text, str) else text.parts
+        base = f"{self.style} {style}"
+        self.parts += [(part, f"{base} {own}".strip()) for part, own in added if part]
+        return self
+
+    def pad_right(self, count: int) -> None:
+        self.append(" " * count)
+
+    def rstrip(self) -> None:
+        while self.parts:
+            text, style = self.parts.pop()
+            if text := text.rstrip():
+                self.parts.append((text, style))
+                return
+
+    def divide(self, offsets: Iterable[int]) -> Iterator["Text"]:
+        """Yield the pieces between some offsets, which are in order."""
+        begin = 0
+        for end in (*offsets, len(self)):
+            yield self._piece(begin, end)
+            begin = end
+
+    def split(self) -> Iterator["Text"]:
+        """Yield its lines."""
+        begin = 0
+        for line in self.plain.split("\n"):
+            yield self._piece(begin, begin + len(line))
+            begin += len(line) + 1
+
+    def _piece(self, begin: int, end: int) -> "Text":
+        piece, at = Text(no_wrap=self.no_wrap), 0
+        for text, style in self.parts:
+            piece.append(text[max(0, begin - at) : max(0, end - at)], style)
+            at += len(text)
+        return piece
+
+    def lines(self, width: int) -> Iterator["Text"]:
+        return self.split() if self.no_wrap else Indented(self, 0).lines(width)
+
+    def shown(self, *, styled: bool) -> str:
+        """Return a line as a terminal takes it."""
+        if not styled:
+            return self.plain.expandtabs(_TAB)
+        shown, column = "", 0
+        for text, style in self.parts:
+            # Tabs count from the beginning of the line, and not from that of the part.
+            expanded = (" " * column + text).expandtabs(_TAB)[column:]
+            column += len(expanded)
+            shown += streams.coloured(expanded, style)
+        return shown
+
+
+def cell_len(text: str) -> int:
+    """Return the columns that a text takes in a terminal."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import category, east_asian_width
+
+    return sum(
+        0 if category(one) in ("Mn", "Me", "Cf") else 1 + (east_asian_width(one) in "WF")
+        for one in text
+    )
+
+
+def show(page: Page) -> None:
     """Print a page to standard output."""
-    _console().print(page, crop=False)
+    _print(page, sys.stdout)
 
 
 def tell(text: str) -> None:
     """Print lines to standard error, broken between words as the terminal requires."""
-    _console(stderr=True).print(Text(text), crop=False)
+    _print(Text(text), sys.stderr)
 
 
-def _console(*, stderr: bool = False) -> "_Console":
-    theme = Theme(streams.STYLES)
-    console = _Console(highlight=False, stderr=stderr, theme=theme)
-    if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
-        return _Console(highlight=False, stderr=stderr, theme=theme, width=_UNLIMITED)
-    return console
+def rendered(page: Page, width: int = _UNLIMITED, *, styled: bool = False) -> str:
+    """Return the lines of a page as one text."""
+    return "".join(f"{line.shown(styled=styled)}\n" for line in page.lines(width))
 
 
-class _Console(Console):
-    """Breaks text between words only; rich would also break words that are too long."""
+def _print(page: Page, stream: TextIO) -> None:
+    terminal = bool(os.environ.get("FORCE_COLOR")) or stream.isatty()
+    styled = streams.shows_colours(stream)
+    stream.write(rendered(page, _width(stream, terminal=terminal), styled=styled))
 
-    def render(
-        self, renderable: RenderableType, options: ConsoleOptions | None = None
-    ) -> Iterable[Segment]:
-        if isinstance(renderable, Text) and not renderable.no_wrap:
-            renderable = Indented(renderable, 0)
-        return super().render(renderable, options)
+
+def _width(stream: TextIO, *, terminal: bool) -> int:
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit():
+        return int(columns)
+    if not terminal:
+        return _UNLIMITED
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _USUAL_WIDTH
+    except (OSError, ValueError):  # FORCE_COLOR, and no terminal
+        return _USUAL_WIDTH
 
 
 JSON_VERSION = 1  # of all that commands print; it grows when a key changes its name or meaning
@@ -80,7 +199,7 @@ def print_error_json(error: StokerError) -> None:
 
 def whole(*parts: str | tuple[str, str]) -> Text:
     """Return a line that is never wrapped, such as a command. A part may be (text, style)."""
-    return Text.assemble(*parts, no_wrap=True, overflow="ignore")
+    return Text.assemble(*parts, no_wrap=True)
 
 
 class Indented:
@@ -91,8 +210,8 @@ class Indented:
         self._mark = Text.assemble(mark)
         self._indent = indent
 
-    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Text]:
-        width = max(1, options.max_width - self._indent)
+    def lines(self, width: int) -> Iterator[Text]:
+        width = max(1, width - self._indent)
         start = self._mark
         for part in _wrapped(self._text, width):
             line = whole() + start
@@ -121,16 +240,20 @@ class Listing:
         """Add a row. A string is shown as it is; use a Text for a style."""
         self._rows.append([Text(cell) if isinstance(cell, str) else cell for cell in cells])
 
-    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Text | Indented]:
+    def lines(self, width: int) -> Iterator[Text]:
+        for part in self._parts(width):
+            yield from part.lines(width)
+
+    def _parts(self, width: int) -> Iterator[Page]:
         if self._title:
             yield whole((self._title, "bold"))
         rows = [self._names, *self._rows] if any(name.plain for name in self._names) else self._rows
         columns = list(zip_longest(*rows, fillvalue=Text()))
         widths = [max(cell.cell_len for cell in column) for column in columns]
         start = self._indent + sum(width + _GAP for width in widths[:-1])
-        space = options.max_width - start
+        space = width - start
         if rows and not _fits(columns[-1], space):
-            yield from (line for row in self._rows for line in self._block(row, options.max_width))
+            yield from (line for row in self._rows for line in self._block(row, width))
         else:
             yield from (self._line(row, widths) for row in rows)
 
@@ -168,7 +291,7 @@ def _fits(column: Sequence[Text], space: int) -> bool:
 
 def _wrapped(text: Text, width: int) -> Iterator[Text]:
     """Break a text at its line ends, and between words where a line is too long."""
-    for line in text.split("\n", allow_blank=True):
+    for line in text.split():
         breaks, used = [], 0
         for word in _WORD.finditer(line.plain):
             if used and used + cell_len(word[0].rstrip()) > width:
@@ -187,13 +310,13 @@ _MARKS = {
 _FINDING_INDENT = 7
 
 
-def finding_lines(finding: Finding) -> list[RenderableType]:
+def finding_lines(finding: Finding) -> list[Page]:
     mark, style = _MARKS[finding.severity]
     title, evidence = Text(finding.title), Text(finding.evidence, style="dim")
     passed = finding.severity is Severity.OK
     if passed and finding.evidence:
         title = Text.assemble(title, "  ", evidence)
-    lines: list[RenderableType] = [Indented(title, _FINDING_INDENT, Text(mark, style=style))]
+    lines: list[Page] = [Indented(title, _FINDING_INDENT, Text(mark, style=style))]
     if passed:
         return lines
     if finding.evidence:

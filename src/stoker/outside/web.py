@@ -50,7 +50,7 @@ class Web(Value, frozen=True, kw_only=True):
     timeout_s: float = 60  # seconds without any data
 
 
-class Answer(Value, frozen=True, kw_only=True):
+class WebAnswer(Value, frozen=True, kw_only=True):
     """A response. ``url`` is the final address, without credentials."""
 
     url: str
@@ -155,11 +155,11 @@ class AbsentError(MissingError):
 
 
 @contextmanager
-def opened(url: str, web: Web, *, accept: str = "*/*") -> Iterator[Answer]:
+def opened(url: str, web: Web, *, accept: str = "*/*") -> Iterator[WebAnswer]:
     """Open an http, https or file URL, with the credentials in it or those of ~/.netrc."""
     with _response(url, web, accept) as response:
         length = response.headers["Content-Length"] or ""
-        yield Answer(
+        yield WebAnswer(
             url=response.url,
             type=response.headers.get_content_type(),
             size=int(length) if _LENGTH.fullmatch(length) else None,

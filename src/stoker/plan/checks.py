@@ -16,7 +16,8 @@ from stoker.knowledge.hardware import (
     platforms,
 )
 from stoker.knowledge.projects import blas_libraries, features, oldest_python
-from stoker.model.errors import Finding, Severity, UsageError, nearest
+from stoker.model.errors import UsageError, nearest
+from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Backend, GpuTarget, is_on
 from stoker.model.source import ProjectKind
 from stoker.model.value import whole_number

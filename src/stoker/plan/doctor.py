@@ -10,7 +10,7 @@ import msgspec
 
 from stoker.knowledge.packages import table
 from stoker.knowledge.projects import FeatureRow, blas_libraries, features
-from stoker.model.errors import Finding, Severity, error, ok, warning
+from stoker.model.finding import Finding, Severity, error, ok, warning
 from stoker.model.machine import Library
 from stoker.model.plan import Plan, is_on
 from stoker.model.source import ProjectKind

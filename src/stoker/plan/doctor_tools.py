@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from stoker.knowledge.hardware import cuda_releases
 from stoker.knowledge.packages import gcc_versions, install_command
 from stoker.knowledge.projects import torch_release
-from stoker.model.errors import Finding, error, ok, warning
+from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.machine import CudaToolkit, PythonInstallation, Tool
 from stoker.model.plan import Backend, GpuTarget, is_on
 from stoker.model.source import ProjectKind, Standard
@@ -244,8 +244,7 @@ def check_python(planned: PlannedBuild) -> Iterator[Finding]:
         return
     wanted = planned.subject.variant.python
     free = "t" if python.free_threaded else ""
-    here = ".".join(python.version.split(".")[:2]) + free
-    if wanted and here != wanted:
+    if wanted and python.release != wanted:
         yield error(
             "python-missing",
             f"no Python {wanted} found",

@@ -12,7 +12,8 @@ from stoker.knowledge.projects import (
     front_end_variables,
 )
 from stoker.model.build import MeasuredBuild
-from stoker.model.errors import Finding, Severity, UsageError, nearest, unknown
+from stoker.model.errors import UsageError, nearest, unknown
+from stoker.model.finding import Finding, Severity
 from stoker.model.plan import (
     Backend,
     Estimate,

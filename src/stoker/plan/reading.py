@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from stoker.knowledge.projects import forwarding, front_end_variables, reader_of
-from stoker.model.errors import Finding, Severity
+from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Backend, OriginKind, Setting, SettingPlace
-from stoker.model.source import Ask, FrontEnd, ProjectKind, SourceTree
+from stoker.model.source import FrontEnd, ProjectKind, ReadVariable, SourceTree
 from stoker.plan.recipes.project import sets_targets
 from stoker.plan.subject import Subject, environment
 from stoker.plan.targets import names_targets
@@ -52,7 +52,7 @@ def _by_kind(tree: SourceTree) -> tuple[str, ...]:
     return ("CMake",) if tree.kind in (ProjectKind.CMAKE, ProjectKind.PYTORCH) else ()
 
 
-def _forwarded_ask(tree: SourceTree, name: str) -> Ask | None:
+def _forwarded_ask(tree: SourceTree, name: str) -> ReadVariable | None:
     """Return where CMake reads an environment variable that the front end passes on."""
     passed = {name, *(option for option, alias in forwarding().aliases.items() if alias == name)}
     asks = (tree.ask(option, environment=False) for option in sorted(passed))
@@ -165,7 +165,7 @@ def unset_choices(settings: Iterable[Setting], subject: Subject) -> Iterator[Fin
         )
 
 
-def _own_asks(tree: SourceTree) -> list[Ask]:
+def _own_asks(tree: SourceTree) -> list[ReadVariable]:
     """Return the variables that a user can choose: not those that the tree always sets."""
     unique = {ask.name: ask for ask in reversed(tree.asks) if ask.certain}
     return sorted(unique.values(), key=lambda ask: (not ask.environment, ask.where, ask.name))
@@ -180,7 +180,7 @@ def _is_switch(name: str, words: tuple[str, ...]) -> bool:
     return bool(by_name or _BACK_END.search(upper) or _KERNELS.search(upper))
 
 
-def _finding(name: str, severity: Severity, title: str, asks: list[Ask]) -> Finding:
+def _finding(name: str, severity: Severity, title: str, asks: list[ReadVariable]) -> Finding:
     places = [
         f"{ask.name}: {ask.where}" + (f", default {ask.default or 'empty'}" if ask.default else "")
         for ask in asks[:_MOST_NAMED]
@@ -195,13 +195,13 @@ def _finding(name: str, severity: Severity, title: str, asks: list[Ask]) -> Find
     )
 
 
-def _listed(asks: list[Ask]) -> str:
+def _listed(asks: list[ReadVariable]) -> str:
     names = [ask.name for ask in asks[:_MOST_NAMED]]
     more = f" and {len(asks) - _MOST_NAMED} more" if len(asks) > _MOST_NAMED else ""
     return ", ".join(names) + more
 
 
-def _looks(asks: list[Ask]) -> str:
+def _looks(asks: list[ReadVariable]) -> str:
     return "looks like" if len(asks) == 1 else "look like"
 
 

@@ -3,15 +3,12 @@
 import shlex
 from collections.abc import Callable
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from stoker.model.caching import Chain
-from stoker.model.errors import Finding, Severity
+from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Backend, Plan, PlannedTargets, Quantity, Setting
 from stoker.model.source import ListedOption, ProjectKind, SourceTree
 from stoker.model.value import duration, size
-from stoker.outside.terminal import Indented, Listing, finding_lines, whole
+from stoker.outside.terminal import Group, Indented, Listing, Page, Text, finding_lines, whole
 from stoker.plan.records import Difference
 from stoker.plan.survey import Catalogue, Explained
 
@@ -47,8 +44,8 @@ def _escaped(value: str) -> str:
     return value
 
 
-def plan_page(plan: Plan, chain: Chain | None = None) -> RenderableType:
-    parts: list[RenderableType] = [_head(plan)]
+def plan_page(plan: Plan, chain: Chain | None = None) -> Page:
+    parts: list[Page] = [_head(plan)]
     parts.append(_settings("Environment", plan.environment))
     forwarded = {setting.name for setting in plan.environment}
     only_cmake = tuple(s for s in plan.cmake if s.name not in forwarded)
@@ -148,9 +145,7 @@ def _amount(quantity: Quantity, words: Callable[[float], str]) -> str:
     return f"about {least}" if most == least else f"{least} to {most}"
 
 
-def differences_page(
-    differences: tuple[Difference, ...], before: str, after: str
-) -> RenderableType:
+def differences_page(differences: tuple[Difference, ...], before: str, after: str) -> Page:
     if not differences:
         return Text("no difference")
     table = Listing("", "", before, after)
@@ -165,13 +160,13 @@ def differences_page(
     return table
 
 
-def doctor_page(plan: Plan, findings: tuple[Finding, ...]) -> RenderableType:
-    lines: list[RenderableType] = [Text(f"{plan.name} for {plan.platform}\n", style="bold")]
+def doctor_page(plan: Plan, findings: tuple[Finding, ...]) -> Page:
+    lines: list[Page] = [Text(f"{plan.name} for {plan.platform}\n", style="bold")]
     lines += [line for finding in findings for line in finding_lines(finding)]
     return Group(*lines, Text(), Text(verdict(findings), style="bold"))
 
 
-def findings_page(findings: tuple[Finding, ...]) -> RenderableType:
+def findings_page(findings: tuple[Finding, ...]) -> Page:
     return Group(*(line for finding in findings for line in finding_lines(finding)))
 
 
@@ -193,8 +188,8 @@ def _count(number: int, noun: str) -> str:
 # The words of variants as tables; one variant explained.
 
 
-def catalogue_page(catalogue: Catalogue) -> RenderableType:
-    parts: list[RenderableType] = []
+def catalogue_page(catalogue: Catalogue) -> Page:
+    parts: list[Page] = []
     if catalogue.named:
         parts += [_named(catalogue), Text()]
     parts += [_gpus(catalogue), Text(), _cpus(catalogue), Text(), _features(catalogue), Text()]
@@ -241,8 +236,8 @@ def _words(title: str, words: tuple[str, ...]) -> Indented:
     return Indented(" ".join(words), len(title) + 2, Text(f"{title}:", style="bold"))
 
 
-def explained_page(explained: Explained) -> RenderableType:
-    parts: list[RenderableType] = [
+def explained_page(explained: Explained) -> Page:
+    parts: list[Page] = [
         Text.assemble((explained.name, "bold"), f"  wheel label +{explained.label}")
     ]
     if explained.gpus:
@@ -261,8 +256,8 @@ def explained_page(explained: Explained) -> RenderableType:
 # Renders the options of a tree: default, condition, help, and where each is declared.
 
 
-def options_page(tree: SourceTree, listed: tuple[ListedOption, ...]) -> RenderableType:
-    lines: list[RenderableType] = []
+def options_page(tree: SourceTree, listed: tuple[ListedOption, ...]) -> Page:
+    lines: list[Page] = []
     for item in listed:
         lines += _lines(item, pytorch=tree.kind is ProjectKind.PYTORCH)
     noun = "option" if len(listed) == 1 else "options"
@@ -272,11 +267,11 @@ def options_page(tree: SourceTree, listed: tuple[ListedOption, ...]) -> Renderab
     return Group(*lines)
 
 
-def _lines(item: ListedOption, *, pytorch: bool) -> list[RenderableType]:
+def _lines(item: ListedOption, *, pytorch: bool) -> list[Page]:
     option = item.option
     head = Text.assemble((option.name, "bold"), f" = {option.default or '(empty)'}")
     head.append(f"  {option.kind}, {option.type}, {option.file}:{option.line}", style="dim")
-    lines: list[RenderableType] = [head]
+    lines: list[Page] = [head]
     if option.help:
         lines.append(Indented(option.help, 4))
     if option.condition:

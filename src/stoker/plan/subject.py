@@ -60,6 +60,13 @@ class Subject(Value, frozen=True, kw_only=True):
     exported: Mapping[str, str] = {}
     cmake_variables: frozenset[str] = frozenset()  # variables that CMake itself defines
     own_recipes: tuple[ProjectRecipe, ...] = ()  # of stoker.toml or of a file of the user's
+    interpreter: str | None = None  # the path of the Python, if it was named by a path
+
+    @property
+    def python(self) -> str:
+        """The Python to build for, as a word of a command."""
+        version = self.variant.python
+        return self.interpreter or (f"python{version}" if version else "python3")
 
     @property
     def project(self) -> ProjectRecipe | None:

@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from stoker.knowledge.hardware import (
     GpuModel,
     cpu_dispatch,
@@ -15,9 +17,11 @@ from stoker.knowledge.hardware import (
     runs_on,
 )
 from stoker.knowledge.projects import blas_libraries, features, forwarding
+from stoker.machine.python import Probe, ask_interpreter, target_python
 from stoker.machine.system import read_machine
 from stoker.machine.tools import read_cmake_variables, read_toolbox
-from stoker.model.errors import Finding, MissingError, UnknownWordError, UsageError, nearest
+from stoker.model.errors import MissingError, UnknownWordError, UsageError, nearest
+from stoker.model.finding import Finding
 from stoker.model.machine import Machine, Toolbox
 from stoker.model.plan import Backend, Estimate, Origin, Plan, Variant
 from stoker.model.source import (
@@ -38,6 +42,8 @@ from stoker.settings.declared import PARTS, CommandLine
 from stoker.settings.toml import SettingsFile, find_file, read_file, read_recipe_file
 from stoker.settings.user_options import UserOptions, read_user_options
 from stoker.source.tree import read_tree
+
+_PYTHON_TIMEOUT_S = 10.0
 
 # -- catalogue -------------------------------------------------------------------------------------
 # The words of variants, and the hardware that a variant runs on.
@@ -109,11 +115,13 @@ def estimated(subject: Subject) -> Estimate:
 
 def survey(request: CommandLine, environment: Mapping[str, str] = os.environ) -> Subject:
     """Read everything a plan depends on: settings, source tree, machine and tools."""
-    chosen = read_user_options(request, environment)
+    chosen, path = _with_python(read_user_options(request, environment), environment)
     tree = _tree(chosen)
     machine = read_machine((Path(tree.path),) if tree else ())
     variant, origins = chosen_variant(chosen, machine)
-    toolbox = _toolbox(variant.python, environment)
+    if variant.python != chosen.text("python"):
+        path = None  # the words of the variant name another Python
+    toolbox = _toolbox(variant.python, path, environment)
     return Subject(
         variant=variant,
         name=name(variant),
@@ -126,6 +134,7 @@ def survey(request: CommandLine, environment: Mapping[str, str] = os.environ) ->
         ),
         exported=dict(environment),
         own_recipes=chosen.recipes,
+        interpreter=path,
         cmake_variables=read_cmake_variables(toolbox.tool("cmake")),
     )
 
@@ -174,10 +183,25 @@ def _tree(chosen: UserOptions) -> SourceTree | None:
         return None
 
 
-def _toolbox(version: str | None, environment: Mapping[str, str]) -> Toolbox:
+def _with_python(
+    chosen: UserOptions, environment: Mapping[str, str]
+) -> tuple[UserOptions, str | None]:
+    """Replace a Python that is named by its path by its version; also return the path."""
+    said = chosen.values.get("python")
+    if said is None or "/" not in said.value:
+        return chosen, None
+    path = target_python(str(Path(said.value).expanduser()), environment)
+    found = ask_interpreter(path, Probe(environment=environment, timeout_s=_PYTHON_TIMEOUT_S))
+    values = {**chosen.values, "python": replace(said, value=found.installation.release)}
+    return replace(chosen, values=values), path
+
+
+def _toolbox(version: str | None, path: str | None, environment: Mapping[str, str]) -> Toolbox:
     """Read the toolbox with the first Python that works: the one asked for, that of the active
     environment, or python3. Doctor reports if it is not the one asked for.
     """
+    if path:
+        return read_toolbox(environment, python=path)
     active = environment.get("VIRTUAL_ENV")
     candidates = [
         f"python{version}" if version else None,

@@ -11,14 +11,12 @@ from posixpath import normpath
 from xml.etree import ElementTree as Xml
 
 from msgspec.structs import replace
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from stoker.govern.build_folder import find_build, timings_of
 from stoker.model.errors import UsageError
 from stoker.model.value import duration, size
 from stoker.outside.streams import xml_text
-from stoker.outside.terminal import Indented, Listing
+from stoker.outside.terminal import Group, Indented, Listing, Page, Text
 from stoker.report.graph import (
     BuildGraph,
     GraphTarget,
@@ -152,9 +150,9 @@ tr:target { background: var(--mark); } a:focus-visible .box { stroke: var(--acce
 # -- terminal ------------------------------------------------------------------------------------
 
 
-def graph_page(graph: BuildGraph, *, everything: bool = False) -> RenderableType:
+def graph_page(graph: BuildGraph, *, everything: bool = False) -> Page:
     """Return the summary of a graph; ``everything``: all targets and steps, and what each needs."""
-    parts: list[RenderableType] = [Text(headline(graph), style="bold"), Text(sources(graph))]
+    parts: list[Page] = [Text(headline(graph), style="bold"), Text(sources(graph))]
     if graph.impact:
         return Group(*parts, Text(), *_impact(graph.impact, everything))
     return Group(*parts, Text(), *_targets(graph, everything), Text(), *_starts(graph, everything))
@@ -176,7 +174,7 @@ def sources(graph: BuildGraph) -> str:
     return f"targets from {names}; {times}"
 
 
-def _targets(graph: BuildGraph, everything: bool) -> list[RenderableType]:
+def _targets(graph: BuildGraph, everything: bool) -> list[Page]:
     names = ("target", "kind", ">steps", ">time", ">peak", *(["needs"] if everything else []))
     table = Listing(*names, title="Targets")
     largest = graph.targets if everything else _largest(graph.targets)
@@ -197,8 +195,8 @@ def _figures(target: GraphTarget) -> tuple[str, str, str]:
     return str(target.steps), time, size(target.peak_bytes) if target.peak_bytes is not None else ""
 
 
-def _starts(graph: BuildGraph, everything: bool) -> list[RenderableType]:
-    lines: list[RenderableType] = [Text("What blocks the start", style="bold")]
+def _starts(graph: BuildGraph, everything: bool) -> list[Page]:
+    lines: list[Page] = [Text("What blocks the start", style="bold")]
     lines.append(Indented(_ready_text(graph), 2))
     blockers = graph.blockers if everything else graph.blockers[:_FEW]
     table = Listing("target", ">compiles that wait for it", ">done at the earliest", indent=2)
@@ -219,8 +217,8 @@ def _ready_text(graph: BuildGraph) -> str:
     return f"{graph.ready} of {graph.compiles} compiles can start at once"
 
 
-def _impact(impact: Impact, everything: bool) -> list[RenderableType]:
-    lines: list[RenderableType] = [Indented(impact_text(impact), 0)]
+def _impact(impact: Impact, everything: bool) -> list[Page]:
+    lines: list[Page] = [Indented(impact_text(impact), 0)]
     if not impact.steps:
         return lines
     by_target = Listing("target", ">steps", ">time", indent=2)

@@ -7,13 +7,10 @@ from datetime import datetime
 from html import escape
 from itertools import groupby, pairwise
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from stoker.model.runs import Attempt, Outcome, Run, RunSummary
 from stoker.model.value import Value, duration, size
 from stoker.outside.streams import xml_text
-from stoker.outside.terminal import Listing
+from stoker.outside.terminal import Group, Listing, Page, Text
 
 MOST_RUNS = 30  # of one command
 _NOTABLE = 1.10  # factor of the CPU time of the same steps
@@ -113,11 +110,11 @@ def _summary(run: Run) -> RunSummary:
 # -- terminal ------------------------------------------------------------------------------------
 
 
-def trends_page(found: Sequence[Trend]) -> RenderableType:
+def trends_page(found: Sequence[Trend]) -> Page:
     """Return a chart of each command: a line for each run, a bar for its time."""
     if not found:
         return Text("no successful run here yet: `stoker history` lists the runs of all folders")
-    parts: list[RenderableType] = []
+    parts: list[Page] = []
     for trend in found:
         parts += [Text(trend.command, style="bold"), Text(trend.directory, style="dim")]
         parts += [Text(change_text(change), style="warning") for change in trend.changes]

@@ -71,10 +71,14 @@ _PLAN = (
         metavar="OS-CPU",
     ),
     Declared(name="blas", help="BLAS library: mkl, openblas, eigen, ...", metavar="NAME"),
-    Declared(name="python", help="Python version to build for, e.g. 3.12.", metavar="X.Y"),
+    Declared(
+        name="python",
+        help="Python to build for, by version or path.",
+        metavar="X.Y|PATH",
+    ),
     Declared(
         name="build_type",
-        help="Release, Debug, RelWithDebInfo or MinSizeRel.",
+        help="Release, Debug, RelWithDebInfo, MinSizeRel.",
         metavar="TYPE",
     ),
     Declared(name="sanitizer", rare=True, help="asan, ubsan or tsan.", metavar="NAME"),

@@ -6,7 +6,6 @@ program or reach the network are taken only from a file that the user has truste
 ``stoker plan --trust FILE``, as git and direnv do. After a change the file is not trusted any more.
 """
 
-import hashlib
 import os
 import stat
 from pathlib import Path
@@ -19,7 +18,13 @@ _NAME = "trusted-settings"  # lines of a digest and a path, as sha256sum writes 
 
 
 def text_digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    return _digest(text.encode())
+
+
+def _digest(content: bytes) -> str:
+    import hashlib  # loads OpenSSL, which most commands can do without
+
+    return hashlib.sha256(content).hexdigest()
 
 
 def is_safe(path: Path) -> bool:
@@ -76,7 +81,7 @@ def _write(folder: Path, entries: list[tuple[str, str]]) -> None:
 
 def _digest_of(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return _digest(path.read_bytes())
     except OSError as error:
         raise unreadable(path, error) from error
 

@@ -141,7 +141,9 @@ def _refused(file: SettingsFile) -> tuple[LocatedValue, ...]:
         located
         for table in (file.defaults, *file.variants.values())
         for name, located in table.values.items()
-        if OPTIONS[name].reaches_out or (name == "source" and not _is_local(located.value))
+        if OPTIONS[name].reaches_out
+        or (name == "source" and not _is_local(located.value))
+        or (name == "python" and "/" in located.value)  # a program that is run
     )
     if file.recipes:  # they set environment variables and may name commands
         found += (file.recipes_at,)

@@ -11,7 +11,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from stoker.model.source import Ask, Standard
+from stoker.model.source import ReadVariable, Standard
 from stoker.model.value import Value
 from stoker.source.files import TreeFiles
 
@@ -34,8 +34,8 @@ _READERS = {
 class PythonAsks(Value, frozen=True, kw_only=True):
     """What the Python files of a build ask for. ``names`` are those they use of other modules."""
 
-    asks: tuple[Ask, ...] = ()
-    overwrites: tuple[Ask, ...] = ()
+    asks: tuple[ReadVariable, ...] = ()
+    overwrites: tuple[ReadVariable, ...] = ()
     own_targets: tuple[str, ...] = ()
     standards: tuple[Standard, ...] = ()
     names: frozenset[str] = frozenset()
@@ -212,9 +212,9 @@ class _Reader:
 
     def __init__(self, wrappers: set[str]) -> None:
         self._wrappers = wrappers
-        self._asks: dict[str, Ask] = {}
-        self._listed: dict[str, Ask] = {}
-        self._overwrites: dict[str, Ask] = {}
+        self._asks: dict[str, ReadVariable] = {}
+        self._listed: dict[str, ReadVariable] = {}
+        self._overwrites: dict[str, ReadVariable] = {}
         self._targets: dict[str, None] = {}
         self._standards: dict[int, Standard] = {}
         self._names: set[str] = set()
@@ -251,7 +251,7 @@ class _Reader:
                 self._looks_up_lists = True
             elif _VARIABLE.fullmatch(name):
                 default = node.args[1] if isinstance(node, ast.Call) and node.args[1:] else None
-                ask = Ask(name=name, where=where, default=_text(default))
+                ask = ReadVariable(name=name, where=where, default=_text(default))
                 self._asks.setdefault(name, ask)
             return
         match node:
@@ -262,7 +262,7 @@ class _Reader:
     def _wrapped(self, arguments: list[ast.expr], where: str) -> None:
         named = [text for text in map(_text, arguments) if text and _VARIABLE.fullmatch(text)]
         for text in named:
-            self._asks.setdefault(text, Ask(name=text, where=where))
+            self._asks.setdefault(text, ReadVariable(name=text, where=where))
         if not named:
             self._looks_up_lists = True
 
@@ -271,7 +271,7 @@ class _Reader:
             case ast.Assign(targets=[ast.Subscript(value=value, slice=key)], value=new):
                 name = _text(key)
                 if name and _is_environment(value):
-                    ask = Ask(name=name, where=where, default=_text(new))
+                    ask = ReadVariable(name=name, where=where, default=_text(new))
                     self._overwrites.setdefault(name, ask)
 
     def _literal(self, node: ast.AST, where: str) -> None:
@@ -296,7 +296,7 @@ class _Reader:
             text = _text(part)
             if text and "_" in text and _VARIABLE.fullmatch(text):
                 place = f"{file}:{part.lineno}"
-                self._listed.setdefault(text, Ask(name=text, where=place, certain=False))
+                self._listed.setdefault(text, ReadVariable(name=text, where=place, certain=False))
 
     def _name(self, node: ast.AST) -> None:
         match node:

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from stoker.model.source import Ask, CMakeOption, Minimum, OptionKind
+from stoker.model.source import CMakeOption, Minimum, OptionKind, ReadVariable
 from stoker.model.value import Value
 from stoker.source import cmake
 from stoker.source.cmake import ArgumentKind, CMakeCommand, parse
@@ -49,7 +49,7 @@ class CMakeFacts(Value, frozen=True, kw_only=True):
     gpu_languages: frozenset[str]
     project: CMakeProject | None
     minimum: str | None = None  # the oldest CMake that the root accepts
-    asks: tuple[Ask, ...] = ()  # variables and environment variables, and where they are read
+    asks: tuple[ReadVariable, ...] = ()  # of CMake and of the environment
     own_targets: tuple[str, ...] = ()  # places of flags that name GPU targets
     packages: frozenset[str] = frozenset()  # those that find_package() looks for
     cuda_minimum: Minimum | None = None
@@ -144,15 +144,15 @@ class _Facts:
             cuda_minimum=self._cuda,
         )
 
-    def _asks(self, variables: set[str]) -> Iterator[Ask]:
+    def _asks(self, variables: set[str]) -> Iterator[ReadVariable]:
         for name, where in sorted(self._environment.items()):
-            yield Ask(name=name, where=where)
+            yield ReadVariable(name=name, where=where)
         declared: dict[str, CMakeOption] = {}
         for option in self._options:
             declared.setdefault(option.name, option)
         for name in sorted(variables | declared.keys()):
             if option_ := declared.get(name):
-                yield Ask(
+                yield ReadVariable(
                     name=name,
                     where=f"{option_.file}:{option_.line}",
                     environment=False,
@@ -160,7 +160,7 @@ class _Facts:
                     within=option_.within,
                 )
             else:
-                yield Ask(name=name, where=self._places[name], environment=False)
+                yield ReadVariable(name=name, where=self._places[name], environment=False)
 
 
 def _cuda_minimum(file: str, commands: Sequence[CMakeCommand]) -> Minimum | None:

@@ -17,7 +17,7 @@ from stoker.model.distribution import read_version
 from stoker.model.errors import StorageError, UsageError, nearest
 from stoker.model.plan import Backend
 from stoker.model.recipe import ProjectRecipe
-from stoker.model.source import Ask, FrontEnd, ProjectKind, SourceTree, Submodule
+from stoker.model.source import FrontEnd, ProjectKind, ReadVariable, SourceTree, Submodule
 from stoker.source.asks import PythonAsks, read_python_asks
 from stoker.source.files import TreeFiles
 from stoker.source.options import CMakeFacts, read_options, read_project
@@ -103,10 +103,12 @@ def _recognized(
     return None
 
 
-def _asks(python: PythonAsks, cmake: CMakeFacts, package: Package) -> Iterator[Ask]:
+def _asks(python: PythonAsks, cmake: CMakeFacts, package: Package) -> Iterator[ReadVariable]:
     yield from python.asks
     known = {ask.name for ask in python.asks}
-    yield from (Ask(name=n, where="pyproject.toml") for n in package.environment if n not in known)
+    yield from (
+        ReadVariable(name=n, where="pyproject.toml") for n in package.environment if n not in known
+    )
     yield from cmake.asks
 
 

@@ -7,9 +7,6 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from stoker.model.artifact import (
     ArtifactFacts,
     Compression,
@@ -25,7 +22,7 @@ from stoker.model.artifact import (
 )
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.value import size
-from stoker.outside.terminal import Listing
+from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.wheel.closure import installed_path, resolve
 from stoker.wheel.facts import files_of, read_file, read_files
 from stoker.wheel.reader import printable
@@ -213,7 +210,7 @@ _MOST_ROWS = 200  # of a table: no real wheel has as many, and one made to has m
 _SERIES = ("GLIBC", "GLIBCXX", "CXXABI")
 
 
-def inspection_page(facts: ArtifactFacts) -> RenderableType:
+def inspection_page(facts: ArtifactFacts) -> Page:
     parts = [
         _head(facts),
         _device_code(facts),
@@ -417,7 +414,7 @@ def _remarks(facts: ArtifactFacts) -> Text | None:
     return Text("\n".join(facts.notes), style="dim") if facts.notes else None
 
 
-def differences_page(differences: Sequence[FactDifference]) -> RenderableType:
+def differences_page(differences: Sequence[FactDifference]) -> Page:
     if not differences:
         return Text("no difference")
     table = Listing("", "", "before", "after")

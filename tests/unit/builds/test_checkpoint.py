@@ -88,27 +88,108 @@ def test_a_damaged_split_is_made_again(checkpoint: Checkpoint, tmp_path: Path, h
 
 def test_a_build_with_another_compiler_is_not_finished(checkpoint: Checkpoint) -> None:
     job = FarmPart(checkpoint=checkpoint, shard=Shard(number=1, of=2))
-    Job(job, OTHER, Path("build")).ended(4)
+    Job(job, OTHER).ended(4)
     last = FarmPart(checkpoint=checkpoint, finish=True)
     with pytest.raises(UsageError, match=r"C\+\+ compiler \(there 13.1.0, here 12.2.0\)"):
-        Job(last, HERE, Path("build"))
-    assert list(Job(last, OTHER, Path("build")).remarks()) == [
-        "shards that have not ended: 2/2; what they lack is compiled here"
+        Job(last, HERE)
+    assert list(Job(last, OTHER).remarks()) == [
+        "shards of 2 that have not ended: 2; what they lack is compiled here"
     ]
+
+
+def test_many_missing_shards_are_named_as_ranges(checkpoint: Checkpoint) -> None:
+    for number in (1, 4, 5):
+        part = FarmPart(checkpoint=checkpoint, shard=Shard(number=number, of=600))
+        Job(part, HERE).ended(1)
+    (text,) = Job(FarmPart(checkpoint=checkpoint, finish=True), HERE).remarks()
+    assert text.startswith("shards of 600 that have not ended: 2-3, 6-600;")
+
+
+COMPILER_FILE = "CMakeFiles/3.25.1/CMakeCXXCompiler.cmake"
+
+
+def configured(folder: Path, compiler: Path) -> Path:
+    """Make a folder look as if CMake had configured it with a compiler."""
+    (folder / COMPILER_FILE).parent.mkdir(parents=True)
+    (folder / COMPILER_FILE).write_text(f'set(CMAKE_CXX_COMPILER "{compiler}")\n')
+    cache = f"CMAKE_CXX_COMPILER:FILEPATH={compiler}\nHAVE_X:INTERNAL=1\nA_DIR:PATH={folder}\n"
+    (folder / "CMakeCache.txt").write_text(cache)
+    return folder
+
+
+def farm_job(checkpoint: Checkpoint, build: Path) -> Job:
+    job = Job(FarmPart(checkpoint=checkpoint), HERE)
+    job.begin(build)
+    return job
+
+
+@pytest.fixture
+def compiler(tmp_path: Path) -> Path:
+    path = tmp_path / "c++"
+    path.write_text("a compiler")
+    return path
+
+
+def test_what_cmake_found_out_about_compilers_is_taken_over(
+    checkpoint: Checkpoint, compiler: Path, tmp_path: Path
+) -> None:
+    there = configured(tmp_path / "there", compiler)
+    farm_job(checkpoint, there).keep_compilers("key", (there,))
+    here = tmp_path / "here"
+    job = farm_job(checkpoint, here)
+    assert not job.take_compilers("another key")
+    assert job.take_compilers("key")
+    assert (here / COMPILER_FILE).read_text() == (there / COMPILER_FILE).read_text()
+    lines = (here / "CMakeCache.txt").read_text().splitlines()
+    assert lines[0] == f"CMAKE_CXX_COMPILER:FILEPATH={compiler}"
+    assert not any(line.startswith(("HAVE_X", "A_DIR")) for line in lines), "not about compilers"
+    assert not job.take_compilers("key"), "a folder that CMake has configured stays as it is"
+
+
+def test_another_compiler_at_the_same_path_is_looked_at_again(
+    checkpoint: Checkpoint, compiler: Path, tmp_path: Path
+) -> None:
+    there = configured(tmp_path / "there", compiler)
+    farm_job(checkpoint, there).keep_compilers("key", (there,))
+    compiler.write_text("b compiler")
+    assert not farm_job(checkpoint, tmp_path / "here").take_compilers("key")
+
+
+def test_compilers_below_the_tree_are_not_kept(
+    checkpoint: Checkpoint, compiler: Path, tmp_path: Path
+) -> None:
+    there = configured(tmp_path / "there", compiler)
+    farm_job(checkpoint, there).keep_compilers("key", (there, compiler.parent))
+    assert not farm_job(checkpoint, tmp_path / "here").take_compilers("key")
+
+
+@pytest.mark.parametrize("at", [0.2, 0.4, 0.6, 0.8])
+def test_damaged_findings_about_compilers_are_not_used(
+    checkpoint: Checkpoint, compiler: Path, tmp_path: Path, at: float
+) -> None:
+    there = configured(tmp_path / "there", compiler)
+    farm_job(checkpoint, there).keep_compilers("key", (there,))
+    (file,) = (tmp_path / "kept" / "builds" / HERE.name).glob("compilers-*")
+    content = bytearray(file.read_bytes())
+    content[round(at * len(content))] ^= 1
+    file.write_bytes(content)
+    assert not farm_job(checkpoint, tmp_path / "here").take_compilers("key")
+    assert not (tmp_path / "here").exists()
 
 
 def test_an_empty_checkpoint_cannot_be_finished(checkpoint: Checkpoint) -> None:
     with pytest.raises(UsageError, match="has no build"):
-        Job(FarmPart(checkpoint=checkpoint, finish=True), HERE, Path("build"))
+        Job(FarmPart(checkpoint=checkpoint, finish=True), HERE)
 
 
 def test_times_reach_the_next_machine_once(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    job = Job(FarmPart(checkpoint=checkpoint), HERE, Path("/there/build"))
+    job = Job(FarmPart(checkpoint=checkpoint), HERE)
+    job.begin(Path("/there/build"))
     trace = Trace(what="there", steps=(record("a.o", seconds=7.0),))
     assert list(job.close(trace)) == []
     (tmp_path / "kept" / "builds" / HERE.name / "steps-x.json").write_text("damaged")
     for _ in range(2):
-        Job(FarmPart(checkpoint=checkpoint), HERE, Path("/here/build"))
+        Job(FarmPart(checkpoint=checkpoint), HERE).begin(Path("/here/build"))
     with History() as history:
         assert [each.wall_s for each in history.recent()] == [7.0]
     assert checkpoint.timings(HERE)["a.o"].seconds == 7.0

@@ -1,10 +1,9 @@
 import re
 import subprocess
-from io import BytesIO, StringIO
+from io import BytesIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from failure_index import examples
 from stoker.diagnose.about import About
@@ -14,6 +13,7 @@ from stoker.diagnose.texts import fix_script, short_diagnosis
 from stoker.diagnose.values import Diagnosis, FailedRun, Status
 from stoker.diagnose.verdict import diagnose
 from stoker.knowledge.failures import failures
+from stoker.outside.terminal import Page, rendered
 
 CAUSES = Path(__file__).parents[3] / "docs" / "reference" / "causes.md"
 
@@ -26,10 +26,8 @@ LOG = "nvcc error   : 'cicc' died due to signal 9 (Kill signal)\n"
 KILLED = of_log(LOG)
 
 
-def printed(renderable: object) -> str:
-    stream = StringIO()
-    Console(file=stream, width=100).print(renderable)
-    return stream.getvalue()
+def printed(page: Page) -> str:
+    return rendered(page, 100)
 
 
 def test_the_reference_in_the_docs_is_up_to_date() -> None:

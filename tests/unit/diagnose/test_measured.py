@@ -4,16 +4,10 @@ from io import BytesIO
 
 from governed_steps import run_summary
 from stoker.diagnose.about import About
+from stoker.diagnose.kept import Measured, of_attempts, of_summary, with_measured
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.values import Diagnosis, Status
-from stoker.diagnose.verdict import (
-    Measured,
-    diagnose,
-    merged,
-    of_attempts,
-    of_summary,
-    with_measured,
-)
+from stoker.diagnose.verdict import diagnose, merged
 from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome, RunSummary
 

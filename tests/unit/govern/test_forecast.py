@@ -163,7 +163,8 @@ def lived(
 ) -> profiles.Ages:
     """Predicted: up to 1 GB after 25 s of 100 s."""
     known = make.prediction(GB, profile=profile, seconds=100)
-    return profiles.lived(known, age, round(peak), spread)
+    course = replace(profiles.course(known, Pace()), spread=spread)
+    return profiles.lived(course, age, round(peak))
 
 
 def test_a_step_on_its_course_has_lived_its_age() -> None:
@@ -192,7 +193,8 @@ def test_where_durations_differ_a_step_may_be_anywhere_near_its_age() -> None:
 def test_how_far_a_step_is_stays_within_reason(
     prediction: Prediction, age: float, peak: int, spread: float
 ) -> None:
-    least, most = profiles.lived(prediction, age, peak, spread)
+    course = replace(profiles.course(prediction, Pace()), spread=spread)
+    least, most = profiles.lived(course, age, peak)
     assert 0 <= least <= most
     assert least >= min(age / spread, age / 2.5) * 0.999999
     assert most <= max(age * spread, prediction.seconds or 0.0) * 1.000001
@@ -202,8 +204,9 @@ def test_a_pace_stretches_what_was_seen_of_the_step_itself() -> None:
     slow = Pace(usual=2.0, spread=1.2)
     known = make.prediction(GB, seconds=100)
     guessed = replace(known, basis=Basis.FOLDER)
-    assert (profiles.paced(known, slow).seconds, profiles.spread_of(known, slow)) == (200, 1.1)
-    assert (profiles.paced(guessed, slow).seconds, profiles.spread_of(guessed, slow)) == (100, 1.0)
+    course, uncertain = profiles.course(known, slow), profiles.course(guessed, slow)
+    assert (course.prediction.seconds, course.spread) == (200, 1.1)
+    assert (uncertain.prediction.seconds, uncertain.spread) == (100, 1.0)
 
 
 def test_peaks_that_meet_at_another_pace_do_not_fit() -> None:

@@ -1,12 +1,16 @@
 """The summary of a run: kills, memory and bounds, collected while it runs."""
 
+import tracemalloc
+from collections.abc import Callable
+
 import pytest
 from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
+from stoker.govern.predict import Predictor
 from stoker.govern.recording import Tally
-from stoker.model.govern import Basis, CompileMode, ModeEffect, Role
+from stoker.model.govern import Basis, CompileMode, ModeEffect, Role, StepRecord
 from stoker.model.runs import Attempt, Explanation, Outcome
 
 
@@ -48,6 +52,43 @@ def test_the_peak_is_the_most_that_the_steps_had_at_once_or_one_of_them_alone() 
         Attempt(record=make.record("a", peak=4 * GB), started=0.0, outcome=Outcome.PREEMPTED)
     )
     assert counted.summary(0).peak_bytes == 4 * GB
+
+
+def test_a_summary_keeps_no_steps() -> None:
+    """It kept every record, which made the governor of a large build larger than its compilers."""
+    counted, predictor = tally(), Predictor()
+    assert _growth(counted.add) < 50
+    assert _growth(lambda attempt: predictor.learn(attempt.record)) < 2000  # a sample, and caches
+
+
+def _growth(take: Callable[[Attempt], None], steps: int = 300) -> float:
+    """Return the bytes that are kept of each step."""
+    tracemalloc.start()
+    try:
+        for number in range(2 * steps):
+            if number == steps:
+                before = tracemalloc.get_traced_memory()[0]
+            take(Attempt(record=_distinct(number), started=number, outcome=Outcome.DONE))
+        return (tracemalloc.get_traced_memory()[0] - before) / steps
+    finally:
+        tracemalloc.stop()
+
+
+def _distinct(number: int) -> StepRecord:
+    """A record whose parts are objects of its own, as of a step of a real build."""
+    record = make.record(f"src/file_{number}.cpp", peak=GB + number)
+    step = replace(record.step, key=f"{number:064}", flags=(f"-DNUMBER={number}",))
+    profile = tuple((number + part) % 100 for part in range(128))
+    return replace(record, step=step, profile=profile)
+
+
+def test_spans_that_overlap_count_once_whatever_their_order() -> None:
+    counted = tally()
+    counted.read(used=0, limit=GB, oom_kills=0)
+    for started in (10.0, 0.0, 0.5, 20.0, 9.5, 0.2):
+        record = replace(make.record("a"), wall_s=1.0)
+        counted.add(Attempt(record=record, started=started, outcome=Outcome.DONE))
+    assert counted.summary(0).governed_s == pytest.approx(1.5 + 1.5 + 1.0)
 
 
 def test_what_a_mode_brought_is_estimated_from_what_its_steps_took() -> None:

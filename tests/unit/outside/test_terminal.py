@@ -8,18 +8,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rich.console import Group, RenderableType
-from rich.text import Text
-from rich.theme import Theme
 
 import stoker
-from stoker.model.errors import Finding, Severity
-from stoker.outside.streams import STYLES, styled
-from stoker.outside.terminal import Indented, Listing, finding_lines, show, whole
+from stoker.model.finding import Finding, Severity
+from stoker.outside.streams import STYLES, coloured, styled
+from stoker.outside.terminal import Group, Indented, Listing, Page, Text, finding_lines, show, whole
 from stoker.plan.shown import plan_page
 from subjects import plan, pytorch_tree
 
-Printed = Callable[[RenderableType, int | None], list[str]]
+Printed = Callable[[Page, int | None], list[str]]
 
 COMMAND = "apt-get install -y --no-install-recommends libopenblas-dev libnuma-dev"
 PATH = "/usr/local/lib/python3.13/site-packages/nvidia/cu13/lib/libcublasLt.so.13"
@@ -30,7 +27,7 @@ WIDTHS = [None, 120, 80, 40, 20, 1]
 def printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Printed:
     """The lines of a page where COLUMNS has a value, or has none; there is no terminal."""
 
-    def lines(page: RenderableType, width: int | None) -> list[str]:
+    def lines(page: Page, width: int | None) -> list[str]:
         monkeypatch.delenv("COLUMNS", raising=False)
         if width is not None:
             monkeypatch.setenv("COLUMNS", str(width))
@@ -140,7 +137,42 @@ def test_every_word_is_there_at_any_width(
 def test_a_whole_line_keeps_its_styles() -> None:
     line = whole("  ", ("$ ", "dim"), COMMAND)
     assert (line.plain, line.no_wrap) == (f"  $ {COMMAND}", True)
-    assert [str(span.style) for span in line.spans] == ["dim"]
+    assert [style for _, style in line.parts] == ["", "dim", ""]
+
+
+def test_styles_are_codes_of_the_terminal() -> None:
+    head = Text("mill", style="bold").append(" 1.0", style="not bold")
+    line = Text.assemble(head, ("\tERROR", "error"))
+    blanks = " " * (16 - len("mill 1.0"))  # a tab ends at column 16, whatever the parts
+    assert line.shown(styled=True) == f"\x1b[1mmill\x1b[0m 1.0\x1b[1;31m{blanks}ERROR\x1b[0m"
+    assert line.shown(styled=False) == f"mill 1.0{blanks}ERROR"
+
+
+def test_wide_and_combining_characters_take_their_columns() -> None:
+    assert [Text(text).cell_len for text in ("a\u0301b", "世界", "ab")] == [2, 4, 2]
+
+
+@pytest.mark.parametrize(
+    ("environment", "styled"),
+    [
+        ({}, False),
+        ({"FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        ({"FORCE_COLOR": "1", "TERM": "dumb"}, False),
+    ],
+)
+def test_styles_are_shown_where_a_terminal_takes_them(
+    environment: dict[str, str],
+    styled: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("FORCE_COLOR", "NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    show(Text("one", style="ok"))
+    assert capsys.readouterr().out == ("\x1b[32mone\x1b[0m\n" if styled else "one\n")
 
 
 # -- colours ---------------------------------------------------------------------------------------
@@ -174,8 +206,8 @@ def test_errors_have_colours_only_at_terminals_that_show_them(
     assert styled("no", "error", stream) == ("\033[1;31mno\033[0m" if coloured else "no")
 
 
-def test_one_place_defines_what_colours_mean(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All other modules name a style by its meaning; every style can be written without rich."""
+def test_one_place_defines_what_colours_mean() -> None:
+    """All other modules name a style by its meaning; every style has codes."""
     colour = re.compile(r"""["'](?:bold |dim )?(?:red|green|yellow|blue|magenta|cyan)["']""")
     folder = Path(stoker.__file__).parent
     found = {
@@ -184,8 +216,5 @@ def test_one_place_defines_what_colours_mean(monkeypatch: pytest.MonkeyPatch) ->
         if colour.search(path.read_text())
     }
     assert found == {"outside/streams.py"}
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("NO_COLOR", raising=False)
     for style in STYLES:
-        assert styled("x", style, _Terminal()).startswith("\033[")
-        assert Theme(STYLES).styles[style]
+        assert coloured("x", style).startswith("\033[")

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from stoker.model.errors import ExitStatus, Severity, UsageError
+from stoker.model.errors import ExitStatus, UsageError
+from stoker.model.finding import Severity
 from stoker.model.plan import Feature, GpuTarget
 from stoker.model.source import SourceTree
 from subjects import (

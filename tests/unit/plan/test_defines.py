@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.model.errors import Severity, StokerError, UsageError
+from stoker.model.errors import StokerError, UsageError
+from stoker.model.finding import Severity
 from stoker.model.plan import OriginKind, SettingPlace
 from stoker.model.source import FrontEnd, SourceTree
 from stoker.plan.planning import define

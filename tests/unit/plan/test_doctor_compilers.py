@@ -3,7 +3,8 @@
 import pytest
 
 from stoker.knowledge.hardware import cuda_releases
-from stoker.model.errors import Severity, UsageError
+from stoker.model.errors import UsageError
+from stoker.model.finding import Severity
 from stoker.model.machine import Tool, Toolbox
 from subjects import (
     cmake_tree,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoker.model.errors import Severity
+from stoker.model.finding import Severity
 from stoker.model.machine import Toolbox
 from stoker.model.source import Submodule
 from subjects import (

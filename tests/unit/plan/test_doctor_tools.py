@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from stoker.model.errors import Severity
+from stoker.model.finding import Severity
 from stoker.model.source import Submodule
 from subjects import (
     cmake_option,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stoker.model.errors import Finding, Severity
+from stoker.model.finding import Finding, Severity
 from stoker.model.source import Submodule
 from stoker.plan.doctor import can_run
 from subjects import (

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from stoker.knowledge.projects import projects
-from stoker.model.errors import Severity, UsageError
+from stoker.model.errors import UsageError
+from stoker.model.finding import Severity
 from stoker.model.plan import Plan
 from stoker.model.recipe import ProjectRecipe
 from stoker.model.source import ProjectKind, SourceTree

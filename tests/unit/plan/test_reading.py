@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from conftest import PROJECTS
-from stoker.model.errors import Severity, UsageError
+from stoker.model.errors import UsageError
+from stoker.model.finding import Severity
 from stoker.model.recipe import ProjectRecipe
-from stoker.model.source import Ask
+from stoker.model.source import ReadVariable
 from stoker.plan.recipes.project import check_recipe
 from stoker.settings.toml import read_recipe_file
 from stoker.source.tree import read_tree
@@ -55,7 +56,7 @@ def test_pytorch_adds_flags_to_the_targets_that_it_is_given() -> None:
     """Its build names 9.0a for single kernels, and its package has flags that no build uses."""
     places = ("cmake/Codegen.cmake:89", "torch/cuda/__init__.py:227")
     for variant in ("cu130-sm90", "rocm6.4-gfx942"):
-        read = (Ask(name="USE_CUDA", where="CMakeLists.txt:240"),)
+        read = (ReadVariable(name="USE_CUDA", where="CMakeLists.txt:240"),)
         planned = plan(variant, tree=pytorch_tree(own_targets=places, asks=read))
         assert "targets-in-the-tree" not in names(planned.findings)
 

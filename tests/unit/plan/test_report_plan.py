@@ -1,16 +1,14 @@
 """A plan as JSON, as a page, as a difference."""
 
-import io
 import json
 from typing import Any
 
 import msgspec
 import pytest
-from rich.console import Console, RenderableType
 
 from stoker.model.plan import Plan, Quantity
 from stoker.model.source import SourceTree
-from stoker.outside.terminal import show
+from stoker.outside.terminal import rendered, show
 from stoker.plan.records import compare, plan_json
 from stoker.plan.shown import differences_page, plan_page
 from subjects import (
@@ -27,12 +25,6 @@ from subjects import (
 )
 
 TREES = [None, pytorch_tree(), extension_tree(), cmake_tree()]
-
-
-def rendered(page: RenderableType, width: int = 200) -> str:
-    stream = io.StringIO()
-    Console(file=stream, width=width, highlight=False).print(page)
-    return stream.getvalue()
 
 
 # -- JSON --------------------------------------------------------------------------------------

@@ -1,29 +1,21 @@
 """The other pages: findings, doctor, options, variants, errors."""
 
-import io
-
 import pytest
 from msgspec.structs import replace
-from rich.console import Console, Group, RenderableType
 
 from governed_steps import record
 from stoker.govern.past_runs import steps_page
-from stoker.model.errors import CommandError, Finding, MissingError, Severity, UsageError
+from stoker.model.errors import CommandError, MissingError, UsageError
+from stoker.model.finding import Finding, Severity
 from stoker.model.govern import CompileMode, StepRecord
 from stoker.model.plan import Backend, Variant
 from stoker.model.runs import Attempt, Outcome
 from stoker.model.source import ListedOption, OptionKind
 from stoker.outside.streams import error_text
-from stoker.outside.terminal import finding_lines
+from stoker.outside.terminal import Group, finding_lines, rendered
 from stoker.plan.shown import catalogue_page, doctor_page, explained_page, options_page, verdict
 from stoker.plan.survey import Catalogue, Explained, GpuEntry, NamedEntry, Served
 from subjects import cmake_option, cmake_tree, doctor, plan, pytorch_tree
-
-
-def rendered(page: RenderableType, width: int = 200) -> str:
-    stream = io.StringIO()
-    Console(file=stream, width=width, highlight=False).print(page)
-    return stream.getvalue()
 
 
 def finding(severity: Severity, **parts: object) -> Finding:

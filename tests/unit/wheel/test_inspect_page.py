@@ -1,9 +1,5 @@
 """The page of `stoker inspect`: bars, what runs, what is missing."""
 
-import io
-
-from rich.console import Console, RenderableType
-
 from stoker.model.artifact import (
     ArtifactFacts,
     Compression,
@@ -17,6 +13,7 @@ from stoker.model.artifact import (
     TargetKind,
     WheelFacts,
 )
+from stoker.outside.terminal import Page, rendered
 from stoker.wheel.inspecting import bar, differences_page, inspection_page
 
 WHEEL = WheelFacts(
@@ -28,10 +25,8 @@ WHEEL = WheelFacts(
 )
 
 
-def _shown(what: RenderableType) -> str:
-    stream = io.StringIO()
-    Console(width=160, file=stream).print(what)
-    return stream.getvalue()
+def _shown(what: Page) -> str:
+    return rendered(what, 160)
 
 
 def _code(arch: str, amount: int, linked: bool = True) -> DeviceCode:

@@ -1,9 +1,6 @@
 """The page of the plan of a package."""
 
-from io import StringIO
-
-from rich.console import Console
-
+from stoker.outside.terminal import rendered
 from stoker.wheel.package.built_wheel import (
     LibraryChange,
     LibrarySource,
@@ -40,11 +37,7 @@ PLAN = PackagePlan(
 
 
 def text(plan: PackagePlan) -> str:
-    console = Console(file=StringIO(), width=120, highlight=False)
-    console.print(package_page(plan))
-    file = console.file
-    assert isinstance(file, StringIO)
-    return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+    return "\n".join(rendered(package_page(plan), 120).splitlines())
 
 
 def test_a_page_says_everything() -> None:

@@ -1,8 +1,7 @@
 """The page of the plan of `stoker slim`."""
 
-from rich.console import Console
-
 from stoker.model.artifact import ArchSlim, LibrarySlim, SlimLayout, SlimReport
+from stoker.outside.terminal import rendered
 from stoker.wheel.slim.slimming import slim_lines, slim_page
 
 MIB = 1 << 20
@@ -44,10 +43,7 @@ def report() -> SlimReport:
 
 
 def lines(report: SlimReport) -> list[list[str]]:
-    console = Console(width=100, force_terminal=False)
-    with console.capture() as capture:
-        console.print(slim_page(report))
-    return [line.split() for line in capture.get().splitlines()]
+    return [line.split() for line in rendered(slim_page(report), 100).splitlines()]
 
 
 def test_the_page() -> None:

@@ -16,7 +16,7 @@ from stoker.model.artifact import (
     TargetKind,
     WheelFacts,
 )
-from stoker.model.errors import Finding, Severity
+from stoker.model.finding import Finding, Severity
 from stoker.plan.grammar import parse
 from stoker.wheel.closure import installed_path, resolve
 from stoker.wheel.engine import Member

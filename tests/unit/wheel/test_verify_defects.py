@@ -8,7 +8,7 @@ import pytest
 
 from conftest import find_tool, missing
 from defective_wheels import DEFECTS, MACHINE, Workshop, wrong_hash
-from stoker.model.errors import Severity
+from stoker.model.finding import Severity
 from stoker.wheel.verify.tested import Verification
 from stoker.wheel.verify.verifying import verify
 

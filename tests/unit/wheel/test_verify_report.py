@@ -2,9 +2,8 @@
 
 from xml.etree import ElementTree
 
-from rich.console import Console
-
-from stoker.model.errors import Finding, Severity
+from stoker.model.finding import Finding, Severity
+from stoker.outside.terminal import rendered
 from stoker.wheel.verify.tested import Verification
 from stoker.wheel.verify.verifying import (
     verdict,
@@ -26,10 +25,7 @@ def verification(*findings: Finding) -> Verification:
 
 
 def test_the_page_says_it_all() -> None:
-    console = Console(width=120, record=True, file=None, quiet=False)
-    with console.capture() as capture:
-        console.print(verification_page(verification(*FINDINGS)))
-    text = capture.get()
+    text = rendered(verification_page(verification(*FINDINGS)), 120)
     assert "mill 1.2, compared with cpu" in text
     assert "ERROR  is error" in text
     assert "This wheel is not sound: 1 error, 1 warning." in text

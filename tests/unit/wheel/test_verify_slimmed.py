@@ -14,7 +14,7 @@ from stoker.model.artifact import (
     TargetKind,
     WheelFacts,
 )
-from stoker.model.errors import Severity
+from stoker.model.finding import Severity
 from stoker.outside.process import CommandResult
 from stoker.plan.grammar import parse
 from stoker.wheel.verify import trial

@@ -9,7 +9,8 @@ import pytest
 from packaging import tags
 
 from stoker.model.artifact import ArtifactFacts, TargetKind, WheelFacts
-from stoker.model.errors import Finding, MissingError, Severity, UsageError
+from stoker.model.errors import MissingError, UsageError
+from stoker.model.finding import Finding, Severity
 from stoker.wheel.verify.tested import WheelUnderTest
 from stoker.wheel.verify.trial import fitting_python, top_modules, try_wheel
 from wheel_files import make_wheel, members, wheel_bytes

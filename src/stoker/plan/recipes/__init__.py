@@ -13,10 +13,9 @@ from stoker.plan.subject import Subject
 def prepare_commands(subject: Subject) -> tuple[Command, ...]:
     """Return the commands that a project wants to be run in its tree before it is built."""
     known = subject.backend_recipe
-    python = f"python{subject.variant.python}" if subject.variant.python else "python3"
     lines = known.commands if known else ()
     return tuple(
-        Command(stage="prepare", words=tuple(shlex.split(line.replace("{python}", python))))
+        Command(stage="prepare", words=tuple(shlex.split(line.replace("{python}", subject.python))))
         for line in lines
     )
 

@@ -117,8 +117,7 @@ def commands(subject: Subject, cmake: tuple[Setting, ...]) -> tuple[Command, ...
 
 def wheel_command(subject: Subject, options: tuple[Setting, ...]) -> Command:
     """Build a wheel; scikit-build-core takes the CMake options as settings of the back end."""
-    python = f"python{subject.variant.python}" if subject.variant.python else "python3"
-    words = [python, "-m", "build", "--wheel", "--no-isolation"]
+    words = [subject.python, "-m", "build", "--wheel", "--no-isolation"]
     if subject.tree and subject.tree.front_end is FrontEnd.SCIKIT_BUILD_CORE:
         words.append("-Cbuild-dir=build")
     for setting in options:

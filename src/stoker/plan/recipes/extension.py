@@ -89,7 +89,6 @@ def _force(subject: Subject, value: str) -> Iterator[Setting]:
 
 
 def commands(subject: Subject, cmake: tuple[Setting, ...]) -> tuple[Command, ...]:  # noqa: ARG001
-    python = f"python{subject.variant.python}" if subject.variant.python else "python3"
-    words = (python, "-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation")
+    words = (subject.python, "-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation")
     given = tuple(f"-C{name}={value}" for name, value in backend_settings(subject).items())
     return (Command(stage="wheel", words=(*words, *given)),)

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from stoker.knowledge.hardware import cuda_archs, gpus
 from stoker.knowledge.projects import reader_of
-from stoker.model.errors import Finding, UsageError, error, ok, warning
+from stoker.model.errors import UsageError
+from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.plan import Backend, GpuTarget, Origin, OriginKind, Setting, SettingPlace
 from stoker.model.recipe import FORMS, PLACEHOLDERS, BackendRecipe, ProjectRecipe
 from stoker.model.source import SourceTree

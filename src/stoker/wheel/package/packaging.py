@@ -4,11 +4,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from stoker.model.value import size
-from stoker.outside.terminal import Indented, Listing
+from stoker.outside.terminal import Group, Indented, Listing, Page, Text
 from stoker.wheel.engine import Wheel, open_wheel
 from stoker.wheel.package.applying import apply, find_licences, open_sources
 from stoker.wheel.package.built_wheel import (
@@ -76,7 +73,7 @@ def _closure(built: BuiltWheel, request: PackageRequest, environment: Mapping[st
 _MOST_NAMES = 4
 
 
-def package_page(plan: PackagePlan) -> RenderableType:
+def package_page(plan: PackagePlan) -> Page:
     parts = [
         _head(plan),
         _added(plan.added),
@@ -97,17 +94,17 @@ def packaged_lines(packaged: Packaged) -> str:
     return f"{packaged.path}, {size(packaged.size_bytes)}{beside}"
 
 
-def _head(plan: PackagePlan) -> list[RenderableType]:
+def _head(plan: PackagePlan) -> list[Page]:
     head = Text.assemble((plan.file_name, "bold"), f"  {plan.mode}")
     return [head, Text(f"from {plan.wheel}", style="dim")]
 
 
-def _section(title: str, lines: Iterable[Text]) -> list[RenderableType]:
+def _section(title: str, lines: Iterable[Text]) -> list[Page]:
     indented = [Indented(line, 2) for line in lines]
     return [Text(title, style="bold"), *indented] if indented else []
 
 
-def _added(added: Sequence[LibraryChange]) -> list[RenderableType]:
+def _added(added: Sequence[LibraryChange]) -> list[Page]:
     if not added:
         return []
     total = size(sum(change.size_bytes for change in added))
@@ -117,7 +114,7 @@ def _added(added: Sequence[LibraryChange]) -> list[RenderableType]:
     return [table]
 
 
-def _search_paths(changes: Iterable[LibraryChange]) -> list[RenderableType]:
+def _search_paths(changes: Iterable[LibraryChange]) -> list[Page]:
     by_path: dict[str, list[str]] = {}
     for change in changes:
         if change.rpath is not None:
@@ -130,7 +127,7 @@ def _search_paths(changes: Iterable[LibraryChange]) -> list[RenderableType]:
     return _section("Search path (DT_RPATH)", lines)
 
 
-def _names(changes: Iterable[LibraryChange]) -> list[RenderableType]:
+def _names(changes: Iterable[LibraryChange]) -> list[Page]:
     by_name: dict[tuple[str, str], list[str]] = {}
     for change in changes:
         for names in change.needed.items():
@@ -142,7 +139,7 @@ def _names(changes: Iterable[LibraryChange]) -> list[RenderableType]:
     return _section("Renamed dependencies", lines)
 
 
-def _stripped(changes: Iterable[LibraryChange]) -> list[RenderableType]:
+def _stripped(changes: Iterable[LibraryChange]) -> list[Page]:
     stripped = [change.path for change in changes if change.strip]
     return _section("Stripped", [Text(_some(stripped))] if stripped else [])
 
@@ -152,18 +149,18 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMES]) + more
 
 
-def _requirements(plan: PackagePlan) -> list[RenderableType]:
+def _requirements(plan: PackagePlan) -> list[Page]:
     lines = [Text(f"- {line}", style="removed") for line in plan.requires_dropped]
     lines += [Text(f"+ {line}", style="added") for line in plan.requires_added]
     return _section("Requires-Dist", lines)
 
 
-def _licences(plan: PackagePlan) -> list[RenderableType]:
+def _licences(plan: PackagePlan) -> list[Page]:
     return _section(
         "Licences",
         [Text.assemble(text.path, (f"  {text.source}", "dim")) for text in plan.licences],
     )
 
 
-def _notes(notes: Sequence[str]) -> list[RenderableType]:
+def _notes(notes: Sequence[str]) -> list[Page]:
     return [Text.assemble(("note ", "note"), " ", note) for note in notes]

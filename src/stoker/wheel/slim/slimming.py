@@ -5,15 +5,12 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from stoker.model.artifact import ArchSlim, LibrarySlim, SlimReport, TargetKind
 from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.model.plan import GpuTarget
 from stoker.model.value import Value, size
 from stoker.outside.files import folder_of_process
-from stoker.outside.terminal import Listing
+from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.wheel.elf import MAGIC
 from stoker.wheel.engine import Wheel, open_wheel
 from stoker.wheel.inspecting import find_installed
@@ -288,9 +285,9 @@ def _remarks(cuts: Sequence[Cut]) -> list[str]:
 # The report of `stoker slim` as a terminal page: libraries, then architectures.
 
 
-def slim_page(report: SlimReport) -> RenderableType:
+def slim_page(report: SlimReport) -> Page:
     """Return the page of a dry run: what would be kept and removed."""
-    parts: list[RenderableType] = [Text(line, style="bold") for line in _total(report)]
+    parts: list[Page] = [Text(line, style="bold") for line in _total(report)]
     if report.libraries:
         parts += [Text(), _libraries(report.libraries), Text(), _architectures(report.libraries)]
         parts.append(Text())

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from stoker.model.artifact import LibraryOrigin
-from stoker.model.errors import Finding, Severity
+from stoker.model.finding import Finding, Severity
 from stoker.plan.grammar import name
 from stoker.wheel.verify import code, contents, linking
 from stoker.wheel.verify.tested import WheelUnderTest

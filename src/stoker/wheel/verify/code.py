@@ -7,7 +7,7 @@ from stoker.knowledge.hardware import beyond, cpu_family, names_a_cpu
 from stoker.knowledge.projects import added, holds_foreign_code
 from stoker.knowledge.wheels import cuda_of
 from stoker.model.artifact import SLIM_MEMBER, DeviceKind, LibraryFacts
-from stoker.model.errors import Finding
+from stoker.model.finding import Finding
 from stoker.model.plan import Backend, GpuTarget, PlannedTargets, Variant
 from stoker.model.value import size
 from stoker.wheel.runs_on import needed_code

@@ -19,7 +19,7 @@ from stoker.knowledge.wheels import (
 )
 from stoker.model.artifact import ElfKind
 from stoker.model.distribution import read_tag, read_version
-from stoker.model.errors import Finding
+from stoker.model.finding import Finding
 from stoker.model.plan import PLAN_MEMBER, Variant
 from stoker.wheel.verify.tested import WheelUnderTest, error, note
 

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from stoker.knowledge.wheels import is_nvidias
 from stoker.model.artifact import ArtifactFacts, LibraryFacts, SlimRecord, WheelFacts
 from stoker.model.distribution import read_tags
-from stoker.model.errors import Finding, Severity
+from stoker.model.finding import Finding, Severity
 from stoker.model.plan import GpuTarget, PlannedTargets, Variant
 from stoker.model.value import Value
 from stoker.wheel.closure import installed_path

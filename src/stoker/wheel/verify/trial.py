@@ -16,7 +16,8 @@ from packaging import tags
 from packaging.tags import Tag
 
 from stoker.machine.python import pip_in
-from stoker.model.errors import Finding, MissingError, Severity, UsageError
+from stoker.model.errors import MissingError, UsageError
+from stoker.model.finding import Finding, Severity
 from stoker.outside import process
 from stoker.outside.process import Argument, CommandResult
 from stoker.wheel.closure import installed_path

@@ -7,8 +7,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 import msgspec
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from stoker.model.artifact import (
     PACKAGE_MEMBER,
@@ -17,11 +15,12 @@ from stoker.model.artifact import (
     PackageRecord,
     SlimRecord,
 )
-from stoker.model.errors import ArtifactError, Finding, Severity, UsageError
+from stoker.model.errors import ArtifactError, UsageError
+from stoker.model.finding import Finding, Severity
 from stoker.model.plan import PLAN_MEMBER, PlannedTargets, Variant
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside.streams import xml_text
-from stoker.outside.terminal import finding_lines
+from stoker.outside.terminal import Group, Page, Text, finding_lines
 from stoker.plan.grammar import name, parse
 from stoker.plan.survey import named_variant
 from stoker.wheel.engine import Wheel, open_wheel
@@ -186,7 +185,7 @@ def _tried(
 # The findings of `stoker verify`: as a terminal page, as JSON, as JUnit XML for CI.
 
 
-def verification_page(verification: Verification) -> RenderableType:
+def verification_page(verification: Verification) -> Page:
     """Return the page: errors, warnings and notes in full, then one line for each topic passed."""
     against = f", compared with {verification.variant}" if verification.variant else ""
     head = Text(f"{verification.name} {verification.version}", style="bold")
