@@ -301,7 +301,8 @@ def slim_wheel(path: Path, request: SlimRequest, say: Say) -> SlimInstalled:
     before = path.stat().st_size
     target = SlimTarget(kind=TargetKind.WHEEL, path=path)
     try:
-        report = slim(target, request, OutputOptions(out=path.parent))
+        with stage(f"slimming {path.name}"):
+            report = slim(target, request, OutputOptions(out=path.parent))
         output = Path(report.output) if report.output else path
     except UsageError as error:
         # A library may serve fewer GPUs than PyTorch does; PyTorch itself must serve them.

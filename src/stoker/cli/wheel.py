@@ -107,7 +107,7 @@ def _slim(
         )
     options = SlimOptions(strip=strip, recompress=recompress is not None)
     request = SlimRequest(gpus=gpu_targets(gpus), options=options, nvidia=nvidia)
-    with shown(), stage(f"slimming {word}"):
+    with shown(), stage(f"slimming {Path(word).name}"):
         report = slim(find_target(word), request, OutputOptions(dry_run=dry_run, **output))
     if as_json:
         print_json(report)

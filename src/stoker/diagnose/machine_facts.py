@@ -340,6 +340,19 @@ def _asked_archs(about: About) -> set[str]:
     return {f"{number[:-1]}.{number[-1]}" for number in numbers if int(number) >= least}
 
 
+@FACTS.add(
+    "machine.arch_of_the_chip",
+    "the target with the features of one chip, such as 9.0a, where the log refuses 9.0",
+)
+def _arch_of_the_chip(about: About) -> str | None:
+    from stoker.knowledge.hardware import cuda_releases
+
+    release = cuda_releases().get(_used_cuda(about) or "")
+    numbers = sorted({word.removeprefix("sm_") for word in about.words("plain")}, key=int)
+    archs = [f"{number[:-1]}.{number[-1]}a" for number in numbers]
+    return ";".join(arch for arch in archs if release is None or arch in release.archs) or None
+
+
 @FACTS.add("machine.arch_numbers", "the same as numbers, for CMake")
 def _arch_numbers(about: About) -> str | None:
     archs = _arch_list(about)

@@ -5,6 +5,7 @@ Work announces itself with `stage`; nothing is shown unless the command has swit
 is said about work that ends at once.
 """
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,8 @@ _TICK_S = 0.25
 _QUIET_S = {True: 0.5, False: 2.0}  # of a stage, on a terminal and elsewhere
 _BETWEEN_S = {True: 0.25, False: 10.0}  # from one line to the next
 _GUESS_S = 1.0  # before there is an estimate
+_LEFT_OUT = "..."
+_USUAL_COLUMNS = 80
 
 Advance = Callable[[int], None]
 
@@ -44,6 +47,19 @@ def progress_line(title: str, done: int, total: int, elapsed_s: float) -> str:
     if not done or elapsed_s < _GUESS_S:
         return line
     return f"{line}, {duration(elapsed_s * (total - done) / done)} left"
+
+
+def fitted(line: str, columns: int) -> str:
+    """Return a line that fits into one of the terminal: one that wraps cannot be overwritten. The
+    middle of what is worked on is left out, not the figures after it.
+    """
+    if len(line) < columns:
+        return line
+    title, colon, figures = line.partition(": ")
+    room = max(0, columns - 1 - len(colon) - len(figures) - len(_LEFT_OUT))
+    half = room // 2
+    short = title[: room - half] + _LEFT_OUT + title[len(title) - half :]
+    return f"{short}{colon}{figures}"[: columns - 1]
 
 
 class _Meter:
@@ -106,9 +122,16 @@ class _Meter:
         if self._live:
             self._erase()
             self._drawn = True
-            self._write(line)
+            self._write(fitted(line, self._columns()))
         else:
             self._write(f"{line}\n")
+
+    def _columns(self) -> int:
+        """Return the width of the terminal now: its user may have changed it."""
+        try:
+            return os.get_terminal_size(self._stream.fileno()).columns or _USUAL_COLUMNS
+        except (OSError, ValueError):
+            return _USUAL_COLUMNS
 
     def _erase(self) -> None:
         if self._drawn:

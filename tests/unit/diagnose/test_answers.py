@@ -320,6 +320,11 @@ NO_EXTENSION = (
     "ImportError: /root/.cache/torch_extensions/py310_cu121/fused_adam/fused_adam.so: "
     "cannot open shared object file: No such file or directory\n"
 )
+WGMMA = (
+    "ptxas a.ptx, line 812; error   : Instruction 'wgmma.fence' cannot be compiled for "
+    "architecture 'sm_90'\n"
+)
+NO_TORCH_HEADER = "a.cpp:2:10: fatal error: torch/extension.h: No such file or directory\n"
 SUFFIX = """\
 CMake Error at torch/share/cmake/Caffe2/select_compute_arch.cmake:228 (message):
   Unknown CUDA Architecture Name 9.0a in CUDA_SELECT_NVCC_ARCH_FLAGS
@@ -333,6 +338,8 @@ CMake Error at torch/share/cmake/Caffe2/select_compute_arch.cmake:228 (message):
         (NO_VULKAN, "cmake-package-missing", "apt-get install -y libvulkan-dev"),
         (NO_VULKAN, "cmake-package-missing", "apt-get install -y glslc"),
         (SUFFIX, "unknown-arch-name", 'TORCH_CUDA_ARCH_LIST="9.0"'),
+        (WGMMA, "arch-too-old-for-kernel", 'TORCH_CUDA_ARCH_LIST="9.0a"'),
+        (NO_TORCH_HEADER, "torch-cmake-missing", "export CPATH"),
         (
             NO_EXTENSION,
             "jit-build-incomplete",
@@ -376,3 +383,9 @@ def test_the_host_compiler_is_shown_the_headers_that_cuda_13_moved(
     header.touch()
     found = only("a.cpp:3:10: fatal error: thrust/sort.h: No such file or directory\n", here)
     assert f"{home}/include/cccl" in commands(found)
+
+
+def test_a_function_of_the_device_that_nothing_defines(here: Here) -> None:
+    found = only("nvlink error   : Undefined reference to '_Z4recvPv' in 'build/comm.o'\n", here)
+    assert found.cause == "undefined-reference"
+    assert "_Z4recvPv" in found.fix[0].text

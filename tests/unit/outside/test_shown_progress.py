@@ -6,7 +6,7 @@ import time
 import pytest
 
 from stoker.outside import progress
-from stoker.outside.progress import progress_line
+from stoker.outside.progress import fitted, progress_line
 
 MIB = 1 << 20
 
@@ -69,3 +69,18 @@ def test_nothing_is_shown_unless_a_command_asks_for_it(capsys: pytest.CaptureFix
     with progress.stage("unpacking", 1) as advance:
         advance(1)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        (80, "unpacking torch-2.9.1-cp312.whl: 2.0 MiB of 8.0 MiB (25 %), 30 s left"),
+        (60, "unpacking...cp312.whl: 2.0 MiB of 8.0 MiB (25 %), 30 s left"),
+        (20, "...: 2.0 MiB of 8.0"),
+    ],
+)
+def test_a_line_never_wraps(columns: int, line: str) -> None:
+    """One that wraps could not be overwritten, so each second would add a line to the screen."""
+    whole = "unpacking torch-2.9.1-cp312.whl: 2.0 MiB of 8.0 MiB (25 %), 30 s left"
+    assert fitted(whole, columns) == line
+    assert len(fitted(whole, columns)) < columns
