@@ -199,6 +199,7 @@ class Builder:
         words = [
             "strace",
             "-ff",
+            "-A",  # the number of a process may be used again
             "--seccomp-bpf",
             "-qq",
             "-e",
