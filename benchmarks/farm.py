@@ -1,6 +1,7 @@
 """Proves that a build in many small jobs gives the same wheel as a single build.
 
     python benchmarks/farm.py [CASE]... [--sources 104] [--kernels 6] [--work usual] [--seed 1]
+    python benchmarks/farm.py --records FOLDER --title TEXT [--single record.json]
 
 Every job runs in namespaces of its own (mounts and processes), with its own home, cache and copy of
 the tree at another path, and shares only the checkpoint with the others. A job that another one
@@ -23,10 +24,14 @@ moto's server beside stoker. Results are added to results/farm.json. The cases:
     header     a header changes between the shards and the finisher
     full       the disk of the checkpoint is full
     other      a finisher with other flags is refused
+
+The second form adds up jobs that ran elsewhere: FOLDER has JOB-record.json.xz and JOB-steps.json.xz
+of each run folder, and figures-JOB with lines such as "start 12.5" and the counters of its cgroup.
 """
 
 import argparse
 import json
+import lzma
 import os
 import platform
 import random
@@ -43,6 +48,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 RESULTS = Path(__file__).parent / "results" / "farm.json"
 BIN = Path(sys.executable).parent
@@ -516,6 +522,56 @@ def other(farm: Farm) -> dict[str, object]:
     return {"status": 2, "message": line.split(": ", 1)[1].partition(" is of ")[2]}
 
 
+def records(folder: Path, single: Path | None) -> dict[str, object]:
+    """Return what jobs did that ran elsewhere; the last one by its start made the wheel."""
+    jobs = [_recorded(path) for path in folder.glob("figures-*")]
+    jobs.sort(key=lambda job: (job["start"], job["job"]))
+    last = jobs[-1]
+    found: dict[str, object] = {
+        "wall_s": round(max(job["end"] for job in jobs) - jobs[0]["start"], 1),
+        "cpu_s": round(sum(job["cpu_s"] for job in jobs), 1),
+        "cpu_of_steps_s": round(sum(job["cpu_of_steps_s"] for job in jobs), 1),
+        "cache_hits_of_the_last": last["cache_hits"],
+        "verified": last["last_stage"] == "verify" and last["status"] == 0,
+        "oom_kills": sum(job["oom_kills"] for job in jobs),
+    }
+    if single:
+        summary = json.loads(single.read_text())["summary"]
+        found |= {"single_s": round(summary["wall_s"], 1)}
+        found |= {"single_cpu_of_steps_s": round(summary["cpu_s"], 1)}
+    hidden = ("start", "end")
+    return found | {"jobs": [{k: v for k, v in job.items() if k not in hidden} for job in jobs]}
+
+
+def _recorded(figures: Path) -> dict[str, Any]:
+    name = figures.name.removeprefix("figures-")
+    lines = dict(line.split(" ", 1) for line in figures.read_text().splitlines() if " " in line)
+    record, steps = (
+        json.loads(lzma.decompress((figures.parent / f"{name}-{part}.json.xz").read_bytes()))
+        for part in ("record", "steps")
+    )
+    summary = record["summary"]
+    return {
+        "job": name,
+        "options": lines["options"],
+        "status": int(lines["status"]),
+        "cpus": lines["cpus"],
+        "memory_bytes": int(lines["memory"]),
+        "start": float(lines["start"]),
+        "end": float(lines["end"]),
+        "wall_s": round(float(lines["end"]) - float(lines["start"]), 1),
+        "cpu_s": round(int(lines["usage_usec"]) / 1e6, 1),
+        "cpu_of_steps_s": round(summary["cpu_s"], 1),
+        "compiles": sum(step["role"] in ROLES for step in steps["steps"]),
+        "cache_hits": summary["cache_hits"],
+        "repeated": summary["retries"],
+        "peak_bytes": summary["peak_bytes"],
+        "oom_kills": int(lines["events.oom_kill"]),
+        "stages_s": {stage["stage"]: round(stage["wall_s"], 1) for stage in record["stages"]},
+        "last_stage": record["stages"][-1]["stage"],
+    }
+
+
 CASES = {
     case.__name__: case
     for case in (
@@ -535,7 +591,15 @@ def main() -> None:
     parser.add_argument("--kernels", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--work", choices=SOURCES, default="usual", help="of one source")
+    parser.add_argument("--records", type=Path, metavar="FOLDER", help="of jobs that ran elsewhere")
+    parser.add_argument("--title", help="of these jobs, for the results")
+    parser.add_argument("--single", type=Path, help="record of a single build of the same project")
     options = parser.parse_args()
+    if options.records:
+        found = records(options.records, options.single)
+        print(json.dumps(found, indent=1))
+        keep(options.title, {}, found, where={})
+        return
     with tempfile.TemporaryDirectory(prefix="farm-") as name:
         farm = Farm(Path(name), options)
         for case in options.cases or CASES:
@@ -545,10 +609,16 @@ def main() -> None:
             keep("shards-heavy" if (case, farm.work) == ("shards", "heavy") else case, size, found)
 
 
-def keep(case: str, size: Mapping[str, object], found: Mapping[str, object]) -> None:
-    """Add what a case has shown to the results."""
+def keep(
+    case: str,
+    size: Mapping[str, object],
+    found: Mapping[str, object],
+    where: Mapping[str, object] | None = None,
+) -> None:
+    """Add what a case has shown to the results. ``where`` is the machine, if not this one."""
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    where = {"machine": platform.machine(), "cpus": os.cpu_count()}
+    if where is None:
+        where = {"machine": platform.machine(), "cpus": os.cpu_count()}
     known[case] = {**size, **where, **found}
     RESULTS.write_text(json.dumps(known, indent=1) + "\n")
 

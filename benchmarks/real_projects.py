@@ -57,7 +57,7 @@ PROBES = {"-E", "-M", "-MM", "-fsyntax-only", "--version"}  # make no object
 COMPILES = {Role.C, Role.CXX, Role.FORTRAN, Role.RUST}
 TESTS = re.compile(
     r"conftest|_configtest|CMakeScratch|CMakeTmp|CMakeFiles/cmTC|CompilerId|meson-private|"
-    r"sanitycheck|conf_check|testfile|ztest"
+    r"sanitycheck|sanity_check_for_|conf_check|testfile|ztest"
 )
 # What differs between two plain builds too: times, and lists of digests.
 UNCOMPARED = re.compile(r"(?:^|/)(?:RECORD|WHEEL|\.ninja_\w+|.*\.log|.*\.d|.*\.stamp)$")
@@ -199,6 +199,7 @@ class Builder:
         words = [
             "strace",
             "-ff",
+            "-A",  # the number of a process may be used again
             "--seccomp-bpf",
             "-qq",
             "-e",

@@ -86,7 +86,7 @@ _READ_BY_BUILDS = (
 # Tools whose version changes what CMake finds and how it compiles.
 _COMPILING_TOOLS = ("cc", "cxx", "hipcc", "icpx", "cmake", "ninja")
 _TOOLS = (*_COMPILING_TOOLS, "ccache", "sccache")
-# With these the user tells CMake about compilers.
+# With these a file or the user tells CMake about compilers.
 _TOLD = re.compile(r"CMAKE_TOOLCHAIN_FILE|CMAKE_SYSROOT|CMAKE_[A-Za-z]+_COMPILER")
 
 
@@ -332,16 +332,18 @@ class Staging:
         return tuple(path for path in (cache, graph) if path.exists())
 
     def _compilers_key(self) -> str | None:
-        """Return the digest of all that CMake finds compilers by; None if it is told about them."""
-        given = (*(setting.name for setting in self._plan.cmake), *os.environ)
-        if any(map(_TOLD.fullmatch, given)):
+        """Return the digest of all that CMake finds compilers by; None if a file tells it."""
+        given = {setting.name: setting.value for setting in self._plan.cmake} | dict(os.environ)
+        told = {name: value for name, value in given.items() if _TOLD.fullmatch(name)}
+        # Of a compiler that is named by its whole path, CMake finds out the same everywhere.
+        if not all(n.endswith("_COMPILER") and v.startswith("/") for n, v in told.items()):
             return None
         found = (tool for tool in self._subject.toolbox.tools if tool.name in _COMPILING_TOOLS)
         tools = [(tool.name, tool.path, tool.version) for tool in found]
         toolkit = self._subject.toolkit
         names = [name for name in _READ_BY_BUILDS if name != "CMAKE_PREFIX_PATH"]
         said = [(name, os.environ.get(name)) for name in names]
-        return digest([tools, said, toolkit.nvcc if toolkit else None])[:16]
+        return digest([tools, said, told, toolkit.nvcc if toolkit else None])[:16]
 
     def _configure_by_back_end(self, asked: Sequence[str], log: StageLog) -> None:
         settings = dict(self.route.settings)
