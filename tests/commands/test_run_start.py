@@ -13,8 +13,8 @@ from governed import Build, alive, finished, parent_of, wait_until
 WAIT = "until [ -e go ]; do sleep 0.05; done"
 # What `stoker run` must not import: other commands need it, or the governor.
 NEEDLESS = {
-    "archspec", "difflib", "email", "hashlib", "importlib.metadata", "importlib.resources", "logging",
-    "packaging", "pynvml", "secrets", "shutil", "sqlite3", "tempfile",
+    "archspec", "difflib", "email", "hashlib", "importlib.metadata", "importlib.resources",
+    "logging", "packaging", "pynvml", "secrets", "shutil", "sqlite3", "tempfile",
     "stoker.builds.toolchain", "stoker.govern.daemon", "stoker.govern.governor",
     "stoker.govern.history", "stoker.govern.policies", "stoker.govern.predict", "stoker.knowledge",
     "stoker.machine.system",
