@@ -132,7 +132,6 @@ def main() -> None:
         environment = dict(
             os.environ,
             STOKER_HOME=str(folder / "home"),
-            STOKER_CACHE="none",
             CCACHE_DIR=str(folder / "cache"),
             PYTHONPYCACHEPREFIX=str(folder / "compiled"),
         )

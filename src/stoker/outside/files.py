@@ -255,8 +255,11 @@ def sweep(parent: Path, prefix: str) -> None:
     for path in {path.with_suffix("") if path.suffix == ".lock" else path for path in found}:
         # Deleted while its lock is held, so that no process that starts to use it is disturbed.
         with suppress(OSError, StokerError):
-            if _is_mine(path) and _is_mine(_lock_of(path)):
-                with locks.held(_lock_of(path)):
+            lock = _lock_of(path)
+            # A folder in use is left alone at once: to wait for its lock would delay each run by
+            # a sixth of a second for each other run.
+            if _is_mine(path) and _is_mine(lock) and not locks.is_held(lock):
+                with locks.held(lock):
                     _remove_temporary(path)
 
 

@@ -55,6 +55,17 @@ def test_that_of_a_live_process_stays(tmp_path: Path, other: "subprocess.Popen[s
     assert list(tmp_path.iterdir()) == []
 
 
+def test_that_of_a_live_process_is_not_waited_for(
+    tmp_path: Path, other: "subprocess.Popen[str]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder_of(other)
+    pauses: list[float] = []
+    monkeypatch.setattr("stoker.outside.locks.time.sleep", pauses.append)
+    with folder_of_process(tmp_path, PREFIX):
+        pass
+    assert sum(pauses) == 0
+
+
 def test_that_of_a_killed_process_goes(tmp_path: Path, other: "subprocess.Popen[str]") -> None:
     theirs = folder_of(other)
     other.kill()
