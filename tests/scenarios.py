@@ -153,7 +153,7 @@ def _tiny() -> tuple[StepRecord, ...]:
             cpu_s=0.02,
             peak_bytes=20_000_000,
         )
-        for name in (f"d{number % 50}/{number}.c" for number in range(2000))
+        for name in (f"d{number % 50}/{number}.c" for number in range(5000))
     )
 
 
@@ -198,7 +198,7 @@ def _scenarios() -> dict[str, Scenario]:
         found[f"cuda-16cpu-32G-{word}"] = partial(_of_trace, cuda, warm=warm)
         found[f"flash-attn-16cpu-32G-{word}"] = partial(_of_trace, flash, warm=warm)
     found["kernels-16cpu-124G-cold"] = lambda: _build(_kernels(), cpus=16, gib=124, warm=False)
-    found["tiny-2000-2cpu"] = lambda: _build(_tiny(), cpus=2, gib=4, warm=False)
+    found["tiny-5000-2cpu"] = lambda: _build(_tiny(), cpus=2, gib=4, warm=False)
     workers = SimulatedWorkers(workers=16, jobs=4, bandwidth=125e6)
     found["pytorch16th-64-workers"] = partial(
         _part_of_pytorch, gib=8, warm=True, distribution=workers

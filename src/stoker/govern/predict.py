@@ -35,6 +35,9 @@ _MOST_ROWS = 20_000  # that are kept in all: several builds of PyTorch
 _ENOUGH = 4  # rows that a folder needs to be used
 _NEAR = 2.0  # factor within which sources are of the same size: one such row is enough
 _FAR = 8.0  # factor beyond which the size of a source says that it is of another kind
+# Seconds; a shorter step ended before its memory was measured twice. Most of them are sources of
+# which the preprocessor leaves nothing, and say nothing about other sources.
+_BRIEF = 0.1
 _LATEST = 4  # rows whose profiles count
 _QUANTILE = 0.9  # share of peaks that stay below ``high``
 _WIDTH = 1.05  # ``high`` over ``peak`` of a command that was seen once
@@ -50,7 +53,7 @@ _RESPONSES = (0.0, 1.5)  # what it changes of memory, over what is shipped
 _SAVES = (0.3, 1.0)
 _COSTS = (1.0, 2.0)
 _ASSUMED_PROFILE = climb(TYPICAL_SHARE)
-_SHORTEST = 1.0  # seconds; shorter steps say nothing about the speed
+_SHORTEST = 0.5  # seconds; shorter steps say nothing about the speed
 
 _COMPILES = (Role.C, Role.CXX, Role.CUDA, Role.FORTRAN, Role.RUST)
 
@@ -447,15 +450,28 @@ def _of_like_size(samples: Sequence[_Sample], step: Step) -> Sequence[_Sample]:
     size = step.input_bytes if step.role in _COMPILES else 0
     if not size:
         return samples if len(samples) >= _ENOUGH else ()
-    near = [each for each in samples if size <= _NEAR * each.size and each.size <= _NEAR * size]
-    if near:
+    brief = [each for each in samples if each.seconds < _BRIEF]
+    lasting = [each for each in samples if each.seconds >= _BRIEF] if brief else samples
+    if near := _within_factor(_NEAR, lasting, size):
         return near
-    others = [
+    for some, factor in ((lasting, _FAR), (brief, _NEAR), (samples, _FAR)):
+        others = _within_factor(factor, some, size)
+        if len(others) >= _ENOUGH:
+            return others
+    return ()
+
+
+def _within_factor(factor: float, samples: Sequence[_Sample], size: int) -> list[_Sample]:
+    """Return the samples of sources that are larger or smaller by no more than a factor; those of
+    unknown size count only if that is large.
+    """
+    unknown = factor >= _FAR
+    return [
         each
         for each in samples
-        if not each.size or (size <= _FAR * each.size and each.size <= _FAR * size)
+        if (size <= factor * each.size and each.size <= factor * size)
+        or (unknown and not each.size)
     ]
-    return others if len(others) >= _ENOUGH else ()
 
 
 def _shipped(step: Step, known: KnownStep) -> _Sample:

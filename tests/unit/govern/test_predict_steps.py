@@ -286,6 +286,46 @@ def test_steps_that_were_never_seen_say_nothing_about_the_pace() -> None:
     assert paced(*[20] * 15, folder="new/") == paced()
 
 
+def test_steps_below_a_second_show_the_pace_too() -> None:
+    """A build of light steps knew nothing of the machine until the first heavy one had ended."""
+    known = [row(step(f"{n}.cpp"), GB, seconds=0.8) for n in range(20)]
+    predictor = Predictor(known)
+    for measured in known:
+        predictor.learn(measured)
+    assert predictor.pace == Pace(usual=1.0, spread=1.02)
+
+
+def test_a_source_of_which_nothing_is_left_says_nothing_about_its_folder() -> None:
+    """It ends before its memory can be measured: others in its folder were predicted with 0."""
+    empty = row(step("src/mkldnn/empty.cpp", input_bytes=5000), 0, seconds=0.01)
+    source = step("src/mkldnn/shape.cpp", input_bytes=6000)
+    known = Predictor([empty])
+    assert known.predict(source).basis is Basis.PRIOR
+    known.learn(row(step("src/other/large.cpp", input_bytes=7000), GB / 4))
+    assert known.predict(source).peak == pytest.approx(GB / 4)
+
+
+def test_many_brief_steps_say_something_about_the_next_one() -> None:
+    brief = [row(step(f"src/{n}.cpp", input_bytes=5000), GB / 50, seconds=0.01) for n in range(4)]
+    another = step("src/a.cpp", input_bytes=5000)
+    assert Predictor(brief[:3]).predict(another).basis is Basis.PRIOR
+    assert Predictor(brief).predict(another).peak == pytest.approx(GB / 50)
+
+
+def test_a_prediction_follows_what_is_learned_while_the_step_waits() -> None:
+    """An estimate is kept until a row arrives that changes it."""
+    waiting = step("src/deep/a.cpp", input_bytes=5000)
+    known = Predictor()
+    before = known.predict(waiting)
+    assert known.predict(waiting) == before
+    known.learn(row(step("src/other/b.cpp", input_bytes=5000), GB / 5))
+    assert known.predict(waiting).peak == pytest.approx(GB / 5)
+    known.learn(row(step("src/deep/c.cpp", input_bytes=5000), GB / 10))
+    assert known.predict(waiting).peak == pytest.approx(GB / 10)
+    known.learn(row(waiting, GB / 2))
+    assert known.predict(waiting).basis is Basis.EXACT
+
+
 def test_a_folder_seen_a_few_times_is_not_trusted_alone() -> None:
     few = Predictor([row(step(f"src/{n}.cpp"), GB / 10) for n in range(4)])
     many = Predictor([row(step(f"src/{n}.cpp"), GB / 10) for n in range(60)])
