@@ -1,5 +1,6 @@
 """Pages at every width: nothing is lost, nothing is broken inside a word, nothing is padded."""
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stoker.model.errors import Finding, Severity
-from stoker.outside.terminal import Indented, Listing, finding_lines, show, whole
+from stoker.outside.terminal import Indented, Listing, finding_lines, print_json, show, whole
 from stoker.plan.shown import plan_page
 from subjects import plan, pytorch_tree
 
@@ -135,3 +136,8 @@ def test_a_whole_line_keeps_its_styles() -> None:
     line = whole("  ", ("$ ", "dim"), COMMAND)
     assert (line.plain, line.no_wrap) == (f"  $ {COMMAND}", True)
     assert [str(span.style) for span in line.spans] == ["dim"]
+
+
+def test_json_of_a_file_name_that_is_not_utf8(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"file": b"a\xff.o".decode(errors="surrogateescape")})
+    assert json.loads(capsys.readouterr().out)["file"] == "a\\udcff.o"
