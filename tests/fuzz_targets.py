@@ -43,7 +43,7 @@ from stoker.govern.trace import read_trace, write_trace
 from stoker.model.errors import StokerError, UsageError
 from stoker.model.govern import Role, Step
 from stoker.model.runs import Attempt, Outcome
-from stoker.model.value import byte_count, second_count
+from stoker.model.value import byte_count, json_bytes, second_count
 from stoker.outside.package_index import parse_page
 from stoker.outside.terminal import Page, rendered
 from stoker.plan import grammar
@@ -202,7 +202,7 @@ def tree(data: bytes, folder: Path) -> None:
     read_durations(folder)
     steps = NeededSteps(str(folder), read_graph(folder))
     owners = Owners(steps, read_targets(folder))
-    msgspec.json.encode(make_build_graph(steps, owners, {}, folder="", has_reply=False))
+    json_bytes(make_build_graph(steps, owners, {}, folder="", has_reply=False))
     discovered = read_discovered(folder)
     for file in sorted(steps.files(discovered))[:3]:
         find_impact(steps, owners, {}, file, discovered)

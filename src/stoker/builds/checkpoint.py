@@ -20,7 +20,6 @@ from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from stoker.builds.graph import (
@@ -41,7 +40,7 @@ from stoker.model.errors import MissingError, StokerError, StorageError, UsageEr
 from stoker.model.govern import StepRecord, Timing, Trace
 from stoker.model.plan import Backend, Plan
 from stoker.model.runs import Attempt, Outcome
-from stoker.model.value import Value
+from stoker.model.value import Value, json_bytes
 from stoker.outside.files import folder_problem, read_json, write_whole
 from stoker.outside.folders import unwritable
 from stoker.plan.records import lasting_json
@@ -287,7 +286,7 @@ class Checkpoint:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise unwritable(path.parent, error) from error
-        write_whole(path, msgspec.json.encode(value))
+        write_whole(path, json_bytes(value))
 
 
 def _same(shares: Iterable[Sequence[str]], pieces: Sequence[Piece], shards: int) -> bool:

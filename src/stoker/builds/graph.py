@@ -25,7 +25,7 @@ from stoker.knowledge.steps import prior_of, usual_seconds
 from stoker.model.errors import StorageError, TargetsError, UsageError
 from stoker.model.govern import Role, Step, Timing
 from stoker.model.plan import PlannedTargets
-from stoker.model.value import UNDECODABLE, Value, whole_number
+from stoker.model.value import UNDECODABLE, Value, json_bytes, whole_number
 from stoker.outside import process
 from stoker.outside.files import sha256_of
 from stoker.plan.compiled import DeviceCompile, device_compile, difference, unserved, where_from
@@ -93,7 +93,7 @@ def edges_below(edges: Sequence[Edge], target: str) -> dict[int, list[int]]:
 
 def digest(value: Any) -> str:
     """Return the digest of a value that can be written as JSON."""
-    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
+    return hashlib.sha256(json_bytes(value, "deterministic")).hexdigest()
 
 
 def file_digest(path: Path) -> str:

@@ -1,6 +1,7 @@
 """Base of all values, and how amounts, durations and numbers are read and written."""
 
 import re
+from typing import Any, Literal
 
 import msgspec
 
@@ -56,6 +57,28 @@ def size(amount: float) -> str:
             number = amount / step
             return f"{number:.1f} {unit}" if number < 100 else f"{number:.0f} {unit}"
     return f"{amount:.0f} B"
+
+
+def json_bytes(value: Any, order: Literal["deterministic"] | None = None) -> bytes:
+    """Return a value as JSON. What is not UTF-8 in a file name is written as an escape: ``\\udcff``
+    for the byte ff.
+    """
+    try:
+        return msgspec.json.encode(value, order=order)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_escaped(msgspec.to_builtins(value)), order=order)
+
+
+def _escaped(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case dict():
+            return {_escaped(key): _escaped(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_escaped(each) for each in value]
+        case _:
+            return value
 
 
 def duration(seconds: float) -> str:

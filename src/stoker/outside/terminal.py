@@ -184,10 +184,12 @@ def print_json(value: Any, named: str = "items") -> None:
     import click
     import msgspec
 
+    from stoker.model.value import json_bytes
+
     streams.results.append(type(value).__name__)
     built = msgspec.to_builtins(value, str_keys=True)
     document = built if isinstance(built, dict) else {named: built}
-    encoded = msgspec.json.encode({"json_version": JSON_VERSION, **document})
+    encoded = json_bytes({"json_version": JSON_VERSION, **document})
     click.echo(msgspec.json.format(encoded).decode())
 
 

@@ -86,6 +86,14 @@ def test_a_damaged_split_is_made_again(checkpoint: Checkpoint, tmp_path: Path, h
     assert checkpoint.shares(HERE, PIECES, 3) == first
 
 
+def test_outputs_that_are_not_utf8_are_split(checkpoint: Checkpoint) -> None:
+    names = [b"a\xff.o".decode(errors="surrogateescape"), "b.o"]
+    pieces = [Piece(output=name, cost=1.0) for name in names]
+    shares = checkpoint.shares(HERE, pieces, 2)
+    assert sorted(name for share in shares for name in share) == sorted(names)
+    assert checkpoint.shares(HERE, pieces, 2) == shares
+
+
 def test_a_build_with_another_compiler_is_not_finished(checkpoint: Checkpoint) -> None:
     job = FarmPart(checkpoint=checkpoint, shard=Shard(number=1, of=2))
     Job(job, OTHER).ended(4)

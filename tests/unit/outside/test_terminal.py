@@ -1,6 +1,7 @@
 """Pages at every width: nothing is lost, nothing is broken inside a word, nothing is padded."""
 
 import io
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,17 @@ from hypothesis import strategies as st
 import stoker
 from stoker.model.finding import Finding, Severity
 from stoker.outside.streams import STYLES, coloured, styled
-from stoker.outside.terminal import Group, Indented, Listing, Page, Text, finding_lines, show, whole
+from stoker.outside.terminal import (
+    Group,
+    Indented,
+    Listing,
+    Page,
+    Text,
+    finding_lines,
+    print_json,
+    show,
+    whole,
+)
 from stoker.plan.shown import plan_page
 from subjects import plan, pytorch_tree
 
@@ -218,3 +229,8 @@ def test_one_place_defines_what_colours_mean() -> None:
     assert found == {"outside/streams.py"}
     for style in STYLES:
         assert coloured("x", style).startswith("\033[")
+
+
+def test_json_of_a_file_name_that_is_not_utf8(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"file": b"a\xff.o".decode(errors="surrogateescape")})
+    assert json.loads(capsys.readouterr().out)["file"] == "a\\udcff.o"
