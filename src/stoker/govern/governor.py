@@ -472,7 +472,7 @@ class Governor:
     def _wait_again(
         self, entry: Entry, request: Request, usage: Usage, outcome: Outcome, now: float
     ) -> None:
-        self._release(request.id)
+        self._holding.pop(request.id, None)
         self._queue.add(request)
         self.changed = True
         self._repeats[entry.run] += 1
@@ -502,13 +502,8 @@ class Governor:
         self._queue.remove(entry.request.id)
         self._deadlines.aside.pop(entry.request.id, None)
         self._entries.pop(entry.request.id, None)
-        self._release(entry.request.id)
+        self._holding.pop(entry.request.id, None)
         self._by_connection.pop(entry.connection, None)
-
-    def _release(self, identity: int) -> None:
-        """Take back the permit of a step whose command has ended."""
-        if entry := self._holding.pop(identity, None):
-            self._memory.free(entry.running.current)
 
     def forget(self, run: int) -> None:
         """Forget the counts of a run that ended, because its number may be used again."""
@@ -529,7 +524,6 @@ class Governor:
             limit=self._memory.limit_of_all(ours),
             used=self._memory.used(ours),
             growth=self._memory.growth,
-            growth_of_rest=self._memory.growth_of_rest,
             pressure=self._memory.reading.pressure,
             contention=self._contention.share,
             work_left=self.work_left,

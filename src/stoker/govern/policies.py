@@ -41,7 +41,6 @@ def make_policy(text: str, *, cpus: int) -> Policy:
 _WORTHWHILE = 0.95
 _FALLEN = 0.9  # memory of a step over its peak so far, below which it has stopped to grow
 _FURTHER = 0.5  # share of its memory by which a growing step of unknown size may still grow
-_CLIMBS_ON = 0.85  # share of the growth of steps that continues; some of them end or level off
 _GAIN = 0.98  # duration of a mode, over the default, from which on it is worth more memory
 _FAST = ModeChoice(mode=CompileMode.FAST, reason=Reason.IDLE_MEMORY)
 
@@ -104,7 +103,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         memory grows now, up to their predicted level; other processes double at most.
         """
         reaction = self.reaction + state.late
-        growth = _climb(state) * reaction
+        growth = max(0.0, state.growth) * reaction
         if state.used + growth <= self._line(state):
             return 0.0
         active = _active(state)
@@ -168,7 +167,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         """Yield the paused steps that have a CPU and room to grow again, oldest first."""
         active = _active(state)
         free = state.cpus - sum(step.slots_of(state.cpus) for step in active)
-        room = self._line(state) - state.used - _climb(state) * self.reaction
+        room = self._line(state) - state.used - max(0.0, state.growth) * self.reaction
         for step in sorted(_paused(state), key=_seniority):
             growth = self._growth(state, [*active, step], self.foresight)
             growth = max(min(growth, self.spurt * state.limit), _doubt([*active, step]))
@@ -473,13 +472,6 @@ def _not_reached(step: Running) -> float:
     """Return by how much a step that was never measured may grow at any moment."""
     prediction = step.request.prediction
     return 0 if prediction.learned else max(0, prediction.high - step.current, _could_grow(step))
-
-
-def _climb(state: State) -> float:
-    """Return the bytes a second by which memory may grow from now on: as it does now, or as the
-    steps grow that run, because none may end soon to make up for that.
-    """
-    return max(0.0, state.growth, _CLIMBS_ON * state.growth_of_rest)
 
 
 def _could_grow(step: Running) -> float:

@@ -61,19 +61,11 @@ class MemoryView:
     def __init__(self, cap: int | None):
         self.reading = MemoryReading(limit=0, used=0, oom_kills={})
         self.growth = 0.0  # of all memory in use, in bytes a second
-        # The same as if no step had ended: what a step frees then hides how fast others grow.
-        self.growth_of_rest = 0.0
-        self._freed = 0
         self._cap = cap
-        self._slope, self._slope_of_rest = Slope(), Slope()
+        self._slope = Slope()
 
     def read(self, reading: MemoryReading, now: float) -> None:
         self.reading, self.growth = reading, self._slope.add(now, reading.used)
-        self.growth_of_rest = self._slope_of_rest.add(now, reading.used + self._freed)
-
-    def free(self, amount: int) -> None:
-        """Note that a step has ended that used so much."""
-        self._freed += amount
 
     def limit_to(self, cap: int | None) -> None:
         """Limit builds to so much, whatever the machine has."""

@@ -412,7 +412,6 @@ class State(Value, frozen=True, kw_only=True):
     limit: int
     used: int  # of the binding limit, by all processes
     growth: float = 0.0  # of ``used``, in bytes a second
-    growth_of_rest: float = 0.0  # the same as if no step had ended
     pressure: float = 0.0  # percent of the last 10 s in which all tasks waited for memory
     contention: float = 0.0  # share of CPUs that lately were idle because steps waited for memory
     work_left: float = 0.0  # seconds of all steps that are left, as far as known

@@ -305,20 +305,6 @@ def test_growth_follows_the_readings(world: World) -> None:
     assert world.governor.state(2.0).growth > 0
 
 
-def test_what_a_step_frees_when_it_ends_does_not_hide_how_fast_others_grow(world: World) -> None:
-    for connection in (7, 8):
-        world.ask(connection, source=f"{connection}.cpp")
-    world.governor.decide(1.0)
-    for connection in (7, 8):
-        world.governor.grown(connection, GIB, GIB, 1.0)
-    world.read(used=2 * GIB, now=1.0)
-    world.governor.ended(7, done(), 1.5)
-    world.governor.grown(8, 2 * GIB, 2 * GIB, 1.9)
-    world.read(used=2 * GIB, now=2.0)
-    state = world.governor.state(2.0)
-    assert (state.growth, state.growth_of_rest) == (0, GIB)
-
-
 def test_steps_of_a_run(world: World) -> None:
     world.ask(7, run=100)
     world.ask(8, run=200)
