@@ -32,12 +32,6 @@ class Machines:
             "STOKER_CACHE": "ccache",
         }
 
-    def configure_log(self) -> str:
-        """Return what CMake said on the machine that was used last."""
-        runs = self._folder / f"machine{self._count}" / "home" / "state" / "runs"
-        (log,) = runs.glob("*/2-configure.log")
-        return log.read_text()
-
     def compiled(self, *options: str, change: tuple[str, str, str] | None = None) -> list[str]:
         """Return the sources that a new machine has compiled itself."""
         project, environment = self.new()
@@ -60,14 +54,6 @@ def test_two_shards_and_a_finisher_compile_every_source_once(machines: Machines)
     assert machines.compiled("--finish") == []
     changed = ("src/sum.hpp", "#pragma once", "#pragma once\n#define CHANGED 1")
     assert machines.compiled("--finish", change=changed), "no stale object is used"
-
-
-def test_later_jobs_take_over_what_cmake_found_out_about_compilers(machines: Machines) -> None:
-    machines.compiled("--shard", "1/2")
-    assert "compiler identification is" in machines.configure_log()
-    machines.compiled("--shard", "2/2")
-    assert "compiler identification is" not in machines.configure_log()
-    assert "about the compilers is from the checkpoint" in machines.configure_log()
 
 
 def test_a_lost_shard_and_damaged_objects_are_compiled_again(machines: Machines) -> None:

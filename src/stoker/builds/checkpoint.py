@@ -5,7 +5,6 @@
     FOLDER/builds/ID/split-*.json   which shard compiles what, as the first job has decided
     FOLDER/builds/ID/done-*.json    shards that have ended
     FOLDER/builds/ID/steps-*.json   times and peaks of the steps of each job
-    FOLDER/builds/ID/compilers-*.json  what CMake found out about the compilers
 
 Objects are found by the content of all that went into them, and ccache checks them when it reads
 them: one that is damaged or does not fit is compiled again. All other files are written whole; one
@@ -28,10 +27,8 @@ from stoker.builds.graph import (
     compile_pieces,
     digest,
     edges_below,
-    file_digest,
     split,
 )
-from stoker.builds.route import FoundCompilers, read_compilers, write_compilers
 from stoker.govern.command_line import build_folder
 from stoker.govern.history import History
 from stoker.govern.trace import read_trace, write_trace
@@ -85,24 +82,6 @@ class Ended(Value, frozen=True, kw_only=True):
     """A shard that has ended: the number of its compile steps."""
 
     steps: int
-
-
-class KeptCompilers(Value, frozen=True, kw_only=True):
-    """What CMake found out about compilers, with the digests of the programs and of it all."""
-
-    found: FoundCompilers
-    programs: dict[str, str]
-    sign: str
-
-    @classmethod
-    def of(cls, found: FoundCompilers) -> "KeptCompilers":
-        programs = {str(path): file_digest(path) for path in found.tools()}
-        return cls(found=found, programs=programs, sign=digest([found, programs]))
-
-    @property
-    def holds(self) -> bool:
-        """Whether it is undamaged, and all programs are the same here."""
-        return self.found.sound and self == self.of(self.found)
 
 
 class Checkpoint:
@@ -199,18 +178,6 @@ class Checkpoint:
         of = max((int(name[3]) for name in names if name[3].isdigit()), default=0)
         ended = {name[1] for name in names if name[3] == str(of)}
         return of, tuple(n for n in range(1, of + 1) if str(n) not in ended)
-
-    # -- compilers -------------------------------------------------------------------------------
-
-    def compilers(self, identity: BuildIdentity, key: str) -> FoundCompilers | None:
-        """Return what CMake found out about the compilers that this machine has, too."""
-        path = self._path(identity, f"compilers-{key}.json")
-        kept = read_json(path, KeptCompilers) if path else None
-        return kept.found if kept and kept.holds else None
-
-    def keep_compilers(self, identity: BuildIdentity, key: str, found: FoundCompilers) -> None:
-        if self.folder:
-            self._write(identity, f"compilers-{key}.json", KeptCompilers.of(found))
 
     # -- times and peaks -------------------------------------------------------------------------
 
@@ -377,23 +344,6 @@ class Job:
         pieces = compile_pieces(edges, list(edges_below(edges, target)), timings)
         shares = self._checkpoint.shares(self._identity, pieces, self.shard.of)
         return shares[self.shard.number - 1]
-
-    def take_compilers(self, key: str) -> bool:
-        """Have CMake take over what another job found out about the same compilers; return whether
-        that was possible. A folder that CMake has configured stays as it is.
-        """
-        if any((self._build / name).exists() for name in ("CMakeCache.txt", "CMakeFiles")):
-            return False
-        found = self._checkpoint.compilers(self._identity, key)
-        if found:
-            write_compilers(self._build, found)
-        return bool(found)
-
-    def keep_compilers(self, key: str, places: Iterable[Path]) -> None:
-        """Keep what CMake found out about compilers for other jobs, unless it names ``places``."""
-        if found := read_compilers(self._build, places=places):
-            with suppress(StorageError):
-                self._checkpoint.keep_compilers(self._identity, key, found)
 
     def ended(self, steps: int) -> None:
         """Note that the shard has ended."""

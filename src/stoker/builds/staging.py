@@ -1,7 +1,6 @@
 """The stages of a build, in order, and what each of them does."""
 
 import os
-import re
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -84,10 +83,7 @@ _READ_BY_BUILDS = (
     *("CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_CUDA_COMPILER_LAUNCHER"),
 )
 # Tools whose version changes what CMake finds and how it compiles.
-_COMPILING_TOOLS = ("cc", "cxx", "hipcc", "icpx", "cmake", "ninja")
-_TOOLS = (*_COMPILING_TOOLS, "ccache", "sccache")
-# With these a file or the user tells CMake about compilers.
-_TOLD = re.compile(r"CMAKE_TOOLCHAIN_FILE|CMAKE_SYSROOT|CMAKE_[A-Za-z]+_COMPILER")
+_TOOLS = ("cc", "cxx", "hipcc", "icpx", "cmake", "ninja", "ccache", "sccache")
 
 
 class Staging:
@@ -316,8 +312,6 @@ class Staging:
         if self._work.changed(BuildStage.CONFIGURE, "options", self._options_digest()):
             cache.unlink(missing_ok=True)
         asked = [s.name for s in self._plan.cmake if s.origin.kind in _ASKED and is_on(s.value)]
-        if self._job and (key := self._compilers_key()) and self._job.take_compilers(key):
-            log.line("stoker: what CMake found out about the compilers is from the checkpoint")
         answer_file(build).unlink(missing_ok=True)
         cmake.ask(build)  # for `stoker graph`
         if self.route.by_back_end:
@@ -327,23 +321,7 @@ class Staging:
             self._must(words, log, extra=extra, what="CMake does not accept it")
         self._check_configured(asked, log)
         self._check_targets(log)
-        if self._job and (key := self._compilers_key()):
-            self._job.keep_compilers(key, (self.route.tree, build, self._work.path))
         return tuple(path for path in (cache, graph) if path.exists())
-
-    def _compilers_key(self) -> str | None:
-        """Return the digest of all that CMake finds compilers by; None if a file tells it."""
-        given = {setting.name: setting.value for setting in self._plan.cmake} | dict(os.environ)
-        told = {name: value for name, value in given.items() if _TOLD.fullmatch(name)}
-        # Of a compiler that is named by its whole path, CMake finds out the same everywhere.
-        if not all(n.endswith("_COMPILER") and v.startswith("/") for n, v in told.items()):
-            return None
-        found = (tool for tool in self._subject.toolbox.tools if tool.name in _COMPILING_TOOLS)
-        tools = [(tool.name, tool.path, tool.version) for tool in found]
-        toolkit = self._subject.toolkit
-        names = [name for name in _READ_BY_BUILDS if name != "CMAKE_PREFIX_PATH"]
-        said = [(name, os.environ.get(name)) for name in names]
-        return digest([tools, said, told, toolkit.nvcc if toolkit else None])[:16]
 
     def _configure_by_back_end(self, asked: Sequence[str], log: StageLog) -> None:
         settings = dict(self.route.settings)
