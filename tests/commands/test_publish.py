@@ -272,7 +272,7 @@ def test_select_reads_this_machine(stoker: Stoker, index: Path, tmp_path: Path) 
 def test_a_catalogue_that_is_not_available(stoker: Stoker, tmp_path: Path, address: str) -> None:
     for place, status, said in (
         (str(tmp_path / "nowhere"), 2, "is not a catalogue"),
-        (f"{address}cpu/", 2, "is not a catalogue"),
+        (f"{address}nowhere/", 2, "is not a catalogue"),
         ("http://127.0.0.1:9/", 4, "cannot reach http://127.0.0.1:9/"),
         ("ftp://example.org/", 2, "ftp://example.org/"),
         ("s3://", 2, "names no bucket"),
@@ -280,6 +280,8 @@ def test_a_catalogue_that_is_not_available(stoker: Stoker, tmp_path: Path, addre
         done = stoker("catalogue", "select", place, "mill")
         assert (done.returncode, said in done.stderr) == (status, True), done.stderr
         assert "Traceback" not in done.stderr
+    done = stoker("catalogue", "select", f"{address}cpu/", "mill")
+    assert done.returncode == 0, "the index of one variant is a package index like any other"
     done = stoker("catalogue", "select", address, "mill", "--for", "rtx9999")
     assert done.returncode == 2
     assert "unknown word 'rtx9999'" in done.stderr

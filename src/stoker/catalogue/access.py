@@ -68,7 +68,8 @@ def locate(
     web = web or Web()
     served = place.startswith(("http://", "https://"))
     found = _served(place, web) if served else _stored(place)
-    found = found or _foreign(place, wanted, web)
+    if found is None and (served or Path(place).is_dir()):
+        found = _foreign(place, wanted, web)
     if found is None:
         named = " and ".join(canonicalize_name(one.name) for one in wanted)
         index = f", nor a package index with wheels of {named}" if wanted else ""
@@ -76,7 +77,7 @@ def locate(
             f"{place} is not a catalogue: it has no {CATALOGUE}{index}",
             hints=[
                 "`stoker catalogue publish WHEELS --to INDEX` makes one",
-                "name the root of an index, not the page of a project or of a variant",
+                "name the root of an index, not the page of a project",
             ],
         )
     return found
