@@ -144,7 +144,11 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             folder.mkdir()
-            make(folder)
+            try:
+                make(folder)
+            except BaseException:
+                shutil.rmtree(folder)  # the next process would take it for complete
+                raise
     return folder
 
 

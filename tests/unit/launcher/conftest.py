@@ -77,9 +77,13 @@ def launch(governor: ScriptedGovernor, plain: Launch, steps: Path) -> Launch:
 
 
 @pytest.fixture(scope="session")
-def stand_in(launcher: Path) -> Path:
-    """A launcher that writes down its words."""
-    return build(launcher.parent, "stoker-launcher-stand-in", STAND_IN)
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A launcher that writes down its words.
+
+    Each test process has its own: the library rightly starts a compiler without a launcher that
+    another process is just replacing.
+    """
+    return build(tmp_path_factory.mktemp("stand-in"), "stoker-launcher-stand-in", STAND_IN)
 
 
 @pytest.fixture
