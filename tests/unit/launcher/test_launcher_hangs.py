@@ -182,6 +182,6 @@ def test_ctrl_c_ends_a_command_that_the_terminal_has_stopped(
         step = governor.asked()
         keeper = step.permit()
         until(lambda: [state(child) for child in children(keeper)] == ["T"], "it is stopped")
-        assert state(keeper) == "S"  # it must be able to clean up
+        until(lambda: state(keeper) == "S", "the keeper waits")  # it must be able to clean up
         os.write(keyboard, b"\x03")
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGINT
