@@ -40,7 +40,7 @@ def bounds(
     )
 
 
-class LowerBound:
+class RunningBound:
     """Adds up the steps of a run as they end. It has no dependencies, and keeps no step: a run may
     have a hundred thousand.
     """

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stoker import __version__
-from stoker.govern.bounds import LowerBound
+from stoker.govern.bounds import RunningBound
 from stoker.govern.connections import Peer
 from stoker.govern.graph import WorkLeft
 from stoker.govern.history import DamagedError, History
@@ -51,7 +51,7 @@ class Tally:
         self._began = time.monotonic()
         self._governor_cpu = 0.0
         self._steps = self._remote_steps = 0
-        self._bound = LowerBound()
+        self._bound = RunningBound()
         self._spans: list[tuple[float, float]] = []  # in which attempts waited or ran
         self._outcomes: Counter[Outcome] = Counter()
         self._modes: Counter[CompileMode] = Counter()

@@ -5,7 +5,6 @@ Work announces itself with `stage`; nothing is shown unless the command has swit
 is said about work that ends at once.
 """
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,13 +13,13 @@ from threading import Event, Lock, Thread
 from typing import TextIO
 
 from stoker.model.value import duration, size
+from stoker.outside.streams import columns
 
 _TICK_S = 0.25
 _QUIET_S = {True: 0.5, False: 2.0}  # of a stage, on a terminal and elsewhere
 _BETWEEN_S = {True: 0.25, False: 10.0}  # from one line to the next
 _GUESS_S = 1.0  # before there is an estimate
 _LEFT_OUT = "..."
-_USUAL_COLUMNS = 80
 
 Advance = Callable[[int], None]
 
@@ -122,16 +121,9 @@ class _Meter:
         if self._live:
             self._erase()
             self._drawn = True
-            self._write(fitted(line, self._columns()))
+            self._write(fitted(line, columns(self._stream)))
         else:
             self._write(f"{line}\n")
-
-    def _columns(self) -> int:
-        """Return the width of the terminal now: its user may have changed it."""
-        try:
-            return os.get_terminal_size(self._stream.fileno()).columns or _USUAL_COLUMNS
-        except (OSError, ValueError):
-            return _USUAL_COLUMNS
 
     def _erase(self) -> None:
         if self._drawn:

@@ -47,6 +47,7 @@ STYLES = {
     "removed": "red",
     "bar": "cyan",
 }
+_USUAL_COLUMNS = 80
 _CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 
 
@@ -57,6 +58,14 @@ def shows_colours(stream: TextIO) -> bool:
     if os.environ.get("NO_COLOR") or terminal in ("dumb", "unknown"):
         return False
     return forced or stream.isatty()
+
+
+def columns(stream: TextIO) -> int:
+    """Return the width of a terminal now: its user may have changed it."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _USUAL_COLUMNS
+    except (OSError, ValueError):  # it is none
+        return _USUAL_COLUMNS
 
 
 def styled(text: str, style: str, stream: TextIO) -> str:

@@ -16,7 +16,6 @@ from stoker.model.finding import Finding, Severity
 from stoker.outside import streams
 
 _UNLIMITED = 1_000_000  # columns where nothing limits a line
-_USUAL_WIDTH = 80  # columns of a terminal that does not tell
 _GAP = 2  # blanks between columns
 _LEAST = 30  # columns below which a last column is not wrapped, but put on lines of its own
 _INDENT = 4
@@ -163,15 +162,10 @@ def _print(page: Page, stream: TextIO) -> None:
 
 
 def _width(stream: TextIO, *, terminal: bool) -> int:
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdigit():
-        return int(columns)
-    if not terminal:
-        return _UNLIMITED
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or _USUAL_WIDTH
-    except (OSError, ValueError):  # FORCE_COLOR, and no terminal
-        return _USUAL_WIDTH
+    wanted = os.environ.get("COLUMNS", "")
+    if wanted.isdigit():
+        return int(wanted)
+    return streams.columns(stream) if terminal else _UNLIMITED
 
 
 JSON_VERSION = 1  # of all that commands print; it grows when a key changes its name or meaning

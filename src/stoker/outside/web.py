@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from threading import Timer
 from typing import IO, Any
 from urllib.error import HTTPError
@@ -280,17 +280,6 @@ class _Redirects(HTTPRedirectHandler):
         found = super().redirect_request(req, fp, *words)
         fp.close()
         return found
-
-    def http_error_302(
-        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage
-    ) -> Any:
-        try:
-            return super().http_error_302(req, fp, code, msg, headers)
-        except BaseException:  # the address it leads to may be none; urllib keeps the answer open
-            fp.close()
-            raise
-
-    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
 class _NoFtp(FTPHandler):
