@@ -207,6 +207,11 @@ bool is_compiler_wrapper(const char *name)
     return is_among(word_of(name), WRAPPERS);
 }
 
+bool is_ccache(const char *name)
+{
+    return is_word(word_of(name), "ccache");
+}
+
 bool is_nvcc(const char *name)
 {
     return is_word(without_version(word_of(name)), "nvcc");

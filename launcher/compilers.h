@@ -22,6 +22,8 @@ bool is_extra_compiler(const char *name, const char *extra);
 /* True for a program that starts the real compiler when it is called by a compiler's name. */
 bool is_compiler_wrapper(const char *name);
 
+bool is_ccache(const char *name);
+
 /* True for nvcc under any version. */
 bool is_nvcc(const char *name);
 

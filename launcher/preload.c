@@ -238,6 +238,33 @@ static int start_launcher(const struct call *call, const char *kind, const char 
     return call->spawns && result == 0 ? 0 : start_without_us(call);
 }
 
+enum { PREFIX_BYTES = sizeof CCACHE_PREFIX + 1 + PATH_MAX };
+
+/* Writes the variable by which ccache starts the launcher. Returns false if that is not needed. */
+static bool write_prefix(char *entry, const struct call *call, const char *cache)
+{
+    static const char NAME[] = CCACHE_PREFIX "=";
+    size_t length = text_length(call->launcher);
+    if (length >= PATH_MAX || !takes_prefix(call, cache))
+        return false;
+    copy(entry, NAME, sizeof NAME - 1);
+    copy(entry + sizeof NAME - 1, call->launcher, length);
+    return true;
+}
+
+/* Starts a ccache of the user's own that starts the launcher for each compile that it lacks. */
+static int start_prefixed(const struct call *call, const char *path)
+{
+    char prefix[PREFIX_BYTES];
+    size_t most = count(call->environment) + saved.count + 2;
+    if (most > WORDS_ON_STACK || !write_prefix(prefix, call, path))
+        return make_unchanged(call);
+    char *environment[most], **end = write_environment(environment, call);
+    *end++ = prefix;
+    *end = NULL;
+    return make(call, call->file, call->search, call->arguments, environment);
+}
+
 /* nvcc reads options from a file beside it, of which ccache does not know. */
 enum { PROFILE_BYTES = 2 * PATH_MAX };
 
@@ -264,17 +291,20 @@ static bool write_profile(char *entry, const struct call *call, const char *path
 /* Starts the wrapper with the compiler's command, and the launcher if there is no wrapper any more. */
 static int start_wrapper(const struct call *call, const char *path)
 {
-    size_t most = count(call->arguments) + 2, entries = count(call->environment) + 3;
+    size_t most = count(call->arguments) + 2, entries = count(call->environment) + 4;
     const char *wrapper = variable(call->environment, "STOKER_WRAPPER");
     if (most + entries > WORDS_ON_STACK)
         return start_launcher(call, NULL, path);
-    char *words[most], *environment[entries], profile[PROFILE_BYTES], **end = environment;
+    char *words[most], *environment[entries], **end = environment;
+    char profile[PROFILE_BYTES], prefix[PREFIX_BYTES];
     words[0] = (char *)wrapper;
     words[1] = (char *)path;
     for (size_t at = 1; at + 1 < most; at++)
         words[at + 1] = call->arguments[at] ? (char *)short_option(call->arguments[at]) : NULL;
     if (write_profile(profile, call, path))
         *end++ = profile; /* the first of two variables of a name counts */
+    if (write_prefix(prefix, call, wrapper))
+        *end++ = prefix;
     for (char *const *entry = call->environment; entry && *entry; entry++)
         *end++ = *entry;
     *end++ = WRAPPED_MARK "=1";
@@ -321,6 +351,8 @@ static int start(struct call call)
         return start_open(&call);
     if (verdict == WRAPPED)
         return start_wrapper(&call, path);
+    if (verdict == PREFIXED)
+        return start_prefixed(&call, path);
     if (verdict == STEP)
         return start_launcher(&call, NULL, path);
     if (verdict == CUSTOM || verdict == REMOTE)

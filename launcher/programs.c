@@ -139,14 +139,24 @@ static bool follow(char *path)
     return true;
 }
 
-bool leads_to_wrapper(const char *path)
+static bool leads_to(const char *path, bool is_wanted(const char *name))
 {
     char at[PATH_MAX];
     copy(at, path, text_length(path));
-    bool found = is_compiler_wrapper(program_name(at));
+    bool found = is_wanted(program_name(at));
     for (int depth = 0; depth < DEEPEST_LINK && !found && follow(at); depth++)
-        found = is_compiler_wrapper(program_name(at));
+        found = is_wanted(program_name(at));
     return found;
+}
+
+bool leads_to_wrapper(const char *path)
+{
+    return leads_to(path, is_compiler_wrapper);
+}
+
+bool leads_to_ccache(const char *path)
+{
+    return leads_to(path, is_ccache);
 }
 
 bool file_beside(const char *path, const char *name, char *found)

@@ -36,6 +36,7 @@ enum program locate(const char *file, bool search, char *path);
 
 /* True if the path is a link to ccache or the like, also through other links. */
 bool leads_to_wrapper(const char *path);
+bool leads_to_ccache(const char *path);
 
 /* Finds a file in the folder of the program that a path leads to, also through links, and writes its
  * path to PATH_MAX bytes. False: there is none that can be read. */

@@ -52,6 +52,16 @@ static bool has_limits(void)
     return false;
 }
 
+bool takes_prefix(const struct call *call, const char *path)
+{
+    if (variable(call->environment, CCACHE_PREFIX) || !leads_to_ccache(path) || is_dynamic(path))
+        return false;
+    for (const char *letter = call->launcher; *letter; letter++)
+        if (*letter == ' ')
+            return false;
+    return true;
+}
+
 /* True if a cache or distributor (STOKER_WRAPPER) is to start this compiler. Caches do not look at
  * the flags that nvcc reads from the environment, so these must be the ones that stoker has told
  * the cache of. */
@@ -64,7 +74,8 @@ static bool is_wrapped(const struct call *call, const char *path)
            is_cacheable(program_name(path), words) &&
            same_variable(call, "NVCC_APPEND_FLAGS", "STOKER_NVCC_APPEND_FLAGS") &&
            same_variable(call, "NVCC_PREPEND_FLAGS", "STOKER_NVCC_PREPEND_FLAGS") &&
-           examine(wrapper) == NATIVE && is_dynamic(wrapper) && !has_limits();
+           examine(wrapper) == NATIVE && (is_dynamic(wrapper) || takes_prefix(call, wrapper)) &&
+           !has_limits();
 }
 
 /* A script under a compiler's name may do anything, and reads what it likes. So it runs as it is, and
@@ -144,8 +155,11 @@ enum verdict judge(const struct call *call, char *path)
     if (variable(call->environment, "LD_TRACE_LOADED_OBJECTS"))
         return WITHOUT_US; /* ldd lists what the program loads by itself */
     bool governs = call->launcher && call->launcher[0] == '/' && !is_of_another_user(call);
-    if (governs && is_compiler(program_name(path), extra) && !leads_to_wrapper(path))
+    bool compiles = governs && is_compiler(program_name(path), extra);
+    if (compiles && !leads_to_wrapper(path))
         return judge_compiler(call, path, extra);
+    if ((compiles || (governs && is_ccache(program_name(path)))) && takes_prefix(call, path))
+        return PREFIXED;
     if (governs && is_remote_compile(program_name(path), call->arguments))
         return starts_with(calling_program(own), "stoker-launcher") ? UNCHANGED : REMOTE;
     bool without_us = program == FOREIGN || is_emulator(program_name(path)) ||

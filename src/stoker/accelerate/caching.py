@@ -136,6 +136,10 @@ def _starting(chain: Chain, part: ChainPart, found: Mapping[str, FoundEngine]) -
     parts = (*chain.parts, replace(part, what=path))
     if chain.wrapper is None:
         return replace(chain, wrapper=path, parts=parts)
+    if found[chain.engine].static:
+        hints = ["use the ccache of your system, or --cache none"]
+        text = f"this ccache cannot start {part.what}: it is linked statically"
+        raise UsageError(text, hints=hints)
     prefix = _setting("CCACHE_PREFIX", path, "ccache starts it with each compile that it lacks")
     return replace(chain, parts=parts, settings=(*chain.settings, prefix))
 

@@ -29,10 +29,18 @@ def read_ccache(program: str, environment: Mapping[str, str]) -> FoundEngine:
             own.add(name)
     folder = values.get("cache_dir", "")
     problem = folder_problem(Path(folder))  # a compile would fail, not only its caching
+    static = process.is_static(program)
+    if static and "prefix_command" in own:  # the launcher takes that place
+        problem = "it is linked statically, and has a prefix of your own (CCACHE_PREFIX)"
     # An older one ignores the variable, and every object would be lost.
     remote = None if "remote_storage" in values else "this ccache has no remote storage: 4.7 has"
     return FoundEngine(
-        program=program, folder=folder, own=frozenset(own), problem=problem, remote_problem=remote
+        program=program,
+        folder=folder,
+        own=frozenset(own),
+        problem=problem,
+        remote_problem=remote,
+        static=static,
     )
 
 

@@ -34,7 +34,7 @@ from stoker.govern.history import History
 from stoker.govern.trace import read_trace, write_trace
 from stoker.model.caching import CacheEngine, Chain, ChainOptions
 from stoker.model.errors import MissingError, StokerError, StorageError, UsageError
-from stoker.model.govern import StepRecord, Timing, Trace
+from stoker.model.govern import Role, StepRecord, Timing, Trace
 from stoker.model.plan import Backend, Plan
 from stoker.model.runs import Attempt, Outcome
 from stoker.model.value import Value, json_bytes
@@ -46,6 +46,7 @@ from stoker.source.ninja import Edge
 
 _MOST_TRACES = 64  # jobs whose times are kept
 _PRUNED_TO = 0.9  # of the most bytes, so that not every job has to delete
+CACHED = (Role.C, Role.CXX, Role.CUDA)  # steps whose objects a checkpoint keeps
 _BUILD = "@build"  # stands for the build folder, which has another path on each machine
 
 
@@ -220,6 +221,15 @@ class Checkpoint:
 
     # -- files -----------------------------------------------------------------------------------
 
+    def changed_at(self) -> float | None:
+        """Return when an object was last written or used; None at an address, which does not
+        tell.
+        """
+        if not self.folder:
+            return None
+        states = map(_state, self._objects.glob("*/*"))
+        return max((state.st_ctime for state in states if state), default=0.0)
+
     def prune(self) -> int:
         """Delete the objects that were not used for longest, if all are too large together; return
         how many. An object that a job needs meanwhile is compiled again.
@@ -312,6 +322,7 @@ class Job:
         self._identity = identity
         self._build = Path()
         self._problem: str | None = None
+        self._before = self._checkpoint.changed_at()
         if part.finish:
             self._checkpoint.refuse_unknown(identity)
         try:
@@ -354,8 +365,20 @@ class Job:
         """Keep what was measured, and yield what the user should know."""
         if trace:
             self._checkpoint.keep(self._identity, trace, self._build)
+            yield from self._losses(trace)
         if deleted := self._checkpoint.prune():
             yield f"{deleted} old objects of the checkpoint were deleted: it had grown too large"
+
+    def _losses(self, trace: Trace) -> Iterator[str]:
+        """Yield that objects did not reach the checkpoint. No compile fails then."""
+        if self._before is None or self._checkpoint.changed_at() != self._before:
+            return
+        here = build_folder(str(self._build))  # and not one of CMake's own tests
+        compiled = sum(
+            record.step.role in CACHED and record.step.directory == here for record in trace.steps
+        )
+        if compiled:
+            yield f"the checkpoint got none of the {compiled} objects that were compiled here"
 
 
 _NATIVE = re.compile(rb"=native\b")

@@ -5,15 +5,15 @@ from statistics import mean
 
 from msgspec.structs import replace
 
+from stoker.builds.checkpoint import CACHED
 from stoker.builds.graph import Piece, cost, split
 from stoker.govern.policies import make_policy
 from stoker.govern.simulate import simulate
-from stoker.model.govern import Role, SimulationResult, StepRecord, Trace
+from stoker.model.govern import SimulationResult, StepRecord, Trace
 from stoker.model.value import Value, duration, size
 from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.settings.toml import Prices
 
-_COMPILES = (Role.C, Role.CXX, Role.CUDA)
 _MOST_JOBS = 1000  # of one shard
 
 
@@ -52,7 +52,7 @@ def simulate_farm(
     pieces = [
         Piece(output=each.step.output, cost=cost(each.wall_s, each.peak_bytes))
         for each in steps
-        if each.step.role in _COMPILES
+        if each.step.role in CACHED
     ]
     compiled = {piece.output for piece in pieces}
     shares = [set(share) for share in split(pieces, shards)]

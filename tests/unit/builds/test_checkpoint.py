@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from conftest import Stoker
 from governed_steps import record
@@ -129,6 +130,31 @@ def test_times_reach_the_next_machine_once(checkpoint: Checkpoint, tmp_path: Pat
     with History() as history:
         assert [each.wall_s for each in history.recent()] == [7.0]
     assert checkpoint.timings(HERE)["a.o"].seconds == 7.0
+
+
+def test_objects_that_did_not_reach_the_checkpoint_are_noticed(
+    checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    """A cache that is not asked makes no compile fail. CMake's own tests are not cached."""
+    build, objects = tmp_path / "build", tmp_path / "kept" / "objects" / "ab"
+    found = record("a.o")
+    trace = Trace(what="", steps=(replace(found, step=replace(found.step, directory=str(build))),))
+    test = Trace(what="", steps=(replace(found, step=replace(found.step, directory="/a/test")),))
+
+    def told(trace: Trace, *written: str) -> list[str]:
+        job = Job(FarmPart(checkpoint=checkpoint), HERE)
+        job.begin(build)
+        for name in written:
+            (objects / name).write_bytes(b"")
+        return list(job.close(trace))
+
+    objects.mkdir(parents=True)
+    lost = ["the checkpoint got none of the 1 objects that were compiled here"]
+    assert told(trace) == lost
+    assert told(trace, "one") == []
+    assert told(trace, "one") == []  # a damaged one is replaced
+    assert told(trace) == lost
+    assert told(test) == []
 
 
 def test_the_objects_that_were_not_used_for_longest_are_deleted(

@@ -23,6 +23,9 @@ int main(int count, char **words)
     fclose(log);
     if (getenv("WRAPPER_HIT"))
         return 0;
+    words[0] = getenv("CCACHE_PREFIX");
+    if (words[0])
+        execv(words[0], words);
     execv(words[1], words + 1);
     return 97;
 }
@@ -148,3 +151,47 @@ def test_a_cache_sees_the_compile_that_a_script_starts(
 def test_a_limit_for_the_compiler_is_no_limit_for_a_cache(wrapped: Preloaded, limit: str) -> None:
     wrapped.run("sh", "-c", f"ulimit {limit}; gcc -c a.c -o a.o; true")
     assert calls(wrapped) == []
+
+
+# -- a ccache that is linked statically --------------------------------------------------------
+# Its authors distribute it so. The library cannot be in it; its prefix names the launcher.
+
+
+@pytest.fixture
+def static(wrapped: Preloaded) -> Preloaded:
+    cache = build(wrapped.folder, "ccache", WRAPPER, "-static")
+    wrapped.environment["STOKER_WRAPPER"] = str(cache)
+    return wrapped
+
+
+def test_a_static_ccache_starts_the_launcher_by_itself(static: Preloaded) -> None:
+    static.output("sh", "-c", "gcc -c a.c -o a.o; true")
+    assert len(calls(static)) == 1
+    assert static.outputs() == ["a.o"]
+    static.environment["WRAPPER_HIT"] = "1"
+    static.output("sh", "-c", "gcc -c a.c -o a.o; true")
+    assert len(calls(static)) == 1
+    assert static.governed() == []
+
+
+@pytest.mark.parametrize("environment", ["", "env -i PATH=/usr/bin:/bin WRAPPER_LOG=wrapper.log"])
+def test_a_static_ccache_of_the_build_itself(static: Preloaded, environment: str) -> None:
+    """Behind its own name, and behind a compiler's, as /usr/lib/ccache has it."""
+    del static.environment["STOKER_WRAPPER"]
+    (static.folder / "bin").mkdir()
+    (static.folder / "bin/gcc").symlink_to(static.folder / "ccache")
+    static.output("sh", "-c", f"{environment} ./ccache /usr/bin/gcc -c a.c -o a.o; true")
+    assert len(calls(static)) == 1
+    assert static.governed() == [["/usr/bin/gcc", "-c", "a.c", "-o", "a.o"]]
+    words = "/usr/bin/gcc -c a.c -o b.o"  # our stand-in does not search for the compiler
+    static.output("sh", "-c", f"{environment} bin/gcc {words}; true")
+    assert static.outputs() == ["b.o"]
+
+
+def test_a_prefix_of_the_users_own_stays(static: Preloaded) -> None:
+    static.environment["CCACHE_PREFIX"] = "/usr/bin/env"
+    static.output("sh", "-c", "gcc -c a.c -o a.o; true")
+    assert calls(static) == []
+    assert static.outputs() == ["a.o"]
+    static.output("sh", "-c", "./ccache /usr/bin/gcc -c a.c -o a.o; true")
+    assert calls(static) == ["/usr/bin/gcc -c a.c -o a.o"]
