@@ -81,6 +81,21 @@ def test_the_ccache_of_its_authors_is_linked_statically(
     assert "it is linked statically" in build.run("/bin/true", options=words, PATH=path).err
 
 
+@pytest.mark.parametrize("limit", ["-f 4000000", "-t 3600"])
+def test_a_limit_of_the_compiler_is_named(need: Need, limit: str) -> None:
+    """The library starts no cache with it, so the user must learn of it."""
+    need("ccache")
+    command = [sys.executable, "-m", "stoker", "plan", "cpu", "--cache", "ccache"]
+    done = subprocess.run(
+        ["sh", "-c", f'ulimit {limit} && exec "$@"', "sh", *command],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    text = " ".join(done.stdout.split())
+    assert f"ccache is not used: it would share the compiler's limit (`ulimit {limit[:2]}`)" in text
+
+
 def test_a_static_sccache_is_not_used(build: Build, tmp_path: Path, need: Need) -> None:
     """Its server starts the compilers, and nothing can be preloaded into it."""
     text = "int main(void) { return 0; }"
