@@ -319,6 +319,20 @@ static bool is_question(struct word option, bool links)
     return !links && (starts_with(option.start, "-print-") || starts_with(option.start, "--print-"));
 }
 
+/* nvcc passes a list of options on to its host compiler, whose answer is then all that it prints. */
+static bool asks_host(struct word option, const char *next)
+{
+    const char *list = NULL;
+    if (is_word(option, "-Xcompiler") || is_word(option, "--compiler-options"))
+        list = next;
+    else if (starts_with(option.start, "-Xcompiler="))
+        list = option.start + sizeof "-Xcompiler=" - 1;
+    while (list && *list)
+        if (is_question(next_word(&list, ", "), false))
+            return true;
+    return false;
+}
+
 /* rustc prints these in addition to what it compiles. */
 static bool is_rust_question(const char *word, const char *next)
 {
@@ -344,7 +358,7 @@ static int read_word(struct reading *reading, const char *word, const char *next
     }
     if (is_word(whole, "--options-file") || is_word(whole, "-optf"))
         reading->inputs = true;
-    reading->answers |= is_question(whole, links);
+    reading->answers |= is_question(whole, links) || asks_host(whole, next);
     reading->expands |= is_among(whole, PREPROCESS);
     return is_among(whole, WITH_VALUE) ? 2 : 1;
 }

@@ -104,6 +104,8 @@ nvcc -V
 nvcc --list-gpu-arch
 nvcc --dryrun -c a.cu
 nvcc -gencode arch=compute_90,code=sm_90 --version
+nvcc .c -Xcompiler --version
+nvcc .c -Xcompiler=-dumpfullversion,-dumpversion
 clang -target x86_64-linux-gnu -print-target-triple
 rustc -vV
 rustc - --crate-name ___ --print=file-names --crate-type bin
@@ -130,6 +132,7 @@ g++ -Wl,--print-map a.o -o program
 g++ -c /home/me/conftests/a.cc -o a.o
 nvcc -t 4 -c a.cu -o a.o
 nvcc --options-file a.rsp
+nvcc -Xcompiler -fPIC,-Wall -Xcompiler=-O2 -c a.cu -o a.o
 nvcc -dlink a.o -o b.o
 rustc --crate-name x src/main.rs --emit=link --out-dir target
 rustc --print native-static-libs src/lib.rs
