@@ -73,10 +73,10 @@ def _address_space(_: About) -> str | None:
     return None if soft == resource.RLIM_INFINITY else size(soft)
 
 
-@FACTS.add("machine.stack", "the limit of `ulimit -s`, if it is below the usual one")
+@FACTS.add("machine.stack", "the limit of `ulimit -H -s`, if it is below the usual one")
 def _stack(_: About) -> str | None:
-    soft = resource.getrlimit(resource.RLIMIT_STACK)[0]
-    return size(soft) if soft != resource.RLIM_INFINITY and soft < _USUAL_STACK else None
+    hard = resource.getrlimit(resource.RLIMIT_STACK)[1]  # gcc lifts the soft limit by itself
+    return size(hard) if hard != resource.RLIM_INFINITY and hard < _USUAL_STACK else None
 
 
 @FACTS.add("machine.file_size", "the limit of `ulimit -f`, if there is one")

@@ -429,7 +429,7 @@ def test_a_small_stack_is_named_instead_of_a_fault_of_the_compiler(
 ) -> None:
     log = "g++: internal compiler error: Segmentation fault signal terminated program cc1plus\n"
     assert only(log, here).cause == "compiler-ice"
-    limits = {resource.RLIMIT_STACK: (2**20, 2**23)}
+    limits = {resource.RLIMIT_STACK: (2**20, 2**20)}
     real = resource.getrlimit
     monkeypatch.setattr(resource, "getrlimit", lambda kind: limits.get(kind) or real(kind))
     found = answer(log, here).findings[0]
