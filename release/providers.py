@@ -1,10 +1,12 @@
 """Makes the table of which package provides a header, library, CMake package, program or module.
 
-    python release/providers.py Contents-all.gz Contents-arm64.gz [--known COLUMN FILE]...
+    python release/providers.py Contents-all.gz Contents-arm64.gz --sources Sources.gz
+        [--known COLUMN FILE]...
 
 writes src/stoker/knowledge/providers.tsv from Debian's own file lists (`apt-file update` leaves
 them in /var/lib/apt/lists, and every Debian mirror has them beside the package lists) for the
-packages of release/package_names.tsv. The names of the other package managers come from there; with
+packages of release/package_names.tsv. Sources.gz, beside them, says what Debian builds the projects
+of PyPI with. The names of the other package managers come from there; with
 a file of names of one of them, the script prints those of the column that the file does not have.
 """
 
@@ -142,6 +144,13 @@ PROGRAMS_ON_PYPI = {
     "swig": "swig", "scons": "SCons", "clang-format": "clang-format", "clang-tidy": "clang-tidy",
     "cython3": "Cython", "python3-pkg-resources": "setuptools", "python3-distutils": "setuptools",
 }
+# Tools that compiled projects of PyPI need.
+TOOLS = ("swig", "cmake", "bison", "flex", "gfortran", "protobuf-compiler", "ninja-build", "meson")
+# Names of Debian 12 that Debian 13 does not have any more, and those that both have.
+RENAMED = {
+    "libfreetype6-dev": "libfreetype-dev", "libasound-dev": "libasound2-dev",
+    "libatlas-base-dev": "libopenblas-dev", "libjbig2dec-dev": "libjbig2dec0-dev",
+}
 # Files that are no part of a package: update-alternatives makes them, or a folder that several
 # share.
 EXTRA = {
@@ -263,6 +272,7 @@ Rows `package`: Debian's name, then Fedora's and RHEL's, conda-forge's, Alpine's
 Homebrew's (written by hand in release/package_names.tsv, and compared with lists of names), and
 PyPI's (from the metadata in Debian's package). Rows `pypi`: modules that Debian 12 does not have,
 PyPI's and conda-forge's name.
+Rows `project`: a compiled project of PyPI, and the packages that Debian installs to build it.
 """
 
 
@@ -284,6 +294,7 @@ class Names(NamedTuple):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("contents", type=Path, nargs="+")
+    parser.add_argument("--sources", type=Path, required=True)
     parser.add_argument("--known", nargs=2, action="append", default=[], metavar=("COLUMN", "FILE"))
     asked = parser.parse_args()
     names = read_names()
@@ -295,6 +306,7 @@ def main() -> int:
     rows = without_ambiguity([*rows, *find_modules(files)])
     rows += others(asked.contents, rows)
     rows += sorted(symbols(rows))
+    rows += sorted(built_with(asked.sources, project_packages(asked.contents)))
     projects = {name: PROGRAMS_ON_PYPI.get(name) or project_of(files[name]) for name in names}
     TABLE.write_text("".join(f"{line}\n" for line in table(rows, names, projects)))
     counts = Counter(row.kind for row in rows)
@@ -485,6 +497,49 @@ def project_of(files: Iterable[str]) -> str:
     return min(found, key=len).replace("_", "-") if found else "-"
 
 
+def project_packages(contents: Iterable[Path]) -> dict[str, str]:
+    """Return the projects of PyPI by Debian's package, which has their metadata."""
+    pattern = re.compile(
+        r"usr/lib/python3/dist-packages/([^/]+?)-\d[^/]*\.(?:dist|egg)-info(?:/\S+)?\s+(\S+)"
+    )
+    found: dict[str, str] = {}
+    for file in contents:
+        with gzip.open(file, "rt", encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if match := pattern.match(line):
+                    package = match[2].partition(",")[0].rpartition("/")[2]
+                    found[package] = re.sub(r"[-_.]+", "-", match[1]).lower()
+    return found
+
+
+def built_with(sources: Path, projects: dict[str, str]) -> Iterator[Row]:
+    """Yield the projects of PyPI with what Debian builds them with, if that is more than one
+    package. Sources that are more than a Python project need more than its extensions do.
+    """
+    with gzip.open(sources, "rt", encoding="utf-8") as stream:
+        entries = stream.read().split("\n\n")
+    for entry in entries:
+        fields = dict(re.findall(r"^([\w-]+):((?:.*\n?)(?: .*\n?)*)", entry, re.MULTILINE))
+        binaries = re.findall(r"[^\s,]+", fields.get("Binary", ""))
+        if all(re.match(r"python|.*-(?:doc|common|dbg|tests)$", name) for name in binaries):
+            needs = f"{fields.get('Build-Depends', '')},{fields.get('Build-Depends-Arch', '')}"
+            packages = sorted({name for one in needs.split(",") if (name := needed(one))})
+            named = {projects[name] for name in binaries if name in projects}
+            if len(packages) > 1:
+                yield from (Row("project", name, "", " ".join(packages)) for name in named)
+
+
+def needed(requirement: str) -> str | None:
+    """Return the package of a build requirement that compiled extensions may need: the development
+    files of a library, or a tool. Requirements of tests and of some architectures are left out.
+    """
+    match = re.fullmatch(r"([a-z0-9.+-]+)(?::\w+)?(?: \([^)]*\))?", requirement.strip())
+    if not match or re.match(r"python|libpython|pypy|dpkg|libtorch|pybind", match[1]):
+        return None
+    name = RENAMED.get(match[1], match[1])
+    return name if name.endswith("-dev") or name in TOOLS else None
+
+
 def find_modules(files: dict[str, list[str]]) -> Iterator[Row]:
     pattern = re.compile(r"usr/share/cmake-[\d.]+/Modules/Find(\w+)\.cmake")
     there = {match[1] for path in files["cmake"] if (match := pattern.fullmatch(path))}
@@ -541,7 +596,8 @@ def closeness(row: Row) -> tuple[bool, bool, int, str]:
 
 def table(rows: list[Row], names: dict[str, Names], projects: dict[str, str]) -> Iterator[str]:
     yield from (f"# {line}" for line in HEADER_LINES.strip().splitlines())
-    used = {package for row in rows if row.kind != "symbol" for package in row.package.split()}
+    provided = [row for row in rows if row.kind not in ("symbol", "project")]
+    used = {package for row in provided for package in row.package.split()}
     for name in sorted(used & names.keys()):
         yield "\t".join(("package", name, *names[name], projects[name]))
     for module, (project, conda) in sorted(MODULES_ELSEWHERE.items()):

@@ -139,7 +139,7 @@ def install_commands(
         return _pip_commands(_packages(found, "pip"), here, python)
     if not packages or manager is None:
         return []
-    folders = _searched(kind, found) if manager == "apt" else []
+    folders = search_folders(kind, found) if manager == "apt" else []
     return [*system_commands(packages, here, manager), *folders]
 
 
@@ -200,7 +200,7 @@ def _module_commands(
     return _pip_commands(packages, here, executable)
 
 
-def _searched(kind: ProvidedKind, found: Sequence[Provider]) -> Iterator[str]:
+def search_folders(kind: ProvidedKind, found: Sequence[Provider]) -> Iterator[str]:
     """Yield what tells the compiler and the linker of folders that they do not search."""
     roots = [one.root for one in found if one.root]
     if kind is ProvidedKind.HEADER and roots:

@@ -21,6 +21,7 @@ FACTS = Facts()
 
 _FIRST_TOOLCHAIN = 13  # the first CUDA that `stoker toolchain` installs
 _USED_GCC = r"/(?:c\+\+|gcc/[\w-]+)/(\d{1,2})/|gcc version (\d{1,2})\.|GNU (\d{1,2})\."
+_USUAL_STACK = 8 * 1024**2  # what Linux gives a process
 _SCRIPT = 4096  # bytes of a script that starts nvcc
 _JOB_MEMORY = 4 * 1024**3  # enough for most compiles of PyTorch and its extensions
 
@@ -70,6 +71,12 @@ def _jobs(_: About) -> str | None:
 def _address_space(_: About) -> str | None:
     soft = resource.getrlimit(resource.RLIMIT_AS)[0]
     return None if soft == resource.RLIM_INFINITY else size(soft)
+
+
+@FACTS.add("machine.stack", "the limit of `ulimit -H -s`, if it is below the usual one")
+def _stack(_: About) -> str | None:
+    hard = resource.getrlimit(resource.RLIMIT_STACK)[1]  # gcc lifts the soft limit by itself
+    return size(hard) if hard != resource.RLIM_INFINITY and hard < _USUAL_STACK else None
 
 
 @FACTS.add("machine.file_size", "the limit of `ulimit -f`, if there is one")

@@ -10,8 +10,9 @@ import shlex
 from pathlib import Path
 
 from stoker.diagnose.about import About, Facts
-from stoker.diagnose.installing import pip_command, system_commands
+from stoker.diagnose.installing import pip_command, search_folders, system_commands
 from stoker.diagnose.lines import compiled
+from stoker.knowledge.providers import ProvidedKind, built_with, provider
 from stoker.model.secrets import HIDDEN
 
 FACTS = Facts()
@@ -93,6 +94,35 @@ def _package(about: About) -> str | None:
     words = shlex.split(about.run.command) if about.run.command.startswith(("pip ", "uv ")) else []
     names = [word for word in words[2:] if re.fullmatch(r"[A-Za-z][\w.-]+(?:[=<>]=.*)?", word)]
     return names[-1] if names and names[-1] != "install" else None
+
+
+@FACTS.add("run.needs", "the command that installs all that Debian builds the project with")
+def _needs(about: About) -> str | None:
+    """Return it if the project needs what is missing: builds name only the first thing they lack.
+    Development files are of that kind; of programs, those that Debian installs for the project.
+    """
+    project = _package(about)
+    if project is None or about.here.manager != "apt" or about.here.conda:
+        return None
+    found = [
+        (kind, one)
+        for kind in ProvidedKind
+        for word in about.words(kind)
+        if kind is not ProvidedKind.MODULE and (one := provider(kind, word))
+    ]
+    needs = built_with(project)
+    families = {_family(name) for name in needs}
+    missing = [name for _, one in found for name in one.packages.get("apt", "").split()]
+    others = [name for name in missing if _family(name) not in families]
+    if not needs or not missing or any(not name.endswith("-dev") for name in others):
+        return None
+    folders = (line for kind, one in found for line in search_folders(kind, [one]))
+    return "\n".join([*system_commands([*others, *needs], about.here, "apt"), *folders])
+
+
+def _family(package: str) -> str:
+    """Return what the names of packages with the same files begin with, such as libcurl."""
+    return package.partition("-")[0].rstrip("0123456789")
 
 
 @FACTS.add("run.python", "the interpreter that builds")

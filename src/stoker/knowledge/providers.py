@@ -4,6 +4,7 @@ The table, providers.tsv, is made by release/providers.py; its first lines say h
 as text, because a diagnosis looks up a few of its thousands of rows.
 """
 
+import re
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import cache
@@ -48,6 +49,12 @@ def provider(kind: ProvidedKind, name: str) -> Provider | None:
         project, conda = row
         return Provider(packages={"pip": project} | ({"conda": conda} if conda != _NONE else {}))
     return None
+
+
+def built_with(project: str) -> list[str]:
+    """Return the packages that Debian installs to build a project of PyPI; empty if not known."""
+    row = _row("project", re.sub(r"[-_.]+", "-", project).lower())
+    return row[1].split(" ") if row else []
 
 
 def library_folders(package: str) -> list[str]:

@@ -389,3 +389,51 @@ def test_a_function_of_the_device_that_nothing_defines(here: Here) -> None:
     found = only("nvlink error   : Undefined reference to '_Z4recvPv' in 'build/comm.o'\n", here)
     assert found.cause == "undefined-reference"
     assert "_Z4recvPv" in found.fix[0].text
+
+
+# -- projects that Debian builds -------------------------------------------------------------------
+
+
+def failed_wheel(project: str, *lines: str) -> str:
+    return "\n".join((*lines, f"  ERROR: Failed building wheel for {project}", ""))
+
+
+@pytest.mark.parametrize(
+    ("project", "line", "packages"),
+    [
+        ("python-ldap", "Modules/common.h:15:10: fatal error: lber.h: No such file or directory",
+         "libldap2-dev libsasl2-dev"),
+        # The table of programs names another curl, and the two cannot be installed together.
+        ("pycurl", "FileNotFoundError: [Errno 2] No such file or directory: 'curl-config'",
+         "libcurl4-gnutls-dev libgnutls28-dev libssh2-1-dev"),
+        # libgmp-dev is needed by what Debian names.
+        ("gmpy2", "src/gmpy2.h:79:12: fatal error: gmp.h: No such file or directory",
+         "libgmp-dev libmpc-dev libmpfr-dev"),
+        ("pyscard", "  Install swig and try again", "libpcsclite-dev swig"),
+    ],
+)  # fmt: skip
+def test_the_first_fix_installs_all_that_the_project_needs(
+    here: Here, project: str, line: str, packages: str
+) -> None:
+    found = only(failed_wheel(project, line), here)
+    assert found.fix[0].commands == (f"{here.sudo}apt-get install -y {packages}",)
+
+
+def test_a_tool_that_debian_does_not_name_is_installed_alone(here: Here) -> None:
+    found = only(failed_wheel("python-ldap", "  Install cmake and try again"), here)
+    assert found.fix[0].commands == (f"{here.sudo}apt-get install -y cmake",)
+
+
+def test_a_small_stack_is_named_instead_of_a_fault_of_the_compiler(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = "g++: internal compiler error: Segmentation fault signal terminated program cc1plus\n"
+    assert only(log, here).cause == "compiler-ice"
+    limits = {resource.RLIMIT_STACK: (2**20, 2**20)}
+    real = resource.getrlimit
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: limits.get(kind) or real(kind))
+    found = answer(log, here).findings[0]
+    assert (found.cause, found.title) == (
+        "stack-limit",
+        "a limit of the stack, 1.0 MiB, stops the compiler",
+    )
