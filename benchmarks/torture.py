@@ -8,10 +8,13 @@ fault at a random time, and then checks: the run ended with a status that fits t
 run completes the build, every object is byte-identical to that of an undisturbed build, and no
 process, socket, run folder or temporary file is left. The faults take turns, in a random order. A
 failed round prints its seed, keeps its output, and can be repeated with --round. Needs root, a
-memory cgroup and tmpfs mounts. The counts go to results/torture-<kind>-<architecture>.json. Rounds
-named "odd-compiles" run the compiles of odd_compiles.py with or without ccache instead of ninja. N
-copies (--workers) run at the same time, each with its own seed, memory cgroup, process namespace
-and temporary folders, so that other runs on the machine do not count.
+memory cgroup and tmpfs mounts. Rounds named "odd-compiles" run the compiles of odd_compiles.py with
+or without ccache instead of ninja. N copies (--workers) run at the same time, each with its own
+seed, memory cgroup, process namespace and temporary folders, so that other runs on the machine do
+not count.
+
+Each run with all faults adds itself, with its failures, to results/torture-<kind>-<machine>.json,
+which holds the sums too; another seed continues with the faults that the stored runs cover least.
 """
 
 import argparse
@@ -31,7 +34,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import odd_compiles
 from governor import TEMPORARY, Group
@@ -516,6 +519,7 @@ def main() -> int:
     result = {
         "machine": f"{platform.machine()}, {machine.cpu.usable} CPUs, "
         f"memory cgroup of {size((SMALL if arguments.small else LARGE).limit)}",
+        "commit": _commit(),
         "minutes": round(done.minutes, 1),
         "seed": arguments.seed,
         "workers": arguments.workers,
@@ -525,13 +529,42 @@ def main() -> int:
         "failures": done.failures,
     }
     print(json.dumps(result, indent=2))
-    kind = ("cuda" if arguments.cuda else "cxx") + ("-small" if arguments.small else "")
-    file = arguments.json
-    if not (file or done.failures or arguments.only):
-        file = RESULTS / f"torture-{kind}-{platform.machine()}.json"
-    if file:
-        file.write_text(json.dumps(result, indent=2) + "\n")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+    elif not arguments.only:
+        _store(result, _stored_file(arguments))
     return 1 if done.failures else 0
+
+
+def _commit() -> str:
+    """Return the commit that is tested; "+" marks changes that are not in it."""
+    command = ["git", "-C", str(RESULTS), "describe", "--always", "--dirty=+"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _stored_file(arguments: argparse.Namespace) -> Path:
+    kind = ("cuda" if arguments.cuda else "cxx") + ("-small" if arguments.small else "")
+    return RESULTS / f"torture-{kind}-{platform.machine()}.json"
+
+
+def _stored_runs(file: Path) -> list[dict[str, Any]]:
+    stored = json.loads(file.read_text()) if file.exists() else {"runs": []}
+    return list(stored.get("runs", [stored]))  # one run alone before there was a list
+
+
+def _store(result: dict[str, Any], file: Path) -> None:
+    """Add a run to the stored ones, with the sums over all."""
+    runs = [*_stored_runs(file), result]
+    minutes = round(sum(run["minutes"] for run in runs), 1)
+    faults = dict(sorted(_rounds(runs).items()))
+    sums = {"minutes": minutes, "rounds": sum(faults.values()), "faults": faults}
+    sums |= {"never": sorted(FAULTS.keys() - faults), "runs": runs}
+    file.write_text(json.dumps(sums, indent=2) + "\n")
+
+
+def _rounds(runs: list[dict[str, Any]]) -> Counter[str]:
+    """Return how many rounds each fault had."""
+    return sum((Counter(run["faults"]) for run in runs), Counter[str]())
 
 
 class Done(NamedTuple):
@@ -541,10 +574,13 @@ class Done(NamedTuple):
     failures: list[dict[str, object]]
 
 
-def _turns(chance: random.Random) -> Iterator[str]:
-    """Yield faults: each once, in a random order, and again."""
+def _turns(chance: random.Random, before: Counter[str]) -> Iterator[str]:
+    """Yield faults in a random order, those with the fewest rounds first."""
+    rounds = before.copy()
     while True:
-        yield from chance.sample(list(FAULTS), len(FAULTS))
+        names = chance.sample(list(FAULTS), len(FAULTS))
+        yield (name := min(names, key=rounds.__getitem__))
+        rounds[name] += 1
 
 
 def _run_rounds(arguments: argparse.Namespace) -> Done:
@@ -556,7 +592,8 @@ def _run_rounds(arguments: argparse.Namespace) -> Done:
     failures: list[dict[str, object]] = []
     began = time.monotonic()
     seeds = random.Random(arguments.seed)
-    turns = _turns(random.Random(arguments.seed))
+    before = _rounds(_stored_runs(_stored_file(arguments)))
+    turns = _turns(random.Random(arguments.seed), before)
     while time.monotonic() - began < arguments.minutes * 60:
         seed = seeds.randrange(1 << 32) if arguments.round is None else arguments.round
         started = time.monotonic()
