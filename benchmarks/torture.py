@@ -514,12 +514,13 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.round is not None and not arguments.only:
         parser.error("--round needs --only FAULT, as the failed round has printed it")
+    commit = _commit()
     done = _run_rounds(arguments) if arguments.alone else _run_workers(arguments)
     machine = read_machine()
     result = {
         "machine": f"{platform.machine()}, {machine.cpu.usable} CPUs, "
         f"memory cgroup of {size((SMALL if arguments.small else LARGE).limit)}",
-        "commit": _commit(),
+        "commit": commit,
         "minutes": round(done.minutes, 1),
         "seed": arguments.seed,
         "workers": arguments.workers,
@@ -537,9 +538,11 @@ def main() -> int:
 
 
 def _commit() -> str:
-    """Return the commit that is tested; "+" marks changes that are not in it."""
-    command = ["git", "-C", str(RESULTS), "describe", "--always", "--dirty=+"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    """Return the commit that is tested; "+" marks changes of what is tested that it lacks."""
+    git = ["git", "-C", str(Path(__file__).parents[1])]
+    head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "src", "launcher"])
+    return head.stdout.strip() + ("+" if changed.returncode else "")
 
 
 def _stored_file(arguments: argparse.Namespace) -> Path:
