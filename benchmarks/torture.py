@@ -540,9 +540,9 @@ def main() -> int:
 def _commit() -> str:
     """Return the commit that is tested; "+" marks changes of what is tested that it lacks."""
     git = ["git", "-C", str(Path(__file__).parents[1])]
-    head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "src", "launcher"])
-    return head.stdout.strip() + ("+" if changed.returncode else "")
+    head = subprocess.check_output([*git, "rev-parse", "--short", "HEAD"], text=True).strip()
+    changed = subprocess.call([*git, "diff", "--quiet", "HEAD", "--", "src", "launcher"])
+    return f"{head}+" if changed else head
 
 
 def _stored_file(arguments: argparse.Namespace) -> Path:
@@ -620,8 +620,10 @@ def _run_rounds(arguments: argparse.Namespace) -> Done:
     return Done((time.monotonic() - began) / 60, counts, torture.interventions, failures)
 
 
-# Each worker sees only its own processes and temporary folders, so it can tell what it left.
-ALONE = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]
+# Each worker sees only its own processes and temporary folders, so it can tell what it left. It
+# ends with this program, though unshare ignores SIGTERM.
+ALONE = ["setpriv", "--pdeathsig", "KILL", "unshare"]
+ALONE += ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]
 ALONE += ['mount -t tmpfs tmpfs /dev/shm && mount --bind "$0" /tmp && exec "$@"']
 
 
