@@ -8,10 +8,14 @@ fault at a random time, and then checks: the run ended with a status that fits t
 run completes the build, every object is byte-identical to that of an undisturbed build, and no
 process, socket, run folder or temporary file is left. The faults take turns, in a random order. A
 failed round prints its seed, keeps its output, and can be repeated with --round. Needs root, a
-memory cgroup and tmpfs mounts. The counts go to results/torture-<kind>-<architecture>.json. Rounds
-named "odd-compiles" run the compiles of odd_compiles.py with or without ccache instead of ninja. N
+memory cgroup and tmpfs mounts. Rounds named "odd-compiles" run the compiles of odd_compiles.py with
+or without ccache instead of ninja; with --cuda there are none. "second-run" starts a small run
+beside the large one, which must not wait for its end. The longest wait of a step is stored. N
 copies (--workers) run at the same time, each with its own seed, memory cgroup, process namespace
 and temporary folders, so that other runs on the machine do not count.
+
+Each run with all faults adds itself, with its failures, to results/torture-<kind>-<machine>.json,
+which holds the sums too; another seed continues with the faults that the stored runs cover least.
 """
 
 import argparse
@@ -31,13 +35,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import odd_compiles
 from governor import TEMPORARY, Group
 from workload import generate_cuda
 
+from stoker.govern.history import History
 from stoker.machine.system import read_machine
+from stoker.model.errors import StokerError
 from stoker.model.value import size
 
 RESULTS = Path(__file__).parent / "results"
@@ -47,6 +53,8 @@ DEADLINE_S = 150.0
 ODD_DEADLINE_S = 300.0  # of all odd compiles together
 GRACE_S = 15.0  # for the governor and killed commands to disappear
 ATTEMPTS = 3  # runs to complete a build after its fault
+SECOND = 8  # steps of a second run beside the first
+STARVED_S = 10.0  # a second run that has done no step in this time waits for the first
 
 
 class Load(NamedTuple):
@@ -108,6 +116,7 @@ class Round:
         self.folder, self.group, self.load, self.chance = folder, group, load, chance
         self.build, self.home, self.tmp = folder / "build", folder / "home", folder / "tmp"
         self.notes: list[str] = []
+        self.wrong: list[str] = []
         self.interventions: Counter[str] = Counter()
 
     def environment(self) -> dict[str, str]:
@@ -122,12 +131,14 @@ class Round:
 
     def start(self, name: str) -> subprocess.Popen[bytes]:
         tmp = self.chance.choice(("auto", "disk", "ram"))
-        command = [STOKER, "run", "--progress", "log", "--tmp", tmp, *self.summary, "--"]
-        command += ["ninja", "-C", str(self.build), "-k", "0"]
-        command = self.inside(command)
+        ninja = ["ninja", "-C", str(self.build), "-k", "0"]
+        return self.govern(name, "--tmp", tmp, *self.summary, "--", *ninja)
+
+    def govern(self, name: str, *words: str) -> subprocess.Popen[bytes]:
+        """Start `stoker run` with these words; its output goes to a log of this name."""
         with (self.folder / f"{name}.log").open("wb") as log:
             return subprocess.Popen(
-                command,
+                self.inside([STOKER, "run", "--progress", "log", *words]),
                 env=self.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -160,6 +171,17 @@ class Round:
         """Return the command that runs ``command`` in the memory cgroup."""
         procs = str(self.group.path / "cgroup.procs")
         return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', procs, *command]
+
+    def longest_wait_s(self) -> float:
+        """Return the longest time that a step waited for its start, if the history can be read."""
+        file = self.home / "state" / "history.sqlite"
+        if not file.exists():
+            return 0.0
+        with suppress(StokerError), History(file) as history:
+            attempts = [one for run in history.attempts_by_run() for one in history.attempts(run)]
+            waits = [sum(one.explanation.waits.values()) for one in attempts if one.explanation]
+            return max(waits, default=0.0)
+        return 0.0
 
     def processes(self, wanted: str = "") -> list[int]:
         """Return the live processes of this round whose command line, behind a NUL that marks its
@@ -290,6 +312,25 @@ def _skew_clock(case: Round, run: subprocess.Popen[bytes]) -> Statuses:
     return None
 
 
+def _second_run(case: Round, run: subprocess.Popen[bytes]) -> Statuses:
+    folder = case.folder / "second"
+    folder.mkdir()
+    for number in range(SECOND):
+        text = SOURCE.format(functions=FUNCTION.format(file="second", n=number))
+        (folder / f"{number}.cpp").write_text(text)
+    script = f'cd "$0" && seq 0 {SECOND - 1} | xargs -P 2 -I N g++ -O1 -c N.cpp -o N.o'
+    began = time.monotonic()
+    second = case.govern("second", "--", "sh", "-c", script, str(folder))
+    while run.poll() is None and second.poll() is None and not list(folder.glob("*.o")):
+        time.sleep(0.05)
+    waited_s = time.monotonic() - began
+    if not list(folder.glob("*.o")) and waited_s > STARVED_S:
+        case.wrong.append(f"the second run has done no step in {waited_s:.0f} s")
+    if status := case.wait(second):
+        case.wrong.append(f"the second run ended with {status}")
+    return {0}
+
+
 ODD = "odd-compiles"
 FAULTS: dict[str, Fault] = {
     "none": lambda *_: {0},
@@ -311,6 +352,7 @@ FAULTS: dict[str, Fault] = {
     "corrupt-history": _corrupt_history,
     "lock-history": _lock_history,
     "skew-clock": _skew_clock,
+    "second-run": _second_run,
     ODD: lambda *_: {0},
 }
 INTERVENTIONS = ("pauses", "preemptions", "oom_kills", "retries")  # of a run's summary
@@ -360,6 +402,7 @@ class Torture:
         shutil.rmtree(self.place)
         self.odd: dict[str, dict[str, str]] = {}
         self.interventions: Counter[str] = Counter()
+        self.longest_wait_s = 0.0
 
     def round(self, seed: int, name: str) -> list[str]:
         """Run one round; return what was wrong."""
@@ -379,6 +422,7 @@ class Torture:
             return self._try(case, name)
         finally:
             self.interventions += case.interventions
+            self.longest_wait_s = max(self.longest_wait_s, case.longest_wait_s())
 
     def _odd(self, case: Round) -> list[str]:
         """Compile in odd ways, where the same was compiled plainly before. Two of the large
@@ -434,7 +478,7 @@ class Torture:
         self.group.set_limit(self.load.limit)
         wrong += self._complete(case)
         wrong += self._remains(case)
-        return wrong
+        return wrong + case.wrong
 
     def _complete(self, case: Round) -> list[str]:
         """The next runs work and end in the reference's objects."""
@@ -511,40 +555,85 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.round is not None and not arguments.only:
         parser.error("--round needs --only FAULT, as the failed round has printed it")
+    commit = _commit()
     done = _run_rounds(arguments) if arguments.alone else _run_workers(arguments)
     machine = read_machine()
     result = {
         "machine": f"{platform.machine()}, {machine.cpu.usable} CPUs, "
         f"memory cgroup of {size((SMALL if arguments.small else LARGE).limit)}",
+        "commit": commit,
         "minutes": round(done.minutes, 1),
         "seed": arguments.seed,
         "workers": arguments.workers,
         "cuda": arguments.cuda,
         "faults": dict(sorted(done.faults.items())),
         "interventions": {name: done.interventions[name] for name in INTERVENTIONS},
+        "longest_wait_s": round(done.longest_wait_s, 1),
         "failures": done.failures,
     }
     print(json.dumps(result, indent=2))
-    kind = ("cuda" if arguments.cuda else "cxx") + ("-small" if arguments.small else "")
-    file = arguments.json
-    if not (file or done.failures or arguments.only):
-        file = RESULTS / f"torture-{kind}-{platform.machine()}.json"
-    if file:
-        file.write_text(json.dumps(result, indent=2) + "\n")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+    elif not arguments.only:
+        _store(result, _stored_file(arguments))
     return 1 if done.failures else 0
+
+
+def _commit() -> str:
+    """Return the commit that is tested; "+" marks changes of what is tested that it lacks."""
+    git = ["git", "-C", str(Path(__file__).parents[1])]
+    head = subprocess.check_output([*git, "rev-parse", "--short", "HEAD"], text=True).strip()
+    changed = subprocess.call([*git, "diff", "--quiet", "HEAD", "--", "src", "launcher"])
+    return f"{head}+" if changed else head
+
+
+def _stored_file(arguments: argparse.Namespace) -> Path:
+    kind = ("cuda" if arguments.cuda else "cxx") + ("-small" if arguments.small else "")
+    return RESULTS / f"torture-{kind}-{platform.machine()}.json"
+
+
+def _stored_runs(file: Path) -> list[dict[str, Any]]:
+    stored = json.loads(file.read_text()) if file.exists() else {"runs": []}
+    return list(stored.get("runs", [stored]))  # one run alone before there was a list
+
+
+def _store(result: dict[str, Any], file: Path) -> None:
+    """Add a run to the stored ones, with the sums over all."""
+    runs = [*_stored_runs(file), result]
+    minutes = round(sum(run["minutes"] for run in runs), 1)
+    faults = dict(sorted(_rounds(runs).items()))
+    sums = {"minutes": minutes, "rounds": sum(faults.values()), "faults": faults}
+    never = sorted(set(_faults(cuda=result["cuda"])) - faults.keys())
+    sums |= {"never": never, "runs": runs}
+    file.write_text(json.dumps(sums, indent=2) + "\n")
+
+
+def _faults(*, cuda: bool) -> list[str]:
+    """Return the faults of a kind of build; odd compiles are of C++."""
+    return [name for name in FAULTS if not (cuda and name == ODD)]
+
+
+def _rounds(runs: list[dict[str, Any]]) -> Counter[str]:
+    """Return how many rounds each fault had."""
+    return sum((Counter(run["faults"]) for run in runs), Counter[str]())
 
 
 class Done(NamedTuple):
     minutes: float
     faults: Counter[str]
     interventions: Counter[str]
+    longest_wait_s: float
     failures: list[dict[str, object]]
 
 
-def _turns(chance: random.Random) -> Iterator[str]:
-    """Yield faults: each once, in a random order, and again."""
+def _turns(chance: random.Random, before: Counter[str], *, cuda: bool) -> Iterator[str]:
+    """Yield faults in a random order, those with the fewest rounds first."""
+    rounds = before.copy()
+    faults = _faults(cuda=cuda)
     while True:
-        yield from chance.sample(list(FAULTS), len(FAULTS))
+        names = chance.sample(faults, len(faults))
+        yield (name := min(names, key=rounds.__getitem__))
+        rounds[name] += 1
 
 
 def _run_rounds(arguments: argparse.Namespace) -> Done:
@@ -556,7 +645,8 @@ def _run_rounds(arguments: argparse.Namespace) -> Done:
     failures: list[dict[str, object]] = []
     began = time.monotonic()
     seeds = random.Random(arguments.seed)
-    turns = _turns(random.Random(arguments.seed))
+    before = _rounds(_stored_runs(_stored_file(arguments)))
+    turns = _turns(random.Random(arguments.seed), before, cuda=arguments.cuda)
     while time.monotonic() - began < arguments.minutes * 60:
         seed = seeds.randrange(1 << 32) if arguments.round is None else arguments.round
         started = time.monotonic()
@@ -577,11 +667,14 @@ def _run_rounds(arguments: argparse.Namespace) -> Done:
     torture.close()
     if not failures:
         shutil.rmtree(folder)
-    return Done((time.monotonic() - began) / 60, counts, torture.interventions, failures)
+    minutes = (time.monotonic() - began) / 60
+    return Done(minutes, counts, torture.interventions, torture.longest_wait_s, failures)
 
 
-# Each worker sees only its own processes and temporary folders, so it can tell what it left.
-ALONE = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]
+# Each worker sees only its own processes and temporary folders, so it can tell what it left. It
+# ends with this program, though unshare ignores SIGTERM.
+ALONE = ["setpriv", "--pdeathsig", "KILL", "unshare"]
+ALONE += ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]
 ALONE += ['mount -t tmpfs tmpfs /dev/shm && mount --bind "$0" /tmp && exec "$@"']
 
 
@@ -614,7 +707,9 @@ def _run_workers(arguments: argparse.Namespace) -> Done:
     for result in results:
         faults.update(result["faults"])
         interventions.update(result["interventions"])
-    return Done(sum(result["minutes"] for result in results), faults, interventions, failures)
+    minutes = sum(result["minutes"] for result in results)
+    longest_wait_s = max((result["longest_wait_s"] for result in results), default=0.0)
+    return Done(minutes, faults, interventions, longest_wait_s, failures)
 
 
 if __name__ == "__main__":

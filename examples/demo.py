@@ -10,6 +10,7 @@ only stoker observes it, through `--memory`.
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from pathlib import Path
 KILN = Path(__file__).parent / "kiln"
 BIN = Path(sys.executable).parent
 LIMIT = 1536 * 1024**2
-GROUP = "stoker-demo"
+GROUP = f"stoker-demo-{os.getpid()}"  # two demos do not fit into one limit
 ENTER = ("sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"')
 TRY_IT = """
 import kiln, math
@@ -40,6 +41,7 @@ def main() -> None:
     print("kiln is a small project with generated operators, like PyTorch.")
     print("Three of its files need about 0.9 GB each to compile. The limit is 1.5 GiB.")
     summary = []
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # the cgroup goes first
     try:
         if within := limited():
             summary.append(plain_ninja(folder / "plain", within))

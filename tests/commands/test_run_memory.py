@@ -268,3 +268,20 @@ def test_a_run_in_a_pid_namespace_of_its_own_has_a_governor_of_its_own(
     assert len(inner.attempts()) == 4
     (build.folder / "go").touch()
     assert finished(run).status == 0
+
+
+@pytest.mark.usefixtures("group")  # where tests cannot have a memory cgroup, the demo has none
+def test_each_demo_has_a_cgroup_and_removes_it_when_it_is_ended(tmp_path: Path) -> None:
+    """Two demos in one cgroup would share a limit that only one fits into."""
+    program = str(Path(__file__).parents[2] / "examples" / "demo.py")
+    demo = subprocess.Popen([sys.executable, program, str(tmp_path / "demo")])
+
+    def groups() -> list[Path]:
+        return list(Path("/sys/fs/cgroup").glob(f"**/stoker-demo-{demo.pid}"))
+
+    try:
+        wait_until(groups, "the demo has its cgroup")
+    finally:
+        demo.terminate()
+    assert demo.wait() == 128 + signal.SIGTERM
+    assert not groups()
