@@ -88,13 +88,23 @@ def groups() -> dict[Path, dict[str, int]]:
 
 
 def leave_group() -> None:
-    """Remove the cgroup as soon as it is empty; the governor exits a moment after the build."""
+    """Remove the cgroup as soon as it is empty; the governor exits a moment after the build. What
+    is left then, such as compilers of a build that was interrupted, is ended.
+    """
     for group in groups():
-        deadline = time.monotonic() + 20
-        while group.exists() and time.monotonic() < deadline:
+        patience = time.monotonic() + 5
+        while group.exists() and time.monotonic() < patience + 15:
             with suppress(OSError):
                 group.rmdir()
+            if time.monotonic() > patience:
+                end_all(group)
             time.sleep(0.1)
+
+
+def end_all(group: Path) -> None:
+    with suppress(OSError):
+        for process in (group / "cgroup.procs").read_text().split():
+            os.kill(int(process), signal.SIGKILL)
 
 
 def plain_ninja(build: Path, within: tuple[str, ...]) -> str:

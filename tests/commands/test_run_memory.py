@@ -277,7 +277,9 @@ def test_each_demo_has_a_cgroup_and_removes_it_when_it_is_ended(tmp_path: Path) 
     demo = subprocess.Popen([sys.executable, program, str(tmp_path / "demo")])
 
     def groups() -> list[Path]:
-        return list(Path("/sys/fs/cgroup").glob(f"**/stoker-demo-{demo.pid}"))
+        parents = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")]
+        paths = [parent / f"stoker-demo-{demo.pid}" for parent in parents]
+        return [path for path in paths if path.exists()]
 
     try:
         wait_until(groups, "the demo has its cgroup")
