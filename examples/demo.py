@@ -92,11 +92,11 @@ def leave_group() -> None:
     is left then, such as compilers of a build that was interrupted, is ended.
     """
     for group in groups():
-        patience = time.monotonic() + 5
-        while group.exists() and time.monotonic() < patience + 15:
+        kill_at = time.monotonic() + 5
+        while group.exists() and time.monotonic() < kill_at + 15:
             with suppress(OSError):
                 group.rmdir()
-            if time.monotonic() > patience:
+            if time.monotonic() > kill_at:
                 end_all(group)
             time.sleep(0.1)
 
