@@ -120,7 +120,7 @@ PACKAGES = [
     Package("brotli", "", "CMake and ninja", CMAKE.format("")),
     Package("jansson", "", "CMake and make", CMAKE_MAKE.format(".", "-DJANSSON_BUILD_DOCS=OFF")),
     Package("pugixml", "", "CMake and make", CMAKE_MAKE.format(".", "")),
-    Package("levenshtein", "0.26.1", "scikit-build-core, Cython", settings=IN_PLACE),
+    Package("levenshtein", "0.27.3", "scikit-build-core, Cython", settings=IN_PLACE),
     Package("contourpy", "1.3.1", "meson-python, pybind11", settings=IN_PLACE),
     Package("orjson", "3.10.12", "maturin, cargo"),
 ]
