@@ -24,8 +24,8 @@ _OPTIONS = (
     "--hide-scrollbars",
     "--force-device-scale-factor=1",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # for servers of the test itself
-    "--window-size=1300,1000",
 )
+_WIDTH, _HEIGHT = 1300, 1000
 
 
 class Browser:
@@ -33,6 +33,22 @@ class Browser:
 
     def __init__(self, driver: Chrome):
         self.driver: Any = driver  # parts of selenium have no types
+
+    def reset(self) -> None:
+        """Leave the page, and undo ``screen`` and ``scheme``."""
+        self.driver.get("about:blank")
+        self.screen(_WIDTH, _HEIGHT)
+        self.scheme("")
+
+    def screen(self, width: int, height: int, *, mobile: bool = False) -> None:
+        """Show pages on a screen of this size; each pixel of the page is one of the screen."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+    def scheme(self, name: str) -> None:
+        """Prefer ``light`` or ``dark``; an empty name prefers nothing."""
+        features = [{"name": "prefers-color-scheme", "value": name}] if name else []
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
     def open(self, page: Path) -> None:
         self.driver.get_log("performance")  # what an earlier page did
@@ -94,6 +110,8 @@ def opened_browser() -> Iterator[Browser]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = Chrome(options=options, service=ChromeService(shutil.which("chromedriver")))
     try:
-        yield Browser(driver)
+        browser = Browser(driver)
+        browser.reset()
+        yield browser
     finally:
         driver.quit()

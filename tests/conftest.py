@@ -67,12 +67,19 @@ def cuobjdump(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """Headless Chromium; each test opens its own page."""
+def chromium() -> Iterator[Browser]:
+    """Headless Chromium, which all tests of a worker share."""
     for tool in ("chromium", "chromedriver"):
         find_tool(tool)
     with opened_browser() as found:
         yield found
+
+
+@pytest.fixture
+def browser(chromium: Browser) -> Browser:
+    """Return a browser that shows nothing of what an earlier test opened or set."""
+    chromium.reset()
+    return chromium
 
 
 # Commands that neither start a build nor wait: tests call them in their own process, which is ten

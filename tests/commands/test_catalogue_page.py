@@ -33,10 +33,9 @@ WHEELS = (
 def opened(browser: Browser, tmp_path: Path) -> Opened:
     """Write the page of a catalogue and open it; it loads nothing and logs nothing."""
 
-    def open_page(*wheels: PublishedWheel, width: int = 1300) -> Browser:
+    def open_page(*wheels: PublishedWheel) -> Browser:
         page = tmp_path / "index.html"
         page.write_bytes(people_page(with_wheels(PublishedCatalogue(), wheels or WHEELS)))
-        browser.driver.set_window_size(width, 1000)
         browser.open(page)
         assert browser.requests() == [page.as_uri()]
         assert browser.console() == []
@@ -167,37 +166,27 @@ def test_by_keyboard(opened: Opened) -> None:
 
 def test_on_a_phone(opened: Opened) -> None:
     """Nothing is wider than the screen, and targets are large enough for a finger."""
-    page = opened(width=375)
-    page.driver.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": 375, "height": 800, "deviceScaleFactor": 1, "mobile": True},
+    page = opened()
+    page.screen(375, 800, mobile=True)
+    page.find("#list summary").click()
+    page.settle()
+    assert page.script("return document.documentElement.scrollWidth") <= 375
+    assert page.script("return innerWidth") == 375
+    heights = page.script(
+        "return [...document.querySelectorAll('input, select, #list button')]"
+        ".map((one) => one.getBoundingClientRect().height)"
     )
-    try:
-        page.find("#list summary").click()
-        page.settle()
-        assert page.script("return document.documentElement.scrollWidth") <= 375
-        assert page.script("return innerWidth") == 375
-        heights = page.script(
-            "return [...document.querySelectorAll('input, select, #list button')]"
-            ".map((one) => one.getBoundingClientRect().height)"
-        )
-        assert min(heights) >= 40
-    finally:
-        page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert min(heights) >= 40
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_contrast(opened: Opened, scheme: str) -> None:
     """Text has a contrast of at least 4.5 with what is behind it, in light and in dark."""
     page = opened()
-    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-    try:
-        page.find("#list summary").click()
-        page.settle()
-        ratios = page.script(_CONTRAST)
-    finally:
-        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    page.scheme(scheme)
+    page.find("#list summary").click()
+    page.settle()
+    ratios = page.script(_CONTRAST)
     assert len(ratios) > 10
     assert min(ratio for _, ratio in ratios) >= 4.5, sorted(ratios, key=lambda row: row[1])[:3]
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from browser import opened_browser
+from browser import Browser
 from stoker.source.ninja import read_discovered
 
 STOKER = str(Path(sys.executable).with_name("stoker"))
@@ -176,25 +176,22 @@ def test_memory_comes_from_the_history(project: Path) -> None:
     assert peaks["base"] is None  # it was built without stoker
 
 
-def test_pages(project: Path, tmp_path: Path, need: Callable[[str], str]) -> None:
-    need("chromium")
-    need("chromedriver")
+def test_pages(project: Path, tmp_path: Path, browser: Browser) -> None:
     page, drawing = tmp_path / "graph.html", tmp_path / "graph.svg"
     _run(STOKER, "graph", project / "b", "--impact", "base.h", "-o", page)
     _run(STOKER, "graph", project / "b", "-o", drawing)
     boxes = ElementTree.fromstring(drawing.read_text()).iter("{http://www.w3.org/2000/svg}a")
     assert len(list(boxes)) == 5
-    with opened_browser() as browser:
-        browser.open(page)
-        browser.settle()
-        assert browser.texts("a.hit .name") == ["base", "ops", "tool"]
-        assert browser.console() == []
-        assert browser.requests() == [page.as_uri()]
-        browser.find("a.hit").click()
-        browser.settle()
-        assert browser.texts("tr:target td:first-child") == ["base"]
-        browser.open(drawing)
-        assert browser.console() == []
+    browser.open(page)
+    browser.settle()
+    assert browser.texts("a.hit .name") == ["base", "ops", "tool"]
+    assert browser.console() == []
+    assert browser.requests() == [page.as_uri()]
+    browser.find("a.hit").click()
+    browser.settle()
+    assert browser.texts("tr:target td:first-child") == ["base"]
+    browser.open(drawing)
+    assert browser.console() == []
 
 
 def test_mistakes_are_explained(project: Path, tmp_path: Path) -> None:

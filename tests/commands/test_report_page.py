@@ -236,14 +236,10 @@ def test_an_imported_run_shows_no_times_of_steps(opened: Opened, stoker_home: Pa
 def test_nothing_is_wider_than_the_window(opened: Opened, stoker_home: Path, width: int) -> None:
     before = write_run(stoker_home, "one", generated_attempts(20))
     page = opened(write_run(stoker_home, "two", generated_attempts(20)), "--against", str(before))
-    window = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", window)
-    try:
-        page.find("#timeline").send_keys(Keys.ARROW_DOWN)
-        page.settle()
-        assert page.script("return document.documentElement.scrollWidth") == width
-    finally:
-        page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    page.screen(width, 900, mobile=width < 600)
+    page.find("#timeline").send_keys(Keys.ARROW_DOWN)
+    page.settle()
+    assert page.script("return document.documentElement.scrollWidth") == width
 
 
 def test_a_run_that_was_killed_has_a_page(opened: Opened, stoker_home: Path) -> None:
