@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,19 @@ WAIT = "until [ -e go ]; do sleep 0.05; done"
 
 def let_go(build: Build) -> None:
     (build.folder / "go").touch()
+
+
+def sleepers(build: Build) -> list[int]:
+    """Return the processes of `sleep 1000`; a shell forks before such a child is one."""
+    return [pid for pid in build.processes() if command_of(pid).startswith("sleep 1000")]
+
+
+def holds_pidfd(holder: int, pid: int) -> bool:
+    for file in Path(f"/proc/{holder}/fdinfo").iterdir():
+        with suppress(OSError):  # it was closed meanwhile
+            if f"Pid:\t{pid}\n" in file.read_text():
+                return True
+    return False
 
 
 def wait_for_asks(run: subprocess.Popen[bytes], count: int) -> None:
@@ -152,11 +166,14 @@ def test_stoker_is_killed_and_its_build_in_another_namespace_ends(
 def test_the_launcher_and_its_keeper_are_killed_and_the_governor_ends_the_rest(
     build: Build,
 ) -> None:
+    """The governor learns the keeper with the first report of the command's memory, after 10 ms."""
     build.step("victim", f"sleep 1000 & echo $$ > pid\n{WAIT}")
     run = build.start("ninja", "-k", "0")
-    shell = build.pid("pid")
-    keeper = parent_of(shell)
-    (sleeper,) = (pid for pid in build.processes() if command_of(pid).startswith("sleep 1000"))
+    keeper = parent_of(build.pid("pid"))
+    wait_until(lambda: sleepers(build), "the shell's child sleeps")
+    (sleeper,) = sleepers(build)
+    (governor,) = build.governors()
+    wait_until(lambda: holds_pidfd(governor, keeper), "the governor knows the keeper")
     os.kill(parent_of(keeper), signal.SIGSTOP)  # so that it cannot see what comes
     os.kill(keeper, signal.SIGKILL)
     os.kill(parent_of(keeper), signal.SIGKILL)
@@ -177,12 +194,8 @@ def test_a_launcher_is_killed_and_no_grandchild_survives(build: Build) -> None:
     build.step("other", WAIT)
     run = build.start("ninja", "-k", "0", options=["--policy", "fixed:2"])
     shell = build.pid("pid")
-
-    def sleepers() -> list[int]:
-        return [pid for pid in build.processes() if command_of(pid).startswith("sleep 1000")]
-
-    wait_until(lambda: len(sleepers()) == 2, "both sleep")  # the shell forks before they exec
-    asleep = sleepers()
+    wait_until(lambda: len(sleepers(build)) == 2, "both sleep")
+    asleep = sleepers(build)
     os.kill(parent_of(above(shell, "stoker-launcher")), signal.SIGKILL)
     wait_until(lambda: not any(map(alive, [shell, *asleep])), "its children are gone")
     let_go(build)
