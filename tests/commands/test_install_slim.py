@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ import pytest
 from catalogue_wheels import make_wheel
 from conftest import Stoker, heavy
 from slim_libraries import build_library, cubins, listed
+from stoker.catalogue import installing
 from stoker.model.value import size
 
 Need = Callable[[str], str]
@@ -74,6 +76,32 @@ def test_the_sizes_are_shown_before_anything_is_downloaded(
     assert "is slimmed" in rows["nvidia-mill-cu12"]
     assert "is slimmed" not in rows["grain"]
     assert not (packages(python) / "torch").exists()
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_download_begins_when_pip_has_found_the_first_file(
+    monkeypatch: pytest.MonkeyPatch, tells: bool
+) -> None:
+    events: list[object] = []
+
+    @contextmanager
+    def stage(title: str, total: int = 0) -> Iterator[Callable[[int], None]]:
+        events.append((title, total))
+        yield events.append
+        events.append(f"end of {title}")
+
+    monkeypatch.setattr(installing, "stage", stage)
+    with ExitStack() as stages:
+        pip = installing.PipDownload(300, stages)
+        asking = [("asking the package index", 0)]
+        for line in ("Collecting torch==2.9.1", "  Link requires a different Python"):
+            pip.hear(line)
+        assert events == asking
+        pip.hear("  Downloading torch-2.9.1-cp312-cp312-linux_x86_64.whl (200 B)")
+        for told in ("50 of 200", "200 of 200", "7 of 100") if tells else ():
+            pip.hear(f"Progress {told}")
+    begun = ["end of asking the package index", ("downloading", 300)]
+    assert events == [*asking, *begun, *((50, 150, 7) if tells else ()), "end of downloading"]
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -51,6 +52,7 @@ from stoker.wheel.slim.slimming import OutputOptions, SlimTarget, gpu_targets, s
 _TIMEOUT_S = 60.0
 _CONNECTIONS = 8
 _ASIDE = ".stoker-install-"
+_ASKING = "asking the package index"
 
 
 class SlimInstalled(Value, frozen=True, kw_only=True):
@@ -200,7 +202,7 @@ def resolve(words: Sequence[str], installer: Installer) -> tuple[Download, ...]:
     named = [canonicalize_name(read_word(word).name) for word in words]
     with folder_of_process(folders.cache() / "install", _ASIDE) as work:
         report = work / "report.json"
-        with stage("asking the package index"):
+        with stage(_ASKING):
             outcome = process.stream(installer.resolve(report, words), lambda _: None)
         found = read_json(report, InstallReport)
         if not outcome.ok or found is None:
@@ -243,15 +245,25 @@ def downloads_text(downloads: Sequence[Download]) -> str:
     return f"{total}; the size of {unknown} is unknown" if unknown else total
 
 
-class _PipLines:
-    """Turns the output of `pip download` into an amount that has been downloaded."""
+class PipDownload:
+    """The stages of `pip download`, from its output: until it names the first file, it waits for
+    the index.
+    """
 
-    def __init__(self, advance: Advance):
-        self._advance = advance
+    _FOUND = ("Downloading", "Using cached", "Progress")
+
+    def __init__(self, total: int, stages: ExitStack):
+        self._total = total
+        self._stages = stages
+        self._advance: Advance | None = None
         self._done = 0  # of the current file
+        stages.enter_context(stage(_ASKING))
 
     def hear(self, line: str) -> None:
-        if found := PROGRESS.fullmatch(line):
+        if self._advance is None and line.lstrip().startswith(self._FOUND):
+            self._stages.close()
+            self._advance = self._stages.enter_context(stage("downloading", self._total))
+        if self._advance and (found := PROGRESS.fullmatch(line)):
             done = int(found[1])
             self._advance(done - self._done if done >= self._done else done)
             self._done = done
@@ -260,8 +272,9 @@ class _PipLines:
 def _download(downloads: Sequence[Download], installer: Installer, wheels: Path) -> None:
     pins = [one.pin for one in downloads]
     command = installer.download(wheels, pins, tells=tells_progress(installer.pip))
-    with stage("downloading", sum(one.size or 0 for one in downloads)) as advance:
-        outcome = process.stream(command, _PipLines(advance).hear)
+    total = sum(one.size or 0 for one in downloads)
+    with ExitStack() as stages:
+        outcome = process.stream(command, PipDownload(total, stages).hear)
     if not outcome.ok:
         raise install_failure(outcome.stdout, "the packages")
 
