@@ -472,7 +472,7 @@ class Governor:
     def _wait_again(
         self, entry: Entry, request: Request, usage: Usage, outcome: Outcome, now: float
     ) -> None:
-        self._holding.pop(request.id, None)
+        self._release(request.id)
         self._queue.add(request)
         self.changed = True
         self._repeats[entry.run] += 1
@@ -502,8 +502,13 @@ class Governor:
         self._queue.remove(entry.request.id)
         self._deadlines.aside.pop(entry.request.id, None)
         self._entries.pop(entry.request.id, None)
-        self._holding.pop(entry.request.id, None)
+        self._release(entry.request.id)
         self._by_connection.pop(entry.connection, None)
+
+    def _release(self, identity: int) -> None:
+        """Take back the permit of a step, which uses no memory any more."""
+        if entry := self._holding.pop(identity, None):
+            self._memory.freed(entry.running)
 
     def forget(self, run: int) -> None:
         """Forget the counts of a run that ended, because its number may be used again."""

@@ -42,15 +42,27 @@ class Slope:
     _SPAN = 1.0
 
     def __init__(self) -> None:
-        self._readings: deque[tuple[float, int]] = deque()
+        self._readings: deque[tuple[float, float]] = deque()
 
-    def add(self, now: float, value: int) -> float:
+    def add(self, now: float, value: float) -> float:
         """Add a reading and return the growth per second."""
         while len(self._readings) > 1 and self._readings[0][0] < now - self._SPAN:
             self._readings.popleft()
         self._readings.append((now, value))
         then, before = self._readings[0]
         return (value - before) / (now - then) if now > then else 0.0
+
+    def take_out(self, value: float, since: float) -> None:
+        """Take what has ended out of the readings: it grew from nothing since then. Otherwise its
+        end would hide the growth of everything else.
+        """
+        if not self._readings:
+            return
+        span = self._readings[-1][0] - since
+        if value and span > 0:
+            shares = ((at, used, (at - since) / span) for at, used in self._readings)
+            kept = ((at, used - value * max(0.0, share)) for at, used, share in shares)
+            self._readings = deque(kept)
 
 
 class MemoryView:
@@ -60,12 +72,16 @@ class MemoryView:
 
     def __init__(self, cap: int | None):
         self.reading = MemoryReading(limit=0, used=0, oom_kills={})
-        self.growth = 0.0  # of all memory in use, in bytes a second
+        self.growth = 0.0  # of all memory that is still in use, in bytes a second
         self._cap = cap
         self._slope = Slope()
 
     def read(self, reading: MemoryReading, now: float) -> None:
         self.reading, self.growth = reading, self._slope.add(now, reading.used)
+
+    def freed(self, step: Running) -> None:
+        """Take in that a step has ended."""
+        self._slope.take_out(step.current, step.started)
 
     def limit_to(self, cap: int | None) -> None:
         """Limit builds to so much, whatever the machine has."""

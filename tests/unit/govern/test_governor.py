@@ -305,6 +305,26 @@ def test_growth_follows_the_readings(world: World) -> None:
     assert world.governor.state(2.0).growth > 0
 
 
+@pytest.mark.parametrize("how", ["done", "preempted", "lost"])
+def test_a_step_that_ends_does_not_hide_the_growth_of_the_others(world: World, how: str) -> None:
+    world.ask()
+    world.governor.decide(0.0)
+    world.governor.grown(7, GIB, GIB, 0.5)
+    if how == "preempted":
+        world.policy.kill, world.policy.admits = (1,), False
+        world.governor.decide(0.6)
+    world.read(used=3 * GIB, now=10.0)  # what others use grows by 1 GiB a second
+    match how:
+        case "done":
+            world.governor.ended(7, done(), 10.1)
+        case "preempted":
+            world.governor.stopped(7, usage(), 10.1)
+        case "lost":
+            world.governor.lost(7)
+    world.read(used=round(2.5 * GIB), now=10.5)
+    assert world.governor.state(10.5).growth == GIB
+
+
 def test_steps_of_a_run(world: World) -> None:
     world.ask(7, run=100)
     world.ask(8, run=200)

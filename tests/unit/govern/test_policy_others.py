@@ -229,3 +229,14 @@ def test_growth_is_that_of_the_last_second() -> None:
     for tick in range(1, 20):
         latest = slope.add(0.5 + tick * 0.25, 300)
     assert latest == 0
+
+
+def test_what_has_ended_is_taken_out_as_if_it_had_grown_steadily() -> None:
+    slope = Slope()
+    slope.take_out(100, since=0.0)  # before the first reading
+    slope.add(1.0, 500)
+    slope.add(2.0, 1000)
+    slope.take_out(200, since=0.0)
+    assert slope.add(2.0, 800) == 800 - (500 - 100)
+    slope.take_out(300, since=5.0)  # it began after the last reading
+    assert slope.add(2.0, 800) == 400
