@@ -11,9 +11,10 @@ processes at execve only, so that their CPU times can be compared. A package of 
 `stoker build` builds (CMake) is also built with that. If files differ, the plain build is repeated:
 a difference between two plain builds is not stoker's.
 
-Sources come from the package indexes of pip and apt (source packages). Needs strace, dpkg-dev, and
-the build tools that ``TOOLS`` names in the environment of pip. The results go to
-results/real_projects.json; with --only, the rows of these packages replace the stored ones.
+Sources come from the package indexes of pip and apt (source packages). Needs strace, debhelper,
+meson, scons and libaprutil1-dev of Debian; ``TOOLS`` are installed into an environment of pip. The
+results go to results/real_projects.json; with --only, the rows of these packages replace the stored
+ones.
 """
 
 import argparse
@@ -66,13 +67,16 @@ IN_PLACE = "-Cbuild-dir=made"
 
 
 class Package(NamedTuple):
-    """A package. ``build`` is a shell script, run in the source tree; empty for ``pip wheel``."""
+    """A package. ``build`` is a shell script, run in the source tree; empty for ``pip wheel``.
+    ``needs`` is installed from the package index first.
+    """
 
     name: str
     version: str  # of the package index; empty for a source package of Debian
     kind: str
     build: str = ""
     settings: str = ""
+    needs: str = ""
 
     @property
     def title(self) -> str:
@@ -87,6 +91,17 @@ class Package(NamedTuple):
 CMAKE = "cmake -G Ninja -S . -B made {} > /dev/null && ninja -C made"
 CMAKE_MAKE = "cmake -S {} -B made {} > /dev/null && make -C made -j4"
 AUTOTOOLS = "./configure --quiet --disable-dependency-tracking {} > /dev/null && make -j4"
+TORCH = "torch==2.13.0"
+# What torch.utils.cpp_extension compiles when a program runs: files, and a source in a string.
+JIT = """\
+TORCH_EXTENSIONS_DIR=$PWD/made python - <<'END'
+from torch.utils.cpp_extension import load, load_inline
+
+sources = ["csrc/basis.cpp", "csrc/cpu/basis_cpu.cpp"]
+load("basis", sources, extra_include_paths=["csrc"], is_python_module=False)
+load_inline("twice", ["int twice(int n) { return 2 * n; }"], functions=["twice"])
+END
+"""
 PACKAGES = [
     Package("markupsafe", "3.0.2", "setuptools"),
     Package("ujson", "5.10.0", "setuptools, C and C++"),
@@ -122,7 +137,12 @@ PACKAGES = [
     Package("pugixml", "", "CMake and make", CMAKE_MAKE.format(".", "")),
     Package("levenshtein", "0.27.3", "scikit-build-core, Cython", settings=IN_PLACE),
     Package("contourpy", "1.3.1", "meson-python, pybind11", settings=IN_PLACE),
+    Package("iminuit", "2.30.1", "scikit-build-core, pybind11", settings=IN_PLACE),
     Package("orjson", "3.10.12", "maturin, cargo"),
+    Package("serf", "", "scons", "scons -j4 --quiet APR=/usr APU=/usr OPENSSL=/usr"),
+    Package("hello", "", "dpkg-buildpackage", "dpkg-buildpackage -b -us -uc -j4"),
+    Package("torch-spline-conv", "1.2.2", "setuptools, torch", needs=TORCH),
+    Package("torch-spline-conv", "1.2.2", "JIT of torch", JIT, needs=TORCH),
 ]
 
 
@@ -246,6 +266,9 @@ class Builder:
 
     def compare(self, package: Package) -> dict[str, Any]:
         archive = self.fetch(package)
+        if package.needs:
+            command = [self.python, "-m", "pip", "install", "--quiet", package.needs]
+            subprocess.run(command, check=True)
         plain = self.build(package, archive)
         summary = self.folder / "summary.json"
         summary.unlink(missing_ok=True)
