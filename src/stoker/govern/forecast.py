@@ -12,6 +12,7 @@ by itself, and what it has made stays. Independent of how steps are admitted.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import chain, islice
 from math import inf, sqrt
 
@@ -19,7 +20,7 @@ from msgspec.structs import replace
 
 from stoker.govern import profile
 from stoker.govern.entry import Entry
-from stoker.model.govern import Basis, Prediction, Request, Running, State
+from stoker.model.govern import Basis, Pace, Prediction, Request, Running, State
 from stoker.model.value import Value, duration
 
 _SHORTEST = 0.25  # seconds
@@ -28,6 +29,7 @@ _GROWTH = 1.03  # factor from one stretch's end to the next
 # youngest step, costs less than idle CPUs.
 _CAUTION = 0.25
 _LOOKED_AT = 16  # waiting steps whose durations decide how far ahead to look
+_SPAN = 32  # stretches that are looked at as a whole; where memory is short, more never have room
 _PRIOR = Basis.PRIOR
 
 
@@ -48,12 +50,12 @@ _ENDS = _ends()
 
 
 class _Claim(Value, frozen=True, kw_only=True):
-    """What one step takes in the stretches from ``first`` to ``last``. ``margin`` is a share of its
-    memory.
+    """What one step takes from the stretch ``first`` on, until a time in seconds from now.
+    ``margin`` is a share of its memory.
     """
 
     first: int
-    last: int
+    until: float
     slots: int
     memory: profile.Expected
     margin: float
@@ -70,7 +72,7 @@ class Forecast:
     """What the running steps will use. A step that is admitted is added, so that the next check
     includes it.
 
-    Stretches are summed when they are first looked at, alone or as a span of 2, 4, 8 and so on. A
+    Stretches are summed when they are first looked at, alone or as a span of 2, 4, 8, 16 or 32. A
     span counts with the most that each step uses anywhere in it, so most spans that have room are
     recognized without looking at their parts. Where even the highest predictions of all steps fit
     together, which is the rule on machines with enough memory, nothing is summed at all.
@@ -110,7 +112,7 @@ class Forecast:
                 claim = replace(claim, memory=profile.flat(step.current), margin=0.0)
             self._take(claim)
         for request in self._added:
-            self._take(self._claim(request, 0))
+            self._take(self._starting(request))
 
     @property
     def free_slots(self) -> int:
@@ -137,7 +139,7 @@ class Forecast:
         if self._highest + _high(request.prediction) <= self.room and not self._reserved:
             return True
         self._look_ahead()
-        claim = self._claim(request, 0)
+        claim = self._starting(request)
         if not self._has_room(claim):
             return False
         if not self._reserved:
@@ -153,7 +155,7 @@ class Forecast:
         self._highest += _high(request.prediction)
         self._added.append(request)
         if self._until:
-            self._take(self._claim(request, 0))
+            self._take(self._starting(request))
 
     @property
     def tight_at(self) -> float:
@@ -171,25 +173,22 @@ class Forecast:
         self._reserved = request
 
     def _keep_place(self, request: Request) -> None:
-        ends = sorted({claim.last + 1 for claim in self._claims})
+        ends = sorted({bisect_left(self._until, claim.until) + 1 for claim in self._claims})
         ends = ends[: bisect_left(ends, len(self._until))]
         if not self.remote:  # a remote step has no slot
             ends = [index for index in ends if self._slots(index) < self._slots(index - 1)]
-        claims = [self._claim(request, first) for first in ends]
+        claims = [self._starting_later(request, first) for first in ends]
         if claims:
             self._take(next((claim for claim in claims if self._has_room(claim)), claims[-1]))
 
-    def _claim(self, request: Request, first: int) -> _Claim:
-        begin, course = self._begin(first), profile.course(request.prediction, self._state.pace)
-        margin, independent = _margin(request.prediction, 1.0)
-        return _Claim(
-            first=first,
-            last=bisect_left(self._until, begin + course.seconds * course.spread),
-            slots=request.slots_of(self._state.cpus),
-            memory=profile.delayed(course.memory, begin) if first else course.memory,
-            margin=margin,
-            independent=independent,
-        )
+    def _starting(self, request: Request) -> _Claim:
+        state = self._state
+        return _claim(request.prediction, state.pace, request.slots_of(state.cpus))
+
+    def _starting_later(self, request: Request, first: int) -> _Claim:
+        claim, begin = self._starting(request), self._begin(first)
+        memory = profile.delayed(claim.memory, begin)
+        return replace(claim, first=first, until=begin + claim.until, memory=memory)
 
     def _running_claim(
         self, step: Running, course: profile.Course, ages: profile.Ages, life: float
@@ -198,7 +197,7 @@ class Forecast:
         margin, independent = _margin(prediction, profile.to_come(prediction, ages[0]))
         return _Claim(
             first=0,
-            last=bisect_left(self._until, life * course.spread),
+            until=life * course.spread,
             slots=step.slots_of(self._state.cpus),
             memory=profile.expected_from(prediction, ages, step.current, course.spread),
             margin=margin,
@@ -206,17 +205,20 @@ class Forecast:
         )
 
     def _has_room(self, claim: _Claim) -> bool:
-        tight = self._tight
-        if claim.first <= tight <= claim.last and not self._fits_in(claim, tight, 1):
-            return False
-        return self._fits_between(claim, 0, 1 << len(self._until).bit_length())
+        # Where the latest claim did not fit, this one hardly does. As time passes, that moves on to
+        # the next stretch.
+        for index in (self._tight, self._tight + 1):
+            if claim.first <= index < len(self._until) and not self._fits_in(claim, index, 1):
+                self._tight = index
+                return False
+        spans = range(0, len(self._until), _SPAN)
+        return all(self._fits_between(claim, first, _SPAN) for first in spans)
 
     def _fits_between(self, claim: _Claim, first: int, length: int) -> bool:
         """Return whether a claim fits into each stretch of a span; look at its halves if it does
         not fit into the span as a whole.
         """
-        outside = first > claim.last or first + length <= claim.first
-        if outside or self._fits_in(claim, first, length):
+        if first + length <= claim.first or self._fits_in(claim, first, length):
             return True
         if length == 1:
             self._tight = first
@@ -227,19 +229,24 @@ class Forecast:
         )
 
     def _fits_in(self, claim: _Claim, first: int, length: int) -> bool:
+        """Return whether a claim fits into a span as a whole, or ends before it."""
+        begin = self._begin(first)
+        if first and begin >= claim.until:
+            return True
         taken, variance, slots = self._sum(first, length)
         if not slots and not taken:
             return True
         if slots + claim.slots > self._state.cpus:
             return False
-        memory, own = claim.share(self._begin(first), self._end(first, length))
+        memory, own = claim.share(begin, self._end(first, length))
         return taken + memory + sqrt(variance + own) <= self.room
 
     def _take(self, claim: _Claim) -> None:
         self._claims.append(claim)
         for (first, length), (taken, variance, slots) in self._sums.items():
-            if claim.first < first + length and first <= claim.last:
-                memory, own = claim.share(self._begin(first), self._end(first, length))
+            begin = self._begin(first)
+            if claim.first < first + length and (not first or begin < claim.until):
+                memory, own = claim.share(begin, self._end(first, length))
                 self._sums[first, length] = taken + memory, variance + own, slots + claim.slots
 
     def _sum(self, first: int, length: int) -> tuple[float, float, int]:
@@ -249,20 +256,43 @@ class Forecast:
         memory, variance, slots, stop = 0.0, 0.0, 0, first + length
         begin, end = self._begin(first), self._end(first, length)
         for claim in self._claims:
-            if claim.first < stop and first <= claim.last:
+            if claim.first < stop and (not first or begin < claim.until):
                 each, own = claim.share(begin, end)
                 memory, variance, slots = memory + each, variance + own, slots + claim.slots
         self._sums[first, length] = memory, variance, slots
         return memory, variance, slots
 
     def _slots(self, index: int) -> int:
-        return sum(claim.slots for claim in self._claims if claim.first <= index <= claim.last)
+        begin = self._begin(index)
+        return sum(
+            claim.slots
+            for claim in self._claims
+            if claim.first <= index and (not index or begin < claim.until)
+        )
 
     def _begin(self, first: int) -> float:
+        """Return when a stretch begins; infinity for one after the last."""
+        if first > len(self._until):
+            return inf
         return self._until[first - 1] if first else 0.0
 
     def _end(self, first: int, length: int) -> float:
         return self._until[first + length - 1] if first + length < len(self._until) else inf
+
+
+@lru_cache(maxsize=1024)  # the same steps wait in one decision after another
+def _claim(prediction: Prediction, pace: Pace, slots: int) -> _Claim:
+    """Return what a step takes that starts now."""
+    course = profile.course(prediction, pace)
+    margin, independent = _margin(prediction, 1.0)
+    return _Claim(
+        first=0,
+        until=course.seconds * course.spread,
+        slots=slots,
+        memory=course.memory,
+        margin=margin,
+        independent=independent,
+    )
 
 
 def _stretches(state: State, running: Iterable[float]) -> list[float]:

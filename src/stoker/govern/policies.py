@@ -42,6 +42,7 @@ _WORTHWHILE = 0.95
 _FALLEN = 0.9  # memory of a step over its peak so far, below which it has stopped to grow
 _FURTHER = 0.5  # share of its memory by which a growing step of unknown size may still grow
 _GAIN = 0.98  # duration of a mode, over the default, from which on it is worth more memory
+_MEMORY = Reason.MEMORY  # to look up a member of an enum takes longer than to note a step
 _FAST = ModeChoice(mode=CompileMode.FAST, reason=Reason.IDLE_MEMORY)
 
 
@@ -269,8 +270,10 @@ class Adaptive(Value, frozen=True, kw_only=True):
         for request in waiting:
             learned = request.learned
             # Most steps are too large in any mode, so that theirs need not be chosen.
-            if request.least_peak < too_large[learned]:
-                request = self._in_its_mode(state, request, forecast.room)
+            if request.least_peak >= too_large[learned]:
+                held[request.id] = _MEMORY
+                continue
+            request = self._in_its_mode(state, request, forecast.room)
             peak = request.prediction.peak
             if peak >= too_large[learned]:
                 held[request.id] = Reason.MEMORY

@@ -211,15 +211,17 @@ def _following(
     """
     peak, profile, seconds = prediction.peak, prediction.profile, prediction.seconds or 1.0
     parts, (least, most) = len(profile), ages
-    tail = parts - _TAIL
+    tail, rising = parts - _TAIL, _is_rising(prediction)
 
     def most_between(begin: float, end: float) -> float:
         begin /= spread
         first, last = (least + begin) / seconds * parts, (most + end * spread) / seconds
-        seen = profile[
-            int(first) if first < tail else tail : int(last * parts) + 1 if last < 1.0 else parts
-        ]
-        level = scale * (peak * (max(seen) / 100))
+        stop = int(last * parts) + 1 if last < 1.0 else parts
+        if rising:
+            percent = profile[stop - 1]
+        else:
+            percent = max(profile[int(first) if first < tail else tail : stop])
+        level = scale * (peak * (percent / 100))
         return floor if begin < floor_until and level < floor else level
 
     return most_between
@@ -244,23 +246,27 @@ def lived(course: Course, age: float, peak: int) -> Ages:
     if not highest or not seconds or not prediction.learned or not prediction.peak:
         return least, most
     percent, parts = 100 * peak / prediction.peak, len(highest)
-    earliest = _first_above(highest, percent / (1 + _ALIKE)) * seconds / parts
-    latest = _first_above(highest, percent / (1 - _ALIKE)) * seconds / parts
-    if earliest < seconds:
+    # The first parts of its life that exceed its peak so far, with some doubt about that.
+    first = bisect_right(highest, percent / (1 + _ALIKE))
+    last = bisect_right(highest, percent / (1 - _ALIKE))
+    if first < parts:
+        earliest = first * seconds / parts
         least, most = max(least, earliest), max(most, earliest)
-    bound = max(latest + _DELAY, age / _SLOWEST)
+    if last == parts:
+        return least, most
+    bound = max(last * seconds / parts + _DELAY, age / _SLOWEST)
     return min(least, bound), min(most, bound)
+
+
+@lru_cache(maxsize=1024)  # a prediction knows its hash, a profile does not
+def _is_rising(prediction: Prediction) -> bool:
+    """Return whether the memory of a step never falls, which is usual of gcc."""
+    return prediction.profile == _highest_so_far(prediction.profile)
 
 
 @lru_cache(maxsize=1024)
 def _highest_so_far(profile: Profile) -> Profile:
     return tuple(accumulate(profile, max))
-
-
-def _first_above(highest: Profile, percent: float) -> float:
-    """Return the first part of a life that exceeds the level; infinity if none does."""
-    part = bisect_right(highest, percent)
-    return part if part < len(highest) else inf
 
 
 def remaining(prediction: Prediction, age: float) -> float:

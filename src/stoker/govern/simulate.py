@@ -127,8 +127,8 @@ def _measured(step: StepRecord, shape: Shape) -> StepRecord:
     most = max(instants)
     profile: tuple[int, ...] = ()
     if most and step.wall_s >= _SHORTEST:
-        pairs = zip(instants[::2], instants[1::2], strict=True)
-        profile = tuple(ceil(100 * max(pair) / most) for pair in pairs)
+        parts = map(max, instants[::2], instants[1::2])
+        profile = tuple([ceil(100 * part / most) for part in parts])
     integral = step.wall_s * sum(instants) / _INSTANTS
     return replace(step, byte_seconds=integral, profile=profile)
 

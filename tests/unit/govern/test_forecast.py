@@ -299,11 +299,9 @@ def test_what_fits_into_spans_fits_into_each_stretch(state: State, spare_trials:
         slow = Forecast(state, state.limit, spare_trials=spare_trials)
         slow._look_ahead()
         for each in forecast._added:
-            slow._take(slow._claim(each, 0))
-        claim = slow._claim(request, 0)
-        each_fits = all(
-            slow._fits_in(claim, index, 1) for index in range(claim.first, claim.last + 1)
-        )
+            slow._take(slow._starting(each))
+        claim = slow._starting(request)
+        each_fits = all(slow._fits_in(claim, index, 1) for index in range(len(slow._until)))
         assert forecast.fits(request) == (each_fits or not (state.running or forecast._added))
         if each_fits:
             forecast.add(request)
