@@ -135,9 +135,12 @@ class Build:
         return int(file.read_text())
 
     def attempts(self) -> list[Attempt]:
-        """Return the attempts of the last run with governed steps, or nothing."""
+        """Return the attempts of the last run in this folder with governed steps, or nothing. Runs
+        of other folders may have the same history, and be recorded before or after it.
+        """
         with History(self.home / "state" / "history.sqlite") as history:
-            return [each for run in history.runs()[:1] for each in history.attempts(run.id)]
+            runs = [run for run in history.runs() if run.directory == str(self.folder)]
+            return [each for run in runs[:1] for each in history.attempts(run.id)]
 
     def processes(self) -> list[int]:
         """Return all processes that belong to this test."""

@@ -11,7 +11,6 @@ import pytest
 
 from governed import Build, alive, finished, wait_until
 from memory_groups import MakeGroup, MemoryGroup
-from stoker.govern.history import History
 from stoker.model.runs import Outcome, RunSummary
 
 MIB = 1 << 20
@@ -266,9 +265,7 @@ def test_a_run_in_a_pid_namespace_of_its_own_has_a_governor_of_its_own(
     done = finished(inner.start(prefix=namespace))
     assert done.status == 0, done
     assert len(list((build.home / "run").glob("*.sock.lock"))) == 2
-    with History(build.home / "state" / "history.sqlite") as history:
-        steps = [len(history.attempts(each.id)) for each in history.runs()]
-    assert 4 in steps  # the other run may be recorded before or after it, with no step that ended
+    assert len(inner.attempts()) == 4
     (build.folder / "go").touch()
     assert finished(run).status == 0
 

@@ -30,6 +30,7 @@ _GROWTH = 1.03  # factor from one stretch's end to the next
 _CAUTION = 0.25
 _LOOKED_AT = 16  # waiting steps whose durations decide how far ahead to look
 _SPAN = 32  # stretches that are looked at as a whole; where memory is short, more never have room
+_MOMENT = 1e-9  # seconds; every step takes part of the first stretch, also one that should be over
 _PRIOR = Basis.PRIOR
 
 
@@ -197,7 +198,7 @@ class Forecast:
         margin, independent = _margin(prediction, profile.to_come(prediction, ages[0]))
         return _Claim(
             first=0,
-            until=life * course.spread,
+            until=max(_MOMENT, life * course.spread),
             slots=step.slots_of(self._state.cpus),
             memory=profile.expected_from(prediction, ages, step.current, course.spread),
             margin=margin,
@@ -231,7 +232,7 @@ class Forecast:
     def _fits_in(self, claim: _Claim, first: int, length: int) -> bool:
         """Return whether a claim fits into a span as a whole, or ends before it."""
         begin = self._begin(first)
-        if first and begin >= claim.until:
+        if begin >= claim.until:
             return True
         taken, variance, slots = self._sum(first, length)
         if not slots and not taken:
@@ -245,7 +246,7 @@ class Forecast:
         self._claims.append(claim)
         for (first, length), (taken, variance, slots) in self._sums.items():
             begin = self._begin(first)
-            if claim.first < first + length and (not first or begin < claim.until):
+            if claim.first < first + length and begin < claim.until:
                 memory, own = claim.share(begin, self._end(first, length))
                 self._sums[first, length] = taken + memory, variance + own, slots + claim.slots
 
@@ -256,7 +257,7 @@ class Forecast:
         memory, variance, slots, stop = 0.0, 0.0, 0, first + length
         begin, end = self._begin(first), self._end(first, length)
         for claim in self._claims:
-            if claim.first < stop and (not first or begin < claim.until):
+            if claim.first < stop and begin < claim.until:
                 each, own = claim.share(begin, end)
                 memory, variance, slots = memory + each, variance + own, slots + claim.slots
         self._sums[first, length] = memory, variance, slots
@@ -264,11 +265,8 @@ class Forecast:
 
     def _slots(self, index: int) -> int:
         begin = self._begin(index)
-        return sum(
-            claim.slots
-            for claim in self._claims
-            if claim.first <= index and (not index or begin < claim.until)
-        )
+        active = (each for each in self._claims if each.first <= index and begin < each.until)
+        return sum(claim.slots for claim in active)
 
     def _begin(self, first: int) -> float:
         """Return when a stretch begins; infinity for one after the last."""
@@ -287,7 +285,7 @@ def _claim(prediction: Prediction, pace: Pace, slots: int) -> _Claim:
     margin, independent = _margin(prediction, 1.0)
     return _Claim(
         first=0,
-        until=course.seconds * course.spread,
+        until=max(_MOMENT, course.seconds * course.spread),
         slots=slots,
         memory=course.memory,
         margin=margin,

@@ -276,7 +276,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
             request = self._in_its_mode(state, request, forecast.room)
             peak = request.prediction.peak
             if peak >= too_large[learned]:
-                held[request.id] = Reason.MEMORY
+                held[request.id] = _MEMORY
                 continue
             if not burst.allows(request, forecast):
                 held[request.id] = Reason.UNKNOWN_SIZE
@@ -292,7 +292,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
                 continue
             if request.slots_of(state.cpus) <= forecast.free_slots:
                 too_large[learned] = peak
-                held[request.id] = Reason.MEMORY
+                held[request.id] = _MEMORY
             if request.id == state.waiting[0].id and state.first_for > self.endurance:
                 held.update(_all(state, Reason.TURN, after=request))
                 return
