@@ -19,7 +19,7 @@ WAYS: dict[str, str] = {
     "shared-offset": (
         f"{{ {COMPILE} - -o first.o; {COMPILE} - -o second.o; }} < ../sources/$N.cpp"
     ),
-    "fifo": f"mkfifo -m 666 fifo; cat ../sources/$N.cpp > fifo & {COMPILE} fifo -o fifo.o; wait $!",
+    "fifo": f"mkfifo -m 666 p; cat ../sources/$N.cpp > p & {COMPILE} p -o fifo.o && wait $!",
     "dev-fd": f"{COMPILE} /dev/fd/3 -o fd.o 3< ../sources/$N.cpp",
     "to-stdout": "echo old > all.o; g++ -S -O1 ../sources/$N.cpp -o /dev/stdout >> all.o",
     "response-file": (
@@ -84,7 +84,7 @@ def script(folder: Path, sources: Path, heavy: int, light: int, *, as_root: bool
         (folder / name).mkdir(exist_ok=True)
         # Two of the large steps do not fit at once; the others are soon done.
         source = f"part_{number % heavy if name in LARGE else heavy + number % light}"
-        begin = f"cd {name} && rm -f *.o fifo && export N={source}"
+        begin = f"cd {name} && rm -f *.o p && export N={source}"
         lines.append(f"( {begin} && {{ {text}; }} ) || echo {name} >> failed &")
     (folder / "ways.sh").write_text(
         "\n".join(

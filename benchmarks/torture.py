@@ -389,12 +389,16 @@ class Torture:
         else:
             generate(self.source, load, chance)
         self.template = folder / "template"
-        configure = ["cmake", "-S", str(self.source), "-G", "Ninja", "-B"]
+        configure = ["cmake", "-S", str(self.source), "-G", "Ninja"]
+        if cuda:
+            # What a script starts is never started twice, and leaves its files when it is killed.
+            configure += [f"-DCMAKE_CUDA_COMPILER={_program('nvcc')}"]
+            configure += [f"-DCMAKE_CUDA_HOST_COMPILER={_program('g++')}"]
         # Every round uses the same path, because objects may contain it.
         self.place = folder / "place"
         self.place.mkdir()
         subprocess.run(
-            [*configure, str(self.place / "build")], check=True, stdout=subprocess.DEVNULL
+            [*configure, "-B", str(self.place / "build")], check=True, stdout=subprocess.DEVNULL
         )
         shutil.copytree(self.place / "build", self.template)
         subprocess.run(["ninja", "-C", str(self.place / "build")], check=True, capture_output=True)
@@ -523,6 +527,13 @@ class Torture:
     def close(self) -> None:
         with suppress(OSError):
             self.group.drop()
+
+
+def _program(name: str) -> Path:
+    """Return the first compiler of that name that is no script."""
+    folders = [*os.get_exec_path(), *map(str, Path("/usr/local").glob("cuda*/bin"))]
+    paths = [Path(folder, name).resolve() for folder in folders]
+    return next(path for path in paths if path.is_file() and path.read_bytes()[:2] != b"#!")
 
 
 def _command(pid: int) -> str:
@@ -661,7 +672,7 @@ def _run_rounds(arguments: argparse.Namespace) -> Done:
             failures.append({"fault": name, "seed": arguments.seed, "round": seed, "wrong": wrong})
             kept = folder / f"failed-{seed}"
             shutil.rmtree(kept, ignore_errors=True)
-            shutil.copytree(torture.place, kept, symlinks=True, ignore_dangling_symlinks=True)
+            shutil.copytree(torture.place, kept, symlinks=True, ignore=_sockets)
         if arguments.round is not None:
             break
     torture.close()
@@ -669,6 +680,11 @@ def _run_rounds(arguments: argparse.Namespace) -> Done:
         shutil.rmtree(folder)
     minutes = (time.monotonic() - began) / 60
     return Done(minutes, counts, torture.interventions, torture.longest_wait_s, failures)
+
+
+def _sockets(folder: str, names: list[str]) -> list[str]:
+    """Return the files of a folder that cannot be copied."""
+    return [name for name in names if Path(folder, name).is_socket()]
 
 
 # Each worker sees only its own processes and temporary folders, so it can tell what it left. It

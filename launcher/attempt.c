@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 enum {
-    OOM_SCORE = 800, /* of 1000: the kernel kills a compiler before ninja, sshd and the launcher */
+    OOM_SCORE = 800, /* of 1000: the kernel kills what is repeated before ninja, sshd and the launcher */
     FIRST_SAMPLE_US = 10 * 1000, /* the governor learns the keeper with it, so not later */
     LONGEST_INTERVAL_US = 100 * 1000,
     REPORT_AFTER_US = 1000 * 1000,
@@ -89,7 +89,8 @@ static _Noreturn void become_command(const struct attempt *attempt, const char *
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1); /* the parent died before prctl took effect */
-    raise_oom_score();
+    if (command_repeats()) /* a command that must not be started twice would fail the build */
+        raise_oom_score();
     prctl(PR_SET_CHILD_SUBREAPER, 0);
     /* The process group is in the background of the terminal. If the signals are ignored, reading
      * from the terminal is an error; otherwise it would stop the command for ever. */

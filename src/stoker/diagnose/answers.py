@@ -1,5 +1,6 @@
 """Fills the fixes of a cause in: each placeholder from its source, or the fix is not offered."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from stoker.diagnose import machine_facts, run_facts
@@ -14,6 +15,7 @@ _FACTS = {**run_facts.FACTS, **machine_facts.FACTS}
 NAMES: Mapping[str, str] = {name: what for name, (what, _) in sorted(_FACTS.items())}
 _OPTIONAL = "? "  # before a command that is left out if it cannot be filled in
 _COMMAND = "run.command"
+_GOVERNED_TWICE = re.compile(r"\bstoker run((?: \S+)*?) -- stoker (\w+)")
 _LONGEST = 300  # characters of a value in a text
 
 
@@ -87,15 +89,16 @@ def _word(name: str, about: About) -> str | None:
 
 
 def _build(fix: Fix, about: About) -> str:
-    command = value(_COMMAND, about)
-    if command is None or fix.shell is not Shell.SH or not (fix.commands or fix.build):
+    if fix.shell is not Shell.SH or not (fix.commands or fix.build):
         return ""
-    return governed_once(filled(fix.build or f"{{{_COMMAND}}}", {_COMMAND: redact(command)}))
+    return governed_once(_command(fix.build or f"{{{_COMMAND}}}", about) or "")
 
 
 def governed_once(command: str) -> str:
-    """Return the command without `stoker run`, if stoker already governs what it would run."""
-    return command.replace("stoker run -- stoker ", "stoker ")
+    """Return the command without `stoker run`, if stoker already governs what it would run. The
+    options of `run` are also those of a build.
+    """
+    return _GOVERNED_TWICE.sub(r"stoker \2\1", command)
 
 
 def _install(kind: ProvidedKind, about: About) -> str | None:

@@ -44,6 +44,11 @@ def _command(about: About) -> str | None:
     return None
 
 
+@FACTS.add("run.governed", "the command that failed, if stoker ran it")
+def _governed(about: About) -> str | None:
+    return about.run.command or None
+
+
 @FACTS.add("run.folder", "the folder in which it ran")
 def _folder(about: About) -> str | None:
     return about.run.folder or None

@@ -183,7 +183,7 @@ class Governor:
         request = Request(
             id=self._next,
             asked=now,
-            prediction=prediction,
+            prediction=prediction if ask.repeatable else _at_most(prediction),
             slots=step.targets_at_once,
             path=_seconds(path, prediction, step),
             restarts=ask.repeatable,
@@ -588,6 +588,13 @@ class Governor:
     def steps_of(self, run: int) -> list[Connection]:
         """Return the connections of a run's steps."""
         return [entry.connection for entry in self._entries.values() if entry.run == run]
+
+
+def _at_most(prediction: Prediction) -> Prediction:
+    """Return what to expect of a step that must not be started twice: the most that it may need,
+    from its start to its end. If it exceeds memory beside others, nothing can bring it back.
+    """
+    return replace(prediction, peak=max(prediction.peak, prediction.high), profile=())
 
 
 def _seconds(path: PathLeft, prediction: Prediction, step: Step) -> float:

@@ -1,6 +1,7 @@
 """Diagnoses of logs; the examples of the entries are used as logs."""
 
 import random
+import re
 import tomllib
 from io import BytesIO
 from pathlib import Path
@@ -313,16 +314,28 @@ def test_an_unknown_error_is_shown_with_its_whole_traceback() -> None:
     assert shown(found) == trace
 
 
+def killed_fixes(*log: str, command: str = "") -> list[str]:
+    about = About(run=FailedRun(command=command))
+    text = "\n".join((*log, KILLED))
+    found = diagnose(read_log(BytesIO(text.encode())), about=about)
+    return [fix.build for fix in found.findings[0].fix if "stoker" in fix.build]
+
+
 def test_a_fix_builds_again_with_the_command_that_failed() -> None:
-    about = About(run=FailedRun(command="ninja -C build"))
-    found = diagnose(read_log(BytesIO(KILLED.encode())), about=about)
-    assert found.findings[0].fix[0].build == "stoker run -- ninja -C build"
+    assert killed_fixes("$ ninja -C build") == ["stoker run -- ninja -C build"]
 
 
-def test_what_stoker_governs_already_is_not_put_under_stoker_run() -> None:
-    about = About(run=FailedRun(command="stoker build"))
-    found = diagnose(read_log(BytesIO(KILLED.encode())), about=about)
-    assert found.findings[0].fix[0].build == "stoker build"
+@pytest.mark.parametrize(
+    ("command", "fixed"),
+    [
+        ("ninja -C build", r"stoker run --cpus \d+ -- ninja -C build"),
+        ("stoker build .", r"stoker build --cpus \d+ \."),
+    ],
+)
+def test_where_stoker_governed_already_it_does_so_with_fewer_cpus(command: str, fixed: str) -> None:
+    """Only what cannot be repeated fails there, so that the same again would not help."""
+    (found,) = killed_fixes(command=command)
+    assert re.fullmatch(fixed, found)
 
 
 def test_a_message_of_uv_is_read_as_one_however_it_is_wrapped() -> None:

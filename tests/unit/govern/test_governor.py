@@ -98,6 +98,21 @@ def test_a_compile_that_must_not_run_twice_gets_no_options_that_its_compiler_may
 
 
 @pytest.mark.parametrize("kind", ["custom", "once"])
+def test_of_a_command_that_must_not_run_twice_the_most_is_expected_from_its_start_on(
+    world: World, kind: str
+) -> None:
+    """Two whose peaks should come one after the other would fail the build if one were late."""
+    world.build("a.cpp", {0.0: 10, 1.0: 100})
+    world.ask(7)
+    world.ask(8, custom=kind == "custom", once=kind == "once")
+    again, once = (request.prediction for request in world.governor.state(4.0).waiting)
+    assert again.profile
+    assert again.peak < again.high
+    assert (once.profile, once.peak, once.high) == ((), again.high, again.high)
+    assert (once.seconds, once.basis) == (again.seconds, again.basis)
+
+
+@pytest.mark.parametrize("kind", ["custom", "once"])
 def test_a_command_that_must_not_run_twice_is_not_repeated_without_memory(
     world: World, kind: str
 ) -> None:

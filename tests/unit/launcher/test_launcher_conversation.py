@@ -117,6 +117,15 @@ def test_an_oom_score_that_is_higher_already_stays(
     assert result(launch.program(["/bin/sh", "-c", script]))[1] == b"900\n"
 
 
+def test_the_kernel_kills_what_can_be_repeated_before_what_can_not(
+    launch: Launch, governor: ScriptedGovernor
+) -> None:
+    """The largest command would be next, and if that is not repeatable, the build has failed."""
+    governor.permit_everything()
+    process = launch.program([str(launch.launcher), "cat", "/proc/self/oom_score_adj"])
+    assert result(process)[1] == Path("/proc/self/oom_score_adj").read_bytes()
+
+
 def test_temporary_files_vanish_with_the_step(
     launch: Launch, governor: ScriptedGovernor, steps: Path
 ) -> None:
