@@ -33,6 +33,9 @@ static const char *const JOB_SERVERS[] = {"MAKEFLAGS", "CARGO_MAKEFLAGS", "MFLAG
 /* Options whose values are neither files nor read as such. */
 static const char *const NO_FILES[] = {"-D", "-U", "-I", "-L", "-l", "-O", "-g", "-m", "-M", "-std", NULL};
 
+/* Options whose next word is a name that is written, often that of the output, and never opened. */
+static const char *const NAMES[] = {"-MT", "-MQ", "-soname", "-dumpbase", NULL};
+
 /* Paths that mean something else to each process: a terminal, or a file that is open already. */
 static const char *const DESCRIPTORS[] = {"/dev/std", "/dev/fd/", "/dev/tty", "/proc/", NULL};
 
@@ -44,6 +47,7 @@ struct knowledge {
     bool compiles; /* -c: does not link */
     bool tokens;   /* takes tokens of a job server, if there is one */
     bool lto;      /* does so when it links */
+    bool is_name;  /* the next word is a name only */
 };
 
 static bool starts_with_one_of(const char *word, const char *const *list)
@@ -158,8 +162,19 @@ static bool parts_are_known(const struct knowledge *known, const char *word)
     return true;
 }
 
+static bool is_one_of(const char *word, const char *const *list)
+{
+    while (*list && strcmp(word, *list) != 0)
+        list++;
+    return *list != NULL;
+}
+
 static bool word_is_known(struct knowledge *known, const char *word, int depth)
 {
+    bool is_name = known->is_name;
+    known->is_name = is_one_of(word, NAMES);
+    if (is_name)
+        return true;
     known->compiles |= strcmp(word, "-c") == 0;
     known->tokens |= strstr(word, "-jobserver") != NULL;
     known->lto |= strncmp(word, "-flto", 5) == 0;

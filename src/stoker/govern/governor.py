@@ -28,7 +28,7 @@ from stoker.govern.policy import (
 from stoker.govern.predict import Predictor
 from stoker.govern.protocol import VERSION, Ask, Done, ProtocolError, Usage, encode
 from stoker.knowledge.compilers import mode_options
-from stoker.knowledge.steps import usual_seconds
+from stoker.knowledge.steps import prior_of, usual_seconds
 from stoker.model.events import AnyEvent, Overview, StepTooLate, Warned
 from stoker.model.govern import (
     Basis,
@@ -179,11 +179,11 @@ class Governor:
             self._send(connection, encode("wrong_version"))
             return
         self._enclose(ask.within, now)
-        prediction = self._predictor.predict(step)
+        prediction = self._predict(step, restarts=ask.repeatable)
         request = Request(
             id=self._next,
             asked=now,
-            prediction=prediction if ask.repeatable else _at_most(prediction),
+            prediction=prediction,
             slots=step.targets_at_once,
             path=_seconds(path, prediction, step),
             restarts=ask.repeatable,
@@ -399,7 +399,7 @@ class Governor:
     def _look_aside(self, now: float) -> None:
         """Let steps wait again that turn out to be shorter than they were expected to be."""
         for identity, entry in list(self._deadlines.aside.items()):
-            prediction = self._predictor.predict(entry.step)
+            prediction = self._predict(entry.step, restarts=entry.request.restarts)
             entry.request = replace(entry.request, prediction=prediction)
             seconds = _takes(entry) * self._predictor.pace.usual
             if not self._deadlines.is_late(entry.run, seconds, now):
@@ -432,7 +432,7 @@ class Governor:
             entry, prediction = self._entries[request.id], request.prediction
             fresh = request.preemptions == request.ooms == 0
             if fresh and prediction.basis is not Basis.EXACT:
-                prediction = self._predictor.predict(entry.step)
+                prediction = self._predict(entry.step, restarts=request.restarts)
             path = _seconds(entry.path, prediction, entry.step)
             if path != request.path or prediction != request.prediction:
                 entry.request = replace(request, prediction=prediction, path=path)
@@ -441,8 +441,23 @@ class Governor:
             request = entry.running.request
             fresh = request.preemptions == request.ooms == 0 and request.mode is CompileMode.DEFAULT
             if fresh and request.prediction.basis is not Basis.EXACT:
-                request = replace(request, prediction=self._predictor.predict(entry.step))
+                prediction = self._predict(entry.step, restarts=request.restarts)
+                request = replace(request, prediction=prediction)
                 entry.running = replace(entry.running, request=request)
+
+    def _predict(self, step: Step, *, restarts: bool) -> Prediction:
+        """Return what to expect of a step: if it must not be started twice, the most that it may
+        need, from its start to its end. If memory does not suffice for it, nothing can bring it
+        back. One that was never measured may need what shipped figures say, whatever similar steps
+        needed.
+        """
+        prediction = self._predictor.predict(step)
+        if restarts:
+            return prediction
+        most = max(prediction.peak, prediction.high)
+        if not prediction.learned:
+            most = max(most, round(prior_of(step).high))
+        return replace(prediction, peak=most, high=most, profile=())
 
     def _admit(
         self, entry: Entry, now: float, choice: ModeChoice | None, *, on_trial: bool
@@ -588,13 +603,6 @@ class Governor:
     def steps_of(self, run: int) -> list[Connection]:
         """Return the connections of a run's steps."""
         return [entry.connection for entry in self._entries.values() if entry.run == run]
-
-
-def _at_most(prediction: Prediction) -> Prediction:
-    """Return what to expect of a step that must not be started twice: the most that it may need,
-    from its start to its end. If it exceeds memory beside others, nothing can bring it back.
-    """
-    return replace(prediction, peak=max(prediction.peak, prediction.high), profile=())
 
 
 def _seconds(path: PathLeft, prediction: Prediction, step: Step) -> float:

@@ -112,6 +112,30 @@ def test_of_a_command_that_must_not_run_twice_the_most_is_expected_from_its_star
     assert (once.seconds, once.basis) == (again.seconds, again.basis)
 
 
+def test_of_one_that_was_never_measured_shipped_figures_are_expected_at_least(
+    world: World,
+) -> None:
+    """Similar steps were small, which says little of the largest, also while it waits and runs."""
+    world.policy.admits = False
+    world.ask(7, source="src/a.cpp")
+    world.ask(8, source="src/b.cpp", once=True)
+    world.policy.admits = True
+    for number in range(9):
+        world.policy.next = Decision(admit=(number + 3,))
+        world.build(f"src/{number}.cpp", {0.0: 10, 1.0: 100})
+    world.policy.admits = False
+    world.governor.decide(9.0)
+    again, once = (request.prediction for request in world.governor.state(9.0).waiting)
+    assert again.high < GIB / 2 < once.high
+    world.policy.admits = True
+    world.governor.decide(10.0)
+    world.build("src/other.cpp", {0.0: 10, 1.0: 100})
+    world.governor.decide(20.0)
+    again, once = (step.request.prediction for step in world.governor.state(20.0).running)
+    assert again.high < GIB / 2 < once.high
+    assert (once.peak, once.profile) == (once.high, ())
+
+
 @pytest.mark.parametrize("kind", ["custom", "once"])
 def test_a_command_that_must_not_run_twice_is_not_repeated_without_memory(
     world: World, kind: str

@@ -18,6 +18,7 @@ Need = Callable[[str], str]
 def sources(tmp_path: Path) -> Path:
     (tmp_path / "a.c").write_text("int f(void) { return 0; }\n")
     (tmp_path / "options").write_text('-O2 "-DNAME=a b"\n')
+    (tmp_path / "named").write_text("-MD -MT a.o -MF a.d\n")
     (tmp_path / "more").write_text("@options -include fifo\n")
     (tmp_path / "a.o").write_text("made before\n")
     (tmp_path / "folder").mkdir()
@@ -53,6 +54,10 @@ def kind(
         "gcc -flto -c a.c -o a.o",
         "gcc -E a.c -o a.i",
         "gcc -c a.c -o a.o -MF /dev/null",
+        "gcc -MD -MT a.o -MF a.d -o a.o -c a.c",  # CMake, when the object exists
+        "gcc -MD -MQ a.o -MF a.d -o a.o -c a.c",  # Meson
+        "gcc @named -o a.o -c a.c",
+        "ld -shared -soname a.o -o a.o folder",
     ],
 )
 def test_a_compile_that_reads_files_and_names_its_output(
@@ -87,6 +92,7 @@ def test_a_compile_that_reads_files_and_names_its_output(
         "gcc -c a.c -o a.o -time=log",
         "gcc -flto a.c -o program",  # takes tokens of the job server
         "ld -r a.o -o a.o",  # reads what it writes
+        "gcc -MT a.o a.o -o a.o",
         "nvcc -c a.c -o a.o --time log",
         "nvcc -c a.c -o a.o -ccbin host",
         "./host -c a.c -o a.o",
