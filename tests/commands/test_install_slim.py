@@ -79,7 +79,7 @@ def test_the_sizes_are_shown_before_anything_is_downloaded(
 
 
 @pytest.mark.parametrize("tells", [True, False])
-def test_a_download_begins_when_pip_has_found_the_first_file(
+def test_a_download_begins_with_the_first_file_and_counts_whole_files_at_least(
     monkeypatch: pytest.MonkeyPatch, tells: bool
 ) -> None:
     events: list[object] = []
@@ -91,17 +91,29 @@ def test_a_download_begins_when_pip_has_found_the_first_file(
         events.append(f"end of {title}")
 
     monkeypatch.setattr(installing, "stage", stage)
+    sizes = {"torch": 200, "nvidia-mill-cu12": 90, "grain": 10}
+    downloads = [
+        installing.Download(name=name, version="1", pin=name, size=size, slims=False)
+        for name, size in sizes.items()
+    ]
     with ExitStack() as stages:
-        pip = installing.PipDownload(300, stages)
+        pip = installing.PipDownload(downloads, stages)
         asking = [("asking the package index", 0)]
-        for line in ("Collecting torch==2.9.1", "  Link requires a different Python"):
-            pip.hear(line)
+        pip.hear("Collecting torch==2.9.1")
+        pip.hear("  Downloading torch-2.9.1-cp312-cp312-linux_x86_64.whl.metadata (29 kB)")
         assert events == asking
-        pip.hear("  Downloading torch-2.9.1-cp312-cp312-linux_x86_64.whl (200 B)")
-        for told in ("50 of 200", "200 of 200", "7 of 100") if tells else ():
+        pip.hear(
+            "Downloading https://index.test/a/torch-2.9.1-cp312-cp312-linux_x86_64.whl (200 B)"
+        )
+        for told in ("50 of 200", "200 of 200") if tells else ():
             pip.hear(f"Progress {told}")
+        pip.hear("Using cached nvidia_mill_cu12-1.0-py3-none-any.whl (90 B)")
+        pip.hear("Downloading grain-3.0.tar.gz")
+        pip.hear("Saved ./torch-2.9.1-cp312-cp312-linux_x86_64.whl")
+        pip.hear("Saved ./grain-3.0.tar.gz")
     begun = ["end of asking the package index", ("downloading", 300)]
-    assert events == [*asking, *begun, *((50, 150, 7) if tells else ()), "end of downloading"]
+    amounts = [50, 150] if tells else [200]
+    assert events == [*asking, *begun, *amounts, 90, 10, "end of downloading"]
 
 
 @pytest.mark.slow

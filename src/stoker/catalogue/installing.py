@@ -1,6 +1,7 @@
 """`stoker install`: chooses wheels for this machine, and installs them with pip or uv."""
 
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -247,34 +248,47 @@ def downloads_text(downloads: Sequence[Download]) -> str:
 
 class PipDownload:
     """The stages of `pip download`, from its output: until it names the first file, it waits for
-    the index.
+    the index. A file is complete when the next one is named: older versions of pip do not tell how
+    far one is, and none does for a file of its cache.
     """
 
-    _FOUND = ("Downloading", "Using cached", "Progress")
+    _FILE = re.compile(r"\s*(?:Downloading|Using cached) (?:\S*/)?([^\s/]+?)(?: \(.*\))?\s*")
 
-    def __init__(self, total: int, stages: ExitStack):
-        self._total = total
+    def __init__(self, downloads: Sequence[Download], stages: ExitStack):
+        self._sizes = {one.name: one.size or 0 for one in downloads}
         self._stages = stages
         self._advance: Advance | None = None
-        self._done = 0  # of the current file
+        self._size = self._done = 0  # of the current file
         stages.enter_context(stage(_ASKING))
 
     def hear(self, line: str) -> None:
-        if self._advance is None and line.lstrip().startswith(self._FOUND):
+        file = self._FILE.fullmatch(line)
+        if file and not file[1].endswith(".metadata"):
+            self._begin(file[1])
+        elif found := PROGRESS.fullmatch(line):
+            self._reach(int(found[1]))
+        elif line.startswith("Saved "):
+            self._reach(self._size)
+
+    def _begin(self, file: str) -> None:
+        if self._advance is None:
             self._stages.close()
-            self._advance = self._stages.enter_context(stage("downloading", self._total))
-        if self._advance and (found := PROGRESS.fullmatch(line)):
-            done = int(found[1])
-            self._advance(done - self._done if done >= self._done else done)
+            total = sum(self._sizes.values())
+            self._advance = self._stages.enter_context(stage("downloading", total))
+        self._reach(self._size)
+        self._size, self._done = self._sizes.get(canonicalize_name(file.partition("-")[0]), 0), 0
+
+    def _reach(self, done: int) -> None:
+        if self._advance and done > self._done:
+            self._advance(done - self._done)
             self._done = done
 
 
 def _download(downloads: Sequence[Download], installer: Installer, wheels: Path) -> None:
     pins = [one.pin for one in downloads]
     command = installer.download(wheels, pins, tells=tells_progress(installer.pip))
-    total = sum(one.size or 0 for one in downloads)
     with ExitStack() as stages:
-        outcome = process.stream(command, PipDownload(total, stages).hear)
+        outcome = process.stream(command, PipDownload(downloads, stages).hear)
     if not outcome.ok:
         raise install_failure(outcome.stdout, "the packages")
 
@@ -310,7 +324,7 @@ def holds_code(project: str, named: Sequence[str]) -> bool:
 
 
 def slim_wheel(path: Path, request: SlimRequest, say: Say) -> SlimInstalled:
-    """Replace a wheel by its slimmed one, where that has anything to cut."""
+    """Replace a wheel by its slimmed one, where that is smaller."""
     before = path.stat().st_size
     target = SlimTarget(kind=TargetKind.WHEEL, path=path)
     try:
@@ -323,7 +337,10 @@ def slim_wheel(path: Path, request: SlimRequest, say: Say) -> SlimInstalled:
             raise
         say(f"{path.name} stays whole: {error.message}")
         output = path
-    if output != path:
+    if output != path and output.stat().st_size >= before:
+        output.unlink()
+        output = path
+    elif output != path:
         path.unlink()
     name, version, _, _ = parse_wheel_filename(output.name)
     after = output.stat().st_size
