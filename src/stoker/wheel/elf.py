@@ -3,7 +3,7 @@
 import operator
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -341,9 +341,14 @@ class Elf:
             position += following
 
     def notes(self) -> Iterator[Note]:
-        """Yield the notes of the note segments, or of the note sections if there are none."""
+        """Yield the notes of the note segments, or of the note sections if those have none:
+        patchelf overwrites notes that it moves, and leaves their segment where it was.
+        """
         sections = [part for part in self.sections if part.type == SECTION_NOTE]
-        parts: list[Segment] | list[Section] = self.segments_of(NOTE) or sections
+        found = list(self._notes_in(self.segments_of(NOTE)))
+        yield from found or self._notes_in(sections)
+
+    def _notes_in(self, parts: Sequence[Segment] | Sequence[Section]) -> Iterator[Note]:
         if len(parts) > _MOST_NOTES:
             raise self.reader.error(f"{len(parts)} tables of notes")
         room = _LARGEST_TABLE
@@ -386,6 +391,8 @@ def _notes(table: Table, alignment: int) -> Iterator[Note]:
         owner_size, size, kind = table.record("III", position)
         owner = position + _NOTE_HEADER
         content = position + up(_NOTE_HEADER + owner_size, alignment)
+        if content + size > len(table.content):
+            return  # damaged; the loader ignores it too
         yield Note(table.slice(owner, owner_size).rstrip(b"\0"), kind, table.slice(content, size))
         position = content + up(size, alignment)
 

@@ -70,6 +70,26 @@ def test_build_id(need: Need, tmp_path: Path) -> None:
     assert _facts(build(need, tmp_path, "-Wl,--build-id=none")).build_id is None
 
 
+@pytest.mark.parametrize("moved", [True, False])
+def test_notes_that_patchelf_has_moved(need: Need, tmp_path: Path, moved: bool) -> None:
+    """It overwrites them with X and leaves the segment there, as in NVIDIA's libcufft.so.11."""
+    path = build(need, tmp_path, "-Wl,--build-id=0x00ff12", "-Wl,-z,noseparate-code")
+    content = bytearray(path.read_bytes())
+    file = Elf(BytesReader(bytes(content)))
+    (table,) = struct.unpack_from("<Q", content, 0x28)
+    names = [index for index, name in enumerate(file.section_names) if name.startswith(".note")]
+    for index in names:
+        section = file.sections[index]
+        start, end = section.offset, section.offset + section.file_size
+        if moved:
+            struct.pack_into("<Q", content, table + 64 * index + 24, len(content))
+            content += content[start:end]
+        content[start:end] = b"X" * section.file_size
+    path.write_bytes(content)
+    facts = _facts(path)
+    assert (facts.problem, facts.build_id) == (None, "00ff12" if moved else None)
+
+
 @pytest.mark.parametrize(("new", "expected"), [(1, CxxAbi.CXX11), (0, CxxAbi.OLD)])
 def test_cxx_abi(need: Need, tmp_path: Path, new: int, expected: CxxAbi) -> None:
     assert _facts(build(need, tmp_path, f"-D_GLIBCXX_USE_CXX11_ABI={new}")).cxx_abi is expected
