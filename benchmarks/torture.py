@@ -533,7 +533,12 @@ def _program(name: str) -> Path:
     """Return the first compiler of that name that is no script."""
     folders = [*os.get_exec_path(), *map(str, Path("/usr/local").glob("cuda*/bin"))]
     paths = [Path(folder, name).resolve() for folder in folders]
-    return next(path for path in paths if path.is_file() and path.read_bytes()[:2] != b"#!")
+    return next(path for path in paths if path.is_file() and not _is_script(path))
+
+
+def _is_script(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) == b"#!"
 
 
 def _command(pid: int) -> str:

@@ -33,8 +33,8 @@ static const char *const JOB_SERVERS[] = {"MAKEFLAGS", "CARGO_MAKEFLAGS", "MFLAG
 /* Options whose values are neither files nor read as such. */
 static const char *const NO_FILES[] = {"-D", "-U", "-I", "-L", "-l", "-O", "-g", "-m", "-M", "-std", NULL};
 
-/* Options whose next word is a name that is written, often that of the output, and never opened. */
-static const char *const NAMES[] = {"-MT", "-MQ", "-soname", "-dumpbase", NULL};
+/* Options before a name that is written, often that of the output, and never opened. */
+static const char *const NAMES[] = {"-MT", "-MQ", "-soname", "-h", NULL};
 
 /* Paths that mean something else to each process: a terminal, or a file that is open already. */
 static const char *const DESCRIPTORS[] = {"/dev/std", "/dev/fd/", "/dev/tty", "/proc/", NULL};
@@ -53,6 +53,13 @@ struct knowledge {
 static bool starts_with_one_of(const char *word, const char *const *list)
 {
     while (*list && strncmp(word, *list, strlen(*list)) != 0)
+        list++;
+    return *list != NULL;
+}
+
+static bool is_one_of(const char *word, const char *const *list)
+{
+    while (*list && strcmp(word, *list) != 0)
         list++;
     return *list != NULL;
 }
@@ -143,8 +150,7 @@ static bool reads_well(const struct knowledge *known, const char *path)
 
 static bool file_is_known(struct knowledge *known, const char *path, int depth);
 
-/* The parts of an option that may be files: -Wl,-T,FILE and --options-file=FILE. The name after
- * -soname is not opened, and often that of the output. */
+/* The parts of an option that may be files: -Wl,-T,FILE and --options-file=FILE. */
 static bool parts_are_known(const struct knowledge *known, const char *word)
 {
     char part[PATH_MAX];
@@ -157,16 +163,9 @@ static bool parts_are_known(const struct knowledge *known, const char *word)
         part[length] = '\0';
         if (!is_name && !reads_well(known, part[0] == '@' ? part + 1 : part))
             return false;
-        is_name = strcmp(part, "-soname") == 0 || strcmp(part, "-h") == 0;
+        is_name = is_one_of(part, NAMES);
     }
     return true;
-}
-
-static bool is_one_of(const char *word, const char *const *list)
-{
-    while (*list && strcmp(word, *list) != 0)
-        list++;
-    return *list != NULL;
 }
 
 static bool word_is_known(struct knowledge *known, const char *word, int depth)

@@ -16,7 +16,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from stoker.knowledge.packages import ToolchainKind, kinds
-from stoker.machine.python import PROGRESS, install_failure, own_pip
+from stoker.machine.python import FILE, PROGRESS, install_failure, own_pip
 from stoker.model.distribution import read_version
 from stoker.model.errors import (
     CommandError,
@@ -213,7 +213,6 @@ def installer() -> list[str]:
 class Narrator:
     """Turns an installer's output into the few lines that a waiting user wants to read."""
 
-    _FILE = re.compile(r"\s*(Downloading|Using cached|Processing) (\S+)(?: \((\d[^)]*)\))?(?: .*)?")
     _WAYS = {"Downloading": "downloading", "Using cached": "cached", "Processing": "local"}
 
     def __init__(self) -> None:
@@ -221,7 +220,7 @@ class Narrator:
         self._tenths = 0
 
     def hear(self, line: str) -> Iterator[str]:
-        if match := self._FILE.fullmatch(line):
+        if match := FILE.fullmatch(line):
             yield from self._begin(*match.groups())
         elif match := PROGRESS.fullmatch(line):
             yield from self._advance(int(match[1]), int(match[2]))

@@ -1,7 +1,6 @@
 """`stoker install`: chooses wheels for this machine, and installs them with pip or uv."""
 
 import os
-import re
 import shlex
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from stoker.catalogue.values import Choice, Fit, Host, HostGpu, PublishedWheel, 
 from stoker.knowledge.hardware import cpu_family, cpu_offers, gpus
 from stoker.knowledge.wheels import policies
 from stoker.machine.python import (
+    FILE,
     PROGRESS,
     Installer,
     InstallerKind,
@@ -252,8 +252,6 @@ class PipDownload:
     far one is, and none does for a file of its cache.
     """
 
-    _FILE = re.compile(r"\s*(?:Downloading|Using cached) (?:\S*/)?([^\s/]+?)(?: \(.*\))?\s*")
-
     def __init__(self, downloads: Sequence[Download], stages: ExitStack):
         self._sizes = {one.name: one.size or 0 for one in downloads}
         self._stages = stages
@@ -262,9 +260,9 @@ class PipDownload:
         stages.enter_context(stage(_ASKING))
 
     def hear(self, line: str) -> None:
-        file = self._FILE.fullmatch(line)
-        if file and not file[1].endswith(".metadata"):
-            self._begin(file[1])
+        file = FILE.fullmatch(line)
+        if file and file[1] != "Processing" and not file[2].endswith(".metadata"):
+            self._begin(file[2].rpartition("/")[2])
         elif found := PROGRESS.fullmatch(line):
             self._reach(int(found[1]))
         elif line.startswith("Saved "):

@@ -177,6 +177,8 @@ _TAIL = 20  # lines of an installer's output in an error
 
 
 PROGRESS = re.compile(r"Progress (\d{1,15}) of (\d{1,15})")  # of pip's `--progress-bar raw`
+# A file that pip or uv names: how it comes, its name or address, and its size if that is told.
+FILE = re.compile(r"\s*(Downloading|Using cached|Processing) (\S+)(?: \((\d[^)]*)\))?(?: .*)?")
 _PIP_VERSION = re.compile(r"pip (\d+)\.(\d+)")
 
 

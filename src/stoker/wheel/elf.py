@@ -392,7 +392,7 @@ def _notes(table: Table, alignment: int) -> Iterator[Note]:
         owner = position + _NOTE_HEADER
         content = position + up(_NOTE_HEADER + owner_size, alignment)
         if content + size > len(table.content):
-            return  # damaged; the loader ignores it too
+            return  # overwritten; such libraries load nevertheless
         yield Note(table.slice(owner, owner_size).rstrip(b"\0"), kind, table.slice(content, size))
         position = content + up(size, alignment)
 
