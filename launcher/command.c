@@ -12,6 +12,7 @@
 /* A launcher runs one command. */
 static char *own_name;
 enum kind command_kind;
+const char *command_reason = "";
 
 bool command_repeats(void)
 {

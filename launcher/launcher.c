@@ -81,8 +81,10 @@ static void govern(char **command)
 {
     if (!getenv("STOKER_SOCKET") || getenv("STOKER_STEP"))
         return;
-    if (command_repeats() && !command_repeatable(command + (command_kind == REMOTE)))
-        command_kind = ONCE;
+    const char *reason =
+        command_repeats() ? command_unrepeatable(command + (command_kind == REMOTE)) : NULL;
+    if (reason)
+        command_kind = ONCE, command_reason = reason;
     /* A command that reads the terminal, or may ask the user a question there, must be in the
      * foreground. */
     bool reads = command_kind == CUSTOM || command_reads_stdin(command);

@@ -37,6 +37,7 @@ enum kind {
 };
 
 extern enum kind command_kind;
+extern const char *command_reason; /* of ONCE: why it must not be started twice */
 
 /* Returns whether an attempt of the command may be killed and started again. */
 bool command_repeats(void);
@@ -66,15 +67,16 @@ void command_delete_outputs(char **command);
 
 /* ---- repeat.c: whether a command may be started again -----------------------------------------*/
 
-/* Returns whether a command is known to give the same result if it is killed and started again. */
-bool command_repeatable(char **command);
+/* Returns NULL for a command that is known to give the same result if it is killed and started again,
+ * else why it is not: "it reads ...". */
+const char *command_unrepeatable(char **command);
 
 /* Returns whether a word of the command is a name of stdin or of the terminal. */
 bool command_reads_stdin(char **command);
 
 /* ---- protocol.c: one message is one line of fields; bytes in, bytes out ----------------------*/
 
-enum { PROTOCOL_VERSION = 5, FIELDS_MAX = 8, LINE_MAX_BYTES = 1 << 16 };
+enum { PROTOCOL_VERSION = 6, FIELDS_MAX = 8, LINE_MAX_BYTES = 1 << 16 };
 
 struct field {
     char *bytes;

@@ -83,6 +83,7 @@ void line_ask(struct line *line, const char *run, const char *folder, unsigned c
     add_number(line, cpus);
     add_text(line, within);
     add_text(line, KINDS[command_kind]);
+    add_text(line, command_reason);
     for (char **word = command; *word; word++)
         add_text(line, *word);
     finish(line);

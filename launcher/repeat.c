@@ -48,7 +48,14 @@ struct knowledge {
     bool tokens;   /* takes tokens of a job server, if there is one */
     bool lto;      /* does so when it links */
     bool is_name;  /* the next word is a name only */
+    const char *reason; /* why it must not be started twice */
 };
+
+static bool refuse(struct knowledge *known, const char *reason)
+{
+    known->reason = reason;
+    return false;
+}
 
 static bool starts_with_one_of(const char *word, const char *const *list)
 {
@@ -95,11 +102,13 @@ static bool add_output(struct knowledge *known, const char *path, bool named)
     if (strcmp(path, "/dev/null") == 0)
         return true;
     if (starts_with_one_of(path, DESCRIPTORS))
-        return false;
+        return refuse(known, "an output is an open file or a terminal");
     if (lstat(path, &file) < 0)
         return true;
-    if (!S_ISREG(file.st_mode) || known->count == MOST_OUTPUTS)
-        return false;
+    if (!S_ISREG(file.st_mode))
+        return refuse(known, "an output is no plain file");
+    if (known->count == MOST_OUTPUTS)
+        return refuse(known, "it has too many outputs");
     known->outputs[known->count++] = file;
     return true;
 }
@@ -111,7 +120,7 @@ static bool add_outputs(struct knowledge *known, char **command)
         if ((found = command_output(command, word)).path &&
             !add_output(known, found.path, found.main))
             return false;
-    return known->named;
+    return known->named || refuse(known, "it names no output");
 }
 
 /* ---- inputs ----------------------------------------------------------------------------------*/
@@ -136,29 +145,33 @@ static bool names_interpreter(const char *path)
     return found;
 }
 
-static bool reads_well(const struct knowledge *known, const char *path)
+static bool reads_well(struct knowledge *known, const char *path)
 {
     struct stat file;
     if (starts_with_one_of(path, DESCRIPTORS))
-        return false;
+        return refuse(known, "it reads an open file or a terminal");
     if (*path == '\0' || stat(path, &file) < 0)
         return true; /* no file, or one that the compiler will miss too */
-    if (S_ISREG(file.st_mode))
-        return !is_output(known, &file) && !((file.st_mode & 0111) && names_interpreter(path));
-    return S_ISDIR(file.st_mode) || is_null_device(&file);
+    if (S_ISREG(file.st_mode) && is_output(known, &file))
+        return refuse(known, "it reads a file that it also writes");
+    if (S_ISREG(file.st_mode) && (file.st_mode & 0111) && names_interpreter(path))
+        return refuse(known, "it may start a script");
+    if (S_ISREG(file.st_mode) || S_ISDIR(file.st_mode) || is_null_device(&file))
+        return true;
+    return refuse(known, "it reads a pipe or a device");
 }
 
 static bool file_is_known(struct knowledge *known, const char *path, int depth);
 
 /* The parts of an option that may be files: -Wl,-T,FILE and --options-file=FILE. */
-static bool parts_are_known(const struct knowledge *known, const char *word)
+static bool parts_are_known(struct knowledge *known, const char *word)
 {
     char part[PATH_MAX];
     bool is_name = false;
     for (const char *at = word; (at = strpbrk(at, "=,"));) {
         size_t length = strcspn(++at, "=,");
         if (length >= sizeof part)
-            return false;
+            return refuse(known, "a word of it is too long");
         memcpy(part, at, length);
         part[length] = '\0';
         if (!is_name && !reads_well(known, part[0] == '@' ? part + 1 : part))
@@ -184,10 +197,10 @@ static bool word_is_known(struct knowledge *known, const char *word, int depth)
     if (starts_with_one_of(word, NO_FILES))
         return true;
     if (starts_with_one_of(word, UNREPEATABLE))
-        return false;
+        return refuse(known, "an option starts other programs or appends to a file");
     for (const char *const *path = DESCRIPTORS; *path; path++)
         if (strstr(word, *path))
-            return false;
+            return refuse(known, "it uses an open file or a terminal");
     return parts_are_known(known, word);
 }
 
@@ -205,12 +218,14 @@ static bool words_are_known(struct knowledge *known, char *text, int depth)
 static bool file_is_known(struct knowledge *known, const char *path, int depth)
 {
     struct stat file;
-    if (depth == DEEPEST_FILE || !reads_well(known, path))
+    if (depth == DEEPEST_FILE)
+        return refuse(known, "its response files are nested too deeply");
+    if (!reads_well(known, path))
         return false;
     int opened = open(path, O_RDONLY | O_CLOEXEC);
     if (opened < 0)
         return true; /* then it is an ordinary word */
-    bool good = false;
+    bool good = refuse(known, "a response file cannot be read");
     char *text = fstat(opened, &file) == 0 ? malloc((size_t)file.st_size + 1) : NULL;
     ssize_t length = text ? read(opened, text, (size_t)file.st_size) : -1;
     if (length >= 0) {
@@ -256,16 +271,21 @@ bool command_reads_stdin(char **command)
     return false;
 }
 
-bool command_repeatable(char **command)
+const char *command_unrepeatable(char **command)
 {
     struct knowledge known = {.tokens = strncmp(program_name(command[0]), "rustc", 5) == 0};
-    if (!is_known_compiler(command[0]) || !stdin_is_empty() || appends() ||
-        !add_outputs(&known, command))
-        return false;
+    if (!is_known_compiler(command[0]))
+        return "its program is a script, or no known compiler";
+    if (!stdin_is_empty())
+        return "its stdin is not empty";
+    if (appends())
+        return "a variable makes the compiler append to a file";
+    if (!add_outputs(&known, command))
+        return known.reason;
     struct output_word found;
     for (char **word = command + 1; *word; word += found.words)
         if (!(found = command_output(command, word)).path && !word_is_known(&known, *word, 0))
-            return false;
+            return known.reason;
     known.tokens |= known.lto && !known.compiles;
-    return !known.tokens || !has_job_server();
+    return known.tokens && has_job_server() ? "it takes jobs from make's job server" : NULL;
 }

@@ -78,7 +78,7 @@ class World:
         source: str = "a.cpp",
         path: Callable[[], float] = lambda: 0.0,
         custom: bool = False,
-        once: bool = False,
+        once: str = "",
         remote: bool = False,
         within: int = 0,
         collector: Collector = Collector.NONE,

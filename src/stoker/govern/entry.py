@@ -120,12 +120,15 @@ class Entry:
         path: PathLeft,
         request: Request,
         busy: BusyCpus,
+        *,
+        once: str = "",
     ):
         self.connection = connection
         self.run = run
         self.step = step
         self.path = path
         self.request = request
+        self._once = once
         self.phase = StepPhase.WAITING
         self._busy = BusyCpus() if request.remote else busy  # a worker's CPUs are not ours
         self._wait(request.asked)
@@ -304,6 +307,7 @@ class Entry:
                 waits=self.clock.seconds,
                 pauses=tuple(self._pauses[-_MOST_PAUSES:]),
                 killed=self.killed,
+                once=self._once,
                 mode_reason=self._mode_reason,
                 effect=effect,
             ),

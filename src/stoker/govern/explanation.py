@@ -210,7 +210,12 @@ def _explained(explanation: Explanation) -> list[str]:
         f"it was paused for {duration(pause.wall_s)}: {cause_text(pause)}"
         for pause in explanation.pauses
     ]
-    return [needs, waits, *pauses]
+    once = [once_text(explanation.once)] if explanation.once else []
+    return [needs, waits, *once, *pauses]
+
+
+def once_text(reason: str) -> str:
+    return f"it is never killed and repeated: {reason}"
 
 
 def _killed(explanation: Explanation) -> list[str]:

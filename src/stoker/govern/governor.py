@@ -194,7 +194,7 @@ class Governor:
         )
         self._next += 1
         self._distributed |= ask.remote
-        entry = Entry(connection, ask.run, step, path, request, self._busy)
+        entry = Entry(connection, ask.run, step, path, request, self._busy, once=ask.once)
         self._entries[request.id] = self._by_connection[connection] = entry
         self._queue.add(request)
         self.changed = True

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from math import inf
+from operator import itemgetter
 from pathlib import Path
 from textwrap import wrap
 from typing import TextIO
@@ -411,7 +412,7 @@ def _paused(step: RunningStep) -> str:
 
 
 _BY_SIGNAL = 128  # what a shell adds to the number of a signal
-_NOTABLE_SHARE = 0.1  # of the CPUs
+_NOTABLE_SHARE = 0.1  # of the CPUs, or of the CPU time
 
 
 def unseen_text(cpu_seconds: float) -> str:
@@ -496,6 +497,12 @@ def summary_text(summary: RunSummary) -> str:
     if summary.cache and summary.cache.languages:
         lines.append(f"  cache: {cache_text(summary.cache)}")
     lines += _mode_lines(summary)
+    if (share := _share_of_once(summary)) >= _NOTABLE_SHARE:
+        why, _ = max(summary.once_cpu_s.items(), key=itemgetter(1))
+        lines.append(
+            f"  {share:.0%} of the CPU time was in steps that are never preempted, because they "
+            f"must not be started twice (mostly: {why})"
+        )
     if summary.written_bytes is not None:
         lines.append(f"  disk: {size(summary.written_bytes)} written")
     # A build that has not reached its end has no minimum.
@@ -514,6 +521,11 @@ def summary_text(summary: RunSummary) -> str:
 def _how_it_ended(status: int) -> str:
     stopped = status - _BY_SIGNAL in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     return "interrupted" if stopped else f"the command failed with status {status}"
+
+
+def _share_of_once(summary: RunSummary) -> float:
+    """Return the share of the CPU time in steps that must not be started twice."""
+    return sum(summary.once_cpu_s.values()) / summary.cpu_s if summary.cpu_s else 0.0
 
 
 def _share_of_others(summary: RunSummary) -> float:

@@ -8,7 +8,7 @@ import re
 
 from stoker.model.value import Value
 
-VERSION = 5
+VERSION = 6
 
 _ESCAPES = {b"\\": b"\\\\", b"\t": b"\\t", b"\n": b"\\n", b"\r": b"\\r", b"\0": b"\\0"}
 _SPECIAL = re.compile(rb"[\\\t\n\r\0]")
@@ -60,7 +60,7 @@ class Ask(Value, frozen=True, kw_only=True):
     command: tuple[str, ...]
     within: int = 0  # the custom or remote step that has started this command
     custom: bool = False  # not a compiler: it may start some
-    once: bool = False  # a compiler that is not known to do the same if it is started twice
+    once: str = ""  # why a compiler is not known to do the same if it is started twice
     remote: bool = False  # a distributor, whose compiler runs on another machine
 
     @property
@@ -91,9 +91,9 @@ def read_ask(fields: tuple[bytes, ...]) -> Ask:
     version, run = read_numbers(fields, 2)
     if version != VERSION:
         return Ask(version=version, run=run, directory="", cpus=1, command=())
-    if len(fields) < 7:
+    if len(fields) < 8:
         raise ProtocolError(f"ask with {len(fields)} fields")
-    directory, *command = (
+    directory, reason, *command = (
         field.decode(errors="surrogateescape") for field in (fields[2], *fields[6:])
     )
     cpus, within = read_numbers(fields[3:], 2)
@@ -105,7 +105,7 @@ def read_ask(fields: tuple[bytes, ...]) -> Ask:
         command=tuple(command),
         within=within,
         custom=fields[5] == b"custom",
-        once=fields[5] == b"once",
+        once=(reason or "unknown") if fields[5] == b"once" else "",
         remote=fields[5] == b"remote",
     )
 

@@ -61,6 +61,7 @@ class Tally:
         self._links = 0
         self._link_s = self._default_link_s = 0.0
         self._cpu_seconds = 0.0
+        self._once_cpu: defaultdict[str, float] = defaultdict(float)
         self._peak = 0
         self._pauses = 0
         self._limit = 0
@@ -88,6 +89,8 @@ class Tally:
         # A short step may start and end between two readings.
         self._peak = max(self._peak, attempt.record.peak_bytes)
         self._cpu_seconds += attempt.record.cpu_s
+        if attempt.explanation and attempt.explanation.once:
+            self._once_cpu[attempt.explanation.once] += attempt.record.cpu_s
         asked = attempt.explanation.asked if attempt.explanation else attempt.started
         _cover(self._spans, asked, max(asked, attempt.started + attempt.record.wall_s))
         if attempt.outcome in (Outcome.DONE, Outcome.FAILED):
@@ -133,6 +136,7 @@ class Tally:
             policy=self._policy,
             cpus=self._cpus,
             pauses=self._pauses,
+            once_cpu_s=dict(self._once_cpu),
             modes=dict(self._modes),
             mode_bytes=dict(self._mode_bytes),
             mode_cpu_s=dict(self._mode_cpu),

@@ -54,6 +54,7 @@ class Explanation(Value, frozen=True, kw_only=True):
     waits: dict[Reason, Seconds] = {}
     pauses: tuple[Intervention, ...] = ()
     killed: Intervention | None = None
+    once: str = ""  # why it must not be started twice, so that it is never killed
     mode_reason: Reason | None = None  # why it did not run in the default mode
     # What a mode of gcc's collector changes of it: as measured, else by shipped figures.
     effect: ModeEffect | None = None
@@ -103,6 +104,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
     governed_s: float | None = None  # in which steps waited or ran, which the bound is about
     remote_steps: int = 0  # of the steps, those that a worker compiled
     pauses: int = 0
+    once_cpu_s: dict[str, float] = {}  # of steps that must not be started twice, by the reason
     modes: dict[CompileMode, int] = {}  # finished steps in each mode but the default one
     # What the modes of gcc's collector changed, as estimated: the sum of peaks, and CPU time.
     mode_bytes: dict[CompileMode, int] = {}

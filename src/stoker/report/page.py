@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stoker.govern.explanation import cause_text, mode_text, waits_text
+from stoker.govern.explanation import cause_text, mode_text, once_text, waits_text
 from stoker.model.govern import Basis
 from stoker.model.runs import Explanation, Outcome
 from stoker.report.values import AttemptSpan, Comparison, Report, ReportedRun
@@ -120,6 +120,9 @@ def _columns(spans: Sequence[AttemptSpan]) -> dict[str, Any]:
         "pauses": {str(n): _pauses(each) for n, each in enumerate(known) if each and each.pauses},
         "killed": {
             str(n): cause_text(each.killed) for n, each in enumerate(known) if each and each.killed
+        },
+        "once": {
+            str(n): once_text(each.once) for n, each in enumerate(known) if each and each.once
         },
         "mode": {
             str(n): mode_text(span.mode, each.mode_reason, span.step.threads)

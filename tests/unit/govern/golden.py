@@ -20,12 +20,13 @@ FROM_LAUNCHER = (
     Example(
         "ask",
         (
-            b"5",
+            b"6",
             b"4711",
             b"/build/caf\xc3\xa9",
             b"0",
             b"12",
             b"compile",
+            b"",
             b"/usr/bin/g++",
             b"-c",
             b"a b.cc",
@@ -34,7 +35,7 @@ FROM_LAUNCHER = (
             b"-o",
             b"\xff.o",
         ),
-        b"ask\t5\t4711\t/build/caf\xc3\xa9\t0\t12\tcompile\t/usr/bin/g++\t-c\ta b.cc\t"
+        b"ask\t6\t4711\t/build/caf\xc3\xa9\t0\t12\tcompile\t\t/usr/bin/g++\t-c\ta b.cc\t"
         b'-DTAB="\\t\\\\"\t\t-o\t\xff.o\n',
     ),
     Example("started", (), b"started\n"),

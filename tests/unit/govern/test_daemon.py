@@ -109,7 +109,7 @@ class Line:
 
 
 def ask(*command: str, run: Field = RUN) -> Message:
-    return ("ask", VERSION, run, "/", 1, 0, "compile", *(command or ("true",)))
+    return ("ask", VERSION, run, "/", 1, 0, "compile", "", *(command or ("true",)))
 
 
 @pytest.fixture(autouse=True)
@@ -137,7 +137,7 @@ BAD: dict[str, Sequence[Message]] = {
     "kill without a permit": (("killed", *USAGE),),
     "ends twice": (ask(), ("done", 0, 0, *USAGE, ""), ("done", 0, 0, *USAGE, "")),
     "an empty ask": (("ask",),),
-    "an ask without a command": (("ask", VERSION, RUN, "/", 1, 0, "compile"),),
+    "an ask without a command": (("ask", VERSION, RUN, "/", 1, 0, "compile", ""),),
     "a client without a command": (("client", 1),),
     "a client that greets twice": (("client", 1, "a", "/"), ("client", 2, "a", "/")),
     "a client with the number of another": (("client", RUN, "a", "/"),),

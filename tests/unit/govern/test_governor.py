@@ -90,7 +90,7 @@ def test_a_compile_that_must_not_run_twice_gets_no_options_that_its_compiler_may
     world: World,
 ) -> None:
     world.governor.modes.link_with(100, LinkerChoice(every=CompileMode.MOLD))
-    world.ask(once=True, collector=Collector.FREE, command=LINK)
+    world.ask(once="it reads a pipe", collector=Collector.FREE, command=LINK)
     (request,) = world.governor.state(1.0).waiting
     assert (request.mode, request.effects, request.restarts) == (CompileMode.DEFAULT, (), False)
     world.ask(8, collector=Collector.FREE, command=LINK)
@@ -104,7 +104,7 @@ def test_of_a_command_that_must_not_run_twice_the_most_is_expected_from_its_star
     """Two whose peaks should come one after the other would fail the build if one were late."""
     world.build("a.cpp", {0.0: 10, 1.0: 100})
     world.ask(7)
-    world.ask(8, custom=kind == "custom", once=kind == "once")
+    world.ask(8, custom=kind == "custom", once="it reads a pipe" if kind == "once" else "")
     again, once = (request.prediction for request in world.governor.state(4.0).waiting)
     assert again.profile
     assert again.peak < again.high
@@ -118,7 +118,7 @@ def test_of_one_that_was_never_measured_shipped_figures_are_expected_at_least(
     """Similar steps were small, which says little of the largest, also while it waits and runs."""
     world.policy.admits = False
     world.ask(7, source="src/a.cpp")
-    world.ask(8, source="src/b.cpp", once=True)
+    world.ask(8, source="src/b.cpp", once="it reads a pipe")
     world.policy.admits = True
     for number in range(9):
         world.policy.next = Decision(admit=(number + 3,))
@@ -140,7 +140,7 @@ def test_of_one_that_was_never_measured_shipped_figures_are_expected_at_least(
 def test_a_command_that_must_not_run_twice_is_not_repeated_without_memory(
     world: World, kind: str
 ) -> None:
-    world.ask(custom=kind == "custom", once=kind == "once")
+    world.ask(custom=kind == "custom", once="it reads a pipe" if kind == "once" else "")
     world.governor.decide(1.0)
     world.read(kills=1)
     world.governor.ended(7, done(status=1, tail=KILLED), 2.0)

@@ -350,6 +350,17 @@ def test_what_other_programs_took_is_said() -> None:
     assert "  other programs used 61% of the CPUs meanwhile (1 min 1 s of CPU time)\n" in text
 
 
+def test_the_summary_says_why_steps_are_never_preempted_if_they_are_many() -> None:
+    few = {"it names no output": 0.01 * ENDED.cpu_s}
+    assert "preempted" not in summary_text(replace(ENDED, once_cpu_s=few))
+    many = {**few, "it may start a script": 0.5 * ENDED.cpu_s}
+    text = summary_text(replace(ENDED, once_cpu_s=many))
+    assert (
+        "  51% of the CPU time was in steps that are never preempted, because they must not be "
+        "started twice (mostly: it may start a script)\n"
+    ) in text
+
+
 def test_the_summary_says_what_the_modes_of_gcc_brought() -> None:
     summary = replace(
         ENDED,

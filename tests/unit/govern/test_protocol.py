@@ -35,7 +35,7 @@ def test_any_line_is_read_or_refused(line: bytes) -> None:
 
 
 def test_ask() -> None:
-    line = encode("ask", VERSION, 12, "/b é", 2, 7, "compile", "g++", "-c", "a b.cpp")
+    line = encode("ask", VERSION, 12, "/b é", 2, 7, "compile", "", "g++", "-c", "a b.cpp")
     ask = read_ask(decode(line[:-1])[1])
     assert (ask.run, ask.directory, ask.cpus) == (12, "/b é", 2)
     assert (ask.within, ask.custom) == (7, False)
@@ -49,7 +49,7 @@ def test_ask_of_another_version_needs_no_more_than_its_number() -> None:
 
 
 def test_names_that_are_not_utf8_come_back_as_they_were() -> None:
-    _, fields = decode(encode("ask", VERSION, 1, "/b", 1, 0, "compile", b"g++", b"\xff.c")[:-1])
+    _, fields = decode(encode("ask", VERSION, 1, "/b", 1, 0, "compile", "", b"g++", b"\xff.c")[:-1])
     assert read_ask(fields).command[1].encode(errors="surrogateescape") == b"\xff.c"
 
 

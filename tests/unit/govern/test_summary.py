@@ -111,6 +111,17 @@ def test_what_a_mode_brought_is_estimated_from_what_its_steps_took() -> None:
     assert summary.mode_cpu_s == {CompileMode.LEAN: pytest.approx(1.0)}
 
 
+def test_the_time_of_steps_that_must_not_be_started_twice_is_counted_by_the_reason() -> None:
+    why = Explanation(asked=0.0, needs_bytes=GB, basis=Basis.EXACT)
+    counted = tally()
+    for reason in ("it reads a pipe", "", "it reads a pipe"):
+        record = replace(make.record("a"), cpu_s=2.0)
+        explained = replace(why, once=reason)
+        attempt = Attempt(record=record, started=0.0, outcome=Outcome.DONE, explanation=explained)
+        counted.add(attempt)
+    assert counted.summary(0).once_cpu_s == {"it reads a pipe": 4.0}
+
+
 def test_links_are_compared_with_the_same_links_by_the_default_linker() -> None:
     effect = ModeEffect(mode=CompileMode.LLD, seconds=0.25)
     why = Explanation(asked=0.0, needs_bytes=GB, basis=Basis.EXACT, effect=effect)

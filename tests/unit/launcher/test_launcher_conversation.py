@@ -26,9 +26,10 @@ def test_the_question(launch: Launch, governor: ScriptedGovernor, tmp_path: Path
     odd = os.fsdecode(b"\xff\t\\\n")
     launch("/bin/true", "a b", odd, "", cwd=folder)
     ask = governor.accept().expect("ask")
-    assert ask[:2] == [b"5", b"1"]
+    assert ask[:2] == [b"6", b"1"]
     assert ask[2:6] == [os.fsencode(folder), b"1", b"0", b"once"]
-    assert ask[6:] == [b"/bin/true", b"a b", b"\xff\t\\\n", b""]
+    assert ask[6] == b"its program is a script, or no known compiler"
+    assert ask[7:] == [b"/bin/true", b"a b", b"\xff\t\\\n", b""]
 
 
 @pytest.mark.parametrize(
@@ -336,7 +337,7 @@ def test_an_enormous_command_line(launch: Launch, governor: ScriptedGovernor) ->
     arguments = [f"-Dname{number}={'x' * 100}" for number in range(10_000)]
     process = launch("/bin/true", *arguments)
     step = governor.accept()
-    assert step.expect("ask")[7:] == [argument.encode() for argument in arguments]
+    assert step.expect("ask")[8:] == [argument.encode() for argument in arguments]
     step.permit()
     step.expect("done")
     step.say("release")
@@ -360,7 +361,9 @@ def test_a_permit_adds_options_for_one_attempt_behind_the_compilers_name(
     compiler = build(tmp_path, "g++", SHOWING)
     process = launch(compiler, "-c", "a b.cc", "-o", "a.o")
     step = governor.accept()
-    assert step.expect("ask")[5:] == [b"compile", bytes(compiler), b"-c", b"a b.cc", b"-o", b"a.o"]
+    kind, reason, *command = step.expect("ask")[5:]
+    assert (kind, reason) == (b"compile", b"")
+    assert command == [bytes(compiler), b"-c", b"a b.cc", b"-o", b"a.o"]
     step.say("run", "7", "--param=one=1", "a b")
     assert step.expect("started") == []
     assert step.expect("done")[6] == b"--param=one=1|a b|-c|a b.cc|-o|a.o|"

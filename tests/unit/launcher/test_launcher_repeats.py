@@ -3,6 +3,7 @@
 import os
 import pty
 import shlex
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ def sources(tmp_path: Path) -> Path:
     (tmp_path / "to-null.o").symlink_to("/dev/null")
     (tmp_path / "host").write_text('#!/bin/sh\nexec g++ "$@"\n')
     (tmp_path / "host").chmod(0o755)
+    shutil.copy("/bin/true", tmp_path / "nvcc")  # on the PATH, nvcc may be a script
     return tmp_path
 
 
@@ -39,9 +41,9 @@ def kind(
 ) -> str:
     """Return as what the launcher asks for the command."""
     process = launch(*command, cwd=cwd, stdin=stdin)
-    asked = governor.accept().expect("ask")[5].decode()
+    asked, reason = governor.accept().expect("ask")[5:7]
     process.kill()
-    return asked
+    return f"{asked.decode()}: {reason.decode()}" if reason else asked.decode()
 
 
 @pytest.mark.parametrize(
@@ -67,44 +69,66 @@ def test_a_compile_that_reads_files_and_names_its_output(
     assert kind(launch, governor, tuple(shlex.split(words)), sources) == "compile"
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "gcc -c a.c",  # an output that it does not name
+COMPILE = ("gcc", "-c", "a.c", "-o", "a.o")
+STDIN = "once: its stdin is not empty"
+UNKNOWN_PROGRAM = "once: its program is a script, or no known compiler"
+
+REASONS = {
+    "it names no output": (
+        "gcc -c a.c",
         "gcc a.c",
+        "gcc @all",
+    ),
+    "it reads a pipe or a device": (
         "gcc -c fifo -o a.o",
         "gcc -c to-fifo.c -o a.o",
         "gcc -c a.c -include fifo -o a.o",
-        "gcc -c /dev/fd/0 -o a.o",
-        "gcc -c a.c -o /dev/stdout",
-        "gcc -c a.c -o /dev/fd/1",
-        "gcc -c a.c -o fifo",
-        "gcc -c a.c -o to-null.o",  # a file of the user's, which cannot be deleted
-        "gcc -c a.c -o a.o -MF /dev/stderr",
         "gcc @fifo -c a.c -o a.o",
         "gcc @more -c a.c -o a.o",
-        "gcc @all",
         "gcc a.c -o program -Wl,-T,fifo",
         "gcc a.c -o program -Wl,--version-script=fifo",
-        "gcc a.c -o program -Wl,-Map=/dev/stdout",
+    ),
+    "it reads an open file or a terminal": ("gcc -c /dev/fd/0 -o a.o",),
+    "an output is an open file or a terminal": (
+        "gcc -c a.c -o /dev/stdout",
+        "gcc -c a.c -o /dev/fd/1",
+        "gcc -c a.c -o a.o -MF /dev/stderr",
+    ),
+    "an output is no plain file": (
+        "gcc -c a.c -o fifo",
+        "gcc -c a.c -o to-null.o",  # a file of the user's, which cannot be deleted
+    ),
+    "it uses an open file or a terminal": ("gcc a.c -o program -Wl,-Map=/dev/stdout",),
+    "an option starts other programs or appends to a file": (
         "gcc -c a.c -o a.o -fplugin=./a.so",
         "gcc -c a.c -o a.o -wrapper gdb,--args",
         "gcc -c a.c -o a.o -time=log",
+        "./nvcc -c a.c -o a.o --time log",
+    ),
+    "it takes jobs from make's job server": (
         "gcc -flto a.c -o program",  # takes tokens of the job server
+    ),
+    "it reads a file that it also writes": (
         "ld -r a.o -o a.o",  # reads what it writes
         "gcc -MT a.o a.o -o a.o",
-        "nvcc -c a.c -o a.o --time log",
-        "nvcc -c a.c -o a.o -ccbin host",
+    ),
+    "it may start a script": ("./nvcc -c a.c -o a.o -ccbin host",),
+    "its program is a script, or no known compiler": (
         "./host -c a.c -o a.o",
         "true -c a.c -o a.o",
-    ],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"), [(words, reason) for reason, rows in REASONS.items() for words in rows]
 )
 def test_a_command_that_may_do_more(
-    launch: Launch, governor: ScriptedGovernor, sources: Path, words: str
+    launch: Launch, governor: ScriptedGovernor, sources: Path, words: str, reason: str
 ) -> None:
     (sources / "all").write_text("-c a.c -o a.o")  # its output is not on the command line
     launch.environment["MAKEFLAGS"] = "-j --jobserver-auth=3,4"
-    assert kind(launch, governor, tuple(shlex.split(words)), sources) == "once"
+    assert kind(launch, governor, tuple(shlex.split(words)), sources) == f"once: {reason}"
 
 
 @pytest.mark.parametrize("name", ["DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES"])
@@ -112,7 +136,10 @@ def test_a_compiler_that_appends_to_a_file(
     launch: Launch, governor: ScriptedGovernor, sources: Path, name: str
 ) -> None:
     launch.environment[name] = "list"
-    assert kind(launch, governor, ("gcc", "-c", "a.c", "-o", "a.o"), sources) == "once"
+    assert (
+        kind(launch, governor, COMPILE, sources)
+        == "once: a variable makes the compiler append to a file"
+    )
 
 
 def test_a_script_under_a_compilers_name(
@@ -122,23 +149,22 @@ def test_a_script_under_a_compilers_name(
     (sources / "bin").mkdir()
     (sources / "bin/g++").symlink_to("../g++")
     for compiler in ("./g++", "bin/g++"):
-        assert kind(launch, governor, (compiler, "-c", "a.c", "-o", "a.o"), sources) == "once"
-
-
-COMPILE = ("gcc", "-c", "a.c", "-o", "a.o")
+        assert (
+            kind(launch, governor, (compiler, "-c", "a.c", "-o", "a.o"), sources) == UNKNOWN_PROGRAM
+        )
 
 
 def test_what_stdin_is(launch: Launch, governor: ScriptedGovernor, sources: Path) -> None:
     """A source may include /dev/stdin: only a stdin that yields nothing is harmless."""
     with (sources / "a.c").open() as file:
-        assert kind(launch, governor, COMPILE, sources, file.fileno()) == "once"
+        assert kind(launch, governor, COMPILE, sources, file.fileno()) == STDIN
         file.seek(0, os.SEEK_END)
         assert kind(launch, governor, COMPILE, sources, file.fileno()) == "compile"
     reader, writer = os.pipe()
-    assert kind(launch, governor, COMPILE, sources, reader) == "once"
+    assert kind(launch, governor, COMPILE, sources, reader) == STDIN
     os.write(writer, b"int x;\n")
     os.close(writer)
-    assert kind(launch, governor, COMPILE, sources, reader) == "once"
+    assert kind(launch, governor, COMPILE, sources, reader) == STDIN
     os.read(reader, 100)
     assert kind(launch, governor, COMPILE, sources, reader) == "compile"
     os.close(reader)

@@ -108,7 +108,7 @@ def test_the_launcher_itself_under_a_governor(
         "STOKER_RUN": str(os.getpid()),
     }
     started = traced(preloaded, need, need("make"), "-j4", cwd=source)
-    commands = sorted(tuple(os.fsdecode(word) for word in ask[6:]) for ask in asked)
+    commands = sorted(tuple(os.fsdecode(word) for word in ask[7:]) for ask in asked)
     compiles = [(need("gcc"), "-c", f"{name}.c", "-o", f"{name}.o") for name in sorted(names)]
     assert [command for command in commands if command[1] == "-c"] == compiles
     assert len(commands) == len(names) + 1 == len(started) - 2  # and two questions for the version

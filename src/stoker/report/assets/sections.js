@@ -134,6 +134,7 @@ function showDetail(place, i) {
   const archs = STEPS.word("archs", i), flags = STEPS.word("flags", i);
   if (archs.length) facts.push(["GPU targets", archs.join(" ")]);
   if (STEPS.killed[i]) facts.push(["Killed", STEPS.killed[i]]);
+  if (STEPS.once[i]) facts.push(["Preemption", STEPS.once[i]]);
   for (const pause of STEPS.pauses[i] || []) facts.push(["Paused", `${duration(pause.seconds)} at ${clock(pause.at)}: ${pause.why}`]);
   if (flags.length) facts.push(["Flags", el("details", {}, el("summary", {}, plural(flags.length, "flag")), el("code", {}, flags.join(" ")))]);
   place.replaceChildren(el("div", { class: "detail" }, el("h3", {}, STEPS.title[i]),
