@@ -48,6 +48,7 @@ struct knowledge {
     bool tokens;   /* takes tokens of a job server, if there is one */
     bool lto;      /* does so when it links */
     bool is_name;  /* the next word is a name only */
+    bool in_script;     /* the words are those of a script */
     const char *reason; /* why it must not be started twice */
 };
 
@@ -145,6 +146,8 @@ static bool names_interpreter(const char *path)
     return found;
 }
 
+static bool is_known_script(struct knowledge *known, const char *path);
+
 static bool reads_well(struct knowledge *known, const char *path)
 {
     struct stat file;
@@ -154,7 +157,8 @@ static bool reads_well(struct knowledge *known, const char *path)
         return true; /* no file, or one that the compiler will miss too */
     if (S_ISREG(file.st_mode) && is_output(known, &file))
         return refuse(known, "it reads a file that it also writes");
-    if (S_ISREG(file.st_mode) && (file.st_mode & 0111) && names_interpreter(path))
+    if (S_ISREG(file.st_mode) && (file.st_mode & 0111) && names_interpreter(path) &&
+        !is_known_script(known, path))
         return refuse(known, "it may start a script");
     if (S_ISREG(file.st_mode) || S_ISDIR(file.st_mode) || is_null_device(&file))
         return true;
@@ -215,9 +219,22 @@ static bool words_are_known(struct knowledge *known, char *text, int depth)
     return true;
 }
 
+/* Returns the content of a file, for free(), or NULL if it cannot be read. */
+static char *read_text(int file)
+{
+    struct stat about;
+    char *text = fstat(file, &about) == 0 ? malloc((size_t)about.st_size + 1) : NULL;
+    ssize_t length = text ? read(file, text, (size_t)about.st_size) : -1;
+    if (length < 0) {
+        free(text);
+        return NULL;
+    }
+    text[length] = '\0';
+    return text;
+}
+
 static bool file_is_known(struct knowledge *known, const char *path, int depth)
 {
-    struct stat file;
     if (depth == DEEPEST_FILE)
         return refuse(known, "its response files are nested too deeply");
     if (!reads_well(known, path))
@@ -225,19 +242,13 @@ static bool file_is_known(struct knowledge *known, const char *path, int depth)
     int opened = open(path, O_RDONLY | O_CLOEXEC);
     if (opened < 0)
         return true; /* then it is an ordinary word */
-    bool good = refuse(known, "a response file cannot be read");
-    char *text = fstat(opened, &file) == 0 ? malloc((size_t)file.st_size + 1) : NULL;
-    ssize_t length = text ? read(opened, text, (size_t)file.st_size) : -1;
-    if (length >= 0) {
-        text[length] = '\0';
-        good = words_are_known(known, text, depth + 1);
-    }
+    char *text = read_text(opened);
+    bool good = text ? words_are_known(known, text, depth + 1)
+                     : refuse(known, "a response file cannot be read");
     free(text);
     close(opened);
     return good;
 }
-
-/* ---- the whole -------------------------------------------------------------------------------*/
 
 static bool is_known_compiler(const char *command)
 {
@@ -245,6 +256,54 @@ static bool is_known_compiler(const char *command)
     return is_compiler(program_name(command), NULL) && locate(command, true, path) != ABSENT &&
            !is_script(path) && !leads_to_wrapper(path) && access(path, R_OK) == 0;
 }
+
+/* ---- scripts ---------------------------------------------------------------------------------*/
+
+/* Returns the only line of a script that is no comment, or NULL. */
+static char *only_line(char *text)
+{
+    char *rest = NULL, *found = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        line += strspn(line, " \t");
+        if (*line == '#' || *line == '\0')
+            continue;
+        if (found)
+            return NULL;
+        found = line;
+    }
+    return found;
+}
+
+/* True for the line `exec COMPILER [WORD...] "$@"`, without anything that a shell would expand. */
+static bool only_executes_compiler(struct knowledge *known, char *line)
+{
+    static const char EXEC[] = "exec ", ARGUMENTS[] = "\"$@\"";
+    char *arguments = strstr(line, ARGUMENTS), *words = NULL;
+    if (strncmp(line, EXEC, sizeof EXEC - 1) != 0 || !arguments)
+        return false;
+    memset(arguments, ' ', sizeof ARGUMENTS - 1);
+    if (strpbrk(line, "$`\\;|&<>(){}[]*?~!'"))
+        return false;
+    const char *program = strtok_r(line + sizeof EXEC - 1, " \t\"", &words);
+    return program && is_known_compiler(program) && words_are_known(known, words, 0);
+}
+
+/* True for a script that only puts words before those of a compiler, as hosts of nvcc often are. */
+static bool is_known_script(struct knowledge *known, const char *path)
+{
+    int file = known->in_script || getenv("BASH_ENV") ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return false;
+    char *text = read_text(file), *line = text ? only_line(text) : NULL;
+    known->in_script = true;
+    bool good = line && only_executes_compiler(known, line);
+    known->in_script = known->is_name = false;
+    free(text);
+    close(file);
+    return good;
+}
+
+/* ---- the whole -------------------------------------------------------------------------------*/
 
 static bool has_job_server(void)
 {

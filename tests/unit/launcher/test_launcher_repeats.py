@@ -26,7 +26,7 @@ def sources(tmp_path: Path) -> Path:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "to-fifo.c").symlink_to("fifo")
     (tmp_path / "to-null.o").symlink_to("/dev/null")
-    (tmp_path / "host").write_text('#!/bin/sh\nexec g++ "$@"\n')
+    (tmp_path / "host").write_text('#!/bin/sh\nexec g++ "$@" && date >> log\n')
     (tmp_path / "host").chmod(0o755)
     shutil.copy("/bin/true", tmp_path / "nvcc")  # on the PATH, nvcc may be a script
     return tmp_path
@@ -129,6 +129,36 @@ def test_a_command_that_may_do_more(
     (sources / "all").write_text("-c a.c -o a.o")  # its output is not on the command line
     launch.environment["MAKEFLAGS"] = "-j --jobserver-auth=3,4"
     assert kind(launch, governor, tuple(shlex.split(words)), sources) == f"once: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("script", "asked"),
+    [
+        ('exec g++ "$@"', "compile"),
+        ('# of the site\n\n  exec /usr/bin/g++ -Ifolder -isystem "/usr/include" "$@"\n', "compile"),
+        ('exec g++ "$@"; rm -f counter', "once"),
+        ('exec g++ "$@" >> log', "once"),
+        ('exec g++ $(cat options) "$@"', "once"),
+        ('exec g++ "$@"\necho more', "once"),
+        ('date >> log\nexec g++ "$@"', "once"),
+        ('exec ./mine "$@"', "once"),
+        ('exec g++ -include fifo "$@"', "once"),
+        ('exec g++ -fplugin=./a.so "$@"', "once"),
+        ("exec g++ -c a.c", "once"),
+        ('exec -a g++ g++ "$@"', "once"),
+        ('g++ "$@"', "once"),
+        ("", "once"),
+    ],
+)
+def test_a_script_as_host_compiler(
+    launch: Launch, governor: ScriptedGovernor, sources: Path, script: str, asked: str
+) -> None:
+    """One that only executes a compiler does what the compiler does."""
+    (sources / "host").write_text(f"#!/bin/sh\n{script}\n")
+    shutil.copy(sources / "host", sources / "mine")
+    why = ": it may start a script" if asked == "once" else ""
+    words = ("./nvcc", "-ccbin=./host", "-c", "a.c", "-o", "a.o")
+    assert kind(launch, governor, words, sources) == asked + why
 
 
 @pytest.mark.parametrize("name", ["DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES"])
