@@ -10,7 +10,7 @@ struct word {
     size_t length;
 };
 
-/* COMPILERS, BACK_ENDS (what drivers start for the work itself; they are met only below a driver that a
+/* COMPILERS, ORIGINALS (ends of names), BACK_ENDS (what drivers start for the work itself; they are met only below a driver that a
  * static program started, past us), LINKERS, WRAPPERS (programs that stand under a compiler's name and
  * start the compiler only where they need it), DISTRIBUTORS, CACHED and SHELLS. */
 #include "names.h"
@@ -145,8 +145,20 @@ static bool is_digit_or_dot(char byte)
     return (byte >= '0' && byte <= '9') || byte == '.';
 }
 
-static struct word without_version(struct word name)
+/* The name of a compiler whose place a script has taken: g++-real is g++. */
+static struct word without_original(struct word name)
 {
+    for (const char *const *end = ORIGINALS; *end; end++) {
+        size_t length = text_length(*end);
+        if (name.length > length && is_word((struct word){name.start + name.length - length, length}, *end))
+            return (struct word){name.start, name.length - length};
+    }
+    return name;
+}
+
+static struct word without_version(struct word whole)
+{
+    struct word name = without_original(whole);
     size_t length = name.length;
     while (length > 0 && is_digit_or_dot(name.start[length - 1]))
         length--;

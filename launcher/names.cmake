@@ -3,7 +3,7 @@
 #   cmake -DFROM=src/stoker/knowledge/compiler_names.toml -DTO=names.h -P launcher/names.cmake
 file(READ "${FROM}" text)
 set(header "/* Generated from compiler_names.toml. */\n#include <stddef.h>\n\n")
-foreach(group compilers back_ends linkers wrappers distributors cached shells)
+foreach(group compilers originals back_ends linkers wrappers distributors cached shells)
   if(NOT "\n${text}" MATCHES "\n${group} = \\[([^]]*)\\]")
     message(FATAL_ERROR "${FROM} has no list '${group}'")
   endif()

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from stoker.model.artifact import CxxAbi, RegionPattern
 from stoker.model.plan import Backend
-from stoker.model.value import Value
+from stoker.model.value import Bytes, Value
 
 # -- published -------------------------------------------------------------------------------------
 # What a catalogue of wheels holds: the values of `catalogue.json`.
@@ -44,7 +44,7 @@ class ArchCode(Value, frozen=True, kw_only=True):
     """All device code of one architecture in a wheel, in bytes as stored in its libraries."""
 
     arch: Architecture  # "sm_90a", "compute_90"
-    size_bytes: int
+    size_bytes: Bytes
     count: int
 
 
@@ -59,8 +59,8 @@ class PublishedWheel(Value, frozen=True, kw_only=True):
 
     file: FileName
     sha256: Digest
-    size_bytes: int
-    unpacked_bytes: int
+    size_bytes: Bytes
+    unpacked_bytes: Bytes
     metadata_sha256: Digest
     project: ProjectName
     version: VersionText

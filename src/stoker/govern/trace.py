@@ -39,14 +39,13 @@ from stoker.model.govern import (
     Collector,
     CompileMode,
     ModeEffect,
-    Percent,
     Role,
     SimulatedWorkers,
     Step,
     StepRecord,
     Trace,
 )
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import UNDECODABLE, Percent, Value
 
 _PARENT = re.compile(r"(?<![^/])__/")
 _OBJECT_FOLDER = re.compile(r"CMakeFiles/[^/]+\.dir/")

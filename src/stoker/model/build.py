@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from stoker.model.plan import Plan
 from stoker.model.runs import RunSummary
-from stoker.model.value import Value
+from stoker.model.value import Bytes, Value
 
 
 class BuildStage(StrEnum):
@@ -91,8 +91,8 @@ class BuildRecord(Value, frozen=True, kw_only=True):
     stages: tuple[StageResult, ...] = ()
     outputs: tuple[str, ...] = ()
     summary: RunSummary | None = None  # of the governor
-    largest_step_bytes: int | None = None
-    wheel_bytes: int | None = None
+    largest_step_bytes: Bytes | None = None
+    wheel_bytes: Bytes | None = None
     kernels: dict[str, tuple[str, ...]] = {}  # sources with device code that this build compiled
     error: str | None = None  # None: the build succeeded
 
@@ -102,5 +102,5 @@ class MeasuredBuild(Value, frozen=True, kw_only=True):
 
     date: str
     cpu_seconds: float
-    largest_step_bytes: int | None = None
-    wheel_bytes: int | None = None
+    largest_step_bytes: Bytes | None = None
+    wheel_bytes: Bytes | None = None

@@ -7,21 +7,11 @@ from collections.abc import Sequence
 from enum import StrEnum
 from functools import cached_property
 from posixpath import join, normpath
-from typing import Annotated
 
-from msgspec import Meta
 from msgspec.structs import replace
 
 from stoker.model.plan import PlannedTargets
-from stoker.model.value import Value
-
-# What a figure of a file may be. It is checked when a value is converted or decoded, which is how
-# history and traces come in.
-Count = Annotated[int, Meta(ge=0, le=1 << 20)]
-Bytes = Annotated[int, Meta(ge=0, le=1 << 60)]
-Seconds = Annotated[float, Meta(ge=0.0, le=1e10)]
-ByteSeconds = Annotated[float, Meta(ge=0.0, le=1e28)]
-Percent = Annotated[int, Meta(ge=0, le=100)]
+from stoker.model.value import Bytes, ByteSeconds, Count, Percent, Seconds, Value
 
 
 class Gc(StrEnum):

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from stoker.model.finding import Finding
 from stoker.model.source import FrontEnd, ProjectKind
-from stoker.model.value import Value
+from stoker.model.value import Bytes, Value
 
 # -- variant ---------------------------------------------------------------------------------------
 # What to build for: one frozen value. Its grammar lives in ``stoker.plan.grammar``.
@@ -158,7 +158,7 @@ class HeavyStep(Value, frozen=True, kw_only=True):
     """Compiles that need much memory: a pattern of paths, the amount and its basis."""
 
     pattern: str
-    peak_bytes: int
+    peak_bytes: Bytes
     basis: str
 
 
@@ -209,7 +209,7 @@ class Resources(Value, frozen=True, kw_only=True):
     """The CPUs of this machine, and the memory limit that is reached first."""
 
     cpus: int
-    memory_bytes: int
+    memory_bytes: Bytes
     memory_limit: str  # "cgroup v2 (/sys/fs/cgroup/...)"
 
 

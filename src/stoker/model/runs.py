@@ -6,8 +6,8 @@ from posixpath import dirname
 from msgspec.structs import replace
 
 from stoker.model.caching import CacheUse
-from stoker.model.govern import Basis, Bytes, CompileMode, ModeEffect, Reason, Seconds, StepRecord
-from stoker.model.value import Value
+from stoker.model.govern import Basis, CompileMode, ModeEffect, Reason, StepRecord
+from stoker.model.value import Bytes, Seconds, Value
 
 _BUILD = "stoker build "
 

@@ -1,13 +1,22 @@
 """Base of all values, and how amounts, durations and numbers are read and written."""
 
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 # -- value -----------------------------------------------------------------------------------------
 # The base class of all values, and limits for decoding them from untrusted text.
 
+
+# What a figure of a file may be. It is checked when a value is converted or decoded, which is how
+# history, traces and catalogues come in.
+Count = Annotated[int, Meta(ge=0, le=1 << 20)]
+Bytes = Annotated[int, Meta(ge=0, le=1 << 60)]
+Seconds = Annotated[float, Meta(ge=0.0, le=1e10)]
+ByteSeconds = Annotated[float, Meta(ge=0.0, le=1e28)]
+Percent = Annotated[int, Meta(ge=0, le=100)]
 
 # What decoding untrusted JSON or TOML may raise, also for bytes that are not text and deep nesting.
 UNDECODABLE = (msgspec.MsgspecError, ValueError, RecursionError)

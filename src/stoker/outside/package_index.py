@@ -26,7 +26,7 @@ from stoker.model.errors import (
     UsageError,
     nearest,
 )
-from stoker.model.value import UNDECODABLE, Value, size
+from stoker.model.value import UNDECODABLE, Bytes, Value, size
 from stoker.outside import process
 from stoker.outside.files import file_made_whole
 from stoker.outside.web import AbsentError, UnreachableError, Web, opened
@@ -190,7 +190,7 @@ def _files_in(folder: Path) -> list[File]:
 class _PageFile(msgspec.Struct):
     url: str
     hashes: dict[str, str] = {}
-    size: int | None = None
+    size: Bytes | None = None
 
 
 class _Page(msgspec.Struct):
@@ -209,7 +209,7 @@ def parse_page(content: bytes, kind: str, url: str) -> list[File]:
         anchors = _Anchors()
         try:
             anchors.feed(content.decode("utf-8", "replace"))
-        except AssertionError as error:  # of Python's own parser
+        except (AssertionError, ValueError) as error:  # of Python's own parser
             raise UnreachableError(f"{url} is not a page of a package index: {error}") from error
         named = [(*_with_hash(link), None) for link in anchors.links]
         url = _joined(url, anchors.base) or url

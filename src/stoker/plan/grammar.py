@@ -37,7 +37,7 @@ Parts = dict[str, Any]  # the fields of Variant that a word gives
 _LONGEST = 1000  # characters of a variant
 _MOST_TOGETHER = 12  # words that mean one thing together
 _FILLERS = frozenset({"with", "and", "for", "only", "on", "the", "a"})
-_CATALOGUE = re.compile(r"^(?:python(?P<major>\d)(?P<minor>\d+)packages\.)?(?:py)?torch-", re.ASCII)
+_CATALOGUE = re.compile(r"^(?:python3(?P<minor>\d+)packages\.)?(?:py)?torch-", re.ASCII)
 _TRADEMARK = re.compile(r"\((?:r|tm|c|nvgpu)\)|[()]")
 _PTX = re.compile(r"(?<=[a-z0-9])(?:\s+(?:with|and))?[\s+-]+ptx\b")
 _CAPABILITY = re.compile(r"\d+\.\d+[af]?", re.ASCII)
@@ -55,8 +55,8 @@ def parse(text: str, machine: Machine | None = None) -> Variant:
     given: list[tuple[str, Any]] = []
     if catalogue := _CATALOGUE.match(folded):
         folded = folded[catalogue.end() :]
-        if catalogue["major"]:
-            given.append(("python", f"{catalogue['major']}.{catalogue['minor']}"))
+        if catalogue["minor"]:
+            given.append(("python", _python(catalogue["minor"])))
     folded = re.sub(r"\s*\+\s*", "+", _PTX.sub("+ptx", folded))
     words = [word for word in re.split(r"[-\s,;]+", folded) if word]
     if not [word for word in words if word not in _FILLERS]:
@@ -219,16 +219,16 @@ def _numbers(found: re.Match[str]) -> str:
     return ".".join(number.lstrip("0") or "0" for number in found.groups())
 
 
-def _python(found: re.Match[str]) -> str:
+def _python(minor: str) -> str:
     """Return ``3.14``, or ``3.14t`` for the free-threaded build."""
-    return f"3.{found[2].lstrip('0') or '0'}{found[3]}"
+    return f"3.{minor.lstrip('0') or '0'}"
 
 
 _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Parts | None]], ...] = (
     (r"cu(?:da)?-?(\d{2})(?:\.?(\d+))?", _cuda_toolkit),
     (r"rocm-?(\d+)\.(\d+)", lambda found: _toolkit(Backend.ROCM, _numbers(found))),
     (r"xpu-?(\d{4})\.(\d+)", lambda found: _toolkit(Backend.XPU, _numbers(found))),
-    (r"(?:py|cp|python)-?(3)\.?(\d+)(t?)", lambda found: {"python": _python(found)}),
+    (r"(?:py|cp|python)-?3\.?(\d+t?)", lambda found: {"python": _python(found[1])}),
     (r"\d+\.\d+[af]?", _number),
     (r"(?:sm_?|compute_?)\d+[af]?|\d{2,3}[af]?|[a-z0-9_.-]+(?:\+[a-z0-9_.-]+)+", _targets),
 )

@@ -98,6 +98,7 @@ def test_threads_are_for_device_code_alone() -> None:
         ("gcc -c start.S", Role.C),
         ("gfortran -O2 -c solver.f90", Role.FORTRAN),
         ("aarch64-linux-gnu-gfortran-12 -c solver.F", Role.FORTRAN),
+        ("/opt/gcc/bin/g++-real -c a.cc -o a.o", Role.CXX),
         ("gcc -c solver.for", Role.FORTRAN),
         ("gfortran -shared -o libx.so a.o", Role.LINK),
         ("clang++ -x cuda -c a.cu", Role.CUDA),

@@ -29,6 +29,7 @@ def sources(tmp_path: Path) -> Path:
     (tmp_path / "host").write_text('#!/bin/sh\nexec g++ "$@" && date >> log\n')
     (tmp_path / "host").chmod(0o755)
     shutil.copy("/bin/true", tmp_path / "nvcc")  # on the PATH, nvcc may be a script
+    shutil.copy("/bin/true", tmp_path / "g++-real")
     return tmp_path
 
 
@@ -141,6 +142,7 @@ def test_a_command_that_may_do_more(
         ('exec g++ $(cat options) "$@"', "once"),
         ('exec g++ "$@"\necho more', "once"),
         ('date >> log\nexec g++ "$@"', "once"),
+        ('exec ./g++-real -B/usr/bin "$@"', "compile"),
         ('exec ./mine "$@"', "once"),
         ('exec g++ -include fifo "$@"', "once"),
         ('exec g++ -fplugin=./a.so "$@"', "once"),

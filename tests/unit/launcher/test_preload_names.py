@@ -35,11 +35,11 @@ NAMES = """
 cc c++ gcc g++ clang clang++ nvcc hipcc icx icpx gfortran flang flang-new rustc
 ld ld.bfd ld.gold ld.lld lld mold wasm-ld ld.lld-15 aarch64-linux-gnu-ld.gold
 gcc-12 g++-13 clang++-15 clang-15.0.7 aarch64-linux-gnu-gcc-12 c89-gcc x86_64-w64-mingw32-g++
-armv7a-linux-androideabi21-clang++ cc1 cc1plus cicc ptxas
+armv7a-linux-androideabi21-clang++ g++-real gcc-13.orig nvcc.real cc1 cc1plus cicc ptxas
 """
 OTHERS = """
 gcc-ar gcc-ranlib-12 clang-format clang-tidy-14 ccache distcc yacc bcc sh ld-linux.so.2 ldd ldconfig
-cc1. -12 12 . c+ gccgo cpp as ar nvcc_wrapper g++x rustdoc make ninja python3.11 cmake zig
+-real g++-real2 make-real cc1. -12 12 . c+ gccgo cpp as ar nvcc_wrapper g++x rustdoc make ninja python3.11 cmake zig
 """
 
 
