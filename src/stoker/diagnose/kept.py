@@ -5,6 +5,7 @@ number in the history.
 """
 
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -147,6 +148,9 @@ def _folder() -> Path:
 
 
 _OF_CUDA, _OF_HOST = "oom-nvcc", "oom-host-compiler"
+_KILLED = re.compile(r"\bKilled\b|signal 9\b")
+_DOUBTFUL = 0.4  # that a killed process lacked memory, where the run had enough
+_ENOUGH = 0.5  # of the limit is the most that a run with enough memory uses
 _LIKELY = 0.9  # that memory was it, where the counter moved and no other cause is known
 _MOST_SHOWN = 5
 
@@ -160,6 +164,12 @@ class Measured(Value, frozen=True, kw_only=True):
     limit: int = 0
     killed: tuple[Attempt, ...] = ()
     failed: tuple[Attempt, ...] = ()
+
+    @property
+    def had_enough(self) -> bool:
+        """Whether the run was far from its limit, and the kernel killed nothing of it."""
+        killed = self.oom_kills or self.killed
+        return not killed and 0 < self.peak < _ENOUGH * self.limit
 
 
 def of_summary(summary: RunSummary | None) -> Measured:
@@ -184,10 +194,14 @@ def of_attempts(attempts: Iterable[Attempt], summary: RunSummary | None) -> Meas
 
 def with_measured(diagnosis: Diagnosis, measured: Measured, about: About) -> Diagnosis:
     """Return the diagnosis of a log with the measurements of its run, which can prove that memory
-    ran out.
+    ran out, or that there was enough of it.
     """
     if measured.status == 0:
         return diagnosis
+    if measured.had_enough:
+        findings = [_with_doubt(finding, measured) for finding in diagnosis.findings]
+        ranked = sorted(findings, key=lambda finding: -finding.confidence)
+        diagnosis = replace(diagnosis, findings=tuple(ranked))
     found = _out_of_memory(diagnosis.findings, measured, about)
     if found:
         others = [finding for finding in diagnosis.findings if finding.cause != found.cause]
@@ -217,6 +231,21 @@ def _out_of_memory(
     confidence = 1.0 if measured.killed else _LIKELY
     cause = failures()[_OF_CUDA if cuda else _OF_HOST]
     return finding_of(cause, confidence, evidence, about.with_groups({}, cause.known))
+
+
+def _with_doubt(finding: FoundCause, measured: Measured) -> FoundCause:
+    """Return a finding that a process was killed for lack of memory as a guess."""
+    texts = (evidence.text for evidence in finding.evidence)
+    if finding.cause not in (_OF_CUDA, _OF_HOST) or not any(map(_KILLED.search, texts)):
+        return finding
+    text = (
+        "the kernel killed no process of the run for lack of memory, and the most it used was "
+        f"{size(measured.peak)} of {size(measured.limit)}: perhaps a user, a job scheduler or a "
+        "daemon such as earlyoom sent the signal"
+    )
+    doubt = Evidence(line=0, text=text)
+    confidence = min(finding.confidence, _DOUBTFUL)
+    return replace(finding, confidence=confidence, evidence=(doubt, *finding.evidence))
 
 
 def _memory(measured: Measured) -> Iterable[Evidence]:

@@ -2,10 +2,13 @@
 
 from io import BytesIO
 
+from msgspec.structs import replace
+
 from governed_steps import run_summary
 from stoker.diagnose.about import About
 from stoker.diagnose.kept import Measured, of_attempts, of_summary, with_measured
 from stoker.diagnose.sieve import read_log
+from stoker.diagnose.texts import sureness
 from stoker.diagnose.values import Diagnosis, Status
 from stoker.diagnose.verdict import diagnose, merged
 from stoker.model.govern import Role, Step, StepRecord
@@ -36,6 +39,20 @@ def test_what_a_log_hints_at_is_certain_when_the_counter_moved() -> None:
     assert found.evidence[0].line == 0
     assert "killed 2 processes" in found.evidence[0].text
     assert "8 GiB of 8 GiB" in found.evidence[0].text.replace(".0", "")
+
+
+def test_a_process_that_was_killed_in_a_run_with_enough_memory_is_only_a_guess() -> None:
+    log = of_log("g++: fatal error: Killed signal terminated program cc1plus")
+    assert log.findings[0].confidence > 0.9
+    measured = of_summary(summary(1, 0))
+    assert with_measured(log, measured, About()) == log  # near its limit
+    few = replace(measured, peak=GIBIBYTE)
+    found = with_measured(log, few, About()).findings[0]
+    assert (found.cause, sureness(found)) == ("oom-host-compiler", "a guess")
+    assert "killed no process" in found.evidence[0].text
+    assert "1.0 GiB of 8.0 GiB" in found.evidence[0].text
+    exhausted = of_log("cc1plus: out of memory allocating 65536 bytes after a total of 0 bytes")
+    assert with_measured(exhausted, few, About()) == exhausted  # by a limit of its own
 
 
 def test_a_step_whose_last_attempt_was_killed_is_the_cause_whatever_the_log_says() -> None:
