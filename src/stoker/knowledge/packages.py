@@ -156,8 +156,8 @@ def names(group: str) -> tuple[str, ...]:
 
 @cache
 def named(group: str) -> re.Pattern[str]:
-    """Match a name of the group with a target's prefix and a version: aarch64-linux-gnu-gcc-13; also
-    g++-real, which a script named g++ starts.
+    """Match a name of the group with a target's prefix and a version: aarch64-linux-gnu-gcc-13.
+    Also g++-real, which a script named g++ starts.
     """
     known, ends = ("|".join(map(re.escape, names(each))) for each in (group, "originals"))
     return re.compile(rf"(?:.*-)?(?:{known})(?:-[\d.]+)?(?:{ends})?")

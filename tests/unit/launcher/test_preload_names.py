@@ -39,7 +39,8 @@ armv7a-linux-androideabi21-clang++ g++-real gcc-13.orig nvcc.real cc1 cc1plus ci
 """
 OTHERS = """
 gcc-ar gcc-ranlib-12 clang-format clang-tidy-14 ccache distcc yacc bcc sh ld-linux.so.2 ldd ldconfig
--real g++-real2 make-real cc1. -12 12 . c+ gccgo cpp as ar nvcc_wrapper g++x rustdoc make ninja python3.11 cmake zig
+-real g++-real2 make-real
+cc1. -12 12 . c+ gccgo cpp as ar nvcc_wrapper g++x rustdoc make ninja python3.11 cmake zig
 """
 
 
