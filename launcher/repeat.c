@@ -43,11 +43,11 @@ static const char *const DESCRIPTORS[] = {"/dev/std", "/dev/fd/", "/dev/tty", "/
 struct knowledge {
     struct stat outputs[MOST_OUTPUTS]; /* those that exist */
     size_t count;
-    bool named;    /* -o names a file */
-    bool compiles; /* -c: does not link */
-    bool tokens;   /* takes tokens of a job server, if there is one */
-    bool lto;      /* does so when it links */
-    bool is_name;  /* the next word is a name only */
+    bool named;         /* -o names a file */
+    bool compiles;      /* -c: does not link */
+    bool tokens;        /* takes tokens of a job server, if there is one */
+    bool lto;           /* does so when it links */
+    bool is_name;       /* the next word is a name only */
     bool in_script;     /* the words are those of a script */
     const char *reason; /* why it must not be started twice */
 };
