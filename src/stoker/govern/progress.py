@@ -441,15 +441,15 @@ def _mode_lines(summary: RunSummary) -> Iterator[str]:
     """Yield what was added to the commands of steps."""
     saving = {mode: count for mode, count in summary.modes.items() if mode.is_collector}
     if faster := saving.pop(CompileMode.FAST, 0):
-        gained = duration(-summary.mode_cpu_s.get(CompileMode.FAST, 0.0))
-        taken = size(summary.mode_bytes.get(CompileMode.FAST, 0))
+        gained = duration(max(0.0, -summary.mode_cpu_s.get(CompileMode.FAST, 0.0)))
+        taken = size(max(0, summary.mode_bytes.get(CompileMode.FAST, 0)))
         yield (
             f"  gcc collected garbage less often in {_steps(faster)}: about {gained} less CPU "
             f"time, {taken} more memory (sum of peaks)"
         )
     if saving:
-        less = size(-sum(summary.mode_bytes.get(mode, 0) for mode in saving))
-        cost = sum(summary.mode_cpu_s.get(mode, 0.0) for mode in saving)
+        less = size(max(0, -sum(summary.mode_bytes.get(mode, 0) for mode in saving)))
+        cost = max(0.0, sum(summary.mode_cpu_s.get(mode, 0.0) for mode in saving))
         yield (
             f"  gcc collected garbage more often in {_steps(sum(saving.values()))}: about "
             f"{less} less memory (sum of peaks), {duration(cost)} more CPU time"
@@ -510,11 +510,7 @@ def summary_text(summary: RunSummary) -> str:
         share = summary.lower_bound_s / summary.governed_s
         bound, took = duration(summary.lower_bound_s), duration(summary.governed_s)
         lines.append(f"  theoretical minimum {bound}, {share:.0%} of the {took} in which steps ran")
-    if others := _share_of_others(summary):
-        took = duration(summary.other_cpu_s or 0.0)
-        lines.append(
-            f"  other programs used {others:.0%} of the CPUs meanwhile ({took} of CPU time)"
-        )
+    lines += _other_lines(summary)
     return "\n".join(lines) + "\n"
 
 
@@ -528,9 +524,13 @@ def _share_of_once(summary: RunSummary) -> float:
     return sum(summary.once_cpu_s.values()) / summary.cpu_s if summary.cpu_s else 0.0
 
 
-def _share_of_others(summary: RunSummary) -> float:
-    """Return the share of the CPUs that programs outside the run used; 0 if it is small."""
-    if not summary.other_cpu_s or not summary.wall_s:
-        return 0.0
-    share = min(1.0, summary.other_cpu_s / (summary.wall_s * summary.cpus))
-    return share if share >= _NOTABLE_SHARE else 0.0
+def _other_lines(summary: RunSummary) -> Iterator[str]:
+    """Yield what others took of the CPUs, if it is much."""
+    whole = summary.wall_s * summary.cpus
+    for seconds, text in (
+        (summary.other_cpu_s or 0.0, "other programs used {share} of the CPUs"),
+        (summary.stolen_cpu_s, "the host gave {share} of the CPUs to other virtual machines"),
+    ):
+        if seconds and seconds >= _NOTABLE_SHARE * whole:
+            share = f"{min(1.0, seconds / whole):.0%}" if whole else "all"
+            yield f"  {text.format(share=share)} meanwhile ({duration(seconds)} of CPU time)"

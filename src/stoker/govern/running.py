@@ -21,7 +21,7 @@ from stoker.model.errors import StorageError
 from stoker.model.runs import RunSummary
 from stoker.model.value import Value
 from stoker.outside.folders import current_folder
-from stoker.outside.process import busy_cpu_s, children_cpu_s, is_static
+from stoker.outside.process import MachineTime, children_cpu_s, is_static
 from stoker.outside.relay import Copy
 
 _STREAMS = (1, 2)
@@ -91,7 +91,7 @@ def run(
     ):
         try:
             environment = governed.environment(os.environ)
-            before, busy = children_cpu_s(), busy_cpu_s()
+            before, busy = children_cpu_s(), MachineTime.now()
             status = governed.run(command, env=environment, copy=copy)
         except StorageError:
             governed.finish(1)
@@ -115,12 +115,16 @@ def run(
         )
 
 
-def _with_others(summary: RunSummary | None, busy: float | None, own: float) -> RunSummary | None:
-    """Add the CPU time of programs outside the run, given the machine's before it and its own."""
-    now = busy_cpu_s()
-    if summary is None or busy is None or now is None:
+def _with_others(
+    summary: RunSummary | None, before: MachineTime | None, own: float
+) -> RunSummary | None:
+    """Add the CPU time that others took, given the machine's before the run and the run's own."""
+    now = MachineTime.now()
+    if summary is None or before is None or now is None:
         return summary
-    return replace(summary, other_cpu_s=max(0.0, now - busy - own - summary.governor_cpu_s))
+    others = now.used - before.used - own - summary.governor_cpu_s
+    stolen = now.stolen - before.stolen
+    return replace(summary, other_cpu_s=max(0.0, others), stolen_cpu_s=max(0.0, stolen))
 
 
 def jobs_of(command: Sequence[str]) -> int | None:

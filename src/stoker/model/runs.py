@@ -121,6 +121,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
     cache: CacheUse | None = None  # None if no cache was used
     # CPU time of programs outside the run; None if the system does not count it.
     other_cpu_s: float | None = None
+    stolen_cpu_s: float = 0.0  # that the host of a virtual machine gave to others
     commit: str | None = None  # of the git tree that the run's folder is in
     run: int | None = None  # its id in the history; None if the history does not have it
 

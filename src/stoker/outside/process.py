@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from stoker.model.errors import CommandError, MissingError, NotStartedError
 from stoker.model.secrets import redact
@@ -40,15 +40,23 @@ def children_cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def busy_cpu_s() -> float | None:
-    """Return the CPU seconds that all programs of the machine have used since it started."""
-    try:
-        with Path("/proc/stat").open(encoding="ascii") as stream:
-            fields = stream.readline().split()[1:]
-        user, nice, system, _, _, irq, softirq, steal = map(int, fields[:8])
-    except (OSError, ValueError):
-        return None
-    return float(user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+class MachineTime(NamedTuple):
+    """CPU seconds since the machine started."""
+
+    used: float  # by its programs
+    stolen: float  # wanted by them, but given to other virtual machines
+
+    @classmethod
+    def now(cls) -> "MachineTime | None":
+        """Read both, if the system counts them."""
+        try:
+            with Path("/proc/stat").open(encoding="ascii") as stream:
+                fields = stream.readline().split()[1:]
+            user, nice, system, _, _, irq, softirq, steal = map(int, fields[:8])
+        except (OSError, ValueError):
+            return None
+        second = os.sysconf("SC_CLK_TCK")
+        return cls((user + nice + system + irq + softirq) / second, steal / second)
 
 
 def is_static(program: str) -> bool:

@@ -348,6 +348,9 @@ def test_what_other_programs_took_is_said() -> None:
     assert "other programs" not in summary_text(replace(ENDED, other_cpu_s=4.0))
     text = summary_text(replace(ENDED, other_cpu_s=61.0))
     assert "  other programs used 61% of the CPUs meanwhile (1 min 1 s of CPU time)\n" in text
+    text = summary_text(replace(ENDED, stolen_cpu_s=20.0))
+    assert "  the host gave 20% of the CPUs to other virtual machines meanwhile (20 s" in text
+    assert "other programs" not in text
 
 
 def test_the_summary_says_why_steps_are_never_preempted_if_they_are_many() -> None:
@@ -371,6 +374,10 @@ def test_the_summary_says_what_the_modes_of_gcc_brought() -> None:
     text = summary_text(summary)
     assert "more often in 41 steps: about 12.0 GiB less memory (sum of peaks), 38 s more" in text
     assert "less often in 9 steps: about 4 s less CPU time, 2.0 GiB more memory" in text
+    opposite = {CompileMode.LEAN: GIB, CompileMode.FAST: -GIB}  # as noise has it
+    text = summary_text(replace(summary, mode_bytes=opposite, mode_cpu_s={CompileMode.FAST: 4.0}))
+    assert "about 0 s less CPU time, 0 B more memory" in text
+    assert "about 0 B less memory (sum of peaks), 0 s more CPU time" in text
 
 
 @pytest.mark.parametrize(
