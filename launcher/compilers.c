@@ -10,9 +10,10 @@ struct word {
     size_t length;
 };
 
-/* COMPILERS, ORIGINALS (ends of names), BACK_ENDS (what drivers start for the work itself; they are met only below a driver that a
- * static program started, past us), LINKERS, WRAPPERS (programs that stand under a compiler's name and
- * start the compiler only where they need it), DISTRIBUTORS, CACHED and SHELLS. */
+/* COMPILERS, ORIGINALS (ends of the names of compilers whose place a script has taken), BACK_ENDS (what
+ * drivers start for the work itself; they are met only below a driver that a static program started,
+ * past us), LINKERS, WRAPPERS (programs that stand under a compiler's name and start the compiler only
+ * where they need it), DISTRIBUTORS, CACHED and SHELLS. */
 #include "names.h"
 
 static const char *const COMPILE_ONLY[] = {"-c", "--compile", "-dc", "--device-c", NULL};
@@ -145,15 +146,20 @@ static bool is_digit_or_dot(char byte)
     return (byte >= '0' && byte <= '9') || byte == '.';
 }
 
-/* The name of a compiler whose place a script has taken: g++-real is g++. */
+static bool ends_with(struct word name, const char *end)
+{
+    size_t length = text_length(end);
+    return name.length >= length &&
+           is_word((struct word){name.start + name.length - length, length}, end);
+}
+
+/* g++ for g++-real. */
 static struct word without_original(struct word name)
 {
-    for (const char *const *end = ORIGINALS; *end; end++) {
-        size_t length = text_length(*end);
-        if (name.length > length && is_word((struct word){name.start + name.length - length, length}, *end))
-            return (struct word){name.start, name.length - length};
-    }
-    return name;
+    const char *const *end = ORIGINALS;
+    while (*end && !ends_with(name, *end))
+        end++;
+    return *end ? (struct word){name.start, name.length - text_length(*end)} : name;
 }
 
 static struct word without_version(struct word whole)
@@ -170,11 +176,8 @@ static struct word without_version(struct word whole)
 static bool ends_with_one_of(struct word name, const char *const *list)
 {
     for (; *list; list++) {
-        size_t length = text_length(*list);
-        struct word end = {name.start + name.length - length, length};
-        if (name.length < length || !is_word(end, *list))
-            continue;
-        if (name.length == length || end.start[-1] == '-')
+        size_t prefix = name.length - text_length(*list);
+        if (ends_with(name, *list) && (prefix == 0 || name.start[prefix - 1] == '-'))
             return true;
     }
     return false;

@@ -73,6 +73,7 @@ def _attempt(number: int, started: float, random: Random, slower: float) -> Atte
         basis=random.choice((Basis.EXACT, Basis.FOLDER)),
         waits={Reason.CPUS: waited * 0.6, Reason.MEMORY: waited * 0.4},
         pauses=_pauses(started, seconds) if number % _PAUSED == 5 else (),
+        once="it reads a pipe or a device" if number % _PAUSED == 7 else "",
     )
     return Attempt(record=record, started=started, outcome=Outcome.DONE, explanation=explanation)
 

@@ -199,21 +199,22 @@ def with_measured(diagnosis: Diagnosis, measured: Measured, about: About) -> Dia
     if measured.status == 0:
         return diagnosis
     if measured.had_enough:
-        findings = [_with_doubt(finding, measured) for finding in diagnosis.findings]
-        ranked = sorted(findings, key=lambda finding: -finding.confidence)
-        diagnosis = replace(diagnosis, findings=tuple(ranked))
+        doubted = (_with_doubt(finding, measured) for finding in diagnosis.findings)
+        diagnosis = replace(diagnosis, findings=tuple(_ranked(doubted)))
     found = _out_of_memory(diagnosis.findings, measured, about)
     if found:
         others = [finding for finding in diagnosis.findings if finding.cause != found.cause]
-        ranked = sorted([found, *others], key=lambda finding: -finding.confidence)
-        return replace(
-            diagnosis, status=Status.FAILED, findings=tuple(apart(ranked)), unexplained=()
-        )
+        ranked = apart(_ranked([found, *others]))
+        return replace(diagnosis, status=Status.FAILED, findings=tuple(ranked), unexplained=())
     silent = diagnosis.status in (Status.NOTHING_FAILED, Status.EMPTY)
     if silent and (measured.status or measured.failed):
         shown = tuple(map(_step, measured.failed[:_MOST_SHOWN]))
         return replace(diagnosis, status=Status.UNKNOWN, unexplained=shown)
     return diagnosis
+
+
+def _ranked(findings: Iterable[FoundCause]) -> list[FoundCause]:
+    return sorted(findings, key=lambda finding: -finding.confidence)
 
 
 def _out_of_memory(

@@ -497,12 +497,7 @@ def summary_text(summary: RunSummary) -> str:
     if summary.cache and summary.cache.languages:
         lines.append(f"  cache: {cache_text(summary.cache)}")
     lines += _mode_lines(summary)
-    if (share := _share_of_once(summary)) >= _NOTABLE_SHARE:
-        why, _ = max(summary.once_cpu_s.items(), key=itemgetter(1))
-        lines.append(
-            f"  {share:.0%} of the CPU time was in steps that are never preempted, because they "
-            f"must not be started twice (mostly: {why})"
-        )
+    lines += _once_lines(summary)
     if summary.written_bytes is not None:
         lines.append(f"  disk: {size(summary.written_bytes)} written")
     # A build that has not reached its end has no minimum.
@@ -519,9 +514,15 @@ def _how_it_ended(status: int) -> str:
     return "interrupted" if stopped else f"the command failed with status {status}"
 
 
-def _share_of_once(summary: RunSummary) -> float:
-    """Return the share of the CPU time in steps that must not be started twice."""
-    return sum(summary.once_cpu_s.values()) / summary.cpu_s if summary.cpu_s else 0.0
+def _once_lines(summary: RunSummary) -> Iterator[str]:
+    """Yield why steps were never preempted, if they took much of the CPU time."""
+    share = sum(summary.once_cpu_s.values()) / summary.cpu_s if summary.cpu_s else 0.0
+    if share >= _NOTABLE_SHARE:
+        why, _ = max(summary.once_cpu_s.items(), key=itemgetter(1))
+        yield (
+            f"  {share:.0%} of the CPU time was in steps that are never preempted, because they "
+            f"must not be started twice (mostly: {why})"
+        )
 
 
 def _other_lines(summary: RunSummary) -> Iterator[str]:
@@ -531,6 +532,7 @@ def _other_lines(summary: RunSummary) -> Iterator[str]:
         (summary.other_cpu_s or 0.0, "other programs used {share} of the CPUs"),
         (summary.stolen_cpu_s, "the host gave {share} of the CPUs to other virtual machines"),
     ):
-        if seconds and seconds >= _NOTABLE_SHARE * whole:
-            share = f"{min(1.0, seconds / whole):.0%}" if whole else "all"
-            yield f"  {text.format(share=share)} meanwhile ({duration(seconds)} of CPU time)"
+        share = min(1.0, seconds / whole) if whole else 0.0
+        if share >= _NOTABLE_SHARE:
+            took = f"({duration(seconds)} of CPU time)"
+            yield f"  {text.format(share=f'{share:.0%}')} meanwhile {took}"

@@ -47,6 +47,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
 _AMOUNT = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)([KMGT]?)(?:I?B)?", re.ASCII)
 _TIME = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(min|[smhdw])", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_LARGEST = 1 << 100  # bytes
 _STEPS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
 
 
@@ -61,6 +62,7 @@ def whole_number(text: str, most: int = 20) -> int | None:
 
 def size(amount: float) -> str:
     """Return a size as text: ``1.5 GiB``, ``283 MiB``, ``12 B``."""
+    amount = min(amount, _LARGEST)  # a longer number of a file would not fit into a float
     for unit, step in _STEPS:
         if amount >= step:
             number = amount / step

@@ -115,6 +115,10 @@ def test_sizes_in_words(amount: float, words: str) -> None:
     assert size(amount) == words
 
 
+def test_a_size_that_fits_into_no_float_is_text_too() -> None:
+    assert size(10**400).endswith(" TiB")
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [

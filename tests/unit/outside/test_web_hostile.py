@@ -17,7 +17,8 @@ from stoker.outside.package_index import File, PackageIndex, download, find, par
 from stoker.outside.web import Web, opened
 
 WEB = Web(timeout_s=0.5)
-PATIENT = Web(timeout_s=20.0)  # for a server that ends by itself, on a busy machine too
+SLOW = Web(timeout_s=2.0)  # the next byte comes in time on a busy machine too
+PATIENT = Web(timeout_s=20.0)  # for a server that ends by itself
 TIMEOUT_S = 60  # a test that takes longer waits for the server, which never stops by itself
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -76,16 +77,15 @@ def _ends() -> Iterator[None]:
     assert time.monotonic() - began < TIMEOUT_S
 
 
-def whole(url: str) -> bytes:
-    with opened(url, WEB) as answer:
+def whole(url: str, web: Web = WEB) -> bytes:
+    with opened(url, web) as answer:
         return answer.whole(1 << 16)
 
 
 def test_an_answer_that_never_begins(server: Server) -> None:
     server.answers["/x"] = (OK, b"X-Filler: ", server.drip)
-    # On a busy machine a byte may also come later than the timeout.
-    with pytest.raises(MissingError, match=r"has not answered after|timed out") as caught:
-        whole(f"{server.url}/x")
+    with pytest.raises(MissingError, match="has not answered after") as caught:
+        whole(f"{server.url}/x", SLOW)
     assert caught.value.hints
 
 
@@ -189,5 +189,5 @@ def test_a_catalogue_that_breaks_off(server: Server) -> None:
 
 def test_a_catalogue_a_byte_at_a_time(server: Server) -> None:
     server.answers["/catalogue.json"] = (OK, b"\r\n", server.drip)
-    with pytest.raises(MissingError, match=r"sends only|timed out"):
-        access.locate(server.url, Web(timeout_s=2.0))
+    with pytest.raises(MissingError, match="sends only"):
+        access.locate(server.url, SLOW)

@@ -128,6 +128,11 @@ def test_waits_kills_and_predictions_are_those_of_the_history(stoker_home: Path)
     assert list(columns["pauses"]) == [str(n) for n in paused]
     assert all(pauses[0]["seconds"] == 0.5 for pauses in columns["pauses"].values())
     assert all("would have passed the limit" in text for text in columns["killed"].values())
+    once = [str(n) for n, each in enumerate(known) if each.once]
+    assert list(columns["once"]) == once != []
+    assert all(
+        text.endswith("repeated: it reads a pipe or a device") for text in columns["once"].values()
+    )
 
 
 def test_names_survive_and_stay_text(stoker_home: Path) -> None:
