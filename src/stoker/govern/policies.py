@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nlargest, nsmallest
-from itertools import dropwhile
+from itertools import dropwhile, takewhile
 from math import inf, sqrt
 
 from msgspec.structs import replace
@@ -597,10 +597,17 @@ def _first(state: State) -> tuple[int, ...]:
 
 
 def _in_order(state: State, waiting: Sequence[Request], jobs: int) -> Decision:
-    """Admit steps in the order in which they asked, so that ``jobs`` run here."""
-    free = max(0, jobs - sum(not step.request.remote for step in state.running))
+    """Admit steps in the order in which they asked, so that ``jobs`` run here. A step that needs
+    the whole machine starts when no other step runs here, and no step starts beside it or passes
+    it.
+    """
+    running = [step.request for step in state.running if not step.request.remote]
     here = (request for request in waiting if not request.remote)
+    free = 0 if any(request.alone for request in running) else max(0, jobs - len(running))
     first = nsmallest(free, here, key=lambda request: (request.asked, request.id))
+    if first and first[0].alone:
+        first = [] if running else first[:1]
+    first = [*first[:1], *takewhile(lambda request: not request.alone, first[1:])]
     remote = _with_places(state) if state.distributed else ()
     return Decision(admit=tuple(request.id for request in (*first, *remote)))
 

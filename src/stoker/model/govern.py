@@ -303,6 +303,11 @@ class Request(Value, frozen=True, kw_only=True, dict=True):
         return self.prediction.peak * min(1.0, least) - 1  # figures of modes are rounded
 
     @property
+    def alone(self) -> bool:
+        """Whether no other step may run here at the same time."""
+        return self.slots == 0 and not self.remote
+
+    @property
     def remote(self) -> bool:
         return self.places is not None
 

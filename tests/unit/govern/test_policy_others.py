@@ -1,5 +1,7 @@
 """The other policies, the queue, and the next request of a killed step."""
 
+from math import inf
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ import governed_steps as make
 from governed_steps import GB
 from stoker.govern.policies import Adaptive, FixedJobs, Levels, TwoPhase, make_policy
 from stoker.govern.policy import NAMES, Policy, Queue, Slope, after_oom, after_preemption, urgency
+from stoker.govern.simulate import flat, simulate
 from stoker.model.errors import UsageError
 from stoker.model.govern import Basis, CompileMode, ModeEffect, Reason, Request, State
 
@@ -55,6 +58,27 @@ def test_remote_steps_take_places_of_workers_and_no_cpu(policy: Policy) -> None:
     decision = policy.decide(replace(crowded, distributed=True))
     assert decision.admit == (10, 11)
     assert not decision.on_trial
+
+
+@pytest.mark.parametrize("policy", [FixedJobs(jobs=3), Levels(), TwoPhase()])
+def test_a_step_that_needs_the_whole_machine_runs_alone(policy: Policy) -> None:
+    alone = make.request(1, GB, slots=0)
+    other, later = make.request(2, GB, asked=1), make.request(3, GB, asked=2)
+    assert policy.decide(make.state(waiting=[alone, other])).admit == (1,)
+    beside = make.state(steps=[make.running(other)], waiting=[alone, later])
+    assert policy.decide(beside).admit == ()
+    assert policy.decide(make.state(steps=[make.running(alone)], waiting=[other])).admit == ()
+    earlier = make.request(4, GB, asked=-1)
+    assert policy.decide(make.state(waiting=[earlier, alone, other])).admit == (4,)
+
+
+@pytest.mark.parametrize("policy", [FixedJobs(jobs=3), Levels(ladder=((inf, 3),))])
+def test_too_many_large_steps_at_once_do_not_fail_the_build(policy: Policy) -> None:
+    """Two of them fit: the third one is killed again and again, until it runs alone."""
+    steps = [make.record(f"{n}.cpp", peak=1.5 * GB, seconds=10.0 + n) for n in range(12)]
+    result = simulate(steps, policy, cpus=4, memory=4 * GB, shape=flat)
+    assert result.oom_kills
+    assert result.failed == ()
 
 
 def test_remote_steps_wait_for_memory_and_for_workers() -> None:
