@@ -22,6 +22,7 @@ from catalogue_wheels import published
 from fuzz_targets import Member, described
 from stoker.catalogue.pages import encoded, with_wheels
 from stoker.catalogue.values import PublishedCatalogue
+from stoker.govern.command_line import step_of
 from stoker.knowledge.failures import failures
 
 _SMALL = ("-Wl,-z,max-page-size=4096", "-nostartfiles", "-s")
@@ -250,6 +251,41 @@ def _trace() -> Iterator[bytes]:
     yield json.dumps({"steps": [{**other, "peak_gb": 1.5, "killed": True}]}).encode()
 
 
+def _past() -> Iterator[bytes]:
+    """Rows of a history: known by their command, or by their source only, with and without a
+    profile.
+    """
+    row = {
+        "key": step_of(("g++", "-c", "a.cpp", "-o", "a.o"), "/", "/").key,
+        "role": "compile C++",
+        "source": "a.cpp",
+        "output": "a.o",
+        "directory": "",
+        "compiler": "g++",
+        "flags": "[]",
+        "archs": "[]",
+        "threads": 1,
+        "input_bytes": 100,
+        "collector": "free",
+        "started": 0.5,
+        "wall_s": 12.5,
+        "cpu_s": 12.0,
+        "peak_bytes": 500_000_000,
+        "byte_seconds": 5.1e9,
+        "profile": "\u000a\u0064\u0028",
+        "mode": "default",
+        "outcome": "done",
+        "status": 0,
+        "explanation": "null",
+    }
+    idle = {**row, "profile": "", "wall_s": 100.0, "byte_seconds": 1e6, "peak_bytes": 1 << 33}
+    kernel = {**row, "role": "compile CUDA", "source": "b.cu", "archs": '["90", "100"]'}
+    lean = {**row, "mode": "lean", "peak_bytes": 300_000_000, "key": "x"}
+    threads = {**kernel, "mode": "threads", "threads": 2}
+    for rows in ((row, row, lean), (idle, {**row, "key": "y"}), (kernel, threads)):
+        yield "\n".join(json.dumps(each) for each in rows).encode()
+
+
 def _phases() -> Iterator[bytes]:
     """As clang and nvcc write them."""
     args = {"detail": "a.h"}
@@ -293,6 +329,7 @@ SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "words": lambda: iter(_SAID),
     "wire": lambda: iter((_WIRE, *_WIRE.splitlines())),
     "trace": _trace,
+    "past": _past,
     "phases": _phases,
     "command": lambda: iter(_COMMANDS),
     "page": _page,
@@ -319,6 +356,7 @@ WORDS: dict[str, tuple[bytes, ...]] = {
     "words": (b"+ptx", b"sm", b"cu", b"==", b"@", b"://", b"[", b"rocm", b"gfx", b"py", b"."),
     "wire": (b"\t", b"\\t", b"\\", b"\nask\t2\t", b"\ndone\t", b"-3", b"c++"),
     "trace": (b"-1", b"1e308", b"NaN", b"null", b"[]", b"9" * 20, b'"threads": -3,', b'"role": "'),
+    "past": (b"-1", b"1e308", b"1e-300", b"null", b"[]", b"9" * 20, b"0", b'"lean"', b'"low"'),
     "phases": (b"-1", b"1e308", b"NaN", b"null", b"[]", b"{}", b"9" * 20, b" , ", b'"', b"Total "),
     "command": (
         b"-o",

@@ -14,12 +14,14 @@ import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import NoneType
 from typing import NamedTuple
 
 import msgspec
 
 import wheel_files
 from built_libraries import BytesReader
+from served_history import home, serve, store
 from stoker.accelerate.linkers import linkage_of
 from stoker.builds.acquire import naming
 from stoker.builds.acquire.archive import unpack
@@ -43,7 +45,7 @@ from stoker.govern.trace import read_trace, write_trace
 from stoker.model.errors import StokerError, UsageError
 from stoker.model.govern import Role, Step
 from stoker.model.runs import Attempt, Outcome
-from stoker.model.value import byte_count, json_bytes, second_count
+from stoker.model.value import UNDECODABLE, byte_count, json_bytes, second_count
 from stoker.outside.package_index import parse_page
 from stoker.outside.terminal import Page, rendered
 from stoker.plan import grammar
@@ -77,6 +79,12 @@ PART, FIELD = (
     b"\x1f",
 )  # separators: between the members of a described archive, and within a member
 _MOST_STEPS = 50  # the maximum size of a simulated trace
+_MOST_SERVED = 6  # steps that a governor is asked for
+_COLUMNS = (
+    *("key", "role", "source", "output", "directory", "compiler", "flags", "archs", "threads"),
+    *("input_bytes", "collector", "started", "wall_s", "cpu_s", "peak_bytes", "byte_seconds"),
+    *("profile", "mode", "outcome", "status", "explanation"),
+)
 
 
 class Member(NamedTuple):
@@ -280,7 +288,7 @@ def trace(data: bytes, folder: Path) -> None:
     """Import a trace into the history, learn from it, report and simulate it."""
     read = read_trace(data, "trace.json")
     assert read_trace(write_trace(read), "again").steps == read.steps
-    with History(folder / "history.sqlite") as history:
+    with home(folder) as path, History(path) as history:
         run = history.start_run(read.what, "/")
         for record in read.steps:
             history.add(run, Attempt(record=record, started=0.0, outcome=Outcome.DONE))
@@ -292,6 +300,38 @@ def trace(data: bytes, folder: Path) -> None:
     if len(read.steps) <= _MOST_STEPS and sum(record.wall_s for record in read.steps) < 1e5:
         policy = make_policy("adaptive", cpus=4)
         simulate(read.steps, policy, cpus=4, memory=1 << 32, history=recent)
+    with home(folder):
+        serve(folder, [_compile(record.step.source) for record in read.steps[:_MOST_SERVED]])
+
+
+def past(data: bytes, folder: Path) -> None:
+    """Govern steps with a history of any rows: one JSON object of columns in each line."""
+    rows = [row for row in map(_row, data.splitlines()[:_MOST_STEPS]) if row]
+    if not rows:
+        raise UsageError("no row")
+    sources = [str(row.get("source", "")) for row in rows]
+    with home(folder) as path:
+        store(path, rows)
+        serve(folder, [_compile(source) for source in sources[:_MOST_SERVED]])
+
+
+def _row(line: bytes) -> dict[str, object] | None:
+    """Return the columns of a row; what SQLite has no type for becomes text."""
+    try:
+        found = msgspec.json.decode(line, type=dict[str, object])
+    except UNDECODABLE:
+        return None
+    plain = (int, float, str, NoneType)
+    values: dict[str, object] = {
+        name: v if isinstance(v, plain) else str(v) for name, v in found.items()
+    }
+    if isinstance(profile := values.get("profile"), str):
+        values["profile"] = profile.encode("latin-1", errors="replace")
+    return {name: value for name, value in values.items() if name in _COLUMNS}
+
+
+def _compile(source: str) -> tuple[str, ...]:
+    return ("nvcc" if source.endswith(".cu") else "g++", "-c", source or "a.cpp", "-o", "a.o")
 
 
 def phases(data: bytes, folder: Path) -> None:  # noqa: ARG001
@@ -370,6 +410,7 @@ TARGETS: dict[str, Target] = {
     "words": words,
     "wire": wire,
     "trace": trace,
+    "past": past,
     "phases": phases,
     "command": command,
     "page": page,

@@ -354,6 +354,8 @@ class Daemon:
         self._read_meter()
         self._connections.send(peer, encode("welcome", msgspec.json.encode(self._options)))
         self._warned = None  # the new client has not been warned yet
+        if kept_in.skipped:
+            self._emit(Warned(at=self._now(), run=run, text=kept_in.skipped))
         self._connections.open()
 
     def _history_of(self, share: RunShare) -> HistoryWriter:

@@ -2,7 +2,8 @@
 
 Survives kill -9 (write-ahead log). A file in which SQLite finds damage is set aside, and a new one
 begins; a file that is locked, or a disk that is full, is left as it is. Both are a StorageError to
-the caller. Rows are validated when they are read, and those that cannot be are skipped.
+the caller. Rows are validated when they are read; attempts that cannot be read are skipped, and
+``unreadable`` names them.
 """
 
 import lzma
@@ -69,6 +70,7 @@ _STEP_COLUMNS = (
 )
 _RECORD_COLUMNS = "wall_s, cpu_s, peak_bytes, byte_seconds, profile, mode"
 _ATTEMPT_COLUMNS = f"started, outcome, status, explanation, {_RECORD_COLUMNS}, {_STEP_COLUMNS}"
+_SOURCE = _ATTEMPT_COLUMNS.split(", ").index("source")
 # SQLite's codes for a damaged file. ERROR means that a table or column is missing.
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 _REFUSED = (
@@ -105,6 +107,7 @@ class History:
         self._timeout_s = timeout_s
         self._database = _open(self.path, timeout_s)
         self.file = _identity(self.path)
+        self.unreadable: list[str] = []  # sources of attempts that could not be read
 
     def __enter__(self) -> "History":
         return self
@@ -266,7 +269,13 @@ class History:
 
     def _attempts(self, condition: str, values: tuple[object, ...]) -> list[Attempt]:
         rows = self._read(f"SELECT {_ATTEMPT_COLUMNS} FROM attempt WHERE {condition}", values)
-        return [attempt for row in rows if (attempt := _attempt(row))]
+        found = []
+        for row in rows:
+            if attempt := _attempt(row):
+                found.append(attempt)
+            else:
+                self.unreadable.append(str(row[_SOURCE]))
+        return found
 
     def _read(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         with self._checked():

@@ -11,11 +11,12 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from math import exp
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta
 from msgspec.structs import replace
 
-from stoker.govern.profile import TYPICAL_SHARE, Profile, climb, profile_of, stepped
+from stoker.govern.profile import PARTS, TYPICAL_SHARE, Profile, climb, profile_of, stepped
 from stoker.knowledge.compilers import measured_effect, nvcc_rounds, shipped_effects, thread_effects
 from stoker.knowledge.steps import KnownStep, Prior, known_step, prior_of
 from stoker.model.govern import (
@@ -28,7 +29,7 @@ from stoker.model.govern import (
     Step,
     StepRecord,
 )
-from stoker.model.value import Value
+from stoker.model.value import Bytes, Count, Ratio, Seconds, Value
 
 _KEPT = 64  # latest rows of each group
 _MOST_ROWS = 20_000  # that are kept in all: several builds of PyTorch
@@ -53,6 +54,7 @@ _RESPONSES = (0.0, 1.5)  # what it changes of memory, over what is shipped
 _SAVES = (0.3, 1.0)
 _COSTS = (1.0, 2.0)
 _ASSUMED_PROFILE = climb(TYPICAL_SHARE)
+_MOST_OFFSET = 1.5  # of predictions that were too low or too high, in powers of e
 _SHORTEST = 0.5  # seconds; shorter steps say nothing about the speed
 
 _COMPILES = (Role.C, Role.CXX, Role.CUDA, Role.FORTRAN, Role.RUST)
@@ -64,12 +66,12 @@ _Kind = tuple[Role, str, CompileMode]  # steps of a build folder in one mode
 class _Sample(Value, frozen=True, kw_only=True, array_like=True):
     """A record: its peak relative to the shipped one, and its seconds per round of nvcc."""
 
-    peak: float
-    seconds: float
-    rounds: int  # that nvcc needed for its targets; 1 for any other step
+    peak: Ratio
+    seconds: Seconds
+    rounds: Count  # that nvcc needed for its targets; 1 for any other step
     profile: bytes  # a Profile, which takes less memory so
     mode: CompileMode  # that it was measured in; the figures are those of the default mode
-    size: int  # bytes of the source; 0 if it is not known
+    size: Bytes  # of the source; 0 if it is not known
 
 
 class _Learned(Value, frozen=True, kw_only=True, array_like=True):
@@ -80,7 +82,7 @@ class _Learned(Value, frozen=True, kw_only=True, array_like=True):
     source: str
     directory: str
     output: str
-    seconds: float
+    seconds: Seconds
     sample: _Sample
 
 
@@ -103,11 +105,11 @@ class Knowledge(Value, frozen=True, kw_only=True):
     """All that a predictor has learned. To store it saves a start from reading each record."""
 
     rows: list[_Learned]
-    offsets: dict[Basis, float]
-    scales: dict[Role, list[float]]
-    modes: dict[str, dict[CompileMode, int]]
+    offsets: dict[Basis, Annotated[float, Meta(ge=-_MOST_OFFSET, le=_MOST_OFFSET)]]
+    scales: dict[Role, Annotated[list[Ratio], Meta(min_length=1)]]
+    modes: dict[str, dict[CompileMode, Bytes]]
     effects: list[tuple[Role, str, dict[CompileMode, ModeEffect]]]
-    responses: list[tuple[Role, str, CompileMode, list[float]]]
+    responses: list[tuple[Role, str, CompileMode, list[Ratio]]]
 
 
 class _Offset:
@@ -116,7 +118,6 @@ class _Offset:
     """
 
     _RATE = 0.1
-    _LIMIT = 1.5  # in powers of e
 
     def __init__(self, quantile: float):
         self._quantile = quantile
@@ -128,7 +129,7 @@ class _Offset:
 
     def learn(self, *, below: bool) -> None:
         change = self._quantile - 1 if below else self._quantile
-        self.power = max(-self._LIMIT, min(self._LIMIT, self.power + self._RATE * change))
+        self.power = _within((-_MOST_OFFSET, _MOST_OFFSET), self.power + self._RATE * change)
 
 
 class Predictor:
@@ -161,8 +162,12 @@ class Predictor:
         self._rows: deque[_Learned] = deque(maxlen=_MOST_ROWS)
         if known:
             self._recall(known)
+        self.unusable: list[StepRecord] = []  # rows that say nothing
         for row in rows:
-            self.learn(row)
+            try:
+                self.learn(row)
+            except (ArithmeticError, ValueError):  # a damaged row must not cost the other ones
+                self.unusable.append(row)
         # Only steps of this run show how fast the machine is now.
         self._paces = deque(_ASSUMED_PACES, maxlen=_PACES)
         self._pace = None
@@ -513,7 +518,9 @@ def _folders(source: str) -> Iterator[str]:
 
 def _profile(samples: Sequence[_Sample], rounds: int) -> Profile:
     """Return the maximum of the latest profiles; empty if none has as many rounds."""
-    alike = [each.profile for each in samples if each.rounds == rounds and each.profile]
+    alike = [
+        each.profile for each in samples if each.rounds == rounds and len(each.profile) == PARTS
+    ]
     return tuple(map(max, *alike[-_LATEST:])) if len(alike) > 1 else tuple(b"".join(alike))
 
 

@@ -23,6 +23,7 @@ from stoker.model.value import Value
 
 PARTS = 128
 TYPICAL_SHARE = 0.8  # mean of a step's memory over its peak, where only the peak is known
+_LEAST_MEAN = 0.001  # of a step that idles for long before it reaches its peak
 _STRETCHES = 4 * PARTS  # kept while a step runs
 _FIRST_WIDTH = 0.1  # seconds, the launcher's sampling interval
 _SHORTEST = 1.0  # seconds; a shorter step gets no profile
@@ -84,9 +85,10 @@ def profile_of(record: StepRecord) -> Profile:
         return record.profile
     if record.profile:
         return tuple(_parts(record.profile, len(record.profile)))
-    return (
-        climb(round(record.mean / record.peak_bytes, 3), record.step.rounds) if record.mean else ()
-    )
+    if not record.mean:
+        return ()
+    mean = max(_LEAST_MEAN, round(record.mean / record.peak_bytes, 3))
+    return climb(mean, record.step.rounds)
 
 
 def _parts(values: Sequence[int], length: float) -> Iterator[int]:

@@ -3,7 +3,7 @@
 import time
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from operator import itemgetter
@@ -28,7 +28,7 @@ from stoker.model.events import KernelStarts, Overview, TargetsDiffer
 from stoker.model.govern import CompileMode, GovernorOptions, Role, RunShare, Step, StepRecord
 from stoker.model.plan import PlannedTargets
 from stoker.model.runs import Attempt, Outcome, RunSummary
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import UNDECODABLE, Value, counted
 from stoker.plan.compiled import device_compile, difference
 
 _MOST_PENDING = 4096  # attempts that wait to be written; further attempts are dropped
@@ -37,7 +37,9 @@ _RETRY = 1.0  # seconds before a retry
 _LOCK_TIMEOUT_S = 5.0  # seconds for which the thread waits for a lock
 _START_LOCK_TIMEOUT_S = 1.0  # seconds: the first run waits for its governor
 _MUCH_NEW = 200  # records
-_FORMAT = 1  # of stored knowledge
+_MOST_NAMED = 3  # records that a warning names
+_LONGEST_NAME = 200  # characters
+_FORMAT = 2  # of stored knowledge
 _LAST_WRITES = 2.0  # seconds that the exiting governor waits for pending writes
 _LAST_WRITES_OF_RUN = 2.0  # seconds that the end of a run waits for the history
 
@@ -200,6 +202,7 @@ class HistoryWriter:
 
     def __init__(self, path: Path | None = None, *, timeout_s: float = _LOCK_TIMEOUT_S):
         self.problem: str | None = None
+        self.skipped: str | None = None  # the records that the predictor could not use
         self._path = path
         self._timeout_s = timeout_s
         self._pending: deque[_Write] = deque()
@@ -215,7 +218,10 @@ class HistoryWriter:
             with History(
                 self._path, timeout_s=min(self._timeout_s, _START_LOCK_TIMEOUT_S)
             ) as history:
-                return _predictor(history)[0]
+                predictor, _ = _predictor(history)
+                names = [record.step.title for record in predictor.unusable]
+                self.skipped = _skipped([*history.unreadable, *names])
+                return predictor
         except StokerError as error:
             self._fail(error)
             return Predictor()
@@ -321,6 +327,18 @@ def _predictor(history: History) -> tuple[Predictor, int]:
         known = stored and msgspec.msgpack.decode(stored[1], type=Knowledge)
     records = history.recent(after=stored[0] if stored and known else 0)
     return Predictor(records, known), len(records)
+
+
+def _skipped(names: Sequence[str]) -> str | None:
+    """Return which records of the history were skipped; ``None`` if none was."""
+    if not names:
+        return None
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    what = f"{counted(len(names), 'record')} of the history cannot be used and"
+    return (
+        f"{what} {'was' if len(names) == 1 else 'were'} skipped: "
+        f"{', '.join(name[:_LONGEST_NAME] for name in names[:_MOST_NAMED])}{more}"
+    )
 
 
 @cache

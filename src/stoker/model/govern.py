@@ -11,7 +11,7 @@ from posixpath import join, normpath
 from msgspec.structs import replace
 
 from stoker.model.plan import PlannedTargets
-from stoker.model.value import Bytes, ByteSeconds, Count, Percent, Seconds, Value
+from stoker.model.value import Bytes, ByteSeconds, Count, Factor, Percent, Seconds, Value
 
 
 class Gc(StrEnum):
@@ -126,9 +126,9 @@ class ModeEffect(Value, frozen=True, kw_only=True):
     """What a mode changes of a step, as factors of its default mode."""
 
     mode: CompileMode = CompileMode.DEFAULT
-    memory: float = 1.0
-    seconds: float = 1.0
-    threads: int = 1  # CPUs that it keeps busy
+    memory: Factor = 1.0
+    seconds: Factor = 1.0
+    threads: Count = 1  # CPUs that it keeps busy
     assumed: bool = False  # measured of other projects only
 
     @property

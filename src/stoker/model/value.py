@@ -16,6 +16,8 @@ Count = Annotated[int, Meta(ge=0, le=1 << 20)]
 Bytes = Annotated[int, Meta(ge=0, le=1 << 60)]
 Seconds = Annotated[float, Meta(ge=0.0, le=1e10)]
 ByteSeconds = Annotated[float, Meta(ge=0.0, le=1e28)]
+Ratio = Annotated[float, Meta(ge=0.0, le=1e20)]
+Factor = Annotated[float, Meta(ge=1e-6, le=1e6)]
 Percent = Annotated[int, Meta(ge=0, le=100)]
 
 # What decoding untrusted JSON or TOML may raise, also for bytes that are not text and deep nesting.
