@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import NoReturn
@@ -31,6 +32,11 @@ settings.load_profile("usual")
 for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, signal.SIG_DFL)
+
+# Tests use the tools that are installed beside this Python, as in an activated environment.
+TOOLS = str(Path(sys.executable).parent)
+MACHINE_PATH = os.environ["PATH"].removeprefix(TOOLS + os.pathsep)  # test processes inherit ours
+os.environ["PATH"] = TOOLS + os.pathsep + MACHINE_PATH
 
 PROJECTS = Path(__file__).parent / "projects"
 Stoker = Callable[..., subprocess.CompletedProcess[str]]
@@ -99,15 +105,11 @@ def stoker(tmp_path: Path) -> Stoker:
     def run(
         *arguments: str, cwd: Path | None = None, timeout: float = 60, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        command = Path(sys.executable).with_name("stoker")
-        # cmake and ninja are installed as wheels, in the same folder as stoker.
-        path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
-        environment = {"PATH": path, **environment}
         at_start = any(name.startswith(_AT_START) for name in environment)
         if arguments and arguments[0] in _IN_PROCESS and not at_start:
             return _called(arguments, cwd or tmp_path, environment)
         return subprocess.run(
-            [str(command), *arguments],
+            [f"{TOOLS}/stoker", *arguments],
             cwd=cwd or tmp_path,
             env={**os.environ, **environment},
             capture_output=True,
@@ -169,9 +171,19 @@ def heavy(*values: object) -> "pytest.ParameterSet":
     return pytest.param(*values, marks=pytest.mark.heavy)
 
 
+# Arguments with which a tool that knows no --version ends with status 0.
+_TRIALS = {"sh": ("-c", ":"), "dash": ("-c", ":")}
+
+
+@cache
 def find_tool(name: str) -> str:
-    """Return the path of a program that a test needs."""
-    return shutil.which(name) or missing(f"{name} is not on the PATH")
+    """Return the path of a program that a test needs and that works."""
+    path = shutil.which(name) or missing(f"{name} is not on the PATH")
+    trial = [path, *_TRIALS.get(name, ("--version",))]
+    done = subprocess.run(trial, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 0:
+        missing(f"{path} does not work: {(done.stderr or done.stdout).strip()}")
+    return path
 
 
 def missing(what: str) -> NoReturn:

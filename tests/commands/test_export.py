@@ -8,7 +8,6 @@ the evaluation of a Nix file by nixpkgs (it is parsed). The services of a Slurm 
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,10 +34,8 @@ variant = "cpu-avx2-py311"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path) -> Path:
     (tmp_path / "stoker.toml").write_text(MATRIX)
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    monkeypatch.setenv("PATH", path)  # tools that come as wheels
     return tmp_path
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -80,11 +79,10 @@ def test_a_reader_that_goes_away_is_no_error(things: Path) -> None:
 
 
 def shell(line: str, folder: Path, unbuffered: str = "") -> subprocess.CompletedProcess[str]:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
         ["sh", "-c", line],
         cwd=folder,
-        env={**os.environ, "PATH": path, "PYTHONUNBUFFERED": unbuffered},
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
         capture_output=True,
         text=True,
         timeout=60,

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conftest import find_tool
+from conftest import MACHINE_PATH, TOOLS, find_tool, missing
 from governed import STOKER, Build, Finished, at_terminal, finished, wait_until
 from memory_groups import MakeGroup
 from stoker.model.govern import Role
@@ -50,7 +50,7 @@ class Project:
                 (scripts / name).write_text(script)
                 (scripts / name).chmod(0o755)
         build.environment |= {
-            "PATH": f"{scripts}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": f"{scripts}:{os.environ['PATH']}",
             "CC": f"{scripts}/gcc",
             "CXX": f"{scripts}/g++",
         }
@@ -156,14 +156,13 @@ add_executable(program main.c made.h)
 target_link_libraries(program s)
 """
 MAKE_HEADER = "open('made.h', 'w').close()\n"
-NINJAS = [shutil.which("ninja"), str(Path(sys.executable).with_name("ninja"))]
 
 
-@pytest.mark.parametrize("ninja", [*dict.fromkeys(name for name in NINJAS if name)])
+@pytest.mark.parametrize("path", [TOOLS, MACHINE_PATH], ids=["of the index", "of the machine"])
 def test_a_folder_that_cmake_configured_without_stoker(
-    project: Project, need: Need, ninja: str
+    project: Project, need: Need, path: str
 ) -> None:
-    """With the ninja of the system and the one of the package index."""
+    ninja = shutil.which("ninja", path=path) or missing(f"no ninja in {path}")
     project.sources()
     project.write(x_cc="int x() { return 1; }\n", make_py=MAKE_HEADER, CMakeLists_txt=CMAKE)
     project.plain(need("cmake"), "-G", "Ninja", "-B", "out", f"-DPYTHON={sys.executable}")

@@ -4,10 +4,12 @@ them: an answer in words, never a traceback.
 
 from pathlib import Path
 
+import click
 import pytest
 
 import wheel_files
 from conftest import Stoker, slow
+from stoker.cli import command
 
 HUGE = "9" * 5000
 LARGE = "9" * 30  # a number to Python, none to SQLite and the kernel
@@ -24,7 +26,7 @@ LARGE = "9" * 30  # a number to Python, none to SQLite and the kernel
         "plan cpu --python 3.{}",
         "plan cpu --platform linux-{}",
         "plan cpu -D MAX_JOBS={}",
-        "variants {}",
+        "plan --list {}",
         "run --memory {}G -- true",
         "run --keep-free {} -- true",
         "run --cpus {} -- true",
@@ -37,7 +39,7 @@ LARGE = "9" * 30  # a number to Python, none to SQLite and the kernel
         "history {}",
         "history {} --export out",
         "diagnose {}",
-        "gc --older-than {}d --dry-run",
+        "clean --all --older-than {}d --dry-run",
         "build mill=={}",
         "build https://[{}/x.git",
         "toolchain install gcc=={}",
@@ -48,13 +50,13 @@ LARGE = "9" * 30  # a number to Python, none to SQLite and the kernel
         "slim mill-1.2-py3-none-any.whl --for sm{} --dry-run",
         "verify mill-1.2-py3-none-any.whl --variant rocm6.{}",
         "inspect {}",
-        "publish mill-1.2-py3-none-any.whl --to index --variant {}",
-        "select . mill=={}",
-        "select {}",
+        "catalogue publish mill-1.2-py3-none-any.whl --to index --variant {}",
+        "catalogue select . mill=={}",
+        "catalogue select {}",
         "install . mill=={} --print",
         "install mill=={} --slim --for sm{}",
-        "prune . --keep {}",
-        "serve . --port {}",
+        "catalogue prune . --keep {}",
+        "catalogue serve . --port {}",
     ],
 )
 def test_no_number_is_a_traceback(stoker: Stoker, tmp_path: Path, line: str, number: str) -> None:
@@ -62,12 +64,26 @@ def test_no_number_is_a_traceback(stoker: Stoker, tmp_path: Path, line: str, num
     (tmp_path / "trace").write_text(
         '{"steps": [{"output": "a.o", "wall_s": 1, "peak_bytes": 1000000}]}'
     )
+    assert_that_it_exists(line)
     done = stoker(*line.replace("{}", number).split(), PIP_NO_INDEX="1")
     assert "Traceback" not in done.stderr
     assert done.returncode < 128
 
 
-@pytest.mark.parametrize("command", ["inspect", "verify", "package --dry-run", "slim --for sm90"])
+def assert_that_it_exists(line: str) -> None:
+    """A wrong command or option ends before anything reads the number."""
+    found: click.Command = command
+    words = line.partition(" -- ")[0].split()
+    while isinstance(found, click.Group):
+        name = words.pop(0)
+        below = found.get_command(click.Context(found), name)
+        assert below, f"no command {name} in {line}"
+        found = below
+    options = {option for parameter in found.params for option in parameter.opts}
+    assert {word for word in words if word.startswith("-")} <= options
+
+
+@pytest.mark.parametrize("words", ["inspect", "verify", "package --dry-run", "slim --for sm90"])
 @pytest.mark.parametrize(
     ("metadata", "wheel"),
     [
@@ -85,14 +101,14 @@ def test_no_number_is_a_traceback(stoker: Stoker, tmp_path: Path, line: str, num
     ],
 )
 def test_no_metadata_is_a_traceback(
-    stoker: Stoker, tmp_path: Path, command: str, metadata: str, wheel: str
+    stoker: Stoker, tmp_path: Path, words: str, metadata: str, wheel: str
 ) -> None:
     contents = wheel_files.members()
     head = b"Metadata-Version: 2.1\nName: mill\n"
     contents[f"{wheel_files.DIST_INFO}/METADATA"] = head + metadata.encode() + b"\n"
     contents[f"{wheel_files.DIST_INFO}/WHEEL"] = b"Wheel-Version: 1.0\n" + wheel.encode() + b"\n"
     path = wheel_files.make_wheel(tmp_path, wheel_files.wheel_bytes(contents))
-    word, *options = command.split()
+    word, *options = words.split()
     done = stoker(word, str(path), *options)
     assert "Traceback" not in done.stderr
 

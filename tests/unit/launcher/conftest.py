@@ -2,14 +2,13 @@
 
 import os
 import shlex
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from conftest import made_once, missing
+from conftest import find_tool, made_once
 from unit.launcher.preloaded import STAND_IN, Preloaded, build
 from unit.launcher.scripted import Launch, ScriptedGovernor, process_and_namespace
 
@@ -27,9 +26,8 @@ def names_option(folder: Path) -> str:
 @pytest.fixture(scope="session")
 def launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """STOKER_LAUNCHER_CMAKE_ARGS="-DSTOKER_SANITIZE=ON" tests it with the sanitizers."""
-    cmake = shutil.which("cmake")
-    if not cmake or not shutil.which("cc"):
-        missing("cmake and a C compiler")
+    cmake = find_tool("cmake")
+    find_tool("cc")
     extra = shlex.split(os.environ.get("STOKER_LAUNCHER_CMAKE_ARGS", ""))
 
     def make(folder: Path) -> None:

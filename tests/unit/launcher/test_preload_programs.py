@@ -343,7 +343,7 @@ def test_a_script_below_ccache_does_not_start_another_cache(
     log = tmp_path / "calls"
     other = build(tmp_path, "cache", f'int main() {{ system("echo x >> {log}"); return 1; }}')
     preloaded.environment["STOKER_WRAPPER"] = str(other)
-    preloaded.output("ccache", script, "-c", "a.c", "-o", "a.o")
+    preloaded.output(need("ccache"), script, "-c", "a.c", "-o", "a.o")
     assert not log.exists()
     assert [words[0] for words in preloaded.governed()] == [need("gcc")]
 

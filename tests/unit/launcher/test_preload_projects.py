@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import missing
+from conftest import MACHINE_PATH, TOOLS, missing
 from unit.launcher.preloaded import Preloaded
 from unit.launcher.scripted import ScriptedGovernor
 
@@ -150,16 +150,11 @@ def configure(need: Need, source: Path, build: Path, generator: str) -> list[str
     return [need("cmake"), "-G", generator, *options]
 
 
-NINJAS = [shutil.which("ninja"), str(Path(sys.executable).with_name("ninja"))]
-
-
-@pytest.mark.parametrize("ninja", [*dict.fromkeys(name for name in NINJAS if name)])
+@pytest.mark.parametrize("path", [TOOLS, MACHINE_PATH], ids=["of the index", "of the machine"])
 def test_a_folder_that_cmake_configured_without_us(
-    preloaded: Preloaded, cmake_project: Path, tmp_path: Path, need: Need, ninja: str
+    preloaded: Preloaded, cmake_project: Path, tmp_path: Path, need: Need, path: str
 ) -> None:
-    """The system's ninja and the one of the package index."""
-    if not Path(ninja).exists():
-        missing(f"there is no {ninja}")
+    ninja = shutil.which("ninja", path=path) or missing(f"no ninja in {path}")
     build = tmp_path / "build"
     ungoverned(preloaded, *configure(need, cmake_project, build, "Ninja"), cwd=tmp_path)
     ungoverned(preloaded, ninja, "-C", str(build), cwd=tmp_path)

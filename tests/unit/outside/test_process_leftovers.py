@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 def sleeper(mark: str, **how: bool) -> "subprocess.Popen[bytes]":
     child = subprocess.Popen(
-        ["sh", "-c", "echo on; sleep 1000"],
+        ["sh", "-c", "echo on; exec sleep 1000"],
         env={**os.environ, "MARK_OF_TEST": mark},
         stdout=subprocess.PIPE,
         start_new_session=how.get("server", False),
@@ -33,6 +33,5 @@ def test_only_those_with_the_mark_and_no_servers() -> None:
         assert server.poll() is None
     finally:
         for child in (marked, other, server):
-            subprocess.run(["pkill", "-P", str(child.pid)], check=False)
             child.kill()
             child.communicate()
