@@ -45,7 +45,7 @@ $(READY): $(INSTALLED)
 
 # CMake and ninja are taken from the package index where this machine has none.
 demo: $(INSTALLED)
-	@command -v cmake >/dev/null && command -v ninja >/dev/null || \
+	@PATH="$(BIN):$$PATH"; command -v cmake >/dev/null && command -v ninja >/dev/null || \
 		$(BIN)/python -m pip install --quiet --editable '.[tools]'
 	@$(BIN)/python examples/demo.py .demo
 

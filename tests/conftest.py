@@ -182,7 +182,7 @@ def find_tool(name: str) -> str:
     trial = [path, *_TRIALS.get(name, ("--version",))]
     done = subprocess.run(trial, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode != 0:
-        missing(f"{path} does not work: {(done.stderr or done.stdout).strip()}")
+        missing(f"{path} does not work: {(done.stderr or done.stdout).strip().partition('\n')[0]}")
     return path
 
 

@@ -92,7 +92,7 @@ def test_what_the_command_is_given(launch: Launch, governor: ScriptedGovernor, s
     script = (
         'sleep 0.1; echo $STOKER_STEP; echo "$TMPDIR";'
         ' stat -c %a "$TMPDIR"; cat /proc/self/oom_score_adj;'
-        "ps -o pgid= -p $$; grep SigBlk /proc/self/status; ls /proc/self/fd | wc -l"
+        "cut -d' ' -f5 /proc/$$/stat; grep SigBlk /proc/self/status; ls /proc/self/fd | wc -l"
     )
     process = launch.script(script)
     step = governor.asked()

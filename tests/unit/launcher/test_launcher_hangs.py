@@ -4,10 +4,9 @@ import os
 import pty
 import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -147,7 +146,8 @@ def at_terminal(launch: Launch, *command: str) -> Iterator[tuple[int, int]]:
     try:
         yield pid, keyboard
     finally:
-        subprocess.run(["kill", "-9", str(pid)], check=False, stderr=subprocess.DEVNULL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
         os.close(keyboard)
 
 

@@ -198,7 +198,7 @@ def test_an_environment_without_the_library_stays_without(preloaded: Preloaded) 
     assert preloaded.governed() == []
 
 
-CLEAN = ("env", "-i", "PATH=/usr/bin:/bin")
+CLEAN = ("env", "-i", f"PATH={os.environ['PATH']}")
 
 
 def test_a_shell_in_an_environment_made_from_nothing(preloaded: Preloaded, need: Need) -> None:
