@@ -182,7 +182,8 @@ def find_tool(name: str) -> str:
     trial = [path, *_TRIALS.get(name, ("--version",))]
     done = subprocess.run(trial, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode != 0:
-        missing(f"{path} does not work: {(done.stderr or done.stdout).strip().partition('\n')[0]}")
+        said = (done.stderr or done.stdout).strip().partition("\n")[0]
+        missing(f"{path} does not work: {said}")
     return path
 
 
