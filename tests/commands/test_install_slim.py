@@ -1,6 +1,7 @@
 """`stoker install --slim`: packages of an ordinary index, slimmed before they are installed."""
 
 import os
+import platform
 import subprocess
 import sys
 import venv
@@ -180,3 +181,39 @@ def test_what_cannot_be(
     assert (done.returncode, said in done.stderr) == (status, True), done.stderr
     assert "Traceback" not in done.stderr
     assert not list(packages(python).glob("*.dist-info"))
+
+
+@pytest.mark.parametrize(
+    ("machine", "why"),
+    [
+        ("h100 {other} py311", "cannot be installed on this machine"),
+        ("h100 {cpu}", "cannot be installed on this machine"),
+        ("h100 py39", "cannot be installed for"),
+        ("h100 cu126", "gives a toolkit, which describes a build"),
+    ],
+)
+def test_words_for_another_machine_are_refused(
+    stoker: Stoker, index: dict[str, str], machine: str, why: str
+) -> None:
+    """Words of the platform, the CPU, Python and CUDA were ignored: the packages of this machine
+    were listed as if they were those of the other one.
+    """
+    arm = platform.machine() == "aarch64"
+    machine = machine.format(
+        other="linux-x86_64" if arm else "linux-aarch64", cpu="zen4" if arm else "neoverse_n1"
+    )
+    words = ["install", "torch==2.9.1", "--slim", "--for", machine, "--python", sys.executable]
+    done = stoker(*words, "--dry-run", timeout=240, **index)
+    assert done.returncode == 2, done.stdout
+    assert why in done.stderr
+
+
+@pytest.mark.parametrize("machine", ["h100 {here} py{python}", "h100 native", "sm90+ptx"])
+def test_words_for_this_machine_are_accepted(
+    stoker: Stoker, index: dict[str, str], machine: str
+) -> None:
+    python = "".join(map(str, sys.version_info[:2]))
+    machine = machine.format(here=f"linux-{platform.machine()}", python=python)
+    words = ["install", "torch==2.9.1", "--slim", "--for", machine, "--python", sys.executable]
+    done = stoker(*words, "--dry-run", timeout=240, **index)
+    assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ from stoker.model.errors import UsageError
 from stoker.model.plan import Backend, Quantity, Variant
 from stoker.model.value import Value, duration, size
 from stoker.outside.terminal import Group, Listing, Page, Text
-from stoker.plan.grammar import label
+from stoker.plan.grammar import label, parts_beside
 from stoker.plan.grammar import name as variant_name
 from stoker.plan.subject import Subject
 
@@ -214,20 +214,14 @@ def _label_part(variant: str) -> str:
 
 def check_slim(variant: Variant) -> None:
     """Raise UsageError for parts of a variant that slimming cannot give."""
-    default = Variant()
-    other = [
-        part
-        for part in Variant.__struct_fields__
-        if part not in _SLIM_PARTS and getattr(variant, part) != getattr(default, part)
-    ]
     if variant.backend is not Backend.CUDA or not variant.gpus:
         raise UsageError(
             f"'{variant_name(variant)}' names no NVIDIA GPU, so there is no code to keep",
             hints=['for example: variant = "h100", or "sm80+sm90"'],
         )
-    if other:
+    if other := parts_beside(variant, _SLIM_PARTS):
         raise UsageError(
-            f"slimming a wheel does not change its {' and '.join(other).replace('_', ' ')}",
+            f"slimming a wheel does not change its {' and '.join(other)}",
             hints=['name only GPUs, or build from source: from = "build"'],
         )
 

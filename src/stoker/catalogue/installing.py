@@ -42,7 +42,7 @@ from stoker.outside.package_index import PackageIndex, download
 from stoker.outside.progress import Advance, stage
 from stoker.outside.terminal import Group, Listing, Page, Text, whole
 from stoker.outside.web import Web, size_of
-from stoker.plan.grammar import parse, squeeze
+from stoker.plan.grammar import parse, parts_beside, squeeze
 from stoker.wheel.slim.cuts import SlimRequest, is_nvidia_distribution
 from stoker.wheel.slim.slimming import OutputOptions, SlimTarget, gpu_targets, slim
 
@@ -53,6 +53,7 @@ from stoker.wheel.slim.slimming import OutputOptions, SlimTarget, gpu_targets, s
 _TIMEOUT_S = 60.0
 _CONNECTIONS = 8
 _ASIDE = ".stoker-install-"
+_HOST_PARTS = ("backend", "gpus", "cpu", "python", "platform")  # of a variant that is a machine
 _ASKING = "asking the package index"
 
 
@@ -99,6 +100,11 @@ def wished_host(host: Host, text: str, machine: Machine | None = None) -> Host:
     linux-x86_64``. The rest is as on this machine.
     """
     variant = parse(text, machine)
+    if other := parts_beside(variant, _HOST_PARTS):
+        raise UsageError(
+            f"'{text}' gives a {' and a '.join(other)}, which describes a build and not a machine",
+            hints=["name the GPU, the CPU, the platform and the Python: 'h100 linux-x86_64 py312'"],
+        )
     named = tuple(_named_gpu(text, target) for target in variant.gpus)
     host = msgspec.structs.replace(host, gpus=named, driver=None)
     family = cpu_family(variant.cpu) if variant.cpu else host.cpu_family
@@ -121,6 +127,29 @@ def wished_host(host: Host, text: str, machine: Machine | None = None) -> Host:
         python = variant.python.rstrip("t")
         host = msgspec.structs.replace(host, python=python, free_threaded=free)
     return host
+
+
+def check_installable(host: Host, python: str) -> None:
+    """Raise UsageError if packages for ``host`` cannot be installed for that interpreter."""
+    here = read_host(python)
+    wanted, own = (Platform(os=one.os, cpu=one.cpu_family) for one in (host, here))
+    if wanted != own:
+        raise UsageError(
+            f"packages for {wanted} cannot be installed on this machine, which is {own}",
+            hints=[
+                "run the command on the other machine, or in a container for it",
+                "`pip download --platform` and `stoker slim WHEEL --for GPU` need no such machine",
+            ],
+        )
+    asked, found = (
+        ".".join(one.python.split(".")[:2]) + ("t" if one.free_threaded else "")
+        for one in (host, here)
+    )
+    if asked != found:
+        raise UsageError(
+            f"packages for Python {asked} cannot be installed for {python}, which is Python {found}",
+            hints=[f"name the interpreter: --python {asked}"],
+        )
 
 
 def _named_gpu(text: str, target: GpuTarget) -> HostGpu:
@@ -291,11 +320,18 @@ def _download(downloads: Sequence[Download], installer: Installer, wheels: Path)
         raise install_failure(outcome.stdout, "the packages")
 
 
+def slim_targets(wished: str | None, python: str) -> tuple[GpuTarget, ...]:
+    """Return the GPUs of the machine that words describe, by default of this one."""
+    if wished:
+        check_installable(read_host(python, wished), python)
+    return gpu_targets(wished or "native", _HOST_PARTS)
+
+
 def slim_install(
-    words: Sequence[str], gpu_words: str, installer: Installer, *, say: Say
+    words: Sequence[str], targets: tuple[GpuTarget, ...], installer: Installer, *, say: Say
 ) -> tuple[SlimInstalled, ...]:
     """Download what is asked for and all it requires, slim it, and install the result."""
-    request = SlimRequest(gpus=gpu_targets(gpu_words), nvidia=True)
+    request = SlimRequest(gpus=targets, nvidia=True)
     downloads = resolve(words, installer)
     say(downloads_text(downloads))
     named = [one.name for one in downloads if one.slims]

@@ -8,6 +8,7 @@ from stoker.model.errors import UsageError
 
 if TYPE_CHECKING:
     from stoker.machine.python import Installer
+    from stoker.model.plan import GpuTarget
 
 
 @click.command()
@@ -58,7 +59,7 @@ def install(
     stoker install /srv/wheels torch==2.9.1 --print
     stoker install torch==2.9.1 --slim --for h100 --dry-run
     """
-    from stoker.catalogue.installing import installer_for
+    from stoker.catalogue.installing import installer_for, slim_targets
     from stoker.machine.python import target_python
     from stoker.outside.progress import shown
     from stoker.outside.terminal import print_json, show
@@ -70,12 +71,14 @@ def install(
                 "--print cannot be used with --slim, which needs more than one command"
             )
         with shown():
-            _slim_install(words, wished or "native", chosen, dry_run=dry_run, as_json=as_json)
+            targets = slim_targets(wished, target)
+            _slim_install(words, targets, chosen, dry_run=dry_run, as_json=as_json)
         return
     if len(words) < 2:
         hints = ["stoker install INDEX torch", "stoker install torch==2.9.1 --slim"]
         raise UsageError("name a catalogue and what to install from it", hints=hints)
     from stoker.catalogue.installing import (
+        check_installable,
         command_line,
         install,
         install_command,
@@ -90,6 +93,7 @@ def install(
     if dry_run:
         print_json(selection) if as_json else show(selection_page(selection))
         return
+    check_installable(selection.host, target)
     for wheel in selection.wheels:
         _say(f"{wheel.file} of {wheel.variant}")
     _say(selection.reason)
@@ -106,7 +110,12 @@ def _say(text: str) -> None:
 
 
 def _slim_install(
-    words: tuple[str, ...], gpus: str, installer: "Installer", *, dry_run: bool, as_json: bool
+    words: tuple[str, ...],
+    targets: "tuple[GpuTarget, ...]",
+    installer: "Installer",
+    *,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     from stoker.catalogue.installing import downloads_page, resolve, slim_install
     from stoker.model.value import size
@@ -116,7 +125,7 @@ def _slim_install(
         downloads = resolve(words, installer)
         print_json(downloads, "downloads") if as_json else show(downloads_page(downloads))
         return
-    done = slim_install(words, gpus, installer, say=_say)
+    done = slim_install(words, targets, installer, say=_say)
     if as_json:
         print_json(done, "wheels")
     before, after = sum(one.before_bytes for one in done), sum(one.after_bytes for one in done)

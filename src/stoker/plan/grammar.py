@@ -327,6 +327,16 @@ def _choices(part: str) -> tuple[str, ...]:
     return tuple(str(choice) for choice in choices.get(part, ()))
 
 
+def parts_beside(variant: Variant, allowed: Iterable[str]) -> list[str]:
+    """Return the names of the parts that a variant gives and that are not ``allowed``."""
+    default = Variant()
+    return [
+        part.replace("_", " ")
+        for part in Variant.__struct_fields__
+        if part not in allowed and getattr(variant, part) != getattr(default, part)
+    ]
+
+
 # -- a variant to its name ---------------------------------------------------------------------
 
 

@@ -28,7 +28,8 @@ from stoker.model.plan import Backend, GpuTarget, Variant
 from stoker.model.value import UNDECODABLE, Value, size
 from stoker.outside.process import threads
 from stoker.outside.progress import stage
-from stoker.plan.grammar import label, parse
+from stoker.plan.grammar import label, parse, parts_beside
+from stoker.plan.grammar import name as variant_name
 from stoker.wheel import elf
 from stoker.wheel.elf import Elf
 from stoker.wheel.fatbin import FatbinEntry
@@ -54,8 +55,15 @@ _POOL = 16  # alignment of strings behind constants that end without a zero byte
 _MOST = 256 << 20  # bytes of the section that are searched
 
 
-def parse_targets(text: str, machine: Machine | None = None) -> tuple[GpuTarget, ...]:
-    """Parse ``sm90,sm86+ptx``, ``h100,rtx4090``, or ``native`` for the GPUs of the machine."""
+GPU_PARTS = ("backend", "gpus")  # of a variant
+
+
+def parse_targets(
+    text: str, machine: Machine | None = None, parts: Collection[str] = GPU_PARTS
+) -> tuple[GpuTarget, ...]:
+    """Parse ``sm90,sm86+ptx``, ``h100,rtx4090``, or ``native`` for the GPUs of the machine. The
+    words may give other ``parts`` of a variant only if the caller has a use for them.
+    """
     variant = parse(text, machine)
     if variant.backend not in (Backend.CUDA, Backend.CPU):
         raise UsageError(
@@ -67,13 +75,22 @@ def parse_targets(text: str, machine: Machine | None = None) -> tuple[GpuTarget,
             f"{why}, so there is no code to keep",
             hints=["use --for h100 or --for sm90,sm86+ptx; `stoker plan --list` lists all names"],
         )
+    known = (*parts, "cpu") if machine else parts  # `native` is a CPU as well
+    if other := parts_beside(variant, known):
+        raise UsageError(
+            f"slimming removes code for other GPUs, it does not choose the {' and '.join(other)}",
+            hints=[f"name only GPUs: --for {variant_name(_bare(variant.gpus))}"],
+        )
     return variant.gpus
+
+
+def _bare(gpus: Iterable[GpuTarget]) -> Variant:
+    return Variant(backend=Backend.CUDA, gpus=tuple(gpus))
 
 
 def target_words(gpus: Iterable[GpuTarget]) -> str:
     """Return the GPUs as a version label has them: ``sm86.ptx.sm90``."""
-    bare = Variant(backend=Backend.CUDA, gpus=tuple(gpus))
-    return label(bare).removeprefix(f"{Backend.CUDA}.")
+    return label(_bare(gpus)).removeprefix(f"{Backend.CUDA}.")
 
 
 def chooser(gpus: Sequence[GpuTarget]) -> Choose:

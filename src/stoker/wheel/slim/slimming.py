@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from stoker.model.artifact import ArchSlim, LibrarySlim, SlimReport, TargetKind
@@ -19,6 +19,7 @@ from stoker.wheel.slim import folder as in_folder
 from stoker.wheel.slim import in_place
 from stoker.wheel.slim import wheel as in_wheel
 from stoker.wheel.slim.cuts import (
+    GPU_PARTS,
     LICENCE,
     PRIVATE,
     Cut,
@@ -61,12 +62,13 @@ class OutputOptions(Value, frozen=True, kw_only=True):
     force: bool = False
 
 
-def gpu_targets(text: str) -> tuple[GpuTarget, ...]:
+def gpu_targets(text: str, parts: Collection[str] = GPU_PARTS) -> tuple[GpuTarget, ...]:
+    """Parse the words of ``--for``; see `parse_targets`."""
     if "native" not in text.casefold():
-        return parse_targets(text)
+        return parse_targets(text, None, parts)
     from stoker.machine.system import read_machine
 
-    return parse_targets(text, read_machine(()))
+    return parse_targets(text, read_machine(()), parts)
 
 
 def find_target(word: str) -> SlimTarget:

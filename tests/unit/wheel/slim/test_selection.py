@@ -167,6 +167,8 @@ def test_targets(text: str, label: str) -> None:
         ("mi300x", "rocm"),
         ("avx2", "names no GPU"),
         ("native", "no meaning here"),
+        ("h100 py312 linux-x86_64", "does not choose the python and platform"),
+        ("cu130-sm90-avx512", "does not choose the toolkit and cpu"),
     ],
 )
 def test_what_is_no_target(text: str, match: str) -> None:
