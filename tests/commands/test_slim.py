@@ -293,6 +293,9 @@ def test_what_was_wrong_before_is_told_apart(
     assert before.returncode == ExitStatus.FAILED
     wrong = {one["name"]: one for one in json.loads(before.stdout)["findings"]}
     assert wrong["absolute-rpath"]["severity"] == wrong["missing-library"]["severity"] == "error"
+    assert "$ORIGIN" not in wrong["rpath-origin"]["title"], (
+        "the same paths were said to start there"
+    )
     report = stoker("slim", str(original), "--for", "sm90", "-o", str(tmp_path / "out"))
     assert "libpath.so no longer searches folders of the machine that built it" in report.stderr
     (made,) = (tmp_path / "out").iterdir()
@@ -302,6 +305,27 @@ def test_what_was_wrong_before_is_told_apart(
     assert found["absolute-rpath"]["severity"] == "warning"
     assert found["absolute-rpath"]["evidence"] == "torch/lib/libneeds.so: /opt/gone"
     assert "as in the wheel that was slimmed" in found["missing-library"]["title"]
+    done = stoker("catalogue", "publish", str(made), "--to", str(tmp_path / "catalogue"))
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_wheel_with_another_tag_inside_can_be_published(
+    need: Need, members: dict[str, bytes], tmp_path: Path, stoker: Stoker
+) -> None:
+    """cupy is called manylinux2014 and says linux in WHEEL. Its symbols are too new for
+    manylinux2014, and that was blamed on the slimming, which corrects the tag.
+    """
+    source = '#include <sys/stat.h>\nextern "C" int f() { struct stat s; return stat("", &s); }'
+    library = build(need, tmp_path, source=source, name="libnew.so")
+    members["torch/lib/libnew.so"] = library.read_bytes()
+    plain = make_wheel(tmp_path, members)
+    original = plain.rename(tmp_path / plain.name.replace("-linux_", "-manylinux2014_"))
+    slim(original, "--for", "sm90", "-o", tmp_path / "out")
+    (made,) = (tmp_path / "out").iterdir()
+    done = stoker("verify", str(made), "--json")
+    assert done.returncode == 0, done.stdout
+    found = {one["name"]: one for one in json.loads(done.stdout)["findings"]}
+    assert "as in the wheel that was slimmed" in found["too-new-symbols"]["title"]
     done = stoker("catalogue", "publish", str(made), "--to", str(tmp_path / "catalogue"))
     assert done.returncode == 0, done.stderr
 

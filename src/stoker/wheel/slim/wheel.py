@@ -151,10 +151,12 @@ def write_wheel(
 
 
 def _original(wheel: Wheel, cuts: Collection[Cut]) -> WheelUnderTest:
-    """Return the wheel before it is slimmed, as `stoker verify` sees it."""
+    """Return the wheel before it is slimmed, as `stoker verify` sees it. The tags are those that
+    the slimmed wheel has: errors that follow from them are older than the slimming.
+    """
     facts = wheel_facts(
         wheel.read(f"{wheel.dist_info}/METADATA"),
-        wheel.read(f"{wheel.dist_info}/WHEEL"),
+        _wheel_file(wheel),
         members=len(wheel.members),
         unpacked=sum(member.size for member in wheel.members.values()),
     )

@@ -74,14 +74,22 @@ CHECKS = {
     "search paths": (
         Check(
             "rpath-kind",
-            "NVIDIA's packages are found by DT_RPATH",
+            "none that leads to NVIDIA's packages is a DT_RUNPATH",
             linking.runpaths,
-            _needs_packages,
+            lambda wheel: _needs_packages(wheel) and _has_search_paths(wheel),
         ),
         Check("rpath-absolute", "none is absolute", linking.absolute_paths, _has_search_paths),
-        Check("rpath-origin", "all start at $ORIGIN", linking.relative_paths, _has_search_paths),
         Check(
-            "rpath-inside", "none leaves the environment", linking.outside_paths, _has_search_paths
+            "rpath-origin",
+            "none depends on the current directory",
+            linking.relative_paths,
+            _has_search_paths,
+        ),
+        Check(
+            "rpath-inside",
+            "none leaves the environment by '..'",
+            linking.outside_paths,
+            _has_search_paths,
         ),
     ),
     "code": (
