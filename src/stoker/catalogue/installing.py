@@ -147,7 +147,7 @@ def check_installable(host: Host, python: str) -> None:
     )
     if asked != found:
         raise UsageError(
-            f"packages for Python {asked} cannot be installed for {python}, which is Python {found}",
+            f"packages for Python {asked} cannot be installed for {python} (Python {found})",
             hints=[f"name the interpreter: --python {asked}"],
         )
 

@@ -74,11 +74,20 @@ _VERSION = re.compile(r"(?<=\.so)(?:\.\d+)+$")
 
 
 class Bringer(Row, frozen=True, kw_only=True):
-    """A package and the libraries in it. ``extra``: of the cuda-toolkit package."""
+    """A package and the libraries in it, as `sonames.toml` explains the fields."""
 
     name: str
     libraries: tuple[str, ...]
     extra: str | None = None
+    plain_from: int | None = None
+    numbered: bool = False
+    cuda: dict[str, int] = {}
+
+    def package(self, cuda: int | None) -> str:
+        """Return the name of the package for a major CUDA version; ``cuNN`` if that is unknown."""
+        if self.plain_from is not None and (cuda or 0) >= self.plain_from:
+            return self.name
+        return f"{self.name}-cu{cuda or 'NN'}"
 
 
 class _SonameTable(Row, frozen=True, kw_only=True):
@@ -117,6 +126,16 @@ def unversioned(library: str) -> str:
     lacks.
     """
     return _VERSION.sub("", library)
+
+
+def cuda_of(library: str) -> int | None:
+    """Return the major CUDA version that the name of a library tells."""
+    version = library.partition(".so.")[2].partition(".")[0]
+    if not version or (package := bringer(library)) is None:
+        return None
+    number = whole_number(version) if package.numbered else package.cuda.get(version)
+    # Before CUDA 11 the number was one of two parts.
+    return number if number is not None and number > 10 else None
 
 
 def is_nvidias(library: str) -> bool:
@@ -159,7 +178,6 @@ class _Opener(Row, frozen=True, kw_only=True):
 class _NvidiaPackageTable(Row, frozen=True, kw_only=True):
     keep: tuple[str, ...]
     never: tuple[str, ...]
-    numbered: tuple[str, ...]
     torch: dict[str, tuple[str, ...]]
     layout: tuple[_Layout, ...]
     opener: tuple[_Opener, ...]
@@ -199,16 +217,6 @@ def opened_by(library: str, cuda: int | None) -> tuple[str, ...]:
         if fnmatchcase(library, row.library)
         for pattern in row.opens
     )
-
-
-def cuda_of(library: str) -> int | None:
-    """Return the major CUDA version in the name of a library."""
-    number = whole_number(library.partition(".so.")[2].partition(".")[0])
-    # Before CUDA 11 the number was one of two parts.
-    is_told = (
-        number is not None and number > 10 and _matches(library, _nvidia_package_table().numbered)
-    )
-    return number if is_told else None
 
 
 def keeps_name(library: str) -> bool:

@@ -7,10 +7,11 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Sequence
 
-from stoker.knowledge.wheels import Bringer, bringer, is_of_driver, is_system_library
+from stoker.knowledge.wheels import Bringer, bringer, cuda_of, is_of_driver, is_system_library
 from stoker.model.artifact import Dependency, LibraryFacts, LibraryOrigin
 
 _DATA = re.compile(r"[^/]+\.data/(?:platlib|purelib)/")
+_CUDA = re.compile(r"-cu(\d{2})$", re.ASCII)  # at the end of a package's name
 _ORIGIN = re.compile(r"\$ORIGIN\b|\$\{ORIGIN\}")
 
 
@@ -34,7 +35,14 @@ def resolve(
             origin = _in_here(name, folders, holds, known) or _from_elsewhere(name)
             wanted.setdefault((origin, name), []).append(library.path)
     required = _required(requires) if requires else {}
-    found = [_dependency(name, origin, paths, required) for (origin, name), paths in wanted.items()]
+    # A library whose name tells no CUDA version has that of the others.
+    told = {cuda for _, name in wanted if (cuda := cuda_of(name))}
+    told = told or {int(number[1]) for name in required if (number := _CUDA.search(name))}
+    common = told.pop() if len(told) == 1 else None
+    found = [
+        _dependency(name, origin, paths, required, common)
+        for (origin, name), paths in wanted.items()
+    ]
     return tuple(sorted(found, key=lambda row: (_ORDER.index(row.origin), row.name)))
 
 
@@ -89,20 +97,24 @@ def _from_elsewhere(name: str) -> LibraryOrigin:
 
 
 def _dependency(
-    name: str, origin: LibraryOrigin, wanted_by: list[str], required: dict[str, set[str]]
+    name: str,
+    origin: LibraryOrigin,
+    wanted_by: list[str],
+    required: dict[str, set[str]],
+    common: int | None,
 ) -> Dependency:
     package = None
     if origin is LibraryOrigin.MISSING and (row := bringer(name)):
-        package = _requirement_for(row, required)
+        package = _requirement_for(row, cuda_of(name), required)
         origin = LibraryOrigin.PACKAGE if package else LibraryOrigin.MISSING
-        package = package or row.name
+        package = package or row.package(cuda_of(name) or common)
     return Dependency(name=name, origin=origin, package=package, wanted_by=tuple(wanted_by))
 
 
-def _requirement_for(row: Bringer, required: dict[str, set[str]]) -> str | None:
-    """Return the required package that contains the libraries of ``row``."""
+def _requirement_for(row: Bringer, cuda: int | None, required: dict[str, set[str]]) -> str | None:
+    """Return the required package that contains the libraries of ``row`` for that CUDA."""
     for name, extras in required.items():
-        if name == row.name or re.fullmatch(rf"{re.escape(row.name)}-cu\d+", name):
+        if name == row.package(cuda) or (cuda is None and _CUDA.sub("", name) == row.name):
             return name
         if name == "cuda-toolkit" and row.extra in extras:
             return f"{name}[{row.extra}]"

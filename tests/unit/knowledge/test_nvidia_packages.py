@@ -47,7 +47,10 @@ def test_markers_are_joined() -> None:
     [
         ("libcudart.so.12", 12),
         ("libnvrtc.so.13", 13),
-        ("libcusolver.so.12", None),
+        ("libcusolver.so.12", 13),
+        ("libcusolver.so.11", None),
+        ("libcudart.so.11.0", 11),
+        ("libcudart.so.10.2", None),
         ("libc.so.6", None),
     ],
 )

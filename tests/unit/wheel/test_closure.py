@@ -1,5 +1,7 @@
 """The origins of needed libraries: search paths, the system, the driver, required packages."""
 
+import pytest
+
 from stoker.model.artifact import Dependency, LibraryFacts, LibraryOrigin
 from stoker.wheel.closure import installed_path, resolve, search_folders
 
@@ -77,7 +79,32 @@ def test_required_packages_bring_their_libraries() -> None:
         "libc10.so": "torch",
     }
     assert found["libcudnn.so.9"].origin is LibraryOrigin.MISSING
-    assert found["libcudnn.so.9"].package == "nvidia-cudnn"
+    assert found["libcudnn.so.9"].package == "nvidia-cudnn-cuNN", "it needs two versions of CUDA"
+
+
+@pytest.mark.parametrize(
+    ("needed", "packages"),
+    [
+        ("libcublas.so.11 libcufft.so.10", "nvidia-cublas-cu11 nvidia-cufft-cu11"),
+        ("libcublas.so.12 libnccl.so.2", "nvidia-cublas-cu12 nvidia-nccl-cu12"),
+        ("libcufft.so.12 libnccl.so.2", "nvidia-cufft nvidia-nccl-cu13"),
+        ("libcudart.so.13 libcurand.so.10", "nvidia-cuda-runtime nvidia-curand"),
+        ("libcusolver.so.11", "nvidia-cusolver-cuNN"),
+        ("libcusolver.so.12 libcudnn.so.9", "nvidia-cusolver nvidia-cudnn-cu13"),
+        ("libtorch_cpu.so", "torch"),
+    ],
+)
+def test_the_package_of_a_missing_library_is_that_of_its_cuda(needed: str, packages: str) -> None:
+    """Only the names for CUDA 13 were known, and nvidia-nccl does not exist."""
+    found = _resolve(_library("a.so", *needed.split()))
+    assert [found[name].package for name in needed.split()] == packages.split()
+
+
+def test_a_package_for_another_cuda_does_not_have_it() -> None:
+    found = _resolve(_library("a.so", "libcublas.so.12"), requires=("nvidia-cublas-cu11",))
+    assert found["libcublas.so.12"].origin is LibraryOrigin.MISSING
+    found = _resolve(_library("a.so", "libcurand.so.10"), requires=("nvidia-curand-cu12",))
+    assert found["libcurand.so.10"].origin is LibraryOrigin.PACKAGE
 
 
 def test_libraries_of_packages_may_carry_versions() -> None:

@@ -131,7 +131,7 @@ def test_a_wheel_without_pytorch_requires_parts_of_the_toolkit() -> None:
         (("libcudart.so.13",), "12.8", "need CUDA 13, not 12.8"),
         (("libcudart.so.13",), "newest", "not a CUDA version"),
         (("libcudart.so.13", "libcublas.so.12"), None, "both CUDA 12 and 13"),
-        (("libcusolver.so.12",), None, "CUDA version of the wheel is unknown"),
+        (("libcusolver.so.11",), None, "CUDA version of the wheel is unknown"),
     ],
 )
 def test_which_cuda(needed: tuple[str, ...], cuda: str | None, message: str) -> None:

@@ -223,7 +223,7 @@ def _of_toolkit(brought: Sequence[Bringer], cuda: Cuda) -> tuple[str, ...]:
     extras = ",".join(sorted(row.extra for row in brought if row.extra))
     which = f">={cuda.release},<{cuda.major + 1}" if cuda.is_exact else f"=={cuda.major}.*"
     lines = [f"{_TOOLKIT}[{extras}]{which}; {_LINUX}"] if extras else []
-    return (*lines, *(f"{row.name}-cu{cuda.major}; {_LINUX}" for row in brought if not row.extra))
+    return (*lines, *(f"{row.package(cuda.major)}; {_LINUX}" for row in brought if not row.extra))
 
 
 def _base_version(torch: str) -> str:
