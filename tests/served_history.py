@@ -8,7 +8,6 @@ import os
 import selectors
 import socket
 import sqlite3
-import tempfile
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -61,7 +60,7 @@ def serve(folder: Path, commands: Sequence[Sequence[str]]) -> bytes:
     path = folder / "governor.sock"
     options = GovernorOptions(socket=str(path), policy="adaptive", cpus=2, cap=1 << 30)
     ours, theirs = socket.socketpair()
-    with listen(path) as listener, ours, tempfile.TemporaryFile() as log:
+    with listen(path) as listener, ours, (folder / "daemon.log").open("w+b") as log:
         with warnings.catch_warnings(action="ignore"):  # Python warns of threads, if there are any
             child = os.fork()
         if not child:

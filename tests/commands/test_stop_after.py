@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from governed import Build
+from stoker.model.runs import Outcome
 
 pytestmark = pytest.mark.slow
 
@@ -44,3 +45,19 @@ def test_a_step_that_never_fits_is_named_and_no_job_repeats_it_for_ever(build: B
     assert done.status == 1, done
     assert "one takes about 2 h 0 min: it does not fit into --stop-after 1 h 0 min" in done.err
     assert "no step could be started in 1 h 0 min" in done.err
+
+
+def test_a_step_that_runs_on_is_ended_and_what_was_made_stays(build: Build) -> None:
+    """The history says that it takes no time."""
+    build.step("one", "[ ! -e slow ] || sleep 8")
+    build.step("two", "[ ! -e slow ] || { touch begun; sleep 600; }", needs=["one"])
+    assert build.run().status == 0
+    known_to_take(build)
+    Path(build.folder, "slow").touch()
+    done = build.run(options=("--stop-after", "40s", "--stop-grace", "1s"))
+    assert Path(build.folder, "begun").exists(), done
+    assert done.status == 75, done
+    assert build.made() == {"one"}
+    assert "the 40 s of --stop-after are over: 1 step was stopped before the end" in done.err
+    assert "`stoker run --stop-after 40s --stop-grace 1s -- ninja` continues" in done.err
+    assert build.attempts()[-1].outcome is Outcome.PREEMPTED

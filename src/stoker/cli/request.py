@@ -238,18 +238,18 @@ def run_options(settings: dict[str, Any]) -> "RunOptions":
         nvcc_threads=NvccThreads(settings["nvcc_threads"]),
         tmp=Tmp(settings["tmp"]),
         via=Via(settings["via"]),
-        time_limit=_time_limit(settings.get("stop_after")),
+        time_limit=_time_limit(settings.get("stop_after"), settings.get("stop_grace")),
         chain=chain_options(settings),
     )
 
 
-def _time_limit(seconds: float | None) -> "TimeLimit | None":
+def _time_limit(seconds: float | None, grace: float | None) -> "TimeLimit | None":
     """Return when a run that starts now must end; the clock starts before sources are fetched."""
     import time
 
     from stoker.model.govern import TimeLimit
 
-    return TimeLimit(ends=time.monotonic() + seconds, seconds=seconds) if seconds else None
+    return TimeLimit.starting_at(time.monotonic(), seconds, grace) if seconds else None
 
 
 def chain_options(settings: dict[str, Any]) -> "ChainOptions":

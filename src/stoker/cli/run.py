@@ -50,7 +50,7 @@ def run(
     stoker run --explain -- ninja -C build
 
     The exit status is that of the command, and its output is not changed. With --stop-after it is
-    75 if steps were not started because the time was over.
+    75 if steps were not started, or were stopped, because the time was over.
     """
     from msgspec.structs import replace
 

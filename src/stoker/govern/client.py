@@ -143,7 +143,7 @@ class Client:
         terms = self._terms
         if limit := self._time_limit:
             left = max(0.0, limit.ends - time.monotonic())
-            terms = replace(terms, seconds_left=left, seconds=limit.seconds)
+            terms = replace(terms, seconds_left=left, seconds=limit.seconds, grace=limit.grace)
         told = msgspec.json.encode(terms)
         return encode("client", self._run, redact(self._command), self._directory, told)
 

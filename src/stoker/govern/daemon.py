@@ -335,7 +335,9 @@ class Daemon:
         share = terms.share or RunShare(cpus=self._options.cpus, cap=self._options.cap)
         self._governor.modes.link_with(run, terms.linkers)
         if terms.seconds is not None:
-            self._governor.limit_time(run, terms.seconds_left, terms.seconds, self._now())
+            self._governor.limit_time(
+                run, terms.seconds_left, terms.seconds, self._now(), grace=terms.grace
+            )
         peer.run, self._had_clients = run, True
         self._count_cpu()
         kept_in = self._history_of(share)

@@ -38,6 +38,7 @@ _CAUSES = {
     Reason.GROWTH: "memory in use would have passed the limit within a second",
     Reason.SHORTAGE: "memory was almost used up",
     Reason.LONG_PAUSE: "its pause took too long, so its memory was given to other steps",
+    Reason.DEADLINE: "the time of --stop-after was over",
     Reason.OOM: "the kernel killed it because memory ran out",
     Reason.REFUSED: "its compiler does not know the options that save memory",
     Reason.LINK_FAILED: "the link failed with another linker than the default one",

@@ -339,10 +339,13 @@ def _highest(step: Running) -> float:
 
 
 class Deadline(Value, frozen=True, kw_only=True):
-    """When the steps of a run must have ended, and how many seconds it had in all."""
+    """When the steps of a run should have ended, how many seconds it had in all, and how many
+    seconds later the steps that still run are ended.
+    """
 
     at: float
     span: float
+    grace: float
 
 
 class Deadlines:
@@ -371,22 +374,31 @@ class Deadlines:
         deadline = self._runs.get(run)
         return deadline is not None and now + seconds > deadline.at
 
+    def is_over(self, run: int, now: float) -> bool:
+        """Return whether the steps of a run must end now."""
+        deadline = self._runs.get(run)
+        return deadline is not None and now >= deadline.at + deadline.grace
+
     def fits(self, run: int, seconds: float) -> bool:
         """Return whether a step could end in time if it were the first one of its run."""
         return run not in self._runs or seconds <= self._runs[run].span
 
     def over(self, busy: Iterable[int], now: float) -> Iterator[Entry]:
-        """Yield the steps to refuse: those of runs in which no other step runs or waits. ``busy``
-        are the runs of the steps that do.
+        """Yield the steps to refuse: those of runs that are over, or in which no other step runs or
+        waits. ``busy`` are the runs of the steps that do.
         """
         waiting = {entry.run for entry in self.aside.values()} - set(busy)
         self._idle_since = {run: self._idle_since.get(run, now) for run in waiting}
         for entry in list(self.aside.values()):
-            if now - self._idle_since.get(entry.run, now) >= _SETTLED:
+            idle = now - self._idle_since.get(entry.run, now)
+            if idle >= _SETTLED or self.is_over(entry.run, now):
                 yield entry
 
-    def refusal(self, entry: Entry, seconds: float, now: float) -> str:
-        """Return what the launcher of a refused step prints."""
+    def refusal(self, entry: Entry, seconds: float, now: float, ran: float) -> str:
+        """Return what the launcher of a step prints that was refused, or ended after it ran."""
+        if ran:
+            over = f"the {duration(self._runs[entry.run].span)} of --stop-after are over"
+            return f"stoker: {entry.title} was ended after {duration(ran)}: {over}\n"
         left = duration(max(0.0, self._runs[entry.run].at - now))
         return (
             f"stoker: {entry.title} was not started: it takes about {duration(seconds)}, and "

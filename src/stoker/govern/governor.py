@@ -224,10 +224,14 @@ class Governor:
 
     def stopped(self, connection: Connection, usage: Usage, now: float) -> None:
         """Handle a launcher's report that it has killed its command as ordered: the step waits
-        again.
+        again, unless its run is over.
         """
         entry = self._permitted(connection)
         self._record(entry, usage, Outcome.PREEMPTED)
+        if entry.killed and entry.killed.reason is Reason.DEADLINE:
+            ran = usage.wall_us / 1e6
+            self._refuse_late(entry, max(ran, _takes(entry)), now, ran)
+            return
         self._wait_again(entry, after_preemption(entry.running), usage, Outcome.PREEMPTED, now)
 
     def lost(self, connection: Connection) -> bool:
@@ -370,11 +374,11 @@ class Governor:
 
     # -- deadlines -------------------------------------------------------------------------------
 
-    def limit_time(self, run: int, left: float, span: float, now: float) -> None:
-        """Start no step of the run that would end in more than ``left`` seconds; ``span`` is the
-        whole time of the run.
+    def limit_time(self, run: int, left: float, span: float, now: float, *, grace: float) -> None:
+        """Start no step of the run that would end in more than ``left`` seconds, and end those that
+        run ``grace`` seconds later; ``span`` is the whole time of the run.
         """
-        self._deadlines.limit(run, Deadline(at=now + left, span=span))
+        self._deadlines.limit(run, Deadline(at=now + left, span=span, grace=grace))
 
     def expect(self, run: int, seconds: Mapping[str, float], now: float) -> None:
         """Warn of steps that can never end in time. ``seconds`` are by output."""
@@ -382,7 +386,9 @@ class Governor:
             self._emit(Warned(at=now, run=run, text=text))
 
     def _respect_deadlines(self, now: float) -> None:
-        """Set the steps aside that would end too late, and refuse them when their run is over."""
+        """Set the steps aside that would end too late, and refuse them when their run is over. When
+        its grace is over too, end the running ones that can be repeated.
+        """
         deadlines, pace = self._deadlines, self._predictor.pace.usual
         for request in list(self._queue):
             entry = self._entries[request.id]
@@ -395,6 +401,10 @@ class Governor:
         busy |= {self._entries[request.id].run for request in self._queue}
         for entry in deadlines.over(busy, now):
             self._refuse_late(entry, _takes(entry) * pace, now)
+        cause = self._intervention(Reason.DEADLINE, now)
+        for entry in self._holding.values():
+            if entry.request.restarts and deadlines.is_over(entry.run, now):
+                self._kill(entry, cause)
 
     def _look_aside(self, now: float) -> None:
         """Let steps wait again that turn out to be shorter than they were expected to be."""
@@ -406,7 +416,8 @@ class Governor:
                 del self._deadlines.aside[identity]
                 self._queue.add(entry.request)
 
-    def _refuse_late(self, entry: Entry, seconds: float, now: float) -> None:
+    def _refuse_late(self, entry: Entry, seconds: float, now: float, ran: float = 0.0) -> None:
+        """Refuse a step, or end it for good after it ran for so many seconds."""
         self._forget(entry)
         fits = self._deadlines.fits(entry.run, seconds)
         self._emit(
@@ -417,9 +428,10 @@ class Governor:
                 title=entry.title,
                 seconds=seconds,
                 fits=fits,
+                ran_s=ran,
             )
         )
-        why = self._deadlines.refusal(entry, seconds, now)
+        why = self._deadlines.refusal(entry, seconds, now, ran)
         self._send(entry.connection, encode("fail", why))
 
     def _reconsider(self, now: float) -> None:

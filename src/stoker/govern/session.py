@@ -157,7 +157,7 @@ class Session:
         time_limit: TimeLimit | None = None,
         targets: PlannedTargets | None = None,
     ):
-        self.late: list[StepTooLate] = []  # steps that were not started because of the time limit
+        self.late: list[StepTooLate] = []  # steps that the time limit has refused or ended
         self._steps_done = 0
         self._time_limit = time_limit
         self._client = client
@@ -535,14 +535,26 @@ def check_time(limit: TimeLimit | None) -> None:
 def _unfinished(
     late: Sequence[StepTooLate], limit: TimeLimit | None, *, advanced: bool
 ) -> StokerError:
-    """Return the error for steps that were not started. ``advanced``: others were, and ended."""
+    """Return the error for steps that were not started, or ended before their end. ``advanced``:
+    others have ended well.
+    """
     longest = max(late, key=lambda step: step.seconds)
     time_given = duration(limit.seconds) if limit else "its time"
     about = f"{longest.title}, which takes about {duration(longest.seconds)}"
+    ended = [step for step in late if step.ran_s]
+    if ended:
+        longest = max(ended, key=lambda step: step.ran_s)
+        about = f"{longest.title}, which ran for {duration(longest.ran_s)}"
     if not (advanced and any(step.fits for step in late)):
-        return StokerError(
-            f"no step could be started in {time_given}; the longest is {about}",
-            hints=["a longer --stop-after"],
+        text = f"no step could be started in {time_given}; the longest is {about}"
+        if ended:
+            text = f"{about}, does not end in {time_given}"
+        return StokerError(text, hints=["a longer --stop-after"])
+    if ended:
+        were = f"{len(ended)} steps were" if len(ended) > 1 else "1 step was"
+        return UnfinishedError(
+            f"the {time_given} of --stop-after are over: {were} stopped before the end; "
+            f"the longest is {about}"
         )
     steps = f"{len(late)} waiting steps were" if len(late) > 1 else "1 waiting step was"
     return UnfinishedError(

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import islice
-from math import ceil
+from math import ceil, inf
 from random import Random
 
 from msgspec.structs import replace
@@ -293,7 +293,7 @@ class _Simulation:
 
     def limit_time(self, seconds: float) -> None:
         self._limited = True
-        self._governor.limit_time(_RUN, seconds, seconds, 0.0)
+        self._governor.limit_time(_RUN, seconds, seconds, 0.0, grace=inf)
 
     def run(self) -> SimulationResult:
         self._ask()

@@ -67,9 +67,9 @@ class StepRepeats(Event, frozen=True, kw_only=True, tag="repeats"):
 
 
 class StepTooLate(Event, frozen=True, kw_only=True, tag="late"):
-    """A step was not started, because it would have ended after the deadline of its run.
-    ``seconds`` is how long it is expected to take; ``fits`` says whether that is less than the
-    whole time of the run.
+    """A step was not started, because it would have ended after the deadline of its run, or was
+    ended when that was over. ``seconds`` is how long it is expected to take at least; ``fits`` says
+    whether that is less than the whole time of the run.
     """
 
     step: int
@@ -77,6 +77,7 @@ class StepTooLate(Event, frozen=True, kw_only=True, tag="late"):
     title: str
     seconds: float
     fits: bool
+    ran_s: float = 0.0  # until it was ended; 0 if it was not started
 
 
 class RunningStep(Value, frozen=True, kw_only=True):

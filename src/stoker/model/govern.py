@@ -222,6 +222,8 @@ class Basis(StrEnum):
     ATTEMPT = "an earlier attempt in this run"
 
 
+_SHARE_OF_GRACE = 1 / 20  # of the time of a run
+_MOST_GRACE = 300.0  # seconds
 # A constant, because to look up a member of an enum takes longer than the comparison.
 _ABOUT_THE_STEP = (Basis.EXACT, Basis.SOURCE, Basis.KNOWN)
 
@@ -244,21 +246,32 @@ class Prediction(Value, frozen=True, kw_only=True, cache_hash=True):
 
 
 class TimeLimit(Value, frozen=True, kw_only=True):
-    """The time of a run. ``ends`` is a reading of the monotonic clock."""
+    """The time of a run. ``ends`` is a reading of the monotonic clock; steps that run ``grace``
+    seconds later are ended.
+    """
 
     ends: float
     seconds: float
+    grace: float
+
+    @classmethod
+    def starting_at(cls, now: float, seconds: float, grace: float | None) -> "TimeLimit":
+        """Return the limit of a run that starts now; the default grace is a part of its time."""
+        if grace is None:
+            grace = min(_MOST_GRACE, seconds * _SHARE_OF_GRACE)
+        return cls(ends=now + seconds, seconds=seconds, grace=grace)
 
 
 class RunTerms(Value, frozen=True, kw_only=True):
     """What a run tells the governor about itself. ``seconds`` is its time, of which
-    ``seconds_left`` are left.
+    ``seconds_left`` are left; ``grace`` is as in ``TimeLimit``.
     """
 
     linkers: LinkerChoice = LinkerChoice()
     targets: PlannedTargets | None = None
     seconds: float | None = None
     seconds_left: float = 0.0
+    grace: float = 0.0
     share: RunShare | None = None
 
 

@@ -13,6 +13,7 @@ class SettingKind(StrEnum):
     SIZE_OR_NONE = "size or none"  # bytes, or 0
     COUNT = "count"
     DURATION = "duration"  # seconds, such as 5h30m
+    DURATION_OR_NONE = "duration or none"  # seconds, or 0
     SWITCH = "switch"
 
 
@@ -177,6 +178,15 @@ _GOVERN = (
         "75. The same command continues.",
         metavar="TIME",
         kind=SettingKind.DURATION,
+        group=SettingGroup.GOVERN,
+    ),
+    Declared(
+        name="stop_grace",
+        rare=True,
+        help="How long after --stop-after a step may still run before it is ended, such as 2m, or "
+        "0. Default: a twentieth of that time, at most 5 minutes.",
+        metavar="TIME",
+        kind=SettingKind.DURATION_OR_NONE,
         group=SettingGroup.GOVERN,
     ),
     Declared(

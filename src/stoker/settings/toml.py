@@ -40,6 +40,7 @@ _TYPES: dict[SettingKind, tuple[tuple[type, ...], str]] = {
     SettingKind.SIZE_OR_NONE: ((str, int), 'an amount of memory, such as "2G", or 0'),
     SettingKind.COUNT: ((int,), "a whole number"),
     SettingKind.DURATION: ((str,), 'a time, such as "5h30m"'),
+    SettingKind.DURATION_OR_NONE: ((str, int), 'a time, such as "2m", or 0'),
     SettingKind.SWITCH: ((bool,), "true or false"),
 }
 

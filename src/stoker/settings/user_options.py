@@ -79,6 +79,7 @@ _KINDS: dict[SettingKind, tuple[Callable[[str], float | bool | None], str, str]]
         "4",
     ),
     SettingKind.DURATION: (lambda text: second_count(text) or None, "a time", "5h30m"),
+    SettingKind.DURATION_OR_NONE: (second_count, "a time, or 0", "2m"),
     SettingKind.SWITCH: (lambda text: _SWITCHES.get(text.lower()), "true or false", "true"),
 }
 
