@@ -324,3 +324,35 @@ def test_a_log_is_diagnosed_without_the_code_for_runs(stoker: Stoker, tmp_path: 
     needless = {"hashlib", "importlib.resources", "sqlite3", "stoker.diagnose.kept"}
     needless |= {"stoker.machine.memory", "stoker.model.runs", "subprocess"}
     assert not needless & imported
+
+
+def test_no_program_that_a_log_names_is_started(stoker: Stoker, tmp_path: Path) -> None:
+    """`stoker diagnose`, the Python interface and a failed run, each with the name of a program of
+    an attacker in the log.
+    """
+    evil = tmp_path / "evil" / "bin" / "python3"
+    evil.parent.mkdir(parents=True)
+    evil.write_text(f"#!/bin/sh\ntouch {tmp_path}/marker\necho 3.11 1 0\n")
+    evil.chmod(0o755)
+    log = tmp_path / "build.log"
+    for name in ("/proc/self/cwd/evil/bin/python3", str(evil)):
+        log.write_text(f"{name} setup.py build\nModuleNotFoundError: No module named 'numpy'\n")
+        found = stoker("diagnose", str(log), cwd=tmp_path)
+        assert "numpy-missing" in found.stdout
+        stoker("run", "--", "sh", "-c", f"cat {log}; exit 1", cwd=tmp_path)
+        stoker("diagnose", "--fix-script", cwd=tmp_path)
+        code = f"import stoker; print(stoker.diagnose({str(log)!r}).findings[0].cause)"
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert done.stdout == "numpy-missing\n"
+        assert not (tmp_path / "marker").exists()
+
+
+def test_a_command_of_a_log_is_no_command_of_the_fixes(stoker: Stoker, tmp_path: Path) -> None:
+    log = tmp_path / "build.log"
+    killed = "c++: fatal error: Killed signal terminated program cc1plus"
+    for words in ("; touch MARKER #", "$(touch MARKER)"):
+        log.write_text(f"$ make -v{words}\n{killed}\n")
+        for option in ("--fix-script", "--json"):
+            assert "MARKER" not in stoker("diagnose", str(log), option).stdout

@@ -5,20 +5,27 @@ Values only. The facts that follow from them are in run_facts.py and machine_fac
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
+from pathlib import Path
 
 from stoker.diagnose.installing import Here, Python
 from stoker.diagnose.lines import compiled
 from stoker.diagnose.sieve import Line
 from stoker.diagnose.values import FailedRun
 from stoker.knowledge.failures import Known
+from stoker.model.shell import Outside, ShellScript, is_plain, outside
 
-_PASTABLE = re.compile(r"[\w.,:+/@%=~-]{1,200}").fullmatch  # a log must not write our commands
+_LONGEST = 200  # characters of a word of a log in a command
 _INTERPRETERS = (
     r"(?:^|[\s'\"=(])(/[^\s'\"]{1,200}/bin/python(?:3(?:\.\d{1,2})?)?)(?=[\s'\",:)]|$)",
     r"[\s'\"](/[^\s'\"]{1,200})/lib/python3\.\d{1,2}/(?:site|dist)-packages/",
 )
+# An interpreter of a command: the folder of its programs, and one of them.
+_PROGRAM = r"(.*/bin)/((?:python|pip|activate|uv)[\w.-]*)"
+_PROGRAM_IN_SCRIPT = r"([^\s'\"();&|<>=]*/bin)/((?:python|pip|activate|uv)[\w.-]*)"
 _TEMPORARY = ("pip-build-env", "/builds-v0/")  # environments of pip and uv for one build
 
 
@@ -66,45 +73,84 @@ class About:
     def words(self, group: str) -> Sequence[str]:
         """Return the values of a group that may stand in a command."""
         if found := self.groups.get(group):
-            return [word for word in found if _PASTABLE(word)]
+            return [word for word in found if is_plain(word) and len(word) <= _LONGEST]
         return self.known[group].value.split() if group in self.known else ()
 
     @cached_property
-    def python(self) -> str:
-        return _python_in(self.lines) or self.here.which("python3", "python") or "python3"
+    def own_python(self) -> str | None:
+        """The interpreter of the user's command, or the one on the PATH that the log names. Only
+        these are executed or looked into: a log must not choose them.
+        """
+        on_path = self.here.environment.get("PATH", "").split(":")
+        named = (one for one in self._named if str(Path(one).parent) in on_path)
+        return next(chain(self._commanded, named), None)
 
     @cached_property
-    def interpreter(self) -> Python | None:
-        return self.here.python(self.python)
+    def python(self) -> str:
+        """The interpreter of the build. After a run of stoker it may also be one that only the
+        output names: a fix names it, as the build did.
+        """
+        ran = next(self._named, None) if self.run.command else None
+        return self.own_python or ran or self.here.which("python3", "python") or "python3"
+
+    @cached_property
+    def interpreter(self) -> Python:
+        """What the interpreter of the build says of itself, if it may be asked."""
+        is_named_only = self.python.startswith("/") and self.python != self.own_python
+        asked = None if is_named_only else self.here.python(self.python)
+        return asked or Python(executable=self.python)
+
+    @property
+    def _commanded(self) -> Iterator[str]:
+        """The interpreters that the user's command names, or those beside its pip."""
+        try:
+            words = shlex.split(self.run.command)
+        except ValueError:
+            return
+        for word in words:
+            whole = compiled(_PROGRAM).fullmatch(word)
+            for match in [whole] if whole else compiled(_PROGRAM_IN_SCRIPT).finditer(word):
+                folder = Path(self.run.folder, match[1])
+                for name in (match[2], "python3"):
+                    if name.startswith("python") and os.access(folder / name, os.X_OK):
+                        yield str(folder / name)
+
+    @property
+    def _named(self) -> Iterator[str]:
+        """The interpreters that the log names and this machine has, but for temporary ones."""
+        for pattern in _INTERPRETERS:
+            for line in self.lines:
+                for match in compiled(pattern).finditer(line.text):
+                    path = match[1] if "/bin/python" in match[1] else f"{match[1]}/bin/python3"
+                    lasts = not any(word in path for word in _TEMPORARY)
+                    if lasts and os.access(path, os.X_OK):
+                        yield path
 
 
-def pastable(text: str) -> bool:
-    """Return whether a text from a log may stand in a command."""
-    return bool(_PASTABLE(text))
+_Text = Callable[[About], str | None]
+_Command = Callable[[About], ShellScript | None]
+Read = Callable[[About], Outside | ShellScript | None]
 
 
-def _python_in(lines: Sequence[Line]) -> str | None:
-    """Return the interpreter that a log names, if it is on this machine and not in a temporary
-    environment.
-    """
-    for pattern in _INTERPRETERS:
-        for line in lines:
-            for match in compiled(pattern).finditer(line.text):
-                path = match[1] if "/bin/python" in match[1] else f"{match[1]}/bin/python3"
-                lasts = not any(word in path for word in _TEMPORARY)
-                if lasts and os.access(path, os.X_OK):
-                    return path
-    return None
-
-
-Fact = Callable[[About], str | None]
-
-
-class Facts(dict[str, tuple[str, Fact]]):
+class Facts(dict[str, tuple[str, Read]]):
     """Facts by name, each with what it is and the function that reads it."""
 
-    def add(self, name: str, what: str) -> Callable[[Fact], Fact]:
-        def added(read: Fact) -> Fact:
+    def text(self, name: str, what: str) -> Callable[[_Text], _Text]:
+        """Add a fact that is text, from outside as all text."""
+
+        def added(read: _Text) -> _Text:
+            def read_as_outside(about: About) -> Outside | None:
+                return outside(text) if (text := read(about)) else None
+
+            self[name] = (what, read_as_outside)
+            return read
+
+        return added
+
+    def command(self, name: str, what: str) -> Callable[[_Command], _Command]:
+        """Add a fact that is a command, or a part of one."""
+
+        def added(read: _Command) -> _Command:
             self[name] = (what, read)
             return read
 

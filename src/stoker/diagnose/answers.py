@@ -1,21 +1,29 @@
 """Fills the fixes of a cause in: each placeholder from its source, or the fix is not offered."""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 
 from stoker.diagnose import machine_facts, run_facts
 from stoker.diagnose.about import About
 from stoker.diagnose.installing import install_commands, search_command
 from stoker.diagnose.values import FilledFix
-from stoker.knowledge.failures import Failure, Fix, Shell, ValueSource, filled, placeholders
+from stoker.knowledge.failures import (
+    Failure,
+    Fix,
+    Shell,
+    ValueSource,
+    command_of,
+    filled,
+    governed_once,
+    is_optional,
+    placeholders,
+)
 from stoker.knowledge.providers import ProvidedKind
 from stoker.model.secrets import redact
+from stoker.model.shell import NOTHING, Outside, ShellScript, Template, fill, lines, outside
 
 _FACTS = {**run_facts.FACTS, **machine_facts.FACTS}
 NAMES: Mapping[str, str] = {name: what for name, (what, _) in sorted(_FACTS.items())}
-_OPTIONAL = "? "  # before a command that is left out if it cannot be filled in
-_COMMAND = "run.command"
-_GOVERNED_TWICE = re.compile(r"\bstoker run((?: \S+)*?) -- stoker (\w+)")
+_AGAIN = Template("{run.command}")
 _LONGEST = 300  # characters of a value in a text
 
 
@@ -34,13 +42,14 @@ def headline(cause: Failure, about: About) -> str:
     return _text(cause.headline, about) or cause.title if cause.headline else cause.title
 
 
-def value(name: str, about: About) -> str | None:
+def value(name: str, about: About) -> Outside | ShellScript | None:
     """Return the value of a placeholder, such as ``log.header``; ``None`` if it is not known."""
     source, _, rest = name.partition(".")
     if source == ValueSource.LOG:
-        return _listed(about.groups.get(rest, ()))
+        found = about.groups.get(rest, ())
+        return Outside(words=tuple(found)) if found else None
     if source == ValueSource.KNOWN:
-        return about.known[rest].value if rest in about.known else None
+        return outside(about.known[rest].value) if rest in about.known else None
     if source == ValueSource.INSTALL:
         return _install(ProvidedKind(rest), about)
     if source == ValueSource.SEARCH:
@@ -61,66 +70,65 @@ def _filled(fix: Fix, about: About) -> FilledFix | None:
 
 
 def _text(template: str, about: About) -> str | None:
-    values = {name: redact(value(name, about) or "")[:_LONGEST] for name in placeholders(template)}
+    values = {name: _prose(value(name, about)) for name in placeholders(template)}
     return filled(template, values) if all(values.values()) else None
 
 
-def _commands(fix: Fix, about: About) -> tuple[str, ...] | None:
+def _prose(found: Outside | ShellScript | None) -> str:
+    text = found.listed if isinstance(found, Outside) else found or ""
+    return redact(text)[:_LONGEST]
+
+
+def _commands(fix: Fix, about: About) -> tuple[ShellScript, ...] | None:
     """Return the commands without optional ones that lack a value; ``None`` if another one does."""
-    lines: list[str] = []
+    found: list[ShellScript] = []
     for template in fix.commands:
-        command = _command(template.removeprefix(_OPTIONAL), about)
-        if command is None and not template.startswith(_OPTIONAL):
+        command = _command(command_of(template), about)
+        if command is None and not is_optional(template):
             return None
-        lines += (command or "").splitlines()
-    return tuple(lines)
+        found += lines(command) if command else ()
+    return tuple(found)
 
 
-def _command(template: str, about: About) -> str | None:
-    """Return a command; values of the log in it must be words that cannot be commands."""
+def _command(template: Template, about: About) -> ShellScript | None:
+    """Return a command; ``None`` without all values, or if it would show a secret."""
     values = {name: _word(name, about) for name in placeholders(template)}
-    known = {name: text for name, text in values.items() if text}
-    return redact(filled(template, known)) if len(known) == len(values) else None
+    known = {name: found for name, found in values.items() if found}
+    command = fill(template, known)
+    return command if command and redact(command) == command else None
 
 
-def _word(name: str, about: About) -> str | None:
+def _word(name: str, about: About) -> Outside | ShellScript | None:
+    """Return a value for a command: of what the log names, only plain words."""
     source, _, rest = name.partition(".")
-    return " ".join(about.words(rest)) if source == ValueSource.LOG else value(name, about)
+    if source == ValueSource.LOG:
+        return Outside(words=tuple(about.words(rest)))
+    return value(name, about)
 
 
-def _build(fix: Fix, about: About) -> str:
+def _build(fix: Fix, about: About) -> ShellScript:
     if fix.shell is not Shell.SH or not (fix.commands or fix.build):
-        return ""
-    return governed_once(_command(fix.build or f"{{{_COMMAND}}}", about) or "")
+        return NOTHING
+    template = fix.build or _AGAIN
+    if about.run.command.startswith("stoker "):
+        template = governed_once(template)
+    return _command(template, about) or NOTHING
 
 
-def governed_once(command: str) -> str:
-    """Return the command without `stoker run`, if stoker already governs what it would run. The
-    options of `run` are also those of a build.
-    """
-    return _GOVERNED_TWICE.sub(r"stoker \2\1", command)
-
-
-def _install(kind: ProvidedKind, about: About) -> str | None:
+def _install(kind: ProvidedKind, about: About) -> ShellScript | None:
     of_conda = any("-conda-linux-gnu-" in line.text for line in about.lines)
-    commands = install_commands(
-        kind, about.words(kind), about.here, python=about.python, conda_build=of_conda
+    return install_commands(
+        kind,
+        about.words(kind),
+        about.here,
+        python=lambda: about.interpreter,  # it is asked only where pip installs
+        conda_build=of_conda,
     )
-    return "\n".join(commands) or None
 
 
-def _listed(found: Sequence[str]) -> str | None:
-    if len(found) < 2:
-        return found[0] if found else None
-    return f"{', '.join(found[:-1])} and {found[-1]}"
-
-
-def unfilled(texts: Iterable[str]) -> list[str]:
-    """Return templates for people who read of a cause: a placeholder is its name in brackets."""
-    return [
-        filled(text.removeprefix(_OPTIONAL), {name: _shown(name) for name in placeholders(text)})
-        for text in texts
-    ]
+def unfilled(text: str) -> str:
+    """Return a template for people who read of a cause: a placeholder is its name in brackets."""
+    return filled(text, {name: _shown(name) for name in placeholders(text)})
 
 
 def _shown(name: str) -> str:

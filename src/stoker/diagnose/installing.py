@@ -6,12 +6,13 @@ for the interpreter that builds. A command that needs root has sudo where there 
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.knowledge.providers import ProvidedKind, Provider, library_folders, provider
+from stoker.model.shell import NOTHING, Outside, ShellScript, Template, fill, joined, outside
 from stoker.model.value import Value
 
 if TYPE_CHECKING:  # a log is diagnosed sooner without them
@@ -19,18 +20,19 @@ if TYPE_CHECKING:  # a log is diagnosed sooner without them
 
 _CONDAS = ("mamba", "micromamba", "conda")
 _DNFS = ("dnf", "microdnf", "yum")
-# How a package manager names the package of a file; `{}` is the end of the file's path.
+# How a package manager names the package of a file; `{file}` is the end of the file's path.
 _SEARCHES = {
-    "apt": "apt-get install -y apt-file && apt-file update && apt-file search --regexp '/{}$'",
-    "dnf": "dnf provides '*/{}'",
-    "pacman": "pacman -Fy '{}'",
-    "zypper": "zypper search --provides --file-list '{}'",
-    "conda": "conda search -c conda-forge '*{}*'",
+    "apt": Template(
+        "{sudo}apt-get install -y apt-file && {sudo}apt-file update"
+        " && apt-file search --regexp '/{file}$'"
+    ),
+    "dnf": Template("{sudo}dnf provides '*/{file}'"),
+    "pacman": Template("{sudo}pacman -Fy '{file}'"),
+    "zypper": Template("{sudo}zypper search --provides --file-list '{file}'"),
+    "conda": Template("conda search -c conda-forge '*{file}*'"),
 }
 _FILES = {
-    ProvidedKind.HEADER: "{}",
     ProvidedKind.LIBRARY: "lib{}.so",
-    ProvidedKind.SHARED: "{}",
     ProvidedKind.CMAKE: "{}Config.cmake",
     ProvidedKind.PKGCONFIG: "{}.pc",
     ProvidedKind.PROGRAM: "bin/{}",
@@ -40,12 +42,14 @@ _LISTS = ("var/lib/apt/lists", "*_Packages*")
 
 
 class Python(Value, frozen=True, kw_only=True):
-    """The interpreter that a build uses. ``managed``: the distribution forbids pip to change it."""
+    """The interpreter that a build uses. ``managed``: the distribution forbids pip to change it.
+    One that was not asked has no ``version``.
+    """
 
     executable: str
-    version: str  # "3.11"
-    has_pip: bool
-    managed: bool
+    version: str = ""  # "3.11"
+    has_pip: bool = True
+    managed: bool = False
 
 
 class Here:
@@ -86,9 +90,10 @@ class Here:
         return os.geteuid() == 0
 
     @cached_property
-    def sudo(self) -> str:
+    def sudo(self) -> ShellScript:
         """The prefix of a command that needs root."""
-        return "" if self.is_root or not self.which("sudo") else "sudo "
+        needed = not self.is_root and self.which("sudo")
+        return (needed and fill(Template("sudo "), {})) or NOTHING
 
     @cached_property
     def has_lists(self) -> bool:
@@ -125,51 +130,76 @@ def _asked(executable: str) -> Python | None:
 
 
 def install_commands(
-    kind: ProvidedKind, names: Sequence[str], here: Here, *, python: str, conda_build: bool
-) -> list[str]:
-    """Return the commands that install what provides all of the names that are known; empty if
+    kind: ProvidedKind,
+    names: Sequence[str],
+    here: Here,
+    *,
+    python: Callable[[], Python],
+    conda_build: bool,
+) -> ShellScript | None:
+    """Return the commands that install what provides all of the names that are known; ``None`` if
     none is.
     """
     found = [one for name in names if (one := provider(kind, name))]
+    if not names:
+        return None
     if kind is ProvidedKind.MODULE:
-        return _module_commands(found, names, here, python)
+        return _module_commands(found, names, here, python())
     manager = _manager(here, conda_build)
     packages = _packages(found, manager)
     if not packages and kind is ProvidedKind.PROGRAM:
-        return _pip_commands(_packages(found, "pip"), here, python)
+        on_index = _packages(found, "pip")
+        return pip_install(on_index, here, python()) if on_index else None
     if not packages or manager is None:
-        return []
-    folders = search_folders(kind, found) if manager == "apt" else []
-    return [*system_commands(packages, here, manager), *folders]
+        return None
+    installs = system_commands(packages, here, manager)
+    folders = search_folders(kind, found) if manager == "apt" else ()
+    return installs and joined([installs, *folders])
 
 
-def search_command(kind: ProvidedKind, name: str, here: Here) -> str | None:
+def search_command(kind: ProvidedKind, name: str, here: Here) -> ShellScript | None:
     """Return the command that tells which package has a file."""
-    if template := _SEARCHES.get(here.manager or ""):
-        return here.sudo + template.replace("{}", _FILES.get(kind, "{}").replace("{}", name))
-    return None
+    template = _SEARCHES.get(here.manager or "")
+    file = outside(_FILES.get(kind, "{}").replace("{}", name))
+    return fill(template, {"file": file, "sudo": here.sudo}) if template else None
 
 
-def system_commands(packages: Iterable[str], here: Here, manager: str) -> list[str]:
+def system_commands(packages: Iterable[str], here: Here, manager: str) -> ShellScript | None:
     """Return the commands by which a package manager installs packages."""
     from stoker.knowledge.packages import managers
 
-    words = " ".join(dict.fromkeys(packages))
+    values: dict[str, Outside | ShellScript] = {
+        "packages": Outside(words=tuple(dict.fromkeys(packages))),
+        "sudo": NOTHING if manager == "brew" else here.sudo,
+        "conda": outside(here.conda or "conda"),
+        "dnf": outside(here.which(*_DNFS) or "dnf"),
+    }
     if manager == "conda":
-        return [f"{here.conda or 'conda'} install -y -c conda-forge {words}"]
-    command = managers()[manager].replace("{}", words)
+        return fill(Template("{conda} install -y -c conda-forge {packages}"), values)
     if manager == "dnf":
-        command = command.replace("dnf", here.which(*_DNFS) or "dnf", 1)
-    sudo = "" if manager == "brew" else here.sudo
-    refresh = [f"{sudo}apt-get update"] if manager == "apt" and not here.has_lists else []
-    return [*refresh, f"{sudo}{command}"]
+        return fill(Template("{sudo}{dnf} install -y {packages}"), values)
+    install = fill(managers()[manager], values)
+    if install is None:
+        return None
+    command = Template("{sudo}{install}")
+    if manager == "apt" and not here.has_lists:
+        command = Template("{sudo}apt-get update\n{sudo}{install}")
+    return fill(command, {**values, "install": install})
 
 
-def pip_command(python: Python | None, executable: str, here: Here) -> str:
+def pip_command(here: Here, python: Python) -> ShellScript | None:
     """Return the beginning of the command that installs into an interpreter with pip or uv."""
-    if (python and python.has_pip) or not here.which("uv"):
-        return f"{executable} -m pip install"
-    return f"uv pip install --python {executable}"
+    executable = {"python": outside(python.executable)}
+    if python.has_pip or not here.which("uv"):
+        return fill(Template("{python} -m pip install"), executable)
+    return fill(Template("uv pip install --python {python}"), executable)
+
+
+def pip_install(packages: Sequence[str], here: Here, python: Python) -> ShellScript | None:
+    """Return the command that installs packages into an interpreter."""
+    pip = pip_command(here, python)
+    values = {"packages": Outside(words=tuple(packages))}
+    return fill(Template("{pip} {packages}"), {**values, "pip": pip}) if pip else None
 
 
 def _manager(here: Here, conda_build: bool) -> str | None:
@@ -179,40 +209,35 @@ def _manager(here: Here, conda_build: bool) -> str | None:
 
 
 def _packages(found: Iterable[Provider], manager: str | None) -> list[str]:
-    return [name for one in found if (name := one.packages.get(manager or ""))]
-
-
-def _pip_commands(packages: Sequence[str], here: Here, executable: str) -> list[str]:
-    if not packages:
-        return []
-    return [f"{pip_command(here.python(executable), executable, here)} {' '.join(packages)}"]
+    return [name for one in found for name in one.packages.get(manager or "", "").split()]
 
 
 def _module_commands(
-    found: Sequence[Provider], names: Sequence[str], here: Here, executable: str
-) -> list[str]:
-    python = here.python(executable)
-    if python and python.managed:
+    found: Sequence[Provider], names: Sequence[str], here: Here, python: Python
+) -> ShellScript | None:
+    if python.managed:
         packages = _packages(found, here.manager)
-        return system_commands(packages, here, here.manager or "") if packages else []
+        return system_commands(packages, here, here.manager or "") if packages else None
     # A module that the table does not have usually has the name of its project.
     packages = _packages(found, "pip") or [name.partition(".")[0] for name in names]
-    return _pip_commands(packages, here, executable)
+    return pip_install(packages, here, python)
 
 
-def search_folders(kind: ProvidedKind, found: Sequence[Provider]) -> Iterator[str]:
+def search_folders(kind: ProvidedKind, found: Sequence[Provider]) -> Iterator[ShellScript]:
     """Yield what tells the compiler and the linker of folders that they do not search."""
     roots = [one.root for one in found if one.root]
     if kind is ProvidedKind.HEADER and roots:
-        yield _search_in("CPATH", roots)
+        yield from _search_in(Template('export CPATH="{path}${CPATH:+:$CPATH}"'), roots)
         roots = [root for one in found for root in library_folders(one.packages.get("apt", ""))]
     if kind in (ProvidedKind.HEADER, ProvidedKind.LIBRARY) and roots:
-        yield _search_in("LIBRARY_PATH", roots)
+        template = Template('export LIBRARY_PATH="{path}${LIBRARY_PATH:+:$LIBRARY_PATH}"')
+        yield from _search_in(template, roots)
 
 
-def _search_in(variable: str, folders: Iterable[str]) -> str:
+def _search_in(template: Template, folders: Iterable[str]) -> Iterator[ShellScript]:
     path = ":".join(dict.fromkeys(folder.replace("@", _triplet()) for folder in folders))
-    return f'export {variable}="{path}${{{variable}:+:${variable}}}"'
+    if script := fill(template, {"path": outside(path)}):
+        yield script
 
 
 def _triplet() -> str:

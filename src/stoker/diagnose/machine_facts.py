@@ -11,10 +11,11 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from stoker.diagnose.about import About, Facts, pastable
+from stoker.diagnose.about import About, Facts
 from stoker.diagnose.installing import system_commands
 from stoker.diagnose.lines import compiled
 from stoker.diagnose.sieve import Line
+from stoker.model.shell import ShellScript, Template, fill
 from stoker.model.value import Value, size
 
 FACTS = Facts()
@@ -26,37 +27,39 @@ _SCRIPT = 4096  # bytes of a script that starts nvcc
 _JOB_MEMORY = 4 * 1024**3  # enough for most compiles of PyTorch and its extensions
 
 
-@FACTS.add("machine.system", "the name of the operating system")
+@FACTS.text("machine.system", "the name of the operating system")
 def _system(about: About) -> str | None:
     return about.here.system.pretty
 
 
-@FACTS.add("machine.root", "root, if we are not root and there is no sudo")
+@FACTS.text("machine.root", "root, if we are not root and there is no sudo")
 def _root(about: About) -> str | None:
     return None if about.here.is_root or about.here.sudo else "root"
 
 
-@FACTS.add("machine.conda", "conda's program, if an environment of conda is active")
+@FACTS.text("machine.conda", "conda's program, if an environment of conda is active")
 def _conda(about: About) -> str | None:
     return about.here.conda
 
 
-@FACTS.add("machine.rustup", "rustup, if it is installed")
+@FACTS.text("machine.rustup", "rustup, if it is installed")
 def _rustup(about: About) -> str | None:
     return about.here.which("rustup")
 
 
-@FACTS.add("machine.apt", "apt-get with what it needs to run as root, if the system has it")
-def _apt(about: About) -> str | None:
-    return f"{about.here.sudo}apt-get" if about.here.manager == "apt" else None
+@FACTS.command("machine.apt", "apt-get with what it needs to run as root, if the system has it")
+def _apt(about: About) -> ShellScript | None:
+    if about.here.manager != "apt":
+        return None
+    return fill(Template("{sudo}apt-get"), {"sudo": about.here.sudo})
 
 
-@FACTS.add("machine.sudo", "sudo, if we need it and have it")
+@FACTS.text("machine.sudo", "sudo, if we need it and have it")
 def _sudo(about: About) -> str | None:
     return about.here.sudo.strip() or None
 
 
-@FACTS.add("machine.jobs", "the jobs that memory and CPUs allow")
+@FACTS.text("machine.jobs", "the jobs that memory and CPUs allow")
 def _jobs(_: About) -> str | None:
     from stoker.machine.file_tree import FileTree
     from stoker.machine.memory import read_memory
@@ -67,30 +70,30 @@ def _jobs(_: About) -> str | None:
     return str(max(1, min(read_usable(tree), jobs)))
 
 
-@FACTS.add("machine.address_space", "the limit of `ulimit -v`, if there is one")
+@FACTS.text("machine.address_space", "the limit of `ulimit -v`, if there is one")
 def _address_space(_: About) -> str | None:
     soft = resource.getrlimit(resource.RLIMIT_AS)[0]
     return None if soft == resource.RLIM_INFINITY else size(soft)
 
 
-@FACTS.add("machine.stack", "the limit of `ulimit -H -s`, if it is below the usual one")
+@FACTS.text("machine.stack", "the limit of `ulimit -H -s`, if it is below the usual one")
 def _stack(_: About) -> str | None:
     hard = resource.getrlimit(resource.RLIMIT_STACK)[1]  # gcc lifts the soft limit by itself
     return size(hard) if hard != resource.RLIM_INFINITY and hard < _USUAL_STACK else None
 
 
-@FACTS.add("machine.file_size", "the limit of `ulimit -f`, if there is one")
+@FACTS.text("machine.file_size", "the limit of `ulimit -f`, if there is one")
 def _file_size(_: About) -> str | None:
     soft = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     return None if soft == resource.RLIM_INFINITY else size(soft)
 
 
-@FACTS.add("machine.open_files", "the most open files that a shell may ask for")
+@FACTS.text("machine.open_files", "the most open files that a shell may ask for")
 def _open_files(about: About) -> str | None:
     return _hard(resource.RLIMIT_NOFILE, about)
 
 
-@FACTS.add("machine.processes", "the most processes that a shell may ask for")
+@FACTS.text("machine.processes", "the most processes that a shell may ask for")
 def _processes(about: About) -> str | None:
     return _hard(resource.RLIMIT_NPROC, about)
 
@@ -102,7 +105,7 @@ def _hard(limit: int, about: About) -> str | None:
     return str(hard) if hard > soft or about.here.is_root else None
 
 
-@FACTS.add("machine.cuda_home", "the folder of the CUDA toolkit that a build would take")
+@FACTS.text("machine.cuda_home", "the folder of the CUDA toolkit that a build would take")
 def _cuda_home(about: About) -> str | None:
     nvcc = _nvcc(about)
     return str(nvcc.parent.parent) if nvcc else None
@@ -113,13 +116,13 @@ def _used_cuda(about: About) -> str | None:
     return _named(_USED_CUDA, about) or _cuda(about)
 
 
-@FACTS.add("machine.cuda", "the version of that toolkit")
+@FACTS.text("machine.cuda", "the version of that toolkit")
 def _cuda(about: About) -> str | None:
     home = _cuda_home(about)
     return _toolkit_version(Path(home)) if home else None
 
 
-@FACTS.add(
+@FACTS.text(
     "machine.cuda_found",
     "the folder of a CUDA toolkit, not that of CUDA_HOME, that torch and the log allow",
 )
@@ -142,7 +145,7 @@ def _allowed(cuda: str | None, about: About) -> bool:
 _is_version = re.compile(r"\d{1,2}(?:\.\d{1,2})?").fullmatch
 
 
-@FACTS.add(
+@FACTS.text(
     "machine.cuda_wanted",
     "the CUDA version of torch, else the newest with the major version that the log names, if it "
     "can be installed",
@@ -155,7 +158,7 @@ def _cuda_wanted(about: About) -> str | None:
     return _installable(_torch_cuda(about) or (fitting[-1] if fitting else None))
 
 
-@FACTS.add(
+@FACTS.text(
     "machine.cuda_same",
     "the CUDA version of torch, else of the toolkit that the build has used, if it can be "
     "installed: it replaces a toolkit that lacks a part",
@@ -175,7 +178,7 @@ def _major(version: str) -> int:
     return int(version.partition(".")[0])
 
 
-@FACTS.add(
+@FACTS.text(
     "machine.cuda_include",
     "the folder of the headers of the CUDA toolkit, if it has what is missing",
 )
@@ -187,14 +190,14 @@ def _cuda_include(about: About) -> str | None:
     return next((str(one) for one in folders if all((one / h).exists() for h in headers)), None)
 
 
-@FACTS.add("machine.cuda_libraries", "the folder of the libraries of the CUDA toolkit")
+@FACTS.text("machine.cuda_libraries", "the folder of the libraries of the CUDA toolkit")
 def _cuda_libraries(about: About) -> str | None:
     return _below_toolkit(
         about, "lib64/libcudart.so", "targets/*/lib/libcudart.so", "lib/libcudart.so"
     )
 
 
-@FACTS.add("machine.cuda_stubs", "the folder with the stub of the driver library")
+@FACTS.text("machine.cuda_stubs", "the folder with the stub of the driver library")
 def _cuda_stubs(about: About) -> str | None:
     return _below_toolkit(about, "lib64/stubs/libcuda.so", "targets/*/lib/stubs/libcuda.so")
 
@@ -205,7 +208,7 @@ def _below_toolkit(about: About, *patterns: str) -> str | None:
     return next((str(path.parent) for path in found), None)
 
 
-@FACTS.add("machine.nvcc_gcc", "the newest gcc that this nvcc accepts and the system has")
+@FACTS.text("machine.nvcc_gcc", "the newest gcc that this nvcc accepts and the system has")
 def _nvcc_gcc(about: About) -> str | None:
     from stoker.knowledge.hardware import cuda_releases
 
@@ -217,7 +220,7 @@ def _nvcc_gcc(about: About) -> str | None:
     return str(max(fitting)) if fitting else None
 
 
-@FACTS.add(
+@FACTS.text(
     "machine.newer_gcc", "the first gcc, at least what the log asks for, that the system has"
 )
 def _newer_gcc(about: About) -> str | None:
@@ -226,43 +229,45 @@ def _newer_gcc(about: About) -> str | None:
     return str(min(fitting)) if fitting else None
 
 
-@FACTS.add("machine.needed_gcc", "the version of gcc that the log asks for")
+@FACTS.text("machine.needed_gcc", "the version of gcc that the log asks for")
 def _needed_gcc_text(about: About) -> str | None:
     needed = _needed_gcc(about)
     return str(needed) if needed else None
 
 
-@FACTS.add("machine.install_newer_gcc", "the command that installs the newer gcc, if it is missing")
-def _install_newer_gcc(about: About) -> str | None:
+@FACTS.command(
+    "machine.install_newer_gcc", "the command that installs the newer gcc, if it is missing"
+)
+def _install_newer_gcc(about: About) -> ShellScript | None:
     return _install_gcc(_newer_gcc(about), about)
 
 
-@FACTS.add(
+@FACTS.command(
     "machine.install_nvcc_gcc", "the command that installs the gcc for nvcc, if it is missing"
 )
-def _install_nvcc_gcc(about: About) -> str | None:
+def _install_nvcc_gcc(about: About) -> ShellScript | None:
     return _install_gcc(_nvcc_gcc(about), about)
 
 
-@FACTS.add("machine.newest_gcc", "the newest gcc that the system has")
+@FACTS.text("machine.newest_gcc", "the newest gcc that the system has")
 def _newest_gcc(about: About) -> str | None:
     return str(max(_gccs(about))) if _gccs(about) else None
 
 
-@FACTS.add("machine.install_newest_gcc", "the command that installs it, if it is missing")
-def _install_newest_gcc(about: About) -> str | None:
+@FACTS.command("machine.install_newest_gcc", "the command that installs it, if it is missing")
+def _install_newest_gcc(about: About) -> ShellScript | None:
     return _install_gcc(_newest_gcc(about), about)
 
 
-@FACTS.add("machine.other_gcc", "an older release of gcc than the one that was used")
+@FACTS.text("machine.other_gcc", "an older release of gcc than the one that was used")
 def _other_gcc(about: About) -> str | None:
     newest = next(iter(_used_gccs(about)), max(_gccs(about), default=0))
     older = [number for number in _gccs(about) if number < newest]
     return str(max(older)) if older else None
 
 
-@FACTS.add("machine.install_other_gcc", "the command that installs it, if it is missing")
-def _install_other_gcc(about: About) -> str | None:
+@FACTS.command("machine.install_other_gcc", "the command that installs it, if it is missing")
+def _install_other_gcc(about: About) -> ShellScript | None:
     return _install_gcc(_other_gcc(about), about)
 
 
@@ -272,10 +277,10 @@ def _used_gccs(about: About) -> list[int]:
     return [int(named)] if named else []
 
 
-def _install_gcc(version: str | None, about: About) -> str | None:
+def _install_gcc(version: str | None, about: About) -> ShellScript | None:
     if version is None or about.here.which(f"g++-{version}"):
         return None
-    return "\n".join(system_commands([f"g++-{version}"], about.here, "apt"))
+    return system_commands([f"g++-{version}"], about.here, "apt")
 
 
 def _gccs(about: About) -> set[int]:
@@ -297,7 +302,7 @@ def _needed_gcc(about: About) -> int | None:
     return max(asked, default=None)
 
 
-@FACTS.add(
+@FACTS.text(
     "machine.arch_list", "the architectures of the GPUs here, or of the build, that nvcc makes"
 )
 def _arch_list(about: About) -> str | None:
@@ -321,7 +326,7 @@ def _any_arch(makes: Sequence[str], about: About) -> str | None:
     return f"{min(allowed, key=float)}+PTX" if allowed else None
 
 
-@FACTS.add("machine.arch_list_ptx", "the same with PTX for newer GPUs")
+@FACTS.text("machine.arch_list_ptx", "the same with PTX for newer GPUs")
 def _arch_list_ptx(about: About) -> str | None:
     archs = _arch_list(about)
     return f"{archs.removesuffix('+PTX')}+PTX" if archs else None
@@ -347,7 +352,7 @@ def _asked_archs(about: About) -> set[str]:
     return {f"{number[:-1]}.{number[-1]}" for number in numbers if int(number) >= least}
 
 
-@FACTS.add(
+@FACTS.text(
     "machine.arch_of_the_chip",
     "the target with the features of one chip, such as 9.0a, where the log refuses 9.0",
 )
@@ -360,29 +365,31 @@ def _arch_of_the_chip(about: About) -> str | None:
     return ";".join(arch for arch in archs if release is None or arch in release.archs) or None
 
 
-@FACTS.add("machine.arch_numbers", "the same as numbers, for CMake")
+@FACTS.text("machine.arch_numbers", "the same as numbers, for CMake")
 def _arch_numbers(about: About) -> str | None:
     archs = _arch_list(about)
     return archs.removesuffix("+PTX").replace(".", "") if archs else None
 
 
-@FACTS.add("machine.arch_number", "the first of them")
+@FACTS.text("machine.arch_number", "the first of them")
 def _arch_number(about: About) -> str | None:
     return (_arch_numbers(about) or "").partition(";")[0] or None
 
 
-@FACTS.add("machine.gpu", "the GPU of this machine")
+@FACTS.text("machine.gpu", "the GPU of this machine")
 def _gpu(_: About) -> str | None:
     from stoker.machine.system import read_gpus
 
     return next((gpu.name for gpu in read_gpus(lambda _: None)), None)
 
 
-@FACTS.add("machine.torch_cuda", "the CUDA version of the torch that the interpreter has")
+@FACTS.text("machine.torch_cuda", "the CUDA version of the torch that the interpreter has")
 def _torch_cuda(about: About) -> str | None:
     if named := _named(_TORCH_CUDA, about):
         return named if "." in named else f"{named[:-1]}.{named[-1]}"
-    prefix = Path(about.python).parent.parent
+    if about.own_python is None:
+        return None
+    prefix = Path(about.own_python).parent.parent
     for file in prefix.glob("lib/python3*/site-packages/torch/version.py"):
         if match := re.search(r"^cuda[^=]*= '([\d.]+)'", file.read_text(), re.MULTILINE):
             return match[1]
@@ -395,7 +402,7 @@ def _named(pattern: str, about: About) -> str | None:
     return next(filter(None, found.groups()), None) if found else None
 
 
-@FACTS.add(
+@FACTS.text(
     "machine.cudnn_package", "the package of cuDNN 9 for the CUDA of torch or of this machine"
 )
 def _cudnn_package(about: About) -> str | None:
@@ -459,7 +466,9 @@ def _toolkit_version(home: Path) -> str | None:
     return None
 
 
-@FACTS.add("machine.libstdcxx", "the folder of a C++ runtime that has the symbols that are missing")
+@FACTS.text(
+    "machine.libstdcxx", "the folder of a C++ runtime that has the symbols that are missing"
+)
 def _libstdcxx(about: About) -> str | None:
     needed = [word.encode() for word in about.words("needed")]
     prefix = about.here.environment.get("CONDA_PREFIX")
@@ -478,43 +487,47 @@ def _libstdcxx(about: About) -> str | None:
     return None
 
 
-@FACTS.add(
+@FACTS.text(
     "machine.shared_folder", "the folder of this machine that has the missing shared library"
 )
 def _shared_folder(about: About) -> str | None:
     places = ("/usr/local/lib", "/usr/local/lib64", "/opt/*/lib", "/usr/lib/*-linux-gnu/*")
     for name in about.words("shared"):
-        for place in places:
+        for place in places if "/" not in name else ():
             if found := next(Path("/").glob(f"{place[1:]}/{name}"), None):
                 return str(found.parent)
     return None
 
 
-@FACTS.add("machine.ldconfig", "the command that makes the loader read its folders again")
-def _ldconfig(about: About) -> str | None:
-    return f"{about.here.sudo}ldconfig" if about.here.is_root or about.here.sudo else None
+@FACTS.command("machine.ldconfig", "the command that makes the loader read its folders again")
+def _ldconfig(about: About) -> ShellScript | None:
+    if not (about.here.is_root or about.here.sudo):
+        return None
+    return fill(Template("{sudo}ldconfig"), {"sudo": about.here.sudo})
 
 
-@FACTS.add("machine.certificates", "the file with the certificates that the system trusts")
+@FACTS.text("machine.certificates", "the file with the certificates that the system trusts")
 def _certificates(_: About) -> str | None:
     return next((path for path in _BUNDLES if Path(path).is_file()), None)
 
 
-@FACTS.add("machine.install_certificates", "the command that installs them, if they are missing")
-def _install_certificates(about: About) -> str | None:
+@FACTS.command("machine.install_certificates", "the command that installs them, if missing")
+def _install_certificates(about: About) -> ShellScript | None:
     if _certificates(about) or about.here.manager is None:
         return None
-    return "\n".join(system_commands(["ca-certificates"], about.here, about.here.manager))
+    return system_commands(["ca-certificates"], about.here, about.here.manager)
 
 
-@FACTS.add("machine.set_watches", "the command that raises the limits of watched files")
-def _set_watches(about: About) -> str | None:
+@FACTS.command("machine.set_watches", "the command that raises the limits of watched files")
+def _set_watches(about: About) -> ShellScript | None:
     if not (about.here.is_root or about.here.sudo):
         return None
-    return f"{about.here.sudo}sysctl {' '.join(_WATCHES)}"
+    return fill(_SET_WATCHES, {"sudo": about.here.sudo})
 
 
-_WATCHES = ("fs.inotify.max_user_watches=524288", "fs.inotify.max_user_instances=1024")
+_SET_WATCHES = Template(
+    "{sudo}sysctl fs.inotify.max_user_watches=524288 fs.inotify.max_user_instances=1024"
+)
 
 
 _BUNDLES = (
@@ -534,7 +547,7 @@ _SMALL = 64 * 1024**2  # bytes: less than this is little on any file system
 _PROGRESS = r"\[ {0,2}(\d{1,3})%\]|\[(\d{1,6})/(\d{1,6})\]"
 
 
-@FACTS.add(
+@FACTS.text(
     "machine.full", "where the full file system is mounted, and how much is free of how much"
 )
 def _full(about: About) -> str | None:
@@ -546,7 +559,7 @@ def _full(about: About) -> str | None:
     return f"{disk.where} (it can hold no more files)"
 
 
-@FACTS.add("machine.full_is_temporary", "the folder for temporary files, if only that is full")
+@FACTS.text("machine.full_is_temporary", "the folder for temporary files, if only that is full")
 def _full_is_temporary(about: About) -> str | None:
     disk = _full_disk(about)
     build = _disk(Path(about.run.folder)) if about.run.folder else None
@@ -558,7 +571,7 @@ def _full_is_temporary(about: About) -> str | None:
     return temporary if is_only else None
 
 
-@FACTS.add("machine.room", "a folder on the file system with most room")
+@FACTS.text("machine.room", "a folder on the file system with most room")
 def _room(about: About) -> str | None:
     full = _full_disk(about)
     home = about.here.environment.get("HOME", "")
@@ -572,20 +585,22 @@ def _room(about: About) -> str | None:
     return f"{found[1].rstrip('/')}/stoker-tmp" if found and found[0] > _SMALL else None
 
 
-@FACTS.add("machine.missing_temporary", "the folder that TMPDIR names, if it does not exist")
+@FACTS.text("machine.missing_temporary", "the folder that TMPDIR names, if it does not exist")
 def _missing_temporary(about: About) -> str | None:
     folder = about.here.environment.get("TMPDIR", "")
-    return folder if pastable(folder) and not Path(folder).exists() else None
+    return folder if folder and not Path(folder).exists() else None
 
 
-@FACTS.add("machine.noexec", "the folder for temporary files or of the run, if it forbids programs")
+@FACTS.text(
+    "machine.noexec", "the folder for temporary files or of the run, if it forbids programs"
+)
 def _noexec(about: About) -> str | None:
     places = (about.run.folder, about.here.environment.get("TMPDIR", "/tmp"))
     there = (place for place in places if place and Path(place).is_dir())
     return next((place for place in there if os.statvfs(place).f_flag & os.ST_NOEXEC), None)
 
 
-@FACTS.add("run.missing", "about how much space the rest of the build needs")
+@FACTS.text("run.missing", "about how much space the rest of the build needs")
 def _missing(about: About) -> str | None:
     """Estimate it by what the build folder holds after the part that is done."""
     folder, done = about.run.folder, _share_done(about.lines)
@@ -597,7 +612,7 @@ def _missing(about: About) -> str | None:
     return size(rest) if rest > 1024 else None
 
 
-@FACTS.add(
+@FACTS.text(
     "machine.frees", "what could be removed from the full file system, with sizes and commands"
 )
 def _frees(about: About) -> str | None:

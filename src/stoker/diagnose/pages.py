@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from stoker.diagnose.answers import unfilled
 from stoker.diagnose.texts import WIDEST, sureness, typed, where
 from stoker.diagnose.values import Diagnosis, Evidence, FoundCause, Status
-from stoker.knowledge.failures import Failure, Fix
+from stoker.knowledge.failures import Failure, Fix, command_of
 from stoker.outside.terminal import Group, Indented, Listing, Page, Text, whole
 
 _KINDS = {Status.NOTHING_FAILED: "Nothing failed", Status.EMPTY: "The log is empty"}
@@ -77,7 +77,7 @@ def cause_page(cause: Failure) -> Page:
         part
         for number, fix in enumerate(cause.fix)
         for part in (
-            _said(_OTHERWISE if number else _FIX, unfilled([fix.text])[0]),
+            _said(_OTHERWISE if number else _FIX, unfilled(fix.text)),
             *(whole(" " * 8, ("$ ", "dim"), command) for command in _templates(fix)),
         )
     )
@@ -90,7 +90,8 @@ def cause_page(cause: Failure) -> Page:
 
 
 def _templates(fix: Fix) -> list[str]:
-    return unfilled((*fix.commands, fix.build) if fix.build else fix.commands)
+    commands = (*fix.commands, fix.build) if fix.build else fix.commands
+    return [unfilled(command_of(command)) for command in commands]
 
 
 def cause_list(causes: Iterable[Failure]) -> Page:
@@ -127,7 +128,7 @@ def _markdown(cause: Failure) -> Iterator[str]:
     for fix in cause.fix:
         commands = _templates(fix)
         yield ""
-        yield f"{unfilled([fix.text])[0]}{':' if commands else '.'}"
+        yield f"{unfilled(fix.text)}{':' if commands else '.'}"
         if commands:
             yield from ("```sh", *commands, "```")
     if cause.misled_by:

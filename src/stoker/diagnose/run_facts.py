@@ -7,23 +7,34 @@ not offered.
 import os
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 from stoker.diagnose.about import About, Facts
-from stoker.diagnose.installing import pip_command, search_folders, system_commands
+from stoker.diagnose.installing import (
+    pip_command,
+    pip_install,
+    search_folders,
+    system_commands,
+)
 from stoker.diagnose.lines import compiled
 from stoker.knowledge.providers import ProvidedKind, built_with, provider
-from stoker.model.secrets import HIDDEN
+from stoker.model.shell import ShellScript, Template, fill, joined, outside, quoted, recorded
 
 FACTS = Facts()
 
 _MOST_FOLDERS = 5000  # in which a file is searched
 
-# What a log shows of the command that was run, most specific first, and that command.
-_COMMANDS = (
-    (r"^\$ (?P<command>(?:pip|uv|python3?|cmake|ninja|make) .{1,200})$", "{command}"),
-    (r"\bsetup\.py (?P<what>bdist_wheel|develop|install)\b", "python setup.py {what}"),
+# What a log shows of the command that was run: one of these alone, without anything that a shell
+# or another program would execute, or fetch from an address.
+_SHOWN = r"^\$ (\S.{1,200})$"
+_KNOWN = re.compile(
+    r"(?:(?:python3? -m )?(?:pip|build)|uv (?:pip|build|sync)|python3? setup\.py|cmake|ninja|make)"
+    r"(?: (?!-(?:P|E|f|i|c)|--(?:index|extra|find|eval|file|make))(?:(?!://)[\w@%+=:,./\[\]-])+)*",
+    re.ASCII,
 )
+_OF_SETUP = r"\bsetup\.py (bdist_wheel|develop|install)\b"
+_CACHE = "CMakeCache.txt"
 _BUILT_IN = r"-- Build files have been written to: (\S.{0,300})$"
 _FOLDER_OPTION = r"(?:--build|-C|-B)[ =]?([^\s'\"]+)"
 _ONLY_BUILDS = r"^(?:\S*/)?(?:ninja|make|cmake --build)\b"
@@ -34,52 +45,66 @@ _PACKAGES = (
 )
 
 
-@FACTS.add("run.command", "the command that failed")
-def _command(about: About) -> str | None:
+@FACTS.command("run.command", "the command that failed")
+def _command(about: About) -> ShellScript | None:
     if about.run.command:
-        return None if HIDDEN in about.run.command else about.run.command
-    for pattern, command in _COMMANDS:
-        if match := about.first(pattern):
-            return command.format(**match.groupdict())
+        return recorded(about.run.command)
+    if (shown := about.first(_SHOWN)) and _KNOWN.fullmatch(shown[1]):
+        return quoted(shown[1].split())
+    if built := about.first(_OF_SETUP):
+        return fill(Template("python setup.py {what}"), {"what": outside(built[1])})
     return None
 
 
-@FACTS.add("run.governed", "the command that failed, if stoker ran it")
+@FACTS.text("run.governed", "the command that failed, if stoker ran it")
 def _governed(about: About) -> str | None:
     return about.run.command or None
 
 
-@FACTS.add("run.folder", "the folder in which it ran")
+@FACTS.text("run.folder", "the folder in which it ran")
 def _folder(about: About) -> str | None:
     return about.run.folder or None
 
 
-@FACTS.add("run.cmake_folder", "CMake's build folder")
+@FACTS.text("run.cmake_folder", "CMake's build folder")
 def _cmake_folder(about: About) -> str | None:
+    """Return the folder of the run's command. A log may name others, but only below those that the
+    user works in.
+    """
+    base = Path(about.run.folder or Path.cwd()).resolve()
     named = [match[1] for line in about.lines if (match := compiled(_BUILT_IN).search(line.text))]
-    base = about.run.folder or Path.cwd()
+    below = (Path(base, name).resolve() for name in named)
+    folders = [*(one for one in below if base in (one, *one.parents)), *_own_folders(about)]
+    return next((str(one) for one in folders if (one / _CACHE).is_file()), None)
+
+
+def _own_folders(about: About) -> Iterator[Path]:
+    """Yield the folders in which the command of the run can have built."""
     if about.run.command:
-        named += [match[1] for match in compiled(_FOLDER_OPTION).finditer(about.run.command)]
+        for match in compiled(_FOLDER_OPTION).finditer(about.run.command):
+            yield Path(about.run.folder, match[1]).resolve()
     if about.run.folder:
-        named += [".", "build"]
-    folders = (Path(base, name) for name in named)
-    found = next((one for one in folders if (one / "CMakeCache.txt").is_file()), None)
-    return shlex.quote(str(found.resolve())) if found else None
+        yield from (Path(about.run.folder, name).resolve() for name in (".", "build"))
 
 
-@FACTS.add("run.set_aside", "the command that renames CMake's build folder")
-def _set_aside(about: About) -> str | None:
+@FACTS.command("run.set_aside", "the command that renames CMake's build folder")
+def _set_aside(about: About) -> ShellScript | None:
     folder = _cmake_folder(about)
-    return f'mv {folder} {folder}."$(date +%s)"' if folder else None
+    template = Template('mv {folder} {folder}."$(date +%s)"')
+    return fill(template, {"folder": outside(folder)}) if folder else None
 
 
-@FACTS.add("run.configure", "the command that configures CMake's build folder again")
-def _configure(about: About) -> str | None:
-    """Return it if the command that failed only builds; others configure by themselves."""
+@FACTS.command("run.configure", "the command that configures CMake's build folder again")
+def _configure(about: About) -> ShellScript | None:
+    """Return it if the command that failed only builds; others configure by themselves. What a log
+    names is not read.
+    """
     folder = _cmake_folder(about)
-    if folder is None or not compiled(_ONLY_BUILDS).match(about.run.command):
+    if folder is None or Path(folder) not in _own_folders(about):
         return None
-    cache = Path(shlex.split(folder)[0], "CMakeCache.txt").read_text(errors="replace")
+    if not compiled(_ONLY_BUILDS).match(about.run.command):
+        return None
+    cache = Path(folder, _CACHE).read_text(errors="replace")
     entries = dict(re.findall(r"^([\w-]+:\w+)=(.*)$", cache, re.MULTILINE))
     plain = {name.partition(":")[0]: value for name, value in entries.items()}
     given = re.findall(
@@ -88,11 +113,13 @@ def _configure(about: About) -> str | None:
     options = [
         f"-D{name}={plain[name]}" for name in (*given, "CMAKE_BUILD_TYPE") if plain.get(name)
     ]
-    words = ["cmake", "-S", plain["CMAKE_HOME_DIRECTORY"], "-G", plain["CMAKE_GENERATOR"], *options]
-    return f"{shlex.join(words)} -B {folder}"
+    source, generator = plain.get("CMAKE_HOME_DIRECTORY"), plain.get("CMAKE_GENERATOR")
+    if not source or not generator:
+        return None
+    return quoted(["cmake", "-S", source, "-G", generator, *options, "-B", folder])
 
 
-@FACTS.add("run.package", "the Python project that was built")
+@FACTS.text("run.package", "the Python project that was built")
 def _package(about: About) -> str | None:
     if found := about.first(_PACKAGES):
         return found[1]
@@ -101,8 +128,8 @@ def _package(about: About) -> str | None:
     return names[-1] if names and names[-1] != "install" else None
 
 
-@FACTS.add("run.needs", "the command that installs all that Debian builds the project with")
-def _needs(about: About) -> str | None:
+@FACTS.command("run.needs", "the command that installs all that Debian builds the project with")
+def _needs(about: About) -> ShellScript | None:
     """Return it if the project needs what is missing: builds name only the first thing they lack.
     Development files are of that kind; of programs, those that Debian installs for the project.
     """
@@ -122,7 +149,8 @@ def _needs(about: About) -> str | None:
     if not needs or not missing or any(not name.endswith("-dev") for name in others):
         return None
     folders = (line for kind, one in found for line in search_folders(kind, [one]))
-    return "\n".join([*system_commands([*others, *needs], about.here, "apt"), *folders])
+    installs = system_commands([*others, *needs], about.here, "apt")
+    return installs and joined([installs, *folders])
 
 
 def _family(package: str) -> str:
@@ -130,46 +158,45 @@ def _family(package: str) -> str:
     return package.partition("-")[0].rstrip("0123456789")
 
 
-@FACTS.add("run.python", "the interpreter that builds")
+@FACTS.text("run.python", "the interpreter that builds")
 def _python(about: About) -> str | None:
     return about.python
 
 
-@FACTS.add("run.pip", "the command that installs Python packages for the build")
-def _pip(about: About) -> str | None:
-    if about.interpreter and about.interpreter.managed:
-        return None
-    return pip_command(about.interpreter, about.python, about.here)
+@FACTS.command("run.pip", "the command that installs Python packages for the build")
+def _pip(about: About) -> ShellScript | None:
+    return None if about.interpreter.managed else pip_command(about.here, about.interpreter)
 
 
-@FACTS.add("run.managed", "the interpreter, if the distribution forbids pip to change it")
+@FACTS.text("run.managed", "the interpreter, if the distribution forbids pip to change it")
 def _managed(about: About) -> str | None:
-    return about.python if about.interpreter and about.interpreter.managed else None
+    return about.python if about.interpreter.managed else None
 
 
-@FACTS.add("run.uv", "the word uv, if uv built")
+@FACTS.text("run.uv", "the word uv, if uv built")
 def _uv(about: About) -> str | None:
     by_uv = about.run.command.startswith("uv ") or about.first(_BY_UV)
     return "uv" if by_uv else None
 
 
-@FACTS.add("run.not_executable", "the program of the source tree that is not executable")
+@FACTS.text("run.not_executable", "the program of the source tree that is not executable")
 def _not_executable(about: About) -> str | None:
-    for word in about.words("path"):
-        file = Path(about.run.folder, word)
-        if about.run.folder and file.is_file() and not os.access(file, os.X_OK):
-            return word
+    folder = Path(about.run.folder).resolve()
+    for word in about.words("path") if about.run.folder else ():
+        file = (folder / word).resolve()
+        if folder in file.parents and file.is_file() and not os.access(file, os.X_OK):
+            return str(file.relative_to(folder))
     return None
 
 
-@FACTS.add("run.no_git", "the folder of the run, if it is no git repository")
+@FACTS.text("run.no_git", "the folder of the run, if it is no git repository")
 def _no_git(about: About) -> str | None:
     folder = Path(about.run.folder or ".").absolute()
     is_git = any((one / ".git").exists() for one in (folder, *folder.parents))
     return str(folder) if about.run.folder and not is_git else None
 
 
-@FACTS.add("run.read_only", "the folder of the run, if it cannot be written")
+@FACTS.text("run.read_only", "the folder of the run, if it cannot be written")
 def _read_only(about: About) -> str | None:
     return (
         about.run.folder
@@ -178,7 +205,7 @@ def _read_only(about: About) -> str | None:
     )
 
 
-@FACTS.add("run.noexec", "the folder of the run, if programs may not be run from it")
+@FACTS.text("run.noexec", "the folder of the run, if programs may not be run from it")
 def _noexec(about: About) -> str | None:
     return (
         about.run.folder
@@ -191,14 +218,14 @@ def _is_mounted(folder: str, flag: int) -> bool:
     return Path(folder).is_dir() and bool(os.statvfs(folder).f_flag & flag)
 
 
-@FACTS.add("run.include_folder", "the folder of the source tree that has the missing header")
+@FACTS.text("run.include_folder", "the folder of the source tree that has the missing header")
 def _include_folder(about: About) -> str | None:
     headers = about.words("header")
     found = _found_below(about.run.folder, headers[0]) if headers and about.run.folder else None
     return str(found).removesuffix(headers[0]).rstrip("/") if found else None
 
 
-@FACTS.add(
+@FACTS.text(
     "run.generated_from", "the file of the source tree from which the missing header is made"
 )
 def _generated_from(about: About) -> str | None:
@@ -210,14 +237,16 @@ def _generated_from(about: About) -> str | None:
     return None
 
 
-@FACTS.add("run.declared_in", "the standard headers that declare the names that the log lacks")
+@FACTS.text("run.declared_in", "the standard headers that declare the names that the log lacks")
 def _declared_in(about: About) -> str | None:
     return ", ".join(f"<{header}>" for header in _headers(about)) or None
 
 
-@FACTS.add("run.include_flags", "the options that include those headers in every file")
-def _include_flags(about: About) -> str | None:
-    return " ".join(f"-include {header}" for header in _headers(about)) or None
+@FACTS.command("run.include_flags", "the options that include those headers in every file")
+def _include_flags(about: About) -> ShellScript | None:
+    template = Template("-include {header}")
+    made = (fill(template, {"header": outside(header)}) for header in _headers(about))
+    return joined(filter(None, made), " ")
 
 
 def _headers(about: About) -> list[str]:
@@ -227,7 +256,7 @@ def _headers(about: About) -> list[str]:
     return list(dict.fromkeys(filter(None, found)))
 
 
-@FACTS.add("run.library_folder", "the folder below that of the run that has the missing library")
+@FACTS.text("run.library_folder", "the folder below that of the run that has the missing library")
 def _library_folder(about: About) -> str | None:
     if not about.run.folder:
         return None
@@ -238,12 +267,14 @@ def _library_folder(about: About) -> str | None:
     return None
 
 
-@FACTS.add("run.link_flags", "the options that link the missing libraries")
-def _link_flags(about: About) -> str | None:
-    return " ".join(f"-l{name}" for name in about.words("library")) or None
+@FACTS.command("run.link_flags", "the options that link the missing libraries")
+def _link_flags(about: About) -> ShellScript | None:
+    template = Template("-l{name}")
+    made = (fill(template, {"name": outside(name)}) for name in about.words("library"))
+    return joined(filter(None, made), " ")
 
 
-@FACTS.add("run.version", "the version that the source tree states")
+@FACTS.text("run.version", "the version that the source tree states")
 def _version(about: About) -> str | None:
     folder = Path(about.run.folder) if about.run.folder else None
     named = re.search(r"-(\d+(?:\.\d+)+)(?:/|$)", str(folder or ""))
@@ -259,6 +290,8 @@ def _version(about: About) -> str | None:
 
 def _found_below(folder: str, name: str) -> Path | None:
     """Return a file below a folder whose path ends with a name; the search is bounded."""
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        return None
     for number, (base, folders, _) in enumerate(os.walk(folder)):
         folders[:] = [one for one in folders if not one.startswith(".")]
         if (file := Path(base, name)).is_file():
@@ -271,7 +304,9 @@ def _found_below(folder: str, name: str) -> Path | None:
 # -- python ----------------------------------------------------------------------------------------
 
 
-@FACTS.add("run.python_wanted", "the oldest version of Python that a requirement in the log allows")
+@FACTS.text(
+    "run.python_wanted", "the oldest version of Python that a requirement in the log allows"
+)
 def _python_wanted(about: About) -> str | None:
     text = " ".join(about.groups.get("wanted", ()))
     versions = re.findall(r"(>=|>|==|~=|<=|<|!=)?\s*(3\.\d{1,2})", text)
@@ -282,31 +317,34 @@ def _python_wanted(about: About) -> str | None:
     return found[-1] if found else None
 
 
-@FACTS.add("run.python_new", "the commands that make an environment with that version")
-def _python_new(about: About) -> str | None:
+@FACTS.command("run.python_new", "the commands that make an environment with that version")
+def _python_new(about: About) -> ShellScript | None:
     wanted = _python_wanted(about)
     if wanted is None:
         return None
+    version = {"version": outside(wanted)}
     if about.here.which(f"python{wanted}"):
-        return f"python{wanted} -m venv .venv-{wanted} && . .venv-{wanted}/bin/activate"
-    uv = (
-        []
-        if about.here.which("uv")
-        else [f"{pip_command(about.interpreter, about.python, about.here)} uv"]
+        template = Template(
+            "python{version} -m venv .venv-{version} && . .venv-{version}/bin/activate"
+        )
+        return fill(template, version)
+    made = fill(
+        Template(
+            "uv venv --seed --python {version} .venv-{version}\n. .venv-{version}/bin/activate"
+        ),
+        version,
     )
-    return "\n".join(
-        [*uv, f"uv venv --seed --python {wanted} .venv-{wanted}", f". .venv-{wanted}/bin/activate"]
-    )
+    uv = None if about.here.which("uv") else pip_install(["uv"], about.here, about.interpreter)
+    return joined(filter(None, (uv, made)))
 
 
-@FACTS.add("machine.python_headers", "the command that installs the headers of the interpreter")
-def _python_headers(about: About) -> str | None:
+@FACTS.command("machine.python_headers", "the command that installs the headers of the interpreter")
+def _python_headers(about: About) -> ShellScript | None:
     manager = about.here.manager
     named = about.first(_OF_PYTHON)
-    own = about.interpreter.version if about.interpreter else None
-    version = named[1] if named else own
-    if version is None or manager not in ("apt", "dnf", "apk", "zypper"):
+    version = named[1] if named else about.interpreter.version
+    if not version or manager not in ("apt", "dnf", "apk", "zypper"):
         return None
     ending = {"apt": "-dev", "apk": "3-dev"}.get(manager, "-devel")
     package = f"python{'' if manager == 'apk' else version}{ending}"
-    return "\n".join(system_commands([package], about.here, manager))
+    return system_commands([package], about.here, manager)

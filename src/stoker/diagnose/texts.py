@@ -1,11 +1,10 @@
 """A diagnosis as plain text: a few lines at the end of a failed run, and a script that fixes it."""
 
-import shlex
 from collections.abc import Iterator
 
 from stoker.diagnose.values import Diagnosis, Evidence, FilledFix, FoundCause
 from stoker.knowledge.failures import Shell
-from stoker.model.secrets import HIDDEN
+from stoker.model.shell import NOTHING, Template, fill, outside, recorded, with_arguments
 
 WIDEST = 400  # characters of a line of evidence
 _SURE = 0.9  # from here on, what an answer says is the share of such answers that are right
@@ -65,7 +64,8 @@ def fix_script(diagnosis: Diagnosis) -> str:
         "set -e",
     ]
     if diagnosis.run.folder:
-        lines.append(f"cd {shlex.quote(diagnosis.run.folder)}")
+        folder = fill(Template("cd {folder}"), {"folder": outside(diagnosis.run.folder)})
+        lines.append(folder or "exit 1  # the name of the folder cannot be written here")
     for finding in diagnosis.findings:
         lines += ["", f"# {finding.cause}: {_comment(finding.title)}"]
         for number, fix in enumerate(finding.fix):
@@ -86,15 +86,13 @@ def _comment(text: str) -> str:
 
 def _rebuilt(diagnosis: Diagnosis) -> Iterator[str]:
     """Yield the lines that build: the command of the user, else the one that failed."""
-    run = diagnosis.run
+    failed = recorded(diagnosis.run.command) or NOTHING
     builds = [fix.build for finding in diagnosis.findings for fix in finding.fix[:1] if fix.build]
-    special = [build for build in builds if build != run.command]
-    again = "" if HIDDEN in run.command else run.command
-    known = (special or builds or [again])[0]
-    given = known.replace(run.command, '"$@"') if run.command and run.command in known else '"$@"'
+    special = [build for build in builds if build != failed]
+    known = (special or builds or [failed])[0]
     yield "# The build."
     yield 'if [ "$#" -gt 0 ]; then'
-    yield f"    {given}"
+    yield f"    {with_arguments(known, failed)}"
     if known:
         yield from ("else", f"    {known}")
     yield "fi"

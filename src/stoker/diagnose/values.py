@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from stoker.knowledge.failures import FailureStage, Shell
 from stoker.model.errors import UsageError
+from stoker.model.shell import NOTHING, ShellScript
 from stoker.model.value import Value
 
 
@@ -37,8 +38,8 @@ class FilledFix(Value, frozen=True, kw_only=True):
     """
 
     text: str
-    commands: tuple[str, ...] = ()
-    build: str = ""
+    commands: tuple[ShellScript, ...] = ()
+    build: ShellScript = NOTHING
     shell: Shell = Shell.SH
 
 

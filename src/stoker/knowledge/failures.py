@@ -12,9 +12,10 @@ from functools import cache
 import msgspec
 
 from stoker.knowledge import Row, content
+from stoker.model.shell import PLACEHOLDER, Template
 
-# {source.name} in a text or a command: see ``ValueSource``.
-_PLACEHOLDER = re.compile(r"\{([a-z]+)\.([a-z_]+)\}")
+_OPTIONAL = "? "
+_GOVERNED = re.compile(r"\bstoker run((?: \S+)*?) -- (\{run\.command\})")
 
 
 class FailureStage(StrEnum):
@@ -75,8 +76,8 @@ class Fix(Row, frozen=True, kw_only=True, omit_defaults=True):
     """A fix with placeholders. It is offered if each of them has a value, and all of ``when``."""
 
     text: str
-    commands: tuple[str, ...] = ()
-    build: str = ""  # how to start the build again, if not as before
+    commands: tuple[Template, ...] = ()
+    build: Template = Template("")  # how to start the build again, if not as before
     when: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
     shell: Shell = Shell.SH
@@ -125,13 +126,30 @@ class FailureIndex(Row, frozen=True, kw_only=True):
 
 
 def placeholders(template: str) -> frozenset[str]:
-    """Return the placeholders of a template, such as ``log.header``."""
-    return frozenset(f"{source}.{name}" for source, name in _PLACEHOLDER.findall(template))
+    """Return the placeholders of a template, such as ``log.header``: see ``ValueSource``."""
+    return frozenset(PLACEHOLDER.findall(template))
 
 
 def filled(template: str, values: dict[str, str]) -> str:
-    """Return a template with the values of its placeholders. All must be known."""
-    return _PLACEHOLDER.sub(lambda found: values[f"{found[1]}.{found[2]}"], template)
+    """Return a text for people with the values of its placeholders. All must be known."""
+    return PLACEHOLDER.sub(lambda found: values[found[1]], template)
+
+
+def is_optional(template: Template) -> bool:
+    """Return whether a command is left out if it cannot be filled in."""
+    return template.startswith(_OPTIONAL)
+
+
+def command_of(template: Template) -> Template:
+    """Return the template of a command without the mark of an optional one."""
+    return Template(template.removeprefix(_OPTIONAL))
+
+
+def governed_once(build: Template) -> Template:
+    """Return the template for a command that governs its steps itself: without `stoker run`, whose
+    options are also those of a build.
+    """
+    return Template(_GOVERNED.sub(r"\2\1", build))
 
 
 @cache

@@ -5,6 +5,7 @@ from functools import cache
 
 from stoker.knowledge import Row, load
 from stoker.model.machine import OperatingSystem
+from stoker.model.shell import ShellScript, Template, fill, outside
 
 # -- packages --------------------------------------------------------------------------------------
 # The commands that install missing tools and libraries, by distribution.
@@ -15,10 +16,10 @@ _FIRST_CUDA_ON_INDEX = 12  # some of NVIDIA's libraries have no wheels for earli
 
 
 class _PackageTable(Row, frozen=True, kw_only=True):
-    manager: dict[str, str]
+    manager: dict[str, Template]
     distribution: dict[str, str]
     gcc: dict[str, tuple[int, ...]]
-    package: dict[str, dict[str, str]]
+    package: dict[str, dict[str, Template]]
 
 
 @cache
@@ -26,7 +27,9 @@ def _package_table() -> _PackageTable:
     return load("packages", _PackageTable)
 
 
-def install_command(what: str, system: OperatingSystem, cuda: str | None = None) -> tuple[str, ...]:
+def install_command(
+    what: str, system: OperatingSystem, cuda: str | None = None
+) -> tuple[ShellScript, ...]:
     """Return the command that installs something; nothing if no package is known."""
     table = _package_table()
     names = table.package.get(what, {})
@@ -36,13 +39,15 @@ def install_command(what: str, system: OperatingSystem, cuda: str | None = None)
     for each in (manager, *everywhere):
         package = names.get(each or "")
         if package and ("{cuda" not in package or major >= _FIRST_CUDA_ON_INDEX):
-            package = package.replace("{cuda_major}", str(major)).replace("{cuda}", cuda or "")
-            return (table.manager[each or ""].replace("{}", package),)
+            versions = {"cuda_major": outside(str(major)), "cuda": outside(cuda or "")}
+            if packages := fill(package, versions):
+                command = fill(table.manager[each or ""], {"packages": packages})
+                return (command,) if command else ()
     return ()
 
 
-def managers() -> dict[str, str]:
-    """Return the command of each package manager, with ``{}`` for the packages."""
+def managers() -> dict[str, Template]:
+    """Return the command of each package manager, with ``{packages}``."""
     return _package_table().manager
 
 

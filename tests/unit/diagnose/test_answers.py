@@ -12,6 +12,7 @@ from stoker.diagnose.installing import Here
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.values import Diagnosis, FailedRun, FoundCause, Status
 from stoker.diagnose.verdict import diagnose
+from stoker.model.shell import Outside
 
 BOOKWORM = 'ID=debian\nVERSION_ID="12"\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n'
 NOBLE = 'ID=ubuntu\nID_LIKE=debian\nVERSION_ID="24.04"\nPRETTY_NAME="Ubuntu 24.04 LTS"\n'
@@ -189,7 +190,9 @@ def test_an_empty_log_is_said_to_be_empty(here: Here) -> None:
 
 def test_jobs_are_at_least_one() -> None:
     _, jobs = machine_facts.FACTS["machine.jobs"]
-    assert int(jobs(About()) or 0) >= 1
+    found = jobs(About())
+    assert isinstance(found, Outside)
+    assert int(found.words[0]) >= 1
 
 
 def test_a_command_needs_sudo_only_where_there_is_one(
@@ -269,7 +272,7 @@ def test_a_toolkit_without_the_missing_header_is_not_offered(
 def test_an_architecture_is_one_that_the_kernel_and_nvcc_have(here: Here, tmp_path: Path) -> None:
     cuda(tmp_path, "13.0")  # it makes nothing older than 7.5
     log = "ptxas a.ptx, line 3; error   : Feature 'mma' requires .target sm_70 or higher\n"
-    assert 'TORCH_CUDA_ARCH_LIST="7.5+PTX"' in commands(only(log, here))
+    assert "TORCH_CUDA_ARCH_LIST=7.5+PTX" in commands(only(log, here))
 
 
 def test_what_uv_built_is_built_again_with_uv(here: Here) -> None:
@@ -337,8 +340,8 @@ CMake Error at torch/share/cmake/Caffe2/select_compute_arch.cmake:228 (message):
         (NO_CURL, "cmake-package-missing", "libcurl4-openssl-dev"),
         (NO_VULKAN, "cmake-package-missing", "apt-get install -y libvulkan-dev"),
         (NO_VULKAN, "cmake-package-missing", "apt-get install -y glslc"),
-        (SUFFIX, "unknown-arch-name", 'TORCH_CUDA_ARCH_LIST="9.0"'),
-        (WGMMA, "arch-too-old-for-kernel", 'TORCH_CUDA_ARCH_LIST="9.0a"'),
+        (SUFFIX, "unknown-arch-name", "TORCH_CUDA_ARCH_LIST=9.0"),
+        (WGMMA, "arch-too-old-for-kernel", "TORCH_CUDA_ARCH_LIST=9.0a"),
         (NO_TORCH_HEADER, "torch-cmake-missing", "export CPATH"),
         (
             NO_EXTENSION,

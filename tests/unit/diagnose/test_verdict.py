@@ -329,7 +329,7 @@ def test_a_fix_builds_again_with_the_command_that_failed() -> None:
     ("command", "fixed"),
     [
         ("ninja -C build", r"stoker run --cpus \d+ -- ninja -C build"),
-        ("stoker build .", r"stoker build --cpus \d+ \."),
+        ("stoker build .", r"stoker build \. --cpus \d+"),
     ],
 )
 def test_where_stoker_governed_already_it_does_so_with_fewer_cpus(command: str, fixed: str) -> None:
