@@ -59,17 +59,17 @@ from stoker.settings.user_options import gather
 from stoker.source.cmake import read_targets
 from stoker.source.ninja import read_discovered, read_durations, read_graph
 from stoker.source.tree import read_tree
-from stoker.wheel import elf_edit
-from stoker.wheel import inspecting as inspect_report
+from stoker.wheel import inspect_page, relocations
+from stoker.wheel.codecs import unpacked
 from stoker.wheel.elf import DYNAMIC_SYMBOLS, SYMBOL_TABLE, Elf
 from stoker.wheel.elf_edit import ElfEdit, make_patch
 from stoker.wheel.engine.archive import open_wheel
 from stoker.wheel.engine.edit import Edit
-from stoker.wheel.engine.writer import rewrite
-from stoker.wheel.fatbin import read_regions, read_wrappers, unpacked
+from stoker.wheel.engine.packing import rewrite
+from stoker.wheel.fatbin import read_regions, read_wrappers
 from stoker.wheel.inspecting import inspect
 from stoker.wheel.library import device_regions, read_library
-from stoker.wheel.verify.sampling import read_local_functions
+from stoker.wheel.verify.local_functions import read_local_functions
 
 REFUSED = (StokerError, protocol.ProtocolError)
 Target = Callable[[bytes, Path], None]
@@ -116,10 +116,10 @@ def elf(data: bytes, folder: Path) -> None:  # noqa: ARG001
     msgspec.json.encode(facts)
     file = Elf(BytesReader(data))
     everywhere = range(1 << 64)
-    for _ in elf_edit.read_pointers(file, everywhere):
+    for _ in relocations.read_pointers(file, everywhere):
         pass
     for kind in (SYMBOL_TABLE, DYNAMIC_SYMBOLS):
-        for _ in elf_edit.read_symbols(file, kind, everywhere):
+        for _ in relocations.read_symbols(file, kind, everywhere):
             pass
     read_local_functions(file)
     with suppress(StokerError):
@@ -136,7 +136,7 @@ def fatbin(data: bytes, folder: Path) -> None:
         regions = [region for _, region in device_regions(Elf(reader))]
         path = folder / "lib.so"
         path.write_bytes(data)
-        _shown(inspect_report.inspection_page(inspect(str(path))))
+        _shown(inspect_page.inspection_page(inspect(str(path))))
     else:
         name = ".cask_resource" if data.startswith(b"cask") else ".nv_fatbin"
         regions = list(read_regions(reader, name, 0, len(data)))
@@ -152,7 +152,7 @@ def wheel(data: bytes, folder: Path) -> None:
     facts = inspect(str(path))
     msgspec.json.encode(facts)
     if len(data) % 8 == 0:  # rendering a page takes longer than everything else
-        _shown(inspect_report.inspection_page(facts))
+        _shown(inspect_page.inspection_page(facts))
     (folder / "out").mkdir()
     with open_wheel(path) as opened:
         list(opened.mismatches())

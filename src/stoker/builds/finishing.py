@@ -25,8 +25,8 @@ from stoker.plan.doctor import examine
 from stoker.plan.doctor_tools import requirements_missing, unmet_requirements
 from stoker.plan.grammar import name, parse
 from stoker.plan.subject import Subject
-from stoker.wheel.package.built_wheel import PackageMode, PackageRequest
 from stoker.wheel.package.packaging import package
+from stoker.wheel.package.values import PackageMode, PackageRequest
 from stoker.wheel.verify.tested import shortened
 from stoker.wheel.verify.verifying import verify
 

@@ -64,7 +64,7 @@ from stoker.plan.records import lasting_json
 from stoker.plan.subject import Subject
 from stoker.source import cmake
 from stoker.source.ninja import Edge, read_edges
-from stoker.wheel.package.built_wheel import PackageMode, PackageRequest
+from stoker.wheel.package.values import PackageMode, PackageRequest
 
 _ASKED = (OriginKind.FILE, OriginKind.ENVIRONMENT, OriginKind.VARIANT, OriginKind.COMMAND_LINE)
 _CMAKE_FILES = ("CMakeLists.txt", ".cmake", ".cmake.in", "setup.py", "pyproject.toml")

@@ -92,14 +92,8 @@ def _slim(
     from stoker.outside.terminal import print_json, show, tell
     from stoker.wheel.slim.cuts import SlimRequest
     from stoker.wheel.slim.library import SlimOptions
-    from stoker.wheel.slim.slimming import (
-        OutputOptions,
-        find_target,
-        gpu_targets,
-        slim,
-        slim_lines,
-        slim_page,
-    )
+    from stoker.wheel.slim.page import slim_lines, slim_page
+    from stoker.wheel.slim.slimming import OutputOptions, find_target, gpu_targets, slim
 
     if gpus is None:
         raise UsageError(
@@ -144,7 +138,7 @@ def inspect(target: str, against: str | None, as_json: bool) -> None:
     if against is None:
         _print(facts[0], as_json)
     else:
-        from stoker.wheel.facts import compare
+        from stoker.wheel.differences import compare
 
         new, old = facts
         _print(compare(old, new), as_json)  # as with `stoker report --against`
@@ -157,14 +151,14 @@ def inspect(target: str, against: str | None, as_json: bool) -> None:
 def _print(value: Any, as_json: bool) -> None:
     from stoker.model.artifact import ArtifactFacts
     from stoker.outside.terminal import print_json, show
-    from stoker.wheel import inspecting as report
+    from stoker.wheel import inspect_page
 
     if as_json:
         print_json(value, "differences")
     elif isinstance(value, ArtifactFacts):
-        show(report.inspection_page(value))
+        show(inspect_page.inspection_page(value))
     else:
-        show(report.differences_page(value))
+        show(inspect_page.differences_page(value))
 
 
 @click.command()
@@ -226,8 +220,9 @@ def package(
     """
     from stoker.outside.progress import shown, stage
     from stoker.outside.terminal import print_json, show, tell
-    from stoker.wheel.package.built_wheel import PackageMode, PackageRequest
-    from stoker.wheel.package.packaging import package, package_page, packaged_lines, plan_package
+    from stoker.wheel.package.packaging import package, plan_package
+    from stoker.wheel.package.page import package_page, packaged_lines
+    from stoker.wheel.package.values import PackageMode, PackageRequest
 
     request = PackageRequest(mode=PackageMode(wishes.pop("mode")), **wishes)
     if dry_run:
@@ -276,16 +271,16 @@ def verify(
     from stoker.outside.files import write_named
     from stoker.outside.progress import shown, stage
     from stoker.outside.terminal import print_json, show
-    from stoker.wheel.verify import verifying as report
+    from stoker.wheel.verify import page
     from stoker.wheel.verify.verifying import verify
 
     with shown(), stage(f"verifying {wheel.name}"):
         verification = verify(wheel, variant=variant, run=run)
     if junit:
-        write_named(junit, report.verification_junit(verification))
+        write_named(junit, page.verification_junit(verification))
     if as_json:
-        built = report.verification_json(verification)
+        built = page.verification_json(verification)
         print_json(built)
     else:
-        show(report.verification_page(verification))
+        show(page.verification_page(verification))
     return ExitStatus.OK if verification.ok else ExitStatus.FAILED

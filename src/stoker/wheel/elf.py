@@ -1,4 +1,8 @@
-"""A part of a file in memory, with checked access to its records and strings."""
+"""Reads ELF files: headers, sections, segments, the dynamic section, needed versions and notes.
+
+Headers are read at once, everything else on request. No value in the file is trusted: the reader
+checks every offset, oversized tables are refused, and the number of linked records is bounded.
+"""
 
 import operator
 import struct
@@ -47,14 +51,6 @@ class Table:
 
     def error(self, message: str, position: int) -> ArtifactError:
         return self._reader.error(message, self._offset + position)
-
-
-# -- elf -------------------------------------------------------------------------------------------
-# Reads ELF files: headers, sections, segments, the dynamic section, needed versions and notes.
-#
-# Headers are read at once, everything else on request. No value in the file is trusted: the
-# reader checks every offset, oversized tables are refused, and the number of linked records is
-# bounded.
 
 
 MAGIC = b"\x7fELF"

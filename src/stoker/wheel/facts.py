@@ -1,40 +1,30 @@
-"""Facts of wheels, folders and installed distributions, and how two of them differ."""
+"""Reads the facts of wheels, of files in folders and of installed distributions.
+
+A wheel is read as a stream; nothing is unpacked to disk.
+"""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 from zlib_ng import zlib_ng
 
-from stoker.model.artifact import (
-    ArtifactFacts,
-    FactDifference,
-    LibraryFacts,
-    RunsOn,
-    TargetKind,
-    WheelFacts,
-)
-from stoker.model.distribution import read_requirement
+from stoker.model.artifact import LibraryFacts, WheelFacts
 from stoker.model.errors import ArtifactError, StorageError
-from stoker.model.value import size as in_words
 from stoker.outside import process
 from stoker.outside.progress import stage
 from stoker.wheel.elf import MAGIC
-from stoker.wheel.engine import archive
+from stoker.wheel.engine import record
 from stoker.wheel.engine.archive import dist_info_of
 from stoker.wheel.engine.directory import Limits, Member, read_directory
 from stoker.wheel.engine.zip_records import STORED
 from stoker.wheel.fatbin import FatbinLookout
+from stoker.wheel.inflated import InflatedReader
 from stoker.wheel.library import read_library
 from stoker.wheel.metadata import read_fields
-from stoker.wheel.reader import FileReader, InflatedReader, Reader, open_file, printable
-
-# -- wheel facts -----------------------------------------------------------------------------------
-# Reads the facts of a wheel and of its libraries as a stream; nothing is unpacked to disk.
-
+from stoker.wheel.reader import FileReader, Reader, open_file, printable
 
 _LARGEST_METADATA = 16 << 20
 _MOST_THREADS = 4  # each needs about 50 MB to read a library
@@ -132,10 +122,6 @@ def _open(file: FileReader, member: Member) -> Reader:
     return InflatedReader(packed, size=member.size, crc=member.crc, lookout=FatbinLookout())
 
 
-# -- folder facts ----------------------------------------------------------------------------------
-# Reads the facts of libraries on disk: of one file, or of all files in a folder.
-
-
 def read_file(path: Path, name: str) -> LibraryFacts | None:
     """Return the facts of an ELF file, or None for other files. ``name`` is used in messages."""
     with open_file(path, name) as reader:
@@ -184,10 +170,6 @@ def read_files(root: Path, files: Iterable[str]) -> tuple[LibraryFacts, ...]:
     return tuple(libraries)
 
 
-# -- installed facts -------------------------------------------------------------------------------
-# Reads the facts of an installed distribution from its dist-info folder.
-
-
 _MOST_FILES = 1 << 20
 
 
@@ -217,7 +199,7 @@ def installed_facts(dist_info: Path) -> tuple[WheelFacts, tuple[str, ...]]:
 
 def _record(path: Path) -> Iterable[str]:
     try:
-        return archive.parse_record(path.read_bytes(), most=_MOST_FILES)
+        return record.parse_record(path.read_bytes(), most=_MOST_FILES)
     except FileNotFoundError:
         raise ArtifactError(
             "the distribution has no RECORD, so its files are unknown", file=str(path)
@@ -228,75 +210,3 @@ def _record(path: Path) -> Iterable[str]:
 
 def _content(path: Path) -> bytes:
     return path.read_bytes() if path.is_file() else b""
-
-
-# -- comparison ------------------------------------------------------------------------------------
-# Compares the facts of two artifacts. Pure.
-
-
-def compare(before: ArtifactFacts, after: ArtifactFacts) -> tuple[FactDifference, ...]:
-    """Return all facts that differ: of the whole artifact first, then of each library."""
-    old, new = {"": _whole(before)}, {"": _whole(after)}
-    alone = before.kind is after.kind is TargetKind.LIBRARY  # its name says nothing
-    name = "library" if alone else None
-    old |= {name or library.path: _library_rows(library) for library in before.libraries}
-    new |= {name or library.path: _library_rows(library) for library in after.libraries}
-    return tuple(
-        difference
-        for subject in sorted(old | new)
-        for difference in _differences(subject, old.get(subject, {}), new.get(subject, {}))
-    )
-
-
-def _differences(
-    subject: str, old: dict[str, str], new: dict[str, str]
-) -> Iterator[FactDifference]:
-    for name in old | new:
-        if old.get(name) != new.get(name):
-            yield FactDifference(
-                subject=subject, name=name, before=old.get(name), after=new.get(name)
-            )
-
-
-def _whole(facts: ArtifactFacts) -> dict[str, str]:
-    rows = {"size": in_words(facts.size_bytes)}
-    if facts.wheel:
-        rows |= _wheel(facts.wheel)
-    rows |= {"manylinux": facts.manylinux or "-", "minimum driver": facts.minimum_driver or "-"}
-    rows |= {f"GPU {row.arch}": _how(row) for row in facts.runs_on if not row.without}
-    return rows | {f"missing {name}": "yes" for name in facts.unresolved}
-
-
-def _how(row: RunsOn) -> str:
-    return f"by {row.by}, in part" if row.partly else f"by {row.by}"
-
-
-def _wheel(wheel: WheelFacts) -> dict[str, str]:
-    rows = {
-        "name": wheel.name,
-        "version": wheel.version,
-        "tags": " ".join(wheel.tags),
-        "requires python": wheel.requires_python or "-",
-    }
-    for line in wheel.requires:
-        try:
-            rows[f"requires {read_requirement(line).name}"] = line
-        except InvalidRequirement:
-            rows[f"requires {line}"] = line
-    return rows
-
-
-def _library_rows(library: LibraryFacts) -> dict[str, str]:
-    rows = {
-        "size": in_words(library.size_bytes),
-        "soname": library.soname or "-",
-        "C++ ABI": library.cxx_abi or "-",
-        "symbols": "no" if library.stripped else "yes",
-    }
-    rows |= {f"needs {name}": "yes" for name in library.needed}
-    rows |= {"RPATH": ":".join(library.rpath), "RUNPATH": ":".join(library.runpath)}
-    rows |= dict(library.versions)
-    for code in library.device_code:
-        where = "" if code.linked else " (not linked)"
-        rows[f"{code.arch}{where}"] = f"{in_words(code.size_bytes)} in {code.count}"
-    return rows

@@ -76,10 +76,6 @@ def _field(name: str, value: str) -> bytes:
     return f"{name}: {value}".encode(errors="surrogateescape")
 
 
-# -- metadata --------------------------------------------------------------------------------------
-# Edits METADATA and WHEEL as text: everything else keeps its bytes. Pure.
-
-
 def edited_metadata(
     content: bytes,
     *,

@@ -16,7 +16,7 @@ from stoker.model.plan import OriginKind
 from stoker.settings.declared import OPTIONS, PARTS
 from stoker.settings.toml import LocatedValue, SettingsFile, TomlTable
 from stoker.settings.user_options import UserOptions, gather
-from stoker.wheel.package.built_wheel import PackageMode
+from stoker.wheel.package.values import PackageMode
 
 
 def entry(line: int, **values: Any) -> TomlTable:

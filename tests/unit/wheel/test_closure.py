@@ -3,7 +3,7 @@
 import pytest
 
 from stoker.model.artifact import Dependency, LibraryFacts, LibraryOrigin
-from stoker.wheel.closure import installed_path, resolve, search_folders
+from stoker.wheel.origins import installed_path, resolve, search_folders
 
 
 def _library(path: str, *needed: str, rpath: str = "", runpath: str = "") -> LibraryFacts:

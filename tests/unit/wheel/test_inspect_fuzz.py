@@ -13,10 +13,11 @@ from conftest import find_tool
 from damaged_libraries import damaged, places
 from stoker.model.artifact import LibraryFacts
 from stoker.model.errors import ArtifactError
-from stoker.wheel.closure import resolve
 from stoker.wheel.fatbin import FatbinLookout
+from stoker.wheel.inflated import InflatedReader
 from stoker.wheel.library import read_library
-from stoker.wheel.reader import InflatedReader, open_file
+from stoker.wheel.origins import resolve
+from stoker.wheel.reader import open_file
 from stoker.wheel.runs_on import minimum_driver, oldest_manylinux, served_gpus
 
 DEVICE_CODE = region(

@@ -14,7 +14,7 @@ from stoker.model.artifact import (
     WheelFacts,
 )
 from stoker.outside.terminal import Page, rendered
-from stoker.wheel.inspecting import bar, differences_page, inspection_page
+from stoker.wheel.inspect_page import bar, differences_page, inspection_page
 
 WHEEL = WheelFacts(
     name="mill",

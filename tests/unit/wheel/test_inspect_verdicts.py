@@ -13,7 +13,7 @@ from stoker.model.artifact import (
     TargetKind,
     WheelFacts,
 )
-from stoker.wheel.facts import compare
+from stoker.wheel.differences import compare
 from stoker.wheel.runs_on import minimum_driver, oldest_manylinux, served_gpus
 
 

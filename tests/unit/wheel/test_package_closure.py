@@ -4,9 +4,11 @@ import pytest
 
 from built_wheels import MACHINE, FactsPlace, built, library, places
 from stoker.model.errors import MissingError, UsageError
-from stoker.wheel.package.built_wheel import BuiltWheel, PackageMode, PackageRequest
-from stoker.wheel.package.requirements import LibraryProvider, Providers, wheel_cuda
-from stoker.wheel.package.search import Closure, SearchPlaces, gather
+from stoker.wheel.package.built_wheel import BuiltWheel
+from stoker.wheel.package.closure import Closure, gather
+from stoker.wheel.package.places import SearchPlaces
+from stoker.wheel.package.providers import LibraryProvider, Providers, wheel_cuda
+from stoker.wheel.package.values import PackageMode, PackageRequest
 
 
 def closure(

@@ -1,7 +1,8 @@
 """The page of the plan of a package."""
 
 from stoker.outside.terminal import rendered
-from stoker.wheel.package.built_wheel import (
+from stoker.wheel.package.page import package_page, packaged_lines
+from stoker.wheel.package.values import (
     LibraryChange,
     LibrarySource,
     Licence,
@@ -9,7 +10,6 @@ from stoker.wheel.package.built_wheel import (
     PackageMode,
     PackagePlan,
 )
-from stoker.wheel.package.packaging import package_page, packaged_lines
 
 PLAN = PackagePlan(
     mode=PackageMode.BUNDLE,

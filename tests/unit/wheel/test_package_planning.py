@@ -7,16 +7,13 @@ import pytest
 
 from built_wheels import MACHINE, FactsPlace, built, library, places
 from stoker.model.errors import ArtifactError, UsageError
-from stoker.wheel.package.built_wheel import (
-    BuiltWheel,
-    LibraryChange,
-    PackageMode,
-    PackagePlan,
-    PackageRequest,
-)
-from stoker.wheel.package.planning import make_plan, new_tags, new_version
-from stoker.wheel.package.requirements import Providers
-from stoker.wheel.package.search import Closure, SearchPlaces, gather, hashed_name, to_be_hashed
+from stoker.wheel.package.built_wheel import BuiltWheel
+from stoker.wheel.package.closure import Closure, gather, hashed_name, to_be_hashed
+from stoker.wheel.package.places import SearchPlaces
+from stoker.wheel.package.planning import make_plan, new_version
+from stoker.wheel.package.providers import Providers
+from stoker.wheel.package.tags import new_tags
+from stoker.wheel.package.values import LibraryChange, PackageMode, PackagePlan, PackageRequest
 
 DIGEST = "0123456789abcdef" * 4
 

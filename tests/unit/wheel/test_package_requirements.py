@@ -6,8 +6,10 @@ import pytest
 
 from built_wheels import built, library
 from stoker.model.errors import UsageError
-from stoker.wheel.package.built_wheel import BuiltWheel, PackageMode, PackageRequest
-from stoker.wheel.package.requirements import Providers, added_requirements, dropped_requirements
+from stoker.wheel.package.built_wheel import BuiltWheel
+from stoker.wheel.package.providers import Providers
+from stoker.wheel.package.requirements import added_requirements, dropped_requirements
+from stoker.wheel.package.values import PackageMode, PackageRequest
 
 LINUX = 'platform_system == "Linux"'
 

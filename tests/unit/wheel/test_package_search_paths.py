@@ -8,9 +8,9 @@ from built_wheels import built, library
 from stoker.knowledge.wheels import folders
 from stoker.model.artifact import ElfKind, LibraryFacts
 from stoker.model.errors import UsageError
-from stoker.wheel.package.built_wheel import PackageMode, PackageRequest
-from stoker.wheel.package.planning import SearchPaths
-from stoker.wheel.package.requirements import Providers
+from stoker.wheel.package.providers import Providers
+from stoker.wheel.package.search_paths import SearchPaths
+from stoker.wheel.package.values import PackageMode, PackageRequest
 
 
 def paths(

@@ -2,7 +2,7 @@
 
 from stoker.model.artifact import ArchSlim, LibrarySlim, SlimLayout, SlimReport
 from stoker.outside.terminal import rendered
-from stoker.wheel.slim.slimming import slim_lines, slim_page
+from stoker.wheel.slim.page import slim_lines, slim_page
 
 MIB = 1 << 20
 

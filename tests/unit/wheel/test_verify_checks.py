@@ -18,8 +18,8 @@ from stoker.model.artifact import (
 )
 from stoker.model.finding import Finding, Severity
 from stoker.plan.grammar import parse
-from stoker.wheel.closure import installed_path, resolve
 from stoker.wheel.engine import Member
+from stoker.wheel.origins import installed_path, resolve
 from stoker.wheel.runs_on import served_gpus
 from stoker.wheel.verify.checks import CHECKS, examine
 from stoker.wheel.verify.tested import CodeSample, PlanRecord, Use, WheelUnderTest

@@ -4,13 +4,13 @@ from xml.etree import ElementTree
 
 from stoker.model.finding import Finding, Severity
 from stoker.outside.terminal import rendered
-from stoker.wheel.verify.tested import Verification
-from stoker.wheel.verify.verifying import (
+from stoker.wheel.verify.page import (
     verdict,
     verification_json,
     verification_junit,
     verification_page,
 )
+from stoker.wheel.verify.tested import Verification
 
 FINDINGS = tuple(
     Finding(name=f"check-{severity}", severity=severity, title=f"is {severity}", evidence="a\x1bb")

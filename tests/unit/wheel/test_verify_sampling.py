@@ -12,7 +12,8 @@ from stoker.knowledge.hardware import beyond
 from stoker.wheel.engine import open_wheel
 from stoker.wheel.facts import read_file
 from stoker.wheel.verify import sampling
-from stoker.wheel.verify.sampling import LocalFunctions, look_through, read_code
+from stoker.wheel.verify.local_functions import LocalFunctions
+from stoker.wheel.verify.sampling import look_through, read_code
 from stoker.wheel.verify.tested import CodeSample
 from wheel_files import make_wheel, members, wheel_bytes
 

@@ -1,4 +1,9 @@
-"""Checks the names of members, and orders them. Pure."""
+"""Reads the central directory of a zip file and checks all of it against the file.
+
+Two programs must never read different contents from one file, so anything ambiguous is refused:
+names that lead elsewhere, overlapping members, bytes outside of members, headers that contradict
+each other.
+"""
 
 import re
 import stat
@@ -51,13 +56,6 @@ def name_place(name: str) -> tuple[bool, bool, str]:
     folder, _, rest = name.partition("/")
     in_dist_info = folder.endswith(".dist-info")
     return in_dist_info, in_dist_info and rest == "RECORD", name
-
-
-# -- directory -------------------------------------------------------------------------------------
-# Reads the central directory of a zip file and checks all of it against the file.
-#
-# Two programs must never read different contents from one file, so anything ambiguous is refused:
-# overlapping members, bytes outside of members, headers that contradict each other.
 
 
 _DIRECTORY_LIMIT = 32 << 20  # a quarter of a million members

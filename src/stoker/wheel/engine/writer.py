@@ -1,4 +1,10 @@
-"""Writes wheels in one streaming pass with reproducible bytes."""
+"""Writes the members of a wheel as a zip file in one pass, with reproducible bytes.
+
+This thread reads and hashes, all cores compress, and only a limited number of chunks is in memory,
+whatever the size of a member. The result depends only on the content, because chunks have a fixed
+size. Each chunk is primed with the end of the one before, so that splitting hardly affects the
+compression. Headers with unknown sizes are completed at the end.
+"""
 
 import hashlib
 import os
@@ -12,35 +18,14 @@ from typing import BinaryIO, NamedTuple
 
 from zlib_ng import zlib_ng
 
-from stoker.model.errors import ArtifactError, StorageError, UsageError
+from stoker.model.errors import ArtifactError, UsageError
 from stoker.outside import process
 from stoker.outside.files import file_made_whole
 from stoker.outside.progress import stage
-from stoker.wheel.engine import directory
 from stoker.wheel.engine import zip_records as zip_
-from stoker.wheel.engine.archive import (
-    UNLISTED,
-    Content,
-    RecordRow,
-    Wheel,
-    dist_info_of,
-    regular_file,
-    render_record,
-    written,
-)
-from stoker.wheel.engine.edit import (
-    CopiedMember,
-    Edit,
-    OutputMember,
-    WheelIdentity,
-    check_names,
-    edited,
-    identify,
-)
-
-# -- output ----------------------------------------------------------------------------------------
-# Writes a zip file from start to end; headers with unknown sizes are completed at the end.
-
+from stoker.wheel.engine.archive import Content
+from stoker.wheel.engine.edit import CopiedMember, OutputMember
+from stoker.wheel.engine.record import RecordRow, render_record, written
 
 _UNKNOWN = zip_.Sizes(0, 0, 0)
 
@@ -101,13 +86,6 @@ class ZipOutput:
     def _list(self, entry: OutputMember, header: zip_.MemberHeader) -> None:
         mode = stat.S_IFREG | entry.mode
         self._directory.append(zip_.pack_entry(header, mode=mode, offset=self._start))
-
-
-# -- chunks ----------------------------------------------------------------------------------------
-# Splits new content into chunks that can be compressed in parallel and concatenated.
-#
-# The result depends only on the content, because chunks have a fixed size. Each chunk is primed
-# with the end of the one before, so that splitting hardly affects the compression.
 
 
 CHUNK = 1 << 20
@@ -171,12 +149,6 @@ def deflated(chunk: Chunk) -> bytes:
     # A sync flush ends a part at a byte boundary, so that parts can be concatenated.
     end = zlib_ng.Z_SYNC_FLUSH if chunk.crc is None else zlib_ng.Z_FINISH
     return deflater.compress(chunk.data) + deflater.flush(end)
-
-
-# -- writer ----------------------------------------------------------------------------------------
-# Writes a wheel in one pass: this thread reads and hashes, all cores compress.
-#
-# Only a limited number of chunks is in memory, whatever the size of a member.
 
 
 Task = tuple[OutputMember, Chunk | CopiedMember]
@@ -262,79 +234,3 @@ def _deflate(batch: list[Task]) -> list[tuple[Task, bytes]]:
         ((entry, part), b"" if isinstance(part, CopiedMember) else deflated(part))
         for entry, part in batch
     ]
-
-
-# -- packing ---------------------------------------------------------------------------------------
-# Writes a wheel from another wheel with an edit, or from a folder.
-
-
-def rewrite(wheel: Wheel, edit: Edit, into: Path, *, workers: int | None = None) -> Path:
-    """Write the edited wheel to the folder ``into`` and return its path.
-
-    Unedited members are copied as compressed bytes; ``wheel.wrong_hashes`` checks their content.
-    """
-    return _write(edited(wheel, edit), wheel.dist_info, wheel.path, into, workers)
-
-
-def pack(folder: Path, into: Path, *, workers: int | None = None) -> Path:
-    """Write the content of a folder as a wheel to the folder ``into`` and return its path."""
-    everything = list(_walk(folder))
-    check_names([entry.name for entry in everything], str(folder))
-    dist_info = dist_info_of([entry.name for entry in everything], folder)
-    unlisted = {f"{dist_info}/{name}" for name in UNLISTED}
-    entries = [entry for entry in everything if entry.name not in unlisted]
-    return _write(entries, dist_info, folder, into, workers)
-
-
-def _write(
-    entries: list[OutputMember], dist_info: str, origin: Path, into: Path, workers: int | None
-) -> Path:
-    identity = _identity(entries, dist_info, origin)
-    entries = _named_after(identity.stem, entries, dist_info.removesuffix(".dist-info"))
-    entries.sort(key=lambda entry: directory.name_place(entry.name))
-    target = into / identity.file_name
-    write(entries, f"{identity.stem}.dist-info/RECORD", target, workers)
-    return target
-
-
-def _identity(entries: list[OutputMember], dist_info: str, origin: Path) -> WheelIdentity:
-    by_name = {entry.name: entry for entry in entries}
-    files = [f"{dist_info}/METADATA", f"{dist_info}/WHEEL"]
-    for name in files:
-        if name not in by_name:
-            raise ArtifactError("the wheel has no such member", file=str(origin), member=name)
-    metadata, wheel = (by_name[name].read() for name in files)
-    try:
-        return identify(metadata, wheel, present=dist_info.removesuffix(".dist-info"))
-    except ValueError as error:
-        raise ArtifactError(str(error), file=str(origin), member=dist_info) from None
-
-
-def _named_after(stem: str, entries: list[OutputMember], present: str) -> list[OutputMember]:
-    """Rename the dist-info and data folders after a new name or version."""
-    if stem == present:
-        return entries
-    folders = {f"{present}.{kind}": f"{stem}.{kind}" for kind in ("dist-info", "data")}
-    renamed = []
-    for entry in entries:
-        top, slash, rest = entry.name.partition("/")
-        name = folders.get(top, top) + slash + rest
-        renamed.append(OutputMember(name=name, source=entry.source, mode=entry.mode))
-    return renamed
-
-
-def _walk(folder: Path) -> Iterator[OutputMember]:
-    """Yield all files in a folder. Links are refused, since a wheel cannot contain them."""
-    if not folder.is_dir():
-        raise StorageError(f"cannot read {folder}: not a folder")
-    for top, subfolders, files in os.walk(folder, onerror=_cannot_read):
-        links = [name for name in subfolders if Path(top, name).is_symlink()]
-        for file in (*files, *links):
-            path = Path(top, file)
-            mode = stat.S_IMODE(regular_file(path).st_mode)
-            name = path.relative_to(folder).as_posix()
-            yield OutputMember(name=name, source=Content.of_file(path), mode=mode)
-
-
-def _cannot_read(error: OSError) -> None:
-    raise StorageError(f"cannot read {error.filename}: {error.strerror}") from error

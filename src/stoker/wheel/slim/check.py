@@ -12,13 +12,15 @@ from itertools import pairwise
 
 from stoker.model.errors import ArtifactError
 from stoker.wheel import elf, fatbin
+from stoker.wheel.codecs import unpacked
 from stoker.wheel.elf import Elf, Section, Segment
-from stoker.wheel.elf_edit import read_pointers, read_symbols
-from stoker.wheel.fatbin import REGION_FIELD, FatbinEntry, read_wrappers, unpacked
+from stoker.wheel.fatbin import REGION_FIELD, FatbinEntry, read_wrappers
 from stoker.wheel.library import device_regions
 from stoker.wheel.reader import Reader
+from stoker.wheel.relocations import read_pointers, read_symbols
 from stoker.wheel.slim.cutting import span_of
-from stoker.wheel.slim.regions import ByteSpan, Spans, address_of, without
+from stoker.wheel.slim.regions import address_of
+from stoker.wheel.slim.spans import ByteSpan, Spans, without
 
 
 def check_slimmed(before: Reader, after: Reader, kept: Sequence[Sequence[FatbinEntry]]) -> None:

@@ -1,21 +1,14 @@
 """Selects the device code to keep for the requested GPUs, and cuts the rest out of libraries.
 
-Code is kept if it runs on a GPU, whatever its name: an RTX 4090 (8.9) runs code for 8.6 if there
-is none for 8.9. NVIDIA's own libraries stay unchanged unless the user asks for it, because their
+Code is kept if it runs on a GPU, whatever its name: an RTX 4090 (8.9) runs code for 8.6 if there is
+none for 8.9. NVIDIA's own libraries stay unchanged unless the user asks for it, because their
 licence forbids redistributing modified ones; the result is then marked as private.
-
-The list behind torch.cuda.get_arch_list() is one string in libtorch_python.so. PyTorch uses it for
-warnings, so it has to name the architectures that are left. The string ends with a zero byte and
-only becomes shorter, so it is overwritten in place.
 """
 
-import re
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
 import msgspec
 from packaging.utils import canonicalize_name
@@ -23,18 +16,17 @@ from packaging.utils import canonicalize_name
 from stoker.knowledge.wheels import is_nvidias, unhashed
 from stoker.model.artifact import LibrarySlim, SlimRecord
 from stoker.model.errors import ArtifactError, StorageError, UsageError
-from stoker.model.machine import Machine
 from stoker.model.plan import Backend, GpuTarget, Variant
 from stoker.model.value import UNDECODABLE, Value, size
 from stoker.outside.process import threads
 from stoker.outside.progress import stage
-from stoker.plan.grammar import label, parse, parts_beside
-from stoker.plan.grammar import name as variant_name
+from stoker.plan.grammar import label
 from stoker.wheel import elf
 from stoker.wheel.elf import Elf
 from stoker.wheel.fatbin import FatbinEntry
 from stoker.wheel.reader import Reader, open_file, printable
 from stoker.wheel.runs_on import needed_code
+from stoker.wheel.slim.arch_list import is_about, kept_words, write_words
 from stoker.wheel.slim.in_place import Stamp, stamp_of
 from stoker.wheel.slim.library import LibraryPlan, SlimOptions, plan_library, write_library
 from stoker.wheel.slim.regions import Choose
@@ -44,53 +36,10 @@ LICENCE = "NVIDIA's licence forbids redistributing modified libraries"
 PRIVATE = "Private :: Do Not Upload"
 
 
-# It may carry an ABI suffix, as in libtorch_python.cpython-312-x86_64-linux-gnu.so.
-_LISTING = re.compile(r"libtorch_python(\.[\w-]+)?\.so")
-_LISTED = "libtorch_cuda.so"  # holds the code that the list describes
-_SECTION = ".rodata"
-_WORD = rb"(?:sm|compute)_\d{2,3}[af]?"
-# It continues behind a match, so that no string is searched more than once.
-_LIST = re.compile(rb"%b(?: %b)*+" % (_WORD, _WORD))
-_POOL = 16  # alignment of strings behind constants that end without a zero byte
-_MOST = 256 << 20  # bytes of the section that are searched
-
-
-GPU_PARTS = ("backend", "gpus")  # of a variant
-
-
-def parse_targets(
-    text: str, machine: Machine | None = None, parts: Collection[str] = GPU_PARTS
-) -> tuple[GpuTarget, ...]:
-    """Parse ``sm90,sm86+ptx``, ``h100,rtx4090``, or ``native`` for the GPUs of the machine. The
-    words may give other ``parts`` of a variant only if the caller has a use for them.
-    """
-    variant = parse(text, machine)
-    if variant.backend not in (Backend.CUDA, Backend.CPU):
-        raise UsageError(
-            f"'{text}' names GPUs of {variant.backend}, but only CUDA device code can be slimmed"
-        )
-    if not variant.gpus:
-        why = "this machine has no NVIDIA GPU" if machine else f"'{text}' names no GPU"
-        raise UsageError(
-            f"{why}, so there is no code to keep",
-            hints=["use --for h100 or --for sm90,sm86+ptx; `stoker plan --list` lists all names"],
-        )
-    known = (*parts, "cpu") if machine else parts  # `native` is a CPU as well
-    if other := parts_beside(variant, known):
-        raise UsageError(
-            f"slimming removes code for other GPUs, it does not choose the {' and '.join(other)}",
-            hints=[f"name only GPUs: --for {variant_name(_bare(variant.gpus))}"],
-        )
-    return variant.gpus
-
-
-def _bare(gpus: Iterable[GpuTarget]) -> Variant:
-    return Variant(backend=Backend.CUDA, gpus=tuple(gpus))
-
-
 def target_words(gpus: Iterable[GpuTarget]) -> str:
     """Return the GPUs as a version label has them: ``sm86.ptx.sm90``."""
-    return label(_bare(gpus)).removeprefix(f"{Backend.CUDA}.")
+    bare = Variant(backend=Backend.CUDA, gpus=tuple(gpus))
+    return label(bare).removeprefix(f"{Backend.CUDA}.")
 
 
 def chooser(gpus: Sequence[GpuTarget]) -> Choose:
@@ -134,80 +83,6 @@ def nvidia_refusal(what: str) -> UsageError:
         f"{what} was not changed: {LICENCE}",
         hints=["add --nvidia to slim it for use on your own machines; it is marked as private"],
     )
-
-
-# -- architecture list -----------------------------------------------------------------------------
-
-
-class _List(NamedTuple):
-    offset: int
-    words: tuple[str, ...]
-
-
-def kept_words(path: Path, gpus: Sequence[GpuTarget]) -> tuple[str, ...] | None:
-    """Return the new words of the list, or None if there is no list or nothing changes."""
-    found = _find(path)
-    words = found.words if found else ()
-    needed = needed_code(words, gpus)
-    kept = tuple(word for word in words if word in needed)
-    return kept if kept and kept != words else None
-
-
-def write_words(path: Path, words: Sequence[str]) -> None:
-    """Overwrite the list in a file that only this process uses."""
-    found = _find(path)
-    if found is None:
-        raise ArtifactError("the list of architectures was not found", file=str(path))
-    content = " ".join(words).encode().ljust(len(" ".join(found.words)), b"\0")
-    with path.open("r+b") as stream:
-        stream.seek(found.offset)
-        stream.write(content)
-
-
-def _find(path: Path) -> _List | None:
-    """Return the list, or None if there is not exactly one."""
-    with open_file(path) as reader:
-        try:
-            found = list(islice(_lists(reader), 2))
-        except ArtifactError:  # the plan of the library reports it
-            return None
-    return found[0] if len(found) == 1 else None
-
-
-def _lists(reader: Reader) -> Iterator[_List]:
-    sections = Elf(reader).named(_SECTION)
-    if len(sections) != 1:
-        return
-    _, section = sections[0]
-    data = reader.read(section.offset, min(section.file_size, _MOST))
-    for match in _LIST.finditer(data):
-        start, end = match.span()
-        words = tuple(match[0].decode().split())
-        ends = data[end : end + 1] == b"\0"
-        if ends and _starts(data, start, section.address + start, words):
-            yield _List(section.offset + start, words)
-
-
-def _starts(data: bytes, start: int, address: int, words: Sequence[str]) -> bool:
-    """Return whether a string starts here. Constants may precede it without a zero byte; then
-    it is aligned, and only a list of several words is taken for one.
-    """
-    before = data[start - 1 : start] if start else b"\0"
-    return not (b" " <= before <= b"~") or (address % _POOL == 0 and len(words) > 1)
-
-
-def is_about(listing: str, libraries: Collection[LibrarySlim]) -> bool:
-    """Return whether a file holds the list, and the code that it describes was read."""
-    path = PurePosixPath(listing)
-    described = str(path.with_name(_LISTED))
-    return _LISTING.fullmatch(path.name) is not None and any(
-        library.path == described and library.archs and not library.skipped_because
-        for library in libraries
-    )
-
-
-# -- cuts ------------------------------------------------------------------------------------------
-# Plans and writes a set of libraries that are slimmed together, and the record of it.
 
 
 class SlimRequest(Value, frozen=True, kw_only=True):

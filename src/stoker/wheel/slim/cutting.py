@@ -2,21 +2,22 @@
 
 Cuts are whole pages, so that everything else keeps its address and can be mapped as before. A
 segment is split at a cut; the piece before the cut fills it with zeros in memory, so that a read
-there finds no code instead of crashing. More program headers are needed then: they stay in place
-if there is space, else they move to the end, into a segment of their own.
+there finds no code instead of crashing. More program headers are needed then: they stay in place if
+there is space, else they move to the end, into a segment of their own.
+
+Stripping finds ranges that nothing uses: symbol tables for debuggers, and space left by editors.
+patchelf moves growing tables to the end of a file; the old ones stay in it, loaded and unused.
 """
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
 from itertools import pairwise
-from operator import or_
 from typing import NamedTuple
 
-from stoker.wheel import elf, fatbin
+from stoker.wheel import elf
 from stoker.wheel.elf import Elf, Section, Segment, up
-from stoker.wheel.elf_edit import (
+from stoker.wheel.elf_write import (
     FILE_HEADER_SIZE,
     SECTION_SIZE,
     SEGMENT_SIZE,
@@ -26,8 +27,7 @@ from stoker.wheel.elf_edit import (
     section_headers,
     with_tail,
 )
-from stoker.wheel.fatbin import FatbinEntry
-from stoker.wheel.slim.regions import ByteSpan, DeviceRegion, Shift, Spans, merged, without
+from stoker.wheel.slim.spans import ByteSpan, Shift, Spans, merged
 
 _MOST_CUTS = 512  # each is one more mapping; the largest come first
 
@@ -217,12 +217,6 @@ def _shifted(section: Section, shift: Shift, end: int | None) -> Section:
     return section._replace(offset=offset, size=size)
 
 
-# -- stripping -------------------------------------------------------------------------------------
-# Finds the unused parts of a library: symbol tables for debuggers, and space left by editors.
-#
-# patchelf moves growing tables to the end of a file; the old ones stay in it, loaded and unused.
-
-
 class Stripping(NamedTuple):
     """``dropped`` are the indexes of sections, ``freed`` their bytes and unused pages."""
 
@@ -269,101 +263,3 @@ def _sections_tell_all(file: Elf) -> bool:
     )
     read = [value for tag, value in file.dynamic if tag in elf.TABLES]
     return bool(read) and all(loaded.overlap(ByteSpan(place, place + 1)) for place in read)
-
-
-# -- packing ---------------------------------------------------------------------------------------
-# Places kept regions towards the start of their section, except those that may not move. Pure.
-#
-# Offsets are those of the original file; ``cutting`` removes the freed ranges afterwards.
-
-
-_LARGEST_ALIGNMENT = 256
-
-
-class Placed(NamedTuple):
-    """A region and its new offset."""
-
-    region: DeviceRegion
-    offset: int
-
-    @property
-    def span(self) -> ByteSpan:
-        return ByteSpan(self.offset, self.offset + self.region.kept_size)
-
-    @property
-    def address(self) -> int:
-        return self.region.address + self.offset - self.region.region.offset
-
-    @property
-    def has_moved(self) -> bool:
-        return self.offset != self.region.region.offset
-
-    def entries(self) -> Iterator[tuple[FatbinEntry, int]]:
-        """Yield the kept entries with their new offsets."""
-        offset = self.offset + fatbin.HEADER_SIZE
-        for entry in self.region.kept:
-            yield entry, offset
-            offset += self.region.size_of(entry)
-
-
-class Packing(NamedTuple):
-    """``rewritten`` covers every region, and the gaps between regions if they hold nothing."""
-
-    placed: tuple[Placed, ...]
-    rewritten: tuple[ByteSpan, ...]
-    freed: tuple[ByteSpan, ...]
-
-
-def pack(file: Elf, regions: Sequence[DeviceRegion]) -> Packing:
-    placed: list[Placed] = []
-    rewritten: list[ByteSpan] = []
-    freed: list[ByteSpan] = []
-    ordered = sorted(regions, key=lambda region: region.region.offset)
-    starts = [region.region.offset for region in ordered]
-    for name, stretch in _stretches(file):
-        inside = ordered[bisect_left(starts, stretch.start) : bisect_left(starts, stretch.end)]
-        if not inside:
-            continue
-        here = list(_place(inside, stretch.start))
-        placed += here
-        if name == fatbin.SCATTERED:  # none of them moves
-            rewritten += [_span(region) for region in inside]
-            freed += [ByteSpan(one.span.end, one.region.region.end) for one in here]
-        else:
-            rewritten.append(stretch)
-            freed += without(stretch, (one.span for one in here))
-    return Packing(tuple(placed), tuple(rewritten), tuple(freed))
-
-
-def _span(region: DeviceRegion) -> ByteSpan:
-    return ByteSpan(region.region.offset, region.region.end)
-
-
-def _stretches(file: Elf) -> Iterator[tuple[str, ByteSpan]]:
-    """Yield the loaded ranges of device code; a section slimmed before may have several."""
-    for name, section in file.named(*fatbin.SECTIONS):
-        for load in file.segments_of(elf.LOAD):
-            start = max(section.offset, load.offset)
-            end = min(section.offset + section.size, load.offset + load.file_size)
-            if start < end:
-                yield name, ByteSpan(start, end)
-
-
-def _place(regions: Sequence[DeviceRegion], start: int) -> Iterator[Placed]:
-    """Place the regions in order. None reaches the next one, because no region grows."""
-    alignment = _alignment(regions)
-    following = start
-    for region in regions:
-        offset = region.region.offset
-        if region.is_movable:
-            distance = region.address - offset
-            offset = up(following + distance, alignment) - distance
-        placed = Placed(region, offset)
-        yield placed
-        following = placed.span.end
-
-
-def _alignment(regions: Sequence[DeviceRegion]) -> int:
-    """Return the alignment that all regions have now."""
-    bits = reduce(or_, (region.address for region in regions), _LARGEST_ALIGNMENT)
-    return bits & -bits

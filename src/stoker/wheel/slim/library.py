@@ -1,95 +1,33 @@
-"""Compresses kept LZ4 entries with zstd instead, which needs less than half the space.
+"""Plans and writes one slimmed library.
 
-Drivers support it since 550.54.14. Very large entries stay unchanged.
+A plan says which ranges of the original are copied to which offsets and which bytes replace them;
+everything else is zero. A library with something unknown stays unchanged, and the plan says why.
 """
 
 import struct
-import threading
-from collections.abc import Container, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Container, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from msgspec.structs import replace
 
-from stoker.model.artifact import ArchSlim, Compression, DeviceKind, LibrarySlim, SlimLayout
+from stoker.model.artifact import ArchSlim, DeviceKind, LibrarySlim, SlimLayout
 from stoker.model.errors import ArtifactError
 from stoker.model.value import Value
 from stoker.outside.files import file_made_whole
-from stoker.outside.process import threads
 from stoker.wheel import elf, fatbin
 from stoker.wheel.elf import Elf
-from stoker.wheel.elf_edit import RELATIVE, Overwritten
-from stoker.wheel.fatbin import LARGEST, FatbinEntry, check_codecs, packed_by_zstd, unpacked
+from stoker.wheel.elf_write import Overwritten
+from stoker.wheel.fatbin import FatbinEntry
 from stoker.wheel.reader import Reader, open_file
+from stoker.wheel.relocations import RELATIVE
 from stoker.wheel.slim.check import check_slimmed
-from stoker.wheel.slim.cutting import (
-    Packing,
-    Stripping,
-    check_unused,
-    cut,
-    find_unused,
-    pack,
-    span_of,
-)
-from stoker.wheel.slim.regions import (
-    ByteSpan,
-    Choose,
-    DeviceRegion,
-    Shift,
-    Spans,
-    find_regions,
-    without,
-)
-
-_MOST_MEMORY = 256 << 20  # bytes
-_COPIES = 2  # of a decompressed entry: the decoder makes one of its own
-_ONE_LIBRARY = threading.Lock()  # each uses all cores, and memory is bounded for one
-
-
-def recompress(reader: Reader, regions: Sequence[DeviceRegion]) -> list[DeviceRegion]:
-    """Return the same regions with recompressed entries, where these are smaller."""
-    check_codecs()
-    entries = [
-        entry
-        for region in regions
-        if not region.is_fixed
-        for entry in region.kept
-        if entry.compression is Compression.LZ4 and entry.unpacked_size <= LARGEST
-    ]
-    with _ONE_LIBRARY, ThreadPoolExecutor(_workers(entries)) as pool:
-        made = list(pool.map(lambda entry: _packed(reader, entry), entries))
-    smaller = {
-        entry.offset: content
-        for entry, content in zip(entries, made, strict=True)
-        if len(content) < entry.end - entry.offset
-    }
-    return [region._replace(repacked=_of(region, smaller)) for region in regions]
-
-
-def _workers(entries: Sequence[FatbinEntry]) -> int:
-    """Return the number of threads whose decompressed entries fit into the memory limit."""
-    largest = max((entry.unpacked_size for entry in entries), default=1)
-    return max(1, min(threads(), _MOST_MEMORY // (_COPIES * largest or 1)))
-
-
-def _of(region: DeviceRegion, contents: Mapping[int, bytes]) -> dict[int, bytes]:
-    offsets = [entry.offset for entry in region.kept]
-    return {offset: contents[offset] for offset in offsets if offset in contents}
-
-
-def _packed(reader: Reader, entry: FatbinEntry) -> bytes:
-    header = reader.read(entry.offset, entry.header_size)
-    return fatbin.zstd_entry(header, packed_by_zstd(unpacked(reader, entry)))
-
-
-# -- library ---------------------------------------------------------------------------------------
-# Plans and writes one slimmed library.
-#
-# A plan says which ranges of the original are copied to which offsets and which bytes replace
-# them; everything else is zero. A library with something unknown stays unchanged, and the plan
-# says why.
+from stoker.wheel.slim.cutting import Stripping, check_unused, cut, find_unused, span_of
+from stoker.wheel.slim.packing import Packing, pack
+from stoker.wheel.slim.recompression import recompress
+from stoker.wheel.slim.regions import Choose, DeviceRegion, find_regions
+from stoker.wheel.slim.spans import ByteSpan, Shift, Spans, without
 
 
 class SlimOptions(Value, frozen=True, kw_only=True):

@@ -2,15 +2,14 @@
 
 import os
 import tempfile
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from stoker.model.artifact import ArchSlim, LibrarySlim, SlimReport, TargetKind
+from stoker.model.artifact import SlimReport, TargetKind
 from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.model.plan import GpuTarget
 from stoker.model.value import Value, size
 from stoker.outside.files import folder_of_process
-from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.wheel.elf import MAGIC
 from stoker.wheel.engine import Wheel, open_wheel
 from stoker.wheel.inspecting import find_installed
@@ -19,20 +18,18 @@ from stoker.wheel.slim import folder as in_folder
 from stoker.wheel.slim import in_place
 from stoker.wheel.slim import wheel as in_wheel
 from stoker.wheel.slim.cuts import (
-    GPU_PARTS,
     LICENCE,
     PRIVATE,
     Cut,
     SlimRequest,
-    arch_order,
     changed,
     check_room,
     check_served,
     nvidia_refusal,
-    parse_targets,
     plan_cuts,
     write_cut,
 )
+from stoker.wheel.slim.targets import GPU_PARTS, parse_targets
 
 _WHEEL_FOLDER = Path("dist")
 
@@ -281,87 +278,3 @@ def _remarks(cuts: Sequence[Cut]) -> list[str]:
     if any(cut.nvidia and cut.changes for cut in cuts):
         notes.append(f"it holds modified NVIDIA libraries, do not redistribute it: '{PRIVATE}'")
     return notes
-
-
-# -- slimming --------------------------------------------------------------------------------------
-# The report of `stoker slim` as a terminal page: libraries, then architectures.
-
-
-def slim_page(report: SlimReport) -> Page:
-    """Return the page of a dry run: what would be kept and removed."""
-    parts: list[Page] = [Text(line, style="bold") for line in _total(report)]
-    if report.libraries:
-        parts += [Text(), _libraries(report.libraries), Text(), _architectures(report.libraries)]
-        parts.append(Text())
-    parts += [
-        Text.assemble(("unchanged", "warning"), f"  {library.path}: {library.skipped_because}")
-        for library in report.libraries
-        if library.skipped_because
-    ]
-    parts += [Text.assemble(("note ", "note"), " ", note) for note in report.notes]
-    return Group(*parts)
-
-
-def slim_lines(report: SlimReport) -> str:
-    """Return a summary of what was done."""
-    lines = [
-        f"note: {library.path} was not changed: {library.skipped_because}"
-        for library in report.libraries
-        if library.skipped_because
-    ]
-    lines += [f"note: {note}" for note in report.notes]
-    return "\n".join([*_total(report), *lines])
-
-
-def _total(report: SlimReport) -> list[str]:
-    """Return the line with both sizes; none if there is no library to slim."""
-    if not report.before_bytes:
-        return []
-    share = f"{100 * report.after_bytes / report.before_bytes:.0f} %"
-    return [f"{size(report.before_bytes)} -> {size(report.after_bytes)} ({share})"]
-
-
-def _libraries(libraries: Sequence[LibrarySlim]) -> Listing:
-    table = Listing("library", ">before", ">after", ">", ">kept", ">dropped", "")
-    for row in sorted(libraries, key=lambda library: -library.before_bytes):
-        table.add(
-            row.path,
-            size(row.before_bytes),
-            size(row.after_bytes),
-            f"{100 * row.after_bytes / row.before_bytes:.0f} %" if row.before_bytes else "",
-            str(row.kept),
-            str(row.dropped),
-            "unchanged" if row.skipped_because else "",
-        )
-    return table
-
-
-def _architectures(libraries: Iterable[LibrarySlim]) -> Listing:
-    """Return the totals of all libraries."""
-    table = Listing("architecture", ">kept", ">", ">dropped", ">")
-    for row in _summed(libraries):
-        table.add(
-            Text(row.arch, style="ok" if row.kept_bytes else "dim"),
-            str(row.kept) if row.kept else "",
-            size(row.kept_bytes) if row.kept else "",
-            str(row.dropped) if row.dropped else "",
-            size(row.dropped_bytes) if row.dropped else "",
-        )
-    return table
-
-
-def _summed(libraries: Iterable[LibrarySlim]) -> list[ArchSlim]:
-    by_arch: dict[str, list[ArchSlim]] = {}
-    for library in libraries:
-        for row in library.archs:
-            by_arch.setdefault(row.arch, []).append(row)
-    return [
-        ArchSlim(
-            arch=arch,
-            kept=sum(row.kept for row in rows),
-            dropped=sum(row.dropped for row in rows),
-            kept_bytes=sum(row.kept_bytes for row in rows),
-            dropped_bytes=sum(row.dropped_bytes for row in rows),
-        )
-        for arch, rows in sorted(by_arch.items(), key=lambda item: arch_order(item[0]))
-    ]

@@ -16,14 +16,14 @@ from stoker.model.errors import ArtifactError, StorageError
 from stoker.outside.files import folder_of_process
 from stoker.outside.process import threads
 from stoker.outside.progress import stage
-from stoker.wheel.closure import portable_paths
 from stoker.wheel.elf import MAGIC, Elf
 from stoker.wheel.elf_edit import ElfEdit, Patch, make_patch
 from stoker.wheel.engine import Content, Edit, Wheel, rewrite
-from stoker.wheel.engine.edit import identify
+from stoker.wheel.engine.identity import identify
 from stoker.wheel.facts import read_file, wheel_facts
 from stoker.wheel.inspecting import wheel_artifact
 from stoker.wheel.metadata import Headers
+from stoker.wheel.origins import portable_paths
 from stoker.wheel.reader import open_file, printable
 from stoker.wheel.slim.cuts import (
     PRIVATE,

@@ -9,7 +9,7 @@ import msgspec
 from stoker.model.artifact import LibraryOrigin
 from stoker.model.finding import Finding, Severity
 from stoker.plan.grammar import name
-from stoker.wheel.verify import code, contents, linking
+from stoker.wheel.verify import code, contents, cpu_level, linking, tags
 from stoker.wheel.verify.tested import WheelUnderTest
 
 
@@ -50,9 +50,9 @@ CHECKS = {
         Check("permissions", "no file is writable by everyone", contents.permissions, _always),
     ),
     "tags": (
-        Check("tags", "file name, metadata and libraries agree", contents.tags, _always),
-        Check("symbols", "the system named by the tag has all symbols", contents.symbols),
-        Check("portability", "the tag names the supported systems", contents.portability),
+        Check("tags", "file name, metadata and libraries agree", tags.tags, _always),
+        Check("symbols", "the system named by the tag has all symbols", tags.symbols),
+        Check("portability", "the tag names the supported systems", tags.portability),
     ),
     "libraries": (
         Check("closure", "all required libraries are available", linking.missing_libraries),
@@ -114,7 +114,7 @@ CHECKS = {
         Check(
             "cpu",
             "no instruction exceeds the requested CPU level",
-            code.cpu_level,
+            cpu_level.cpu_level,
             lambda wheel: wheel.expected is not None and wheel.expected.cpu is not None,
         ),
     ),

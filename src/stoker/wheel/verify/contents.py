@@ -1,31 +1,15 @@
-"""Checks metadata, tags and plan, and that nothing is bundled that must not be. Pure."""
+"""Checks files, permissions and plan, and that nothing is bundled that must not be. Pure."""
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from packaging.tags import Tag
-from packaging.utils import parse_wheel_filename
-from packaging.version import InvalidVersion
-
-from stoker.knowledge.wheels import (
-    PlatformPolicy,
-    excess,
-    is_of_glibc,
-    is_openmp,
-    never_bundled,
-    policies,
-    unhashed,
-)
+from stoker.knowledge.wheels import is_of_glibc, is_openmp, never_bundled, unhashed
 from stoker.model.artifact import ElfKind
-from stoker.model.distribution import read_tag, read_version
 from stoker.model.finding import Finding
 from stoker.model.plan import PLAN_MEMBER, Variant
 from stoker.wheel.verify.tested import WheelUnderTest, error, note
 
 _WORLD_WRITABLE = 0o002
-_MANYLINUX = re.compile(r"(manylinux(?:_(\d+)_(\d+)|\d+))_(.+)")
-_MODULE = re.compile(r"\.cpython-(\d+)t?-[\w-]+\.so$")
 _NOT_HELD_AGAINST = ("features", "platform", "build_type", "sanitizer")
 
 
@@ -82,106 +66,6 @@ def _words(value: object) -> str:
     if isinstance(value, tuple):
         return ";".join(target.arch + ("+PTX" if target.ptx else "") for target in value) or "none"
     return str(value)
-
-
-# -- tags ----------------------------------------------------------------------------------------
-
-
-def tags(wheel: WheelUnderTest) -> Iterator[Finding]:
-    told = wheel.tags
-    lines = [f"{line!r} is not a tag" for line in wheel.metadata.tags if not read_tag(line)]
-    lines += [
-        *_name_problems(wheel, told),
-        *_platform_problems(wheel, told),
-        *_modules(wheel, told),
-    ]
-    if lines:
-        yield error("wrong-tag", "the tag does not describe the wheel", lines)
-
-
-def _name_problems(wheel: WheelUnderTest, told: frozenset[Tag]) -> Iterator[str]:
-    try:
-        name, version, _, named = parse_wheel_filename(wheel.file_name)
-    except ValueError as problem:  # also of numbers too long to be converted
-        yield str(problem)
-        return
-    if named != told:
-        yield f"the file name says {_joined(named)}, the metadata {_joined(told)}"
-    if name != wheel.project or str(version) != _normal(wheel.metadata.version):
-        yield f"the file name says {name} {version}, the metadata {wheel.metadata.version}"
-
-
-def _normal(version: str) -> str:
-    try:
-        return str(read_version(version))
-    except InvalidVersion:
-        return version
-
-
-def _joined(found: Iterable[Tag]) -> str:
-    return " ".join(sorted(map(str, found)))
-
-
-def _platform_problems(wheel: WheelUnderTest, told: frozenset[Tag]) -> Iterator[str]:
-    platforms = {tag.platform for tag in told}
-    for library in wheel.libraries:
-        if "any" in platforms:
-            yield f"any machine, but {library.path} is for {library.machine}"
-        elif not all(platform.endswith(f"_{library.machine}") for platform in platforms):
-            yield f"{' '.join(sorted(platforms))}, but {library.path} is for {library.machine}"
-
-
-def _modules(wheel: WheelUnderTest, told: frozenset[Tag]) -> Iterator[str]:
-    interpreters = {tag.interpreter for tag in told}
-    for library in wheel.libraries:
-        found = _MODULE.search(library.path)
-        if found and f"cp{found[1]}" not in interpreters:
-            yield f"{' '.join(sorted(interpreters))}, but {library.path} is for cp{found[1]}"
-
-
-def symbols(wheel: WheelUnderTest) -> Iterator[Finding]:
-    """Check the symbols against the tag of the oldest system, since all tags must be true."""
-    lines = []
-    for library in wheel.libraries:
-        policy = _oldest(wheel, library.machine)
-        beyond = excess(policy, library.machine, library.versions) if policy else {}
-        if policy and beyond:
-            needs = ", ".join(f"{series}_{version}" for series, version in beyond.items())
-            lines.append(f"{library.path} needs {needs}, which is too new for {policy.name}")
-    if lines:
-        yield error("too-new-symbols", "it needs a newer system than its tag says", lines)
-
-
-def _oldest(wheel: WheelUnderTest, machine: str) -> PlatformPolicy | None:
-    found = [policy for tag in wheel.tags if (policy := _policy(tag.platform, machine))]
-    return min(found, key=policies().index, default=None)
-
-
-def _policy(platform: str, machine: str) -> PlatformPolicy | None:
-    """Return the newest policy that is not newer than the tag, which may lie between two."""
-    match = _MANYLINUX.fullmatch(platform)
-    if not match or match[4] != machine:
-        return None
-    known = [row for row in policies() if machine in row.newest]
-    if not match[2]:
-        return next((row for row in known if match[1] in row.aliases), None)
-    told = (int(match[2]), int(match[3]))
-    not_newer = [row for row in known if _glibc(row) <= told]
-    return not_newer[-1] if not_newer else None
-
-
-def _glibc(policy: PlatformPolicy) -> tuple[int, ...]:
-    return tuple(int(number) for number in policy.name.split("_")[1:])
-
-
-def portability(wheel: WheelUnderTest) -> Iterator[Finding]:
-    """Note a plain Linux tag: it names no minimum system, and package indexes refuse it."""
-    plain = sorted({tag for tag in wheel.metadata.tags if "-linux_" in tag})
-    if plain:
-        yield note("plain-linux-tag", "the tag names no minimum system", plain)
-
-
-# -- what must not be in a wheel -----------------------------------------------------------------
 
 
 def bundled(wheel: WheelUnderTest) -> Iterator[Finding]:

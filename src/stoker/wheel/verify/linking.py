@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from stoker.knowledge.wheels import bringer
 from stoker.model.artifact import Dependency, ElfKind, LibraryFacts, LibraryOrigin
 from stoker.model.finding import Finding
-from stoker.wheel.closure import portable_paths, search_folders
+from stoker.wheel.origins import portable_paths, search_folders
 from stoker.wheel.verify.tested import WheelUnderTest, error, milder, note
 
 _ORIGIN = re.compile(r"\$ORIGIN\b|\$\{ORIGIN\}")

@@ -1,85 +1,26 @@
-"""Source files of functions, read from the symbol table of a library.
+"""Finds instructions in the machine code of a wheel that not every CPU supports, with objdump.
 
-A symbol table names source files for local functions only: they follow the file's symbol.
+A small library is read completely, a large one in evenly spaced samples, until the time limit.
+``cpu_level`` decides which functions may use these instructions.
 """
 
 import platform
 import re
 import shutil
-import struct
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from stoker.knowledge.hardware import InstructionSet, operand_pattern
 from stoker.model.artifact import ElfKind, LibraryFacts
-from stoker.model.errors import ArtifactError
 from stoker.outside import process
-from stoker.wheel.elf import SYMBOL_TABLE, Elf, Table
+from stoker.wheel.elf import Elf
 from stoker.wheel.engine import Wheel
 from stoker.wheel.reader import open_file
+from stoker.wheel.verify.local_functions import LocalFunctions, read_local_functions
 from stoker.wheel.verify.tested import CodeSample, Use
-
-_SYMBOL = struct.Struct("<IBBHQQ")
-_FILE, _FUNCTION_TYPE = 4, 2  # types of symbols
-_LARGEST = 512 << 20
-
-
-class LocalFunctions:
-    """Source files and names of functions, by address."""
-
-    def __init__(self, found: Mapping[int, tuple[str, str]]):
-        self._found = found
-        self._counts = Counter(found.values())
-
-    def file(self, address: int) -> str:
-        return self._found.get(address, ("", ""))[0]
-
-    def has_copies(self, address: int) -> bool:
-        """Return whether the same function of the same file exists more than once."""
-        return address in self._found and self._counts[self._found[address]] > 1
-
-
-def read_local_functions(file: Elf) -> LocalFunctions:
-    """Return none for a file without symbols, of 32 bits, or with malformed symbols."""
-    found = {}
-    with suppress(ArtifactError):
-        for address, source, name in _functions(file):
-            found[address] = (source, name)
-    return LocalFunctions(found)
-
-
-def _functions(file: Elf) -> Iterator[tuple[int, str, str]]:
-    table = next((part for part in file.sections if part.type == SYMBOL_TABLE), None)
-    if table is None or not file.is_64_bit or table.link >= len(file.sections):
-        return
-    names = file.sections[table.link]
-    if max(table.file_size, names.file_size) > _LARGEST:
-        return
-    strings, source = (
-        Table(file.reader, "<", names.offset, file.reader.read(names.offset, names.file_size)),
-        "",
-    )
-    # Local symbols come first; `info` is how many.
-    count = min(table.info, table.file_size // _SYMBOL.size)
-    symbols = file.reader.read(table.offset, table.file_size)[: count * _SYMBOL.size]
-    for name, kind, _, _, address, _ in _SYMBOL.iter_unpack(symbols):
-        if kind & 15 == _FILE:
-            source = strings.string(name)
-        elif kind & 15 == _FUNCTION_TYPE and source:
-            yield address, source, strings.string(name)
-
-
-# -- sampling --------------------------------------------------------------------------------------
-# Finds instructions in the machine code of a wheel that not every CPU supports, with objdump.
-#
-# A small library is read completely, a large one in evenly spaced samples, until the time limit.
-# ``code`` decides which functions may use these instructions.
-
 
 _TIMEOUT_S = 60.0
 _STRETCH = 256 << 10  # bytes of code that objdump is asked for at a time

@@ -14,10 +14,10 @@ from stoker.model.distribution import read_tags
 from stoker.model.finding import Finding, Severity
 from stoker.model.plan import GpuTarget, PlannedTargets, Variant
 from stoker.model.value import Value
-from stoker.wheel.closure import installed_path
 from stoker.wheel.engine import Member
-from stoker.wheel.engine.archive import Mismatch
+from stoker.wheel.engine.record import Mismatch
 from stoker.wheel.metadata import required_name
+from stoker.wheel.origins import installed_path
 
 _MOST_LINES = 8  # of evidence that a page shows
 

@@ -7,7 +7,8 @@ import pytest
 from built_libraries import Need, build
 from stoker.model.artifact import ArchSlim, LibrarySlim
 from stoker.model.errors import ArtifactError
-from stoker.wheel.slim.cuts import is_about, kept_words, parse_targets, write_words
+from stoker.wheel.slim.arch_list import is_about, kept_words, write_words
+from stoker.wheel.slim.targets import parse_targets
 
 LIST = "sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 sm_120 compute_120"
 

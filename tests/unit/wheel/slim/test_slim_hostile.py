@@ -11,7 +11,7 @@ import pytest
 from built_libraries import CUBIN, LZ4, entry, region
 from stoker.model.plan import GpuTarget
 from stoker.wheel import elf
-from stoker.wheel.slim.cuts import kept_words
+from stoker.wheel.slim.arch_list import kept_words
 
 MIB = 1 << 20
 LARGE = bytes(300 << 10)

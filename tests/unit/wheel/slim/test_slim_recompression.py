@@ -11,8 +11,9 @@ from slim_libraries import build_library, code, listed, loaded, slim
 from stoker.model.artifact import Compression, SlimLayout
 from stoker.model.errors import ArtifactError, MissingError
 from stoker.outside import process
+from stoker.wheel.codecs import check_codecs, packed_by_zstd, unpacked
 from stoker.wheel.elf import Elf
-from stoker.wheel.fatbin import check_codecs, packed_by_zstd, read_regions, unpacked
+from stoker.wheel.fatbin import read_regions
 from stoker.wheel.library import device_regions
 from stoker.wheel.reader import open_file
 

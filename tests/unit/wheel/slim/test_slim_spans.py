@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.wheel.elf import up
-from stoker.wheel.slim.regions import ByteSpan, Shift, Spans, merged, without
+from stoker.wheel.slim.spans import ByteSpan, Shift, Spans, merged, without
 
 spans = st.lists(st.builds(ByteSpan, st.integers(0, 60), st.integers(0, 60)), max_size=8)
 

@@ -1,0 +1,84 @@
+"""Compares the facts of two artifacts. Pure."""
+
+from collections.abc import Iterator
+
+from packaging.requirements import InvalidRequirement
+
+from stoker.model.artifact import (
+    ArtifactFacts,
+    FactDifference,
+    LibraryFacts,
+    RunsOn,
+    TargetKind,
+    WheelFacts,
+)
+from stoker.model.distribution import read_requirement
+from stoker.model.value import size as in_words
+
+
+def compare(before: ArtifactFacts, after: ArtifactFacts) -> tuple[FactDifference, ...]:
+    """Return all facts that differ: of the whole artifact first, then of each library."""
+    old, new = {"": _whole(before)}, {"": _whole(after)}
+    alone = before.kind is after.kind is TargetKind.LIBRARY  # its name says nothing
+    name = "library" if alone else None
+    old |= {name or library.path: _library_rows(library) for library in before.libraries}
+    new |= {name or library.path: _library_rows(library) for library in after.libraries}
+    return tuple(
+        difference
+        for subject in sorted(old | new)
+        for difference in _differences(subject, old.get(subject, {}), new.get(subject, {}))
+    )
+
+
+def _differences(
+    subject: str, old: dict[str, str], new: dict[str, str]
+) -> Iterator[FactDifference]:
+    for name in old | new:
+        if old.get(name) != new.get(name):
+            yield FactDifference(
+                subject=subject, name=name, before=old.get(name), after=new.get(name)
+            )
+
+
+def _whole(facts: ArtifactFacts) -> dict[str, str]:
+    rows = {"size": in_words(facts.size_bytes)}
+    if facts.wheel:
+        rows |= _wheel(facts.wheel)
+    rows |= {"manylinux": facts.manylinux or "-", "minimum driver": facts.minimum_driver or "-"}
+    rows |= {f"GPU {row.arch}": _how(row) for row in facts.runs_on if not row.without}
+    return rows | {f"missing {name}": "yes" for name in facts.unresolved}
+
+
+def _how(row: RunsOn) -> str:
+    return f"by {row.by}, in part" if row.partly else f"by {row.by}"
+
+
+def _wheel(wheel: WheelFacts) -> dict[str, str]:
+    rows = {
+        "name": wheel.name,
+        "version": wheel.version,
+        "tags": " ".join(wheel.tags),
+        "requires python": wheel.requires_python or "-",
+    }
+    for line in wheel.requires:
+        try:
+            rows[f"requires {read_requirement(line).name}"] = line
+        except InvalidRequirement:
+            rows[f"requires {line}"] = line
+    return rows
+
+
+def _library_rows(library: LibraryFacts) -> dict[str, str]:
+    rows = {
+        "size": in_words(library.size_bytes),
+        "soname": library.soname or "-",
+        "C++ ABI": library.cxx_abi or "-",
+        "symbols": "no" if library.stripped else "yes",
+    }
+    rows |= {f"needs {name}": "yes" for name in library.needed}
+    rows |= {"RPATH": ":".join(library.rpath), "RUNPATH": ":".join(library.runpath)}
+    rows |= dict(library.versions)
+    for code in library.device_code:
+        where = "" if code.linked else " (not linked)"
+        rows[f"{code.arch}{where}"] = f"{in_words(code.size_bytes)} in {code.count}"
+    return rows

@@ -1,0 +1,174 @@
+"""Finds the libraries that a wheel has to bundle, and names them.
+
+These are the libraries that it needs and nothing else provides, their own dependencies, and the
+libraries that they open by name at run time.
+"""
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from stoker.knowledge.wheels import keeps_name, opened_by
+from stoker.model.errors import MissingError, UsageError
+from stoker.model.value import Value
+from stoker.wheel.package.built_wheel import BuiltWheel
+from stoker.wheel.package.places import FoundLibrary, SearchPlaces
+from stoker.wheel.package.providers import LibraryProvider, Providers
+
+_MOST_PLACES = 12
+
+
+class Closure(Value, frozen=True, kw_only=True):
+    """The libraries by the name that others need, and the libraries that need them."""
+
+    found: dict[str, FoundLibrary] = {}
+    wanted_by: dict[str, tuple[str, ...]] = {}
+    notes: tuple[str, ...] = ()
+
+
+def gather(
+    built: BuiltWheel, providers: Providers, places: SearchPlaces, *, cuda: int | None = None
+) -> Closure:
+    """Find all libraries to bundle. ``cuda`` selects the libraries opened at run time."""
+    walk = _Walk(providers, places, cuda)
+    for library in built.libraries:
+        walk.need_all(library.needed, library.path)
+    for library in built.libraries:
+        walk.offer_opened(library.soname or PurePosixPath(library.path).name)
+    if walk.missing:
+        raise _not_found(walk.missing, places)
+    _check_sonames(walk.found)
+    return Closure(
+        found=walk.found,
+        wanted_by={name: tuple(wanting) for name, wanting in walk.wanted_by.items()},
+        notes=tuple(dict.fromkeys(walk.notes)),
+    )
+
+
+class _Walk:
+    def __init__(self, providers: Providers, places: SearchPlaces, cuda: int | None):
+        self._providers = providers
+        self._places = places
+        self._cuda = cuda
+        self.found: dict[str, FoundLibrary] = {}
+        self.wanted_by: dict[str, list[str]] = {}
+        self.missing: dict[str, list[str]] = {}
+        self.notes: list[str] = []
+
+    def need_all(self, names: tuple[str, ...], by: str) -> None:
+        for name in names:
+            if self._providers.of(name) is LibraryProvider.BUNDLE:
+                self._need(name, by)
+
+    def _need(self, name: str, by: str) -> None:
+        if name not in self.found and name not in self.missing:
+            if found := self._places.find(name):
+                self._take(found)
+            else:
+                self.missing[name] = []
+        wanting = self.wanted_by if name in self.found else self.missing
+        wanting.setdefault(name, []).append(by)
+
+    def _take(self, found: FoundLibrary) -> None:
+        self.found[found.name] = found
+        self.need_all(found.facts.needed, found.name)
+        self.offer_opened(found.name)
+
+    def offer_opened(self, opener: str) -> None:
+        """Add the libraries that ``opener`` opens at run time, which are optional."""
+        for pattern in opened_by(opener, self._cuda):
+            names = self._places.matching(pattern)
+            taken = [name for name in names if self._providers.of(name) is LibraryProvider.BUNDLE]
+            for name in taken:
+                self._offer(name, opener)
+            if not names and self._providers.of(pattern) is LibraryProvider.BUNDLE:
+                self.notes.append(f"{opener} opens {pattern}, which was not found")
+
+    def _offer(self, name: str, opener: str) -> None:
+        """Add a library, unless one of its own dependencies is missing."""
+        if name in self.found:
+            self.wanted_by.setdefault(name, []).append(opener)
+            return
+        attempt = _Walk(self._providers, self._places, self._cuda)
+        attempt.found = dict(self.found)
+        attempt.wanted_by = {other: list(by) for other, by in self.wanted_by.items()}
+        attempt._need(name, opener)
+        if attempt.missing:
+            lacking = ", ".join(other for other in attempt.missing if other != name)
+            self.notes.append(f"{opener} opens {name}, which needs {lacking}: it was not found")
+            return
+        self.found, self.wanted_by = attempt.found, attempt.wanted_by
+        self.notes += attempt.notes
+
+
+def _not_found(missing: dict[str, list[str]], places: SearchPlaces) -> MissingError:
+    (name, wanting), *others = missing.items()
+    hints = [f"not usable: {file}" for file in places.unfit.get(name, ())]
+    labels = places.labels
+    more = f" and {len(labels) - _MOST_PLACES} more" if len(labels) > _MOST_PLACES else ""
+    hints += [
+        f"searched {', '.join(labels[:_MOST_PLACES])}{more}",
+        "name a folder, a wheel or a folder of wheels that has it with --library-folder",
+        f"use --exclude {name} if the target machine provides it",
+    ]
+    if others:
+        hints.insert(0, f"also not found: {', '.join(other for other, _ in others)}")
+    return MissingError(
+        f"{name} was not found; it is needed by {', '.join(dict.fromkeys(wanting))}", hints=hints
+    )
+
+
+def _check_sonames(found: dict[str, FoundLibrary]) -> None:
+    """Raise an error for two libraries of one name, since the loader would load only one."""
+    seen: dict[str, FoundLibrary] = {}
+    for library in found.values():
+        soname = library.facts.soname or library.name
+        other = seen.setdefault(soname, library)
+        if other.source != library.source:
+            raise UsageError(
+                f"two libraries have the name {soname}: {other.source} and {library.source}",
+                hints=[f"use --exclude {library.name} if the target machine provides it"],
+            )
+
+
+_TORCH_FOLDER = "torch/lib"
+
+
+def to_be_hashed(closure: Closure) -> tuple[FoundLibrary, ...]:
+    """Return the libraries to rename, because another wheel may bundle one with this name."""
+    return tuple(found for found in closure.found.values() if not keeps_name(_called(found)))
+
+
+def hashed_name(name: str, digest: str) -> str:
+    """Return a name such as ``libcudart-1a2b3c4d.so.12``."""
+    stem, dot, rest = name.partition(".so")
+    return f"{stem}-{digest[:8]}{dot}{rest}"
+
+
+def _called(found: FoundLibrary) -> str:
+    return found.facts.soname or found.name
+
+
+class BundledLibraries:
+    """``digests`` are by the name that other libraries need."""
+
+    def __init__(self, built: BuiltWheel, closure: Closure, digests: Mapping[str, str]):
+        own = built.dist_info.partition("-")[0]
+        self.folder = _TORCH_FOLDER if built.is_torch else f"{own}.libs"
+        self._closure = closure
+        self.names = {
+            name: hashed_name(_called(found), digests[name]) if name in digests else _called(found)
+            for name, found in closure.found.items()
+        }
+
+    def renamed(self, needed: tuple[str, ...]) -> dict[str, str]:
+        """Return the needed names of a library that change, with their new names."""
+        return {name: new for name in needed if (new := self.names.get(name, name)) != name}
+
+    @property
+    def files(self) -> dict[str, FoundLibrary]:
+        """Return the files by new name; a file that is needed by two names is bundled once."""
+        return {new: self._closure.found[name] for name, new in self.names.items()}
+
+    def wanted_by(self, new: str) -> tuple[str, ...]:
+        names = [name for name, other in self.names.items() if other == new]
+        return tuple(dict.fromkeys(by for name in names for by in self._closure.wanted_by[name]))

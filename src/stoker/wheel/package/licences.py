@@ -1,0 +1,114 @@
+"""Finds the licence texts of bundled libraries: in their package, folder or system package.
+
+It does not check whether a licence allows redistribution.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+
+from stoker.model.errors import MissingError
+from stoker.outside import process
+from stoker.wheel.engine import open_wheel
+from stoker.wheel.package.places import FoundLibrary
+from stoker.wheel.package.values import LibrarySource, Licence
+
+_TEXT = re.compile(r"(licen[cs]e|copying|copyright|eula|notice)", re.IGNORECASE)
+_HEIGHT = 4  # parent folders that may belong to the same package
+_SHARED = {Path("/"), Path("/usr"), Path("/usr/local"), Path("/opt")}  # belong to no package
+_DOCUMENTS = Path("/usr/share/doc")
+_LICENCE_TIMEOUT_S = 60.0
+
+
+def find_licences(found: Iterable[FoundLibrary]) -> tuple[tuple[Licence, ...], tuple[str, ...]]:
+    """Return the texts, and a note for each library without one."""
+    licences: dict[str, Licence] = {}
+    notes = []
+    for library in found:
+        texts = list(_licences(library.source))
+        licences |= {text.path: text for text in texts}
+        if not texts:
+            notes.append(f"no licence text was found for {library.name} ({library.source})")
+    return tuple(licences[path] for path in sorted(licences)), tuple(notes)
+
+
+def _licences(source: LibrarySource) -> Iterator[Licence]:
+    path = Path(source.file)
+    if source.member:
+        yield from _of_wheel(path)
+        return
+    for texts in (_of_distribution(path), _of_folder(path), _of_system(path)):
+        found = list(texts)
+        yield from found
+        if found:
+            return
+
+
+def _of_wheel(path: Path) -> Iterator[Licence]:
+    with open_wheel(path) as wheel:
+        owner = wheel.dist_info.removesuffix(".dist-info")
+        for member in wheel.members:
+            inside = member.startswith(f"{wheel.dist_info}/")
+            if inside and _TEXT.match(PurePosixPath(member).name):
+                yield _licence(owner, member, LibrarySource(file=str(path), member=member))
+
+
+def _of_distribution(library: Path) -> Iterator[Licence]:
+    """Search the distribution whose RECORD lists the library, in a parent folder."""
+    for information in _informations(library):
+        record = information / "RECORD"
+        names = record.read_text(errors="replace") if record.is_file() else ""
+        if re.search(rf"(^|/){re.escape(library.name)},", names, re.MULTILINE):
+            owner = information.name.removesuffix(".dist-info")
+            for path in sorted(information.rglob("*")):
+                if path.is_file() and _TEXT.match(path.name):
+                    yield _licence(owner, path.name, LibrarySource(file=str(path)))
+            return
+
+
+def _informations(library: Path) -> Iterator[Path]:
+    for folder in _above(library):
+        yield from sorted(folder.glob("*.dist-info"))
+        yield from sorted(folder.glob("dist-info/*.dist-info"))  # in a toolchain of stoker
+
+
+def _of_folder(library: Path) -> Iterator[Licence]:
+    """Search the nearest parent folder that has licence texts."""
+    for folder in _above(library):
+        texts = [path for path in sorted(folder.iterdir()) if _TEXT.match(path.name)]
+        yield from (
+            _licence(folder.name, p.name, LibrarySource(file=str(p))) for p in texts if p.is_file()
+        )
+        if texts:
+            return
+
+
+def _above(library: Path) -> list[Path]:
+    return [folder for folder in library.parents[:_HEIGHT] if folder not in _SHARED]
+
+
+def _of_system(library: Path) -> Iterator[Licence]:
+    """Search the system package that dpkg or rpm names."""
+    if package := _first_word(["dpkg-query", "--search", library]):
+        text = _DOCUMENTS / package.partition(":")[0] / "copyright"
+        if text.is_file():
+            yield _licence(text.parent.name, text.name, LibrarySource(file=str(text.resolve())))
+    for line in _answer(["rpm", "--query", "--licensefiles", "--file", library]).splitlines():
+        if Path(line).is_file():
+            yield _licence(Path(line).parent.name, Path(line).name, LibrarySource(file=line))
+
+
+def _first_word(command: list[str | Path]) -> str:
+    return next(iter(_answer(command).split()), "")
+
+
+def _answer(command: list[str | Path]) -> str:
+    try:
+        outcome = process.run(command, timeout=_LICENCE_TIMEOUT_S)
+    except MissingError:
+        return ""
+    return outcome.stdout if outcome.ok else ""
+
+
+def _licence(owner: str, name: str, source: LibrarySource) -> Licence:
+    return Licence(path=f"{owner}/{PurePosixPath(name).name}", source=source)

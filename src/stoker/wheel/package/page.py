@@ -1,0 +1,102 @@
+"""The plan of `stoker package` as a terminal page: search paths, libraries, requirements."""
+
+from collections.abc import Iterable, Sequence
+
+from stoker.model.value import size
+from stoker.outside.terminal import Group, Indented, Listing, Page, Text
+from stoker.wheel.package.values import LibraryChange, Packaged, PackagePlan
+
+_MOST_NAMES = 4
+
+
+def package_page(plan: PackagePlan) -> Page:
+    parts = [
+        _head(plan),
+        _added(plan.added),
+        _search_paths((*plan.changed, *plan.added)),
+        _names(plan.changed),
+        _stripped(plan.changed),
+        _requirements(plan),
+        _licences(plan),
+        _notes(plan.notes),
+    ]
+    return Group(*(line for part in parts if part for line in (*part, Text())))
+
+
+def packaged_lines(packaged: Packaged) -> str:
+    """Return a summary of what was written."""
+    debug = packaged.debug_files
+    beside = f", {len(debug)} debug files next to it" if debug else ""
+    return f"{packaged.path}, {size(packaged.size_bytes)}{beside}"
+
+
+def _head(plan: PackagePlan) -> list[Page]:
+    head = Text.assemble((plan.file_name, "bold"), f"  {plan.mode}")
+    return [head, Text(f"from {plan.wheel}", style="dim")]
+
+
+def _section(title: str, lines: Iterable[Text]) -> list[Page]:
+    indented = [Indented(line, 2) for line in lines]
+    return [Text(title, style="bold"), *indented] if indented else []
+
+
+def _added(added: Sequence[LibraryChange]) -> list[Page]:
+    if not added:
+        return []
+    total = size(sum(change.size_bytes for change in added))
+    table = Listing("", ">", "", title=f"Bundled libraries: {len(added)}, {total}", indent=2)
+    for change in added:
+        table.add(change.path, size(change.size_bytes), Text(f"{change.source}", style="dim"))
+    return [table]
+
+
+def _search_paths(changes: Iterable[LibraryChange]) -> list[Page]:
+    by_path: dict[str, list[str]] = {}
+    for change in changes:
+        if change.rpath is not None:
+            by_path.setdefault(change.rpath, []).append(change.path)
+    lines: list[Text] = []
+    for path, libraries in by_path.items():
+        lines.append(Text(_some(libraries), style="dim"))
+        folders = path.split(":") if path else ["none"]
+        lines += [Text(f"  {folder}") for folder in folders]
+    return _section("Search path (DT_RPATH)", lines)
+
+
+def _names(changes: Iterable[LibraryChange]) -> list[Page]:
+    by_name: dict[tuple[str, str], list[str]] = {}
+    for change in changes:
+        for names in change.needed.items():
+            by_name.setdefault(names, []).append(change.path)
+    lines = [
+        Text.assemble(f"{old} -> {new}  ", (_some(libraries), "dim"))
+        for (old, new), libraries in by_name.items()
+    ]
+    return _section("Renamed dependencies", lines)
+
+
+def _stripped(changes: Iterable[LibraryChange]) -> list[Page]:
+    stripped = [change.path for change in changes if change.strip]
+    return _section("Stripped", [Text(_some(stripped))] if stripped else [])
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
+
+
+def _requirements(plan: PackagePlan) -> list[Page]:
+    lines = [Text(f"- {line}", style="removed") for line in plan.requires_dropped]
+    lines += [Text(f"+ {line}", style="added") for line in plan.requires_added]
+    return _section("Requires-Dist", lines)
+
+
+def _licences(plan: PackagePlan) -> list[Page]:
+    return _section(
+        "Licences",
+        [Text.assemble(text.path, (f"  {text.source}", "dim")) for text in plan.licences],
+    )
+
+
+def _notes(notes: Sequence[str]) -> list[Page]:
+    return [Text.assemble(("note ", "note"), " ", note) for note in notes]

@@ -1,0 +1,77 @@
+"""Reads files and members of wheels by their ``LibrarySource``: whole, at any offset, or edited."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Lock
+
+from stoker.model.errors import StorageError
+from stoker.wheel.elf import Elf
+from stoker.wheel.elf_edit import ElfEdit, make_patch
+from stoker.wheel.engine import Content, Wheel, open_wheel
+from stoker.wheel.engine.zip_records import STORED
+from stoker.wheel.inflated import InflatedReader
+from stoker.wheel.package.values import LibrarySource
+from stoker.wheel.reader import Reader, open_file
+
+
+class OpenSources:
+    """Keeps wheels open while their contents are needed. Safe to use from several threads."""
+
+    def __init__(self, stack: ExitStack):
+        self._stack = stack
+        self._lock = Lock()
+        self._wheels: dict[str, Wheel] = {}
+
+    def content(self, source: LibrarySource) -> Content:
+        if source.member is None:
+            return Content.of_file(Path(source.file))
+        return self._wheel(source.file).content(source.member)
+
+    def digest(self, source: LibrarySource) -> str:
+        digest = hashlib.sha256()
+        for chunk in self.content(source).chunks():
+            digest.update(chunk)
+        return digest.hexdigest()
+
+    def edited(self, source: LibrarySource, edit: ElfEdit) -> Content:
+        content = self.content(source)
+        if edit == ElfEdit():
+            return content
+        with self._reader(source) as reader:
+            patch = make_patch(Elf(reader), edit)
+        return Content(size=patch.size, chunks=lambda: patch.applied(content.chunks()))
+
+    def unpack(self, source: LibrarySource, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as stream:
+                stream.writelines(self.content(source).chunks())
+        except OSError as error:
+            raise StorageError(f"cannot write {path}: {error.strerror}") from error
+
+    @contextmanager
+    def _reader(self, source: LibrarySource) -> Iterator[Reader]:
+        with open_file(Path(source.file)) as file:
+            if source.member is None:
+                yield file
+                return
+            member = self._wheel(source.file).member(source.member)
+            packed = file.part(start=member.data, size=member.compressed_size, member=member.name)
+            if member.method == STORED:
+                yield packed
+            else:
+                yield InflatedReader(packed, size=member.size, crc=member.crc)
+
+    def _wheel(self, file: str) -> Wheel:
+        with self._lock:
+            if file not in self._wheels:
+                self._wheels[file] = self._stack.enter_context(open_wheel(Path(file)))
+            return self._wheels[file]
+
+
+@contextmanager
+def open_sources() -> Iterator[OpenSources]:
+    with ExitStack() as stack:
+        yield OpenSources(stack)

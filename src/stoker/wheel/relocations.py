@@ -1,0 +1,120 @@
+"""Reads the pointers that the loader sets in a library: the RELA and RELR tables, and symbols.
+
+Pointers that code computes have no relocation. It supports x86-64 and aarch64.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from stoker.wheel.elf import Elf
+
+RELATIVE = {"x86_64": 8, "aarch64": 1027}  # type of relocation: load address plus a number
+
+_RELA, _RELA_SIZE, _RELA_ENTRY = 7, 8, 9
+_REL_SIZE = 18
+_PLT, _PLT_SIZE, _PLT_KIND = 23, 2, 20
+_RELR, _RELR_SIZE = 36, 35
+_RELOCATION = struct.Struct("<QIIq")  # place, type, symbol, number to add
+_ADDEND = 16  # offset of the number in an entry
+_SYMBOL = struct.Struct("<IBBHQQ")
+_SYMBOL_VALUE = 8
+_WORD = 8
+_LARGEST_TABLE = 64 << 20
+_MOST_POINTERS = 1 << 22  # a bitmap of eight bytes makes 63
+
+
+class Pointer(NamedTuple):
+    """Eight bytes that will contain an address. ``addend`` is the file offset of the number."""
+
+    place: int
+    target: int
+    addend: int
+    is_relative: bool  # set to load address plus number, and nothing else
+
+
+class Symbol(NamedTuple):
+    """A symbol that the file defines. ``slot`` is the file offset of its address."""
+
+    address: int
+    slot: int
+
+
+def read_pointers(file: Elf, within: range) -> Iterator[Pointer]:
+    """Yield the pointers into ``within`` that are relative to the load address, not a symbol."""
+    if file.value(_REL_SIZE) or (file.value(_PLT_KIND) or _RELA) != _RELA:
+        raise file.reader.error("relocations of a kind that its machine does not use")
+    if file.value(_RELA_ENTRY) not in (None, _RELOCATION.size):
+        raise file.reader.error(f"relocations of {file.value(_RELA_ENTRY)} bytes")
+    for address, size in ((_RELA, _RELA_SIZE), (_PLT, _PLT_SIZE)):
+        yield from _with_addends(file, address, size, within)
+    yield from _packed_offsets(file, within)
+
+
+def _with_addends(file: Elf, address: int, size: int, within: range) -> Iterator[Pointer]:
+    offset, content = _table(file, address, size, _RELOCATION.size)
+    relative = RELATIVE.get(file.machine)
+    for index, (place, kind, symbol, number) in enumerate(_RELOCATION.iter_unpack(content)):
+        if number in within and not symbol:
+            addend = offset + index * _RELOCATION.size + _ADDEND
+            yield Pointer(place, number, addend, kind == relative)
+
+
+def _packed_offsets(file: Elf, within: range) -> Iterator[Pointer]:
+    """Yield the pointers of a RELR table: addresses, and bitmaps of the 63 words after them."""
+    _, content = _table(file, _RELR, _RELR_SIZE, _WORD)
+    for place, bits in _bitmaps(file, content):
+        yield from _marked(file, place, bits, within)
+
+
+def _marked(file: Elf, place: int, bits: int, within: range) -> Iterator[Pointer]:
+    """Yield the pointers among the words that start at ``place``; the lowest bit is the first."""
+    last = bits.bit_length() - 1
+    offset = file.offset_of(place)
+    if file.offset_of(place + _WORD * last) != offset + _WORD * last:  # of two segments
+        for bit in range(last + 1):
+            if bits >> bit & 1:
+                yield from _marked(file, place + _WORD * bit, 1, within)
+        return
+    numbers = struct.unpack(f"<{last + 1}Q", file.reader.read(offset, _WORD * (last + 1)))
+    for bit, number in enumerate(numbers):
+        if number in within and bits >> bit & 1:
+            yield Pointer(place + _WORD * bit, number, offset + _WORD * bit, True)
+
+
+def _bitmaps(file: Elf, content: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the first marked place, and the bits for it and the words after it."""
+    following, count = 0, 0
+    for (word,) in struct.iter_unpack("<Q", content):
+        start, bits = (following, word >> 1) if word & 1 else (word, 1)
+        following = start + (63 if word & 1 else 1) * _WORD
+        count += bits.bit_count()
+        if count > _MOST_POINTERS:
+            raise file.reader.error(f"more than {_MOST_POINTERS} packed relocations")
+        if bits:
+            skipped = (bits & -bits).bit_length() - 1
+            yield start + _WORD * skipped, bits >> skipped
+
+
+def _table(file: Elf, address: int, size: int, entry: int) -> tuple[int, bytes]:
+    start, length = file.value(address), file.value(size)
+    if not start or not length:
+        return 0, b""
+    offset = file.offset_of(start)
+    if length > _LARGEST_TABLE or length % entry:
+        raise file.reader.error(f"a table of relocations of {length} bytes", offset)
+    return offset, file.reader.read(offset, length)
+
+
+def read_symbols(file: Elf, kind: int, within: range) -> Iterator[Symbol]:
+    """Yield the symbols of all ``SYMBOL_TABLE`` or ``DYNAMIC_SYMBOLS`` sections in ``within``."""
+    for section in file.sections:
+        if section.type != kind or not section.file_size:
+            continue
+        if section.file_size > _LARGEST_TABLE or section.file_size % _SYMBOL.size:
+            raise file.reader.error(f"{section.file_size} bytes of symbols", section.offset)
+        content = file.reader.read(section.offset, section.file_size)
+        for index, (_, _, _, home, address, _) in enumerate(_SYMBOL.iter_unpack(content)):
+            if address in within and home:
+                slot = section.offset + index * _SYMBOL.size + _SYMBOL_VALUE
+                yield Symbol(address, slot)
