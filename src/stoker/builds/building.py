@@ -49,7 +49,7 @@ from stoker.plan.subject import Subject
 from stoker.plan.survey import estimated, survey
 from stoker.settings.declared import CommandLine
 from stoker.source.git_state import read_git_state
-from stoker.wheel.package.planning import new_version
+from stoker.wheel.revision import new_version
 
 
 class Built(Value, frozen=True, kw_only=True):

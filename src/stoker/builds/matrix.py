@@ -48,7 +48,7 @@ from stoker.plan.survey import chosen_variant, estimated, survey
 from stoker.settings.declared import CommandLine
 from stoker.settings.toml import SettingsFile, find_file, read_file, variant_names
 from stoker.settings.user_options import UserOptions, read_user_options
-from stoker.wheel.package.planning import new_version
+from stoker.wheel.revision import new_version
 
 MANIFEST = "matrix.json"
 _LOCK = ".stoker-matrix.lock"

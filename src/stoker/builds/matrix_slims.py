@@ -41,8 +41,9 @@ from stoker.settings.user_options import UserOptions
 from stoker.wheel.engine import open_wheel
 from stoker.wheel.package.built_wheel import torch_cuda
 from stoker.wheel.slim.cuts import SlimRequest
-from stoker.wheel.slim.slimming import OutputOptions, SlimTarget, slim
+from stoker.wheel.slim.slimming import OutputOptions, slim
 from stoker.wheel.slim.wheel import original_label
+from stoker.wheel.target import Target
 from stoker.wheel.verify.verifying import verify
 
 _EXAMPLE = 'for example: wheel = "torch==2.9.1", or the path of a wheel'
@@ -176,7 +177,7 @@ def _is_there(earlier: MatrixResult, out: Path) -> bool:
 
 
 def _slimmed(wheel: Path, request: SlimRequest, aside: Path) -> tuple[Path, int]:
-    target = SlimTarget(kind=TargetKind.WHEEL, path=wheel)
+    target = Target(kind=TargetKind.WHEEL, path=wheel)
     report = slim(target, request, OutputOptions(out=aside / "made", force=True))
     if report.output is None:
         why = [library.skipped_because for library in report.libraries if library.skipped_because]

@@ -44,7 +44,9 @@ from stoker.outside.terminal import Group, Listing, Page, Text, whole
 from stoker.outside.web import Web, size_of
 from stoker.plan.grammar import parse, parts_beside, squeeze
 from stoker.wheel.slim.cuts import SlimRequest, is_nvidia_distribution
-from stoker.wheel.slim.slimming import OutputOptions, SlimTarget, gpu_targets, slim
+from stoker.wheel.slim.slimming import OutputOptions, slim
+from stoker.wheel.slim.targets import gpu_targets
+from stoker.wheel.target import Target
 
 # -- installing ------------------------------------------------------------------------------------
 # From a catalogue, or from the ordinary package index, to packages that suit this machine.
@@ -360,7 +362,7 @@ def holds_code(project: str, named: Sequence[str]) -> bool:
 def slim_wheel(path: Path, request: SlimRequest, say: Say) -> SlimInstalled:
     """Replace a wheel by its slimmed one, where that is smaller."""
     before = path.stat().st_size
-    target = SlimTarget(kind=TargetKind.WHEEL, path=path)
+    target = Target(kind=TargetKind.WHEEL, path=path)
     try:
         with stage(f"slimming {path.name}"):
             report = slim(target, request, OutputOptions(out=path.parent))

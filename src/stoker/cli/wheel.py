@@ -61,7 +61,8 @@ def slim(
 def _go_back(word: str, gpus: str | None, undoing: bool) -> None:
     from stoker.model.errors import UsageError
     from stoker.model.value import size
-    from stoker.wheel.slim.slimming import discard, find_target, undo
+    from stoker.wheel.slim.slimming import discard, undo
+    from stoker.wheel.target import find_target
 
     if gpus is not None:
         raise UsageError("--undo restores everything: leave out --for")
@@ -93,7 +94,9 @@ def _slim(
     from stoker.wheel.slim.cuts import SlimRequest
     from stoker.wheel.slim.library import SlimOptions
     from stoker.wheel.slim.page import slim_lines, slim_page
-    from stoker.wheel.slim.slimming import OutputOptions, find_target, gpu_targets, slim
+    from stoker.wheel.slim.slimming import OutputOptions, slim
+    from stoker.wheel.slim.targets import gpu_targets
+    from stoker.wheel.target import find_target
 
     if gpus is None:
         raise UsageError(

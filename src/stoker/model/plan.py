@@ -61,6 +61,15 @@ class GpuTarget(Value, frozen=True, kw_only=True):
         return self.arch[-1] if self.arch[-1] in "af" else ""
 
     @property
+    def word(self) -> str:
+        """The word of a variant: ``sm90a+ptx``, ``gfx942``, ``pvc``."""
+        if re.fullmatch(r"\d+\.\d+[af]?", self.arch, re.ASCII):
+            name = "sm" + self.arch.replace(".", "")
+        else:
+            name = re.sub(r"[\s._-]", "", self.arch.casefold())
+        return name + ("+ptx" if self.ptx else "")
+
+    @property
     def sort_key(self) -> tuple[tuple[int, ...], str]:
         return tuple(int(digits) for digits in re.findall(r"\d+", self.arch)), self.arch
 

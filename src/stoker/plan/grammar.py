@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from stoker.knowledge.compilers import linker_programs
 from stoker.knowledge.hardware import (
     cpu_levels,
     cpu_names,
@@ -199,8 +198,8 @@ def _one_target(item: str) -> Parts | None:
 
 def _cuda_target(arch: str) -> Parts:
     if arch not in cuda_archs():
-        known = [_target_word(GpuTarget(arch=known)) for known in cuda_archs()]
-        raise unknown("GPU architecture", _target_word(GpuTarget(arch=arch)), known)
+        known = [GpuTarget(arch=known).word for known in cuda_archs()]
+        raise unknown("GPU architecture", GpuTarget(arch=arch).word, known)
     return {"backend": Backend.CUDA, "gpus": (GpuTarget(arch=arch),)}
 
 
@@ -249,12 +248,14 @@ def _native(machine: Machine, *, cpu_only: bool) -> Parts:
 
 def _unknown_words(text: str, words: list[str]) -> UsageError:
     """Name the words that mean nothing, as many as stand together, and words like them."""
+    from stoker.knowledge.compilers import linker_programs
+
     strange = list(takewhile(lambda word: _is_decoration(word) or not _means(word), words))
     named = [word for word in strange if not _is_decoration(word)] or strange
     if "+" in named[0]:
         named = [item for item in named[0].split("+") if item and not _one_target(item)] or named
     patterns = ["cuda", "cu130", "cu128", "rocm6.4", "native", "py312"]
-    names = [*_vocabulary(), *patterns, *(_target_word(GpuTarget(arch=a)) for a in cuda_archs())]
+    names = [*_vocabulary(), *patterns, *(GpuTarget(arch=a).word for a in cuda_archs())]
     word = " ".join(named)
     where = "" if text.casefold() == word else f" in variant '{text}'"
     near = nearest(squeeze(word), names) or nearest(named[0], names)
@@ -344,7 +345,7 @@ def name(variant: Variant) -> str:
     """Return every part that is not the default, in a fixed order; ``parse`` reads it back."""
     words = [
         _backend_word(variant),
-        "+".join(_target_word(target) for target in variant.gpus),
+        "+".join(target.word for target in variant.gpus),
         variant.cpu or "",
         variant.blas or "",
         "" if variant.python is None else "py" + variant.python.replace(".", ""),
@@ -369,9 +370,3 @@ def _backend_word(variant: Variant) -> str:
     if variant.backend is Backend.CUDA:
         return "cu" + variant.toolkit.replace(".", "")
     return f"{variant.backend}{variant.toolkit}"
-
-
-def _target_word(target: GpuTarget) -> str:
-    arch = target.arch
-    word = "sm" + arch.replace(".", "") if _CAPABILITY.fullmatch(arch) else squeeze(arch)
-    return word + ("+ptx" if target.ptx else "")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
 from zlib_ng import zlib_ng
 
 from stoker.model.artifact import LibraryFacts, WheelFacts
@@ -171,16 +170,6 @@ def read_files(root: Path, files: Iterable[str]) -> tuple[LibraryFacts, ...]:
 
 
 _MOST_FILES = 1 << 20
-
-
-def find_distribution(name: str, folders: Iterable[str]) -> Path | None:
-    """Return the dist-info folder of a distribution, from the first folder that has one."""
-    wanted = canonicalize_name(name)
-    for folder in folders:
-        for found in sorted(Path(folder).glob("*.dist-info")):
-            if canonicalize_name(found.name.partition("-")[0]) == wanted:
-                return found
-    return None
 
 
 def installed_facts(dist_info: Path) -> tuple[WheelFacts, tuple[str, ...]]:

@@ -8,17 +8,11 @@ from pathlib import Path, PurePosixPath
 
 from stoker.model.artifact import ArtifactFacts, LibraryFacts, LibraryOrigin, TargetKind, WheelFacts
 from stoker.model.errors import StorageError, UsageError
-from stoker.wheel.facts import files_of, read_file, read_files
+from stoker.wheel.facts import files_of, installed_facts, read_file, read_files, read_wheel
 from stoker.wheel.origins import installed_path, resolve
 from stoker.wheel.reader import printable
 from stoker.wheel.runs_on import minimum_driver, oldest_manylinux, served_gpus
-
-# Run by the interpreter whose packages are searched; its current folder does not count.
-_SEARCH_PATH = (
-    "import sys; sys.path[:] = [folder for folder in sys.path if folder]\n"
-    "import json; print(json.dumps(sys.path))"
-)
-_TIMEOUT_S = 60.0
+from stoker.wheel.target import find_target
 
 _NOT_READ = {
     ".a": "static archives",
@@ -34,22 +28,20 @@ def inspect(target: str, environment: Mapping[str, str] = os.environ) -> Artifac
     ``target`` is an existing path, else the name of an installed distribution. A library that
     cannot be read is listed with its problem; it does not hide the others.
     """
-    path = Path(target)
     try:
-        if path.is_dir():
-            return _folder(path)
-        if path.exists():
-            return _wheel(path) if path.suffix == ".whl" else _library(path)
-        if os.sep in target or path.suffix in (".whl", ".so"):
-            raise UsageError(f"there is no file or folder '{target}'", hints=["check the path"])
-        return _installed(target, environment)
+        found = find_target(target, environment)
+        read = {
+            TargetKind.WHEEL: _wheel,
+            TargetKind.LIBRARY: _library,
+            TargetKind.FOLDER: _folder,
+            TargetKind.INSTALLED: _installed,
+        }
+        return read[found.kind](found.path)
     except OSError as error:
         raise StorageError(f"cannot read {error.filename}: {error.strerror}") from error
 
 
 def _wheel(path: Path) -> ArtifactFacts:
-    from stoker.wheel.facts import read_wheel
-
     return wheel_artifact(path, *read_wheel(path))
 
 
@@ -106,26 +98,7 @@ def _size(path: Path) -> int:
     return 0
 
 
-def find_installed(name: str, environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the dist-info folder of a distribution in the active environment."""
-    from stoker.machine.python import Probe, ask_interpreter, target_python
-    from stoker.wheel.facts import find_distribution
-
-    python = target_python(None, environment)
-    asked = ask_interpreter(python, Probe(environment=environment, timeout_s=_TIMEOUT_S))
-    dist_info = find_distribution(name, asked.search_path)
-    if dist_info is None:
-        raise UsageError(
-            f"there is neither a file '{name}' nor a distribution of that name for {python}",
-            hints=["activate the virtual environment that it is installed in"],
-        )
-    return dist_info
-
-
-def _installed(name: str, environment: Mapping[str, str]) -> ArtifactFacts:
-    from stoker.wheel.facts import installed_facts
-
-    dist_info = find_installed(name, environment)
+def _installed(dist_info: Path) -> ArtifactFacts:
     wheel, files = installed_facts(dist_info)
     root = dist_info.parent
     return _assemble(
@@ -155,6 +128,7 @@ def _assemble(
 ) -> ArtifactFacts:
     """Add what follows from the libraries to what was read."""
     names = [PurePosixPath(file).name for file in files]
+    suffixes = Counter(PurePosixPath(name).suffix for name in names)
     read = [library for library in libraries if not library.problem]
     dependencies = resolve(
         read, holds=holds, files=set(names), requires=wheel.requires if wheel else ()
@@ -170,14 +144,9 @@ def _assemble(
         runs_on=served_gpus(read),
         minimum_driver=minimum_driver(read),
         manylinux=oldest_manylinux(read),
-        notes=_notes(names),
-    )
-
-
-def _notes(names: Iterable[str]) -> tuple[str, ...]:
-    suffixes = Counter(PurePosixPath(name).suffix for name in names)
-    return tuple(
-        f"{suffixes[suffix]} {what} ({suffix}) were not read"
-        for suffix, what in _NOT_READ.items()
-        if suffixes[suffix]
+        notes=tuple(
+            f"{suffixes[suffix]} {what} ({suffix}) were not read"
+            for suffix, what in _NOT_READ.items()
+            if suffixes[suffix]
+        ),
     )

@@ -10,10 +10,10 @@ from stoker.model.errors import ArtifactError, UsageError
 from stoker.wheel.package.built_wheel import BuiltWheel
 from stoker.wheel.package.closure import Closure, gather, hashed_name, to_be_hashed
 from stoker.wheel.package.places import SearchPlaces
-from stoker.wheel.package.planning import make_plan, new_version
+from stoker.wheel.package.planning import make_plan, new_tags
 from stoker.wheel.package.providers import Providers
-from stoker.wheel.package.tags import new_tags
 from stoker.wheel.package.values import LibraryChange, PackageMode, PackagePlan, PackageRequest
+from stoker.wheel.revision import new_version
 
 DIGEST = "0123456789abcdef" * 4
 

@@ -15,11 +15,15 @@ from stoker.model.errors import CommandError, MissingError, UsageError
 from stoker.outside import files, process
 from stoker.outside.process import threads
 from stoker.wheel.elf_edit import ElfEdit
-from stoker.wheel.engine import Content, Edit, Wheel, rewrite
+from stoker.wheel.engine import Content, Wheel
 from stoker.wheel.metadata import edited_metadata, edited_wheel
 from stoker.wheel.package.sources import OpenSources, open_sources
 from stoker.wheel.package.values import LibraryChange, LibrarySource, Packaged, PackagePlan
+from stoker.wheel.revision import Revision
+from stoker.wheel.target import check_new
 
+_MODE = 0o755
+_WORK = ".work"
 _TOOLS = ("objcopy", "llvm-objcopy")
 _STRIP_TIMEOUT_S = 600.0
 DEBUG_SUFFIX = ".debug"
@@ -53,10 +57,6 @@ def split(library: Path, debug: Path, *, tool: str) -> None:
     stripped.replace(library)
 
 
-_MODE = 0o755
-_WORK = ".work"
-
-
 def apply(
     plan: PackagePlan,
     wheel: Wheel,
@@ -68,34 +68,27 @@ def apply(
     """Write the packaged wheel to the folder ``into``, where it appears when it is complete.
     ``notes`` are files that are added to its dist-info.
     """
+    target = into / plan.file_name
     debug = into / f"{plan.file_name.removesuffix('.whl')}{DEBUG_SUFFIX}"
     stripped = [change.path for change in plan.changed if change.strip]
-    _check_free(wheel.path, into / plan.file_name, debug if stripped else None, force=force)
+    refusal = UsageError(
+        f"{target} is the wheel to package, and it would be overwritten",
+        hints=["choose another folder with --out, or another version with --label"],
+    )
+    check_new(target, wheel.path, refusal=refusal, force=force)
+    if stripped and debug.exists():
+        if not force:
+            raise UsageError(f"{debug} already exists", hints=["replace it with --force"])
+        files.remove_whole(debug)
     with open_sources() as sources:
         if not stripped:
-            return _packaged(_write(plan, wheel, sources, {}, notes, into))
-        if debug.exists():
-            files.remove_whole(debug)
+            path = _revision(plan, wheel, sources, {}, notes).write(wheel, into, compress=True)
+            return Packaged(path=str(path), size_bytes=path.stat().st_size)
         with files.folder_made_whole(debug) as aside:
             copies = _strip(stripped, wheel, sources, aside)
-            path = _write(plan, wheel, sources, copies, notes, into)
+            path = _revision(plan, wheel, sources, copies, notes).write(wheel, into, compress=True)
             shutil.rmtree(aside / _WORK)
-        return _packaged(path, debug)
-
-
-def _check_free(wheel: Path, target: Path, debug: Path | None, *, force: bool) -> None:
-    if target.exists() and target.samefile(wheel):
-        raise UsageError(
-            f"{target} is the wheel to package, and it would be overwritten",
-            hints=["choose another folder with --out, or another version with --label"],
-        )
-    there = [path for path in (target, debug) if path is not None and path.exists()]
-    if there and not force:
-        raise UsageError(f"{there[0]} already exists", hints=["replace it with --force"])
-
-
-def _packaged(path: Path, debug: Path | None = None) -> Packaged:
-    taken_out = sorted(debug.rglob(f"*{DEBUG_SUFFIX}")) if debug else []
+    taken_out = sorted(debug.rglob(f"*{DEBUG_SUFFIX}"))
     return Packaged(
         path=str(path),
         size_bytes=path.stat().st_size,
@@ -121,54 +114,45 @@ def _strip(
         return dict(zip(members, pool.map(strip, members), strict=True))
 
 
-def _write(
+def _revision(
     plan: PackagePlan,
     wheel: Wheel,
     sources: OpenSources,
     stripped: Mapping[str, LibrarySource],
     notes: Mapping[str, bytes],
-    into: Path,
-) -> Path:
-    licences = f"{wheel.dist_info}/licenses"
-    contents = _libraries(plan, wheel, sources, stripped)
-    contents |= {f"{licences}/{text.path}": sources.content(text.source) for text in plan.licences}
-    contents |= _metadata(plan, wheel)
-    contents |= {f"{wheel.dist_info}/{name}": Content.of_bytes(n) for name, n in notes.items()}
-    return rewrite(wheel, Edit(contents=contents, compress=True), into)
+) -> Revision:
+    """Return the new wheel: its libraries, licence texts, metadata and record."""
 
-
-def _libraries(
-    plan: PackagePlan, wheel: Wheel, sources: OpenSources, stripped: Mapping[str, LibrarySource]
-) -> dict[str, Content]:
     def content(change: LibraryChange) -> Content:
         own = LibrarySource(file=str(wheel.path), member=change.path)
-        source = change.source or stripped.get(change.path, own)
         edit = ElfEdit(
             rpath=change.rpath,
             as_runpath=change.as_runpath,
             needed=change.needed,
             soname=change.soname,
         )
-        edited = sources.edited(source, edit)
+        edited = sources.edited(change.source or stripped.get(change.path, own), edit)
         return msgspec.structs.replace(edited, mode=_MODE if change.source else None)
 
     changes = (*plan.changed, *plan.added)
     with ThreadPoolExecutor(threads()) as pool:
         made = pool.map(content, changes)
-        return {change.path: each for change, each in zip(changes, made, strict=True)}
-
-
-def _metadata(plan: PackagePlan, wheel: Wheel) -> dict[str, Content]:
-    metadata, kind = f"{wheel.dist_info}/METADATA", f"{wheel.dist_info}/WHEEL"
-    edited = edited_metadata(
-        wheel.read(metadata),
-        version=plan.version,
-        drop=plan.requires_dropped,
-        requires=plan.requires_added,
-        licences=[text.path for text in plan.licences],
-    )
-    texts = {metadata: edited, kind: edited_wheel(wheel.read(kind), plan.tags)}
+        contents = {change.path: each for change, each in zip(changes, made, strict=True)}
+    for text in plan.licences:
+        contents[f"{wheel.dist_info}/licenses/{text.path}"] = sources.content(text.source)
+    records = dict(notes)
     if plan.excluded:
         record = PackageRecord(excluded=plan.excluded)
-        texts[f"{wheel.dist_info}/{PACKAGE_MEMBER}"] = msgspec.json.encode(record) + b"\n"
-    return {name: Content.of_bytes(text) for name, text in texts.items()}
+        records[PACKAGE_MEMBER] = msgspec.json.encode(record) + b"\n"
+    return Revision(
+        metadata=edited_metadata(
+            wheel.read(f"{wheel.dist_info}/METADATA"),
+            version=plan.version,
+            drop=plan.requires_dropped,
+            requires=plan.requires_added,
+            licences=[text.path for text in plan.licences],
+        ),
+        kind=edited_wheel(wheel.read(f"{wheel.dist_info}/WHEEL"), plan.tags),
+        contents=contents,
+        records=records,
+    )

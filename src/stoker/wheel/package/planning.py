@@ -2,16 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import msgspec
-from packaging.version import InvalidVersion
 
-from stoker.knowledge.wheels import folders, known_cuda
-from stoker.model.artifact import Dependency, LibraryOrigin
-from stoker.model.distribution import read_version
-from stoker.model.errors import ArtifactError, UsageError
-from stoker.wheel.engine.identity import identify
+from stoker.knowledge.wheels import folders, known_cuda, policies
+from stoker.model.artifact import Dependency, LibraryFacts, LibraryOrigin
+from stoker.model.errors import UsageError
 from stoker.wheel.metadata import edited_metadata, edited_wheel
 from stoker.wheel.origins import installed_path, portable_paths, resolve
 from stoker.wheel.package.built_wheel import BuiltWheel
@@ -19,7 +16,6 @@ from stoker.wheel.package.closure import BundledLibraries, Closure
 from stoker.wheel.package.providers import LibraryProvider, Providers, known_cuda_of
 from stoker.wheel.package.requirements import added_requirements, dropped_requirements
 from stoker.wheel.package.search_paths import SearchPaths, home
-from stoker.wheel.package.tags import new_tags
 from stoker.wheel.package.values import (
     LibraryChange,
     Licence,
@@ -27,20 +23,8 @@ from stoker.wheel.package.values import (
     PackagePlan,
     PackageRequest,
 )
-
-
-def new_version(version: str, label: str | None) -> str:
-    """Return the version with the local label; an empty label removes it."""
-    if label is None:
-        return version
-    try:
-        public = read_version(version).public
-        return str(read_version(f"{public}+{label}")) if label else public
-    except InvalidVersion:
-        raise UsageError(
-            f"'{label}' is not a local version label",
-            hints=["use letters, digits and dots, such as cu128.sm90"],
-        ) from None
+from stoker.wheel.revision import new_file_name, new_version
+from stoker.wheel.runs_on import oldest_manylinux
 
 
 def make_plan(
@@ -64,7 +48,12 @@ def make_plan(
     return PackagePlan(
         mode=request.mode,
         wheel=built.path,
-        file_name=_file_name(built, version, tags),
+        file_name=new_file_name(
+            edited_metadata(built.metadata, version=version),
+            edited_wheel(built.wheel, tags),
+            dist_info=built.dist_info,
+            path=Path(built.path),
+        ),
         version=version,
         tags=tags,
         changed=tuple(_changed(built, request, paths, bundled)),
@@ -75,6 +64,29 @@ def make_plan(
         licences=tuple(licences),
         notes=(*closure.notes, *notes, *tag_notes, *_lacking(built, request)),
     )
+
+
+def new_tags(
+    tags: Sequence[str], libraries: Sequence[LibraryFacts], machine: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return tags that match the symbols, and notes. Tags that match already are kept."""
+    needed = oldest_manylinux(libraries)
+    names = [policy.name for policy in policies()]
+    if needed is None:
+        plain = dict.fromkeys(f"{tag.rpartition('-')[0]}-linux_{machine}" for tag in tags)
+        return tuple(plain), (
+            f"no manylinux tag fits: it needs newer symbols than {names[-1]} has",
+        )
+    fitting = policies()[names.index(needed) :]
+    enough = {name for policy in fitting for name in (policy.name, *policy.aliases)}
+    made: dict[str, None] = {}
+    for tag in tags:
+        rest, _, platform = tag.rpartition("-")
+        if not platform.startswith(("linux_", "manylinux")) and platform != "any":
+            raise UsageError(f"the wheel is for {platform}: only Linux with glibc is supported")
+        kept = [part for part in platform.split(".") if part.removesuffix(f"_{machine}") in enough]
+        made[f"{rest}-{'.'.join(kept) or f'{needed}_{machine}'}"] = None
+    return tuple(made), ()
 
 
 def _dependencies(built: BuiltWheel) -> tuple[Dependency, ...]:
@@ -140,17 +152,13 @@ def _changed(
         portable = repaired.get(library.path)
         change = LibraryChange(
             path=library.path,
-            rpath=paths.new(library) if paths else _joined(portable),
+            rpath=paths.new(library) if paths else None if portable is None else ":".join(portable),
             as_runpath=bool(portable and library.runpath),
             needed=bundled.renamed(library.needed),
             strip=request.strip and not library.stripped,
         )
         if change != LibraryChange(path=library.path):
             yield change
-
-
-def _joined(folders: tuple[str, ...] | None) -> str | None:
-    return None if folders is None else ":".join(folders)
 
 
 def _added(paths: SearchPaths, bundled: BundledLibraries) -> Iterator[LibraryChange]:
@@ -166,13 +174,3 @@ def _added(paths: SearchPaths, bundled: BundledLibraries) -> Iterator[LibraryCha
             size_bytes=facts.size_bytes,
             wanted_by=bundled.wanted_by(name),
         )
-
-
-def _file_name(built: BuiltWheel, version: str, tags: Sequence[str]) -> str:
-    metadata = edited_metadata(built.metadata, version=version)
-    wheel = edited_wheel(built.wheel, tags)
-    try:
-        present = built.dist_info.removesuffix(".dist-info")
-        return identify(metadata, wheel, present=present).file_name
-    except ValueError as error:
-        raise ArtifactError(str(error), file=built.path, member=built.dist_info) from None

@@ -7,13 +7,13 @@ from pathlib import Path
 from threading import Lock
 
 from stoker.model.errors import StorageError
-from stoker.wheel.elf import Elf
-from stoker.wheel.elf_edit import ElfEdit, make_patch
+from stoker.wheel.elf_edit import ElfEdit
 from stoker.wheel.engine import Content, Wheel, open_wheel
 from stoker.wheel.engine.zip_records import STORED
 from stoker.wheel.inflated import InflatedReader
 from stoker.wheel.package.values import LibrarySource
 from stoker.wheel.reader import Reader, open_file
+from stoker.wheel.revision import edited_library
 
 
 class OpenSources:
@@ -40,8 +40,7 @@ class OpenSources:
         if edit == ElfEdit():
             return content
         with self._reader(source) as reader:
-            patch = make_patch(Elf(reader), edit)
-        return Content(size=patch.size, chunks=lambda: patch.applied(content.chunks()))
+            return edited_library(reader, content, edit)
 
     def unpack(self, source: LibrarySource, path: Path) -> None:
         try:

@@ -16,11 +16,10 @@ from packaging.utils import canonicalize_name
 from stoker.knowledge.wheels import is_nvidias, unhashed
 from stoker.model.artifact import LibrarySlim, SlimRecord
 from stoker.model.errors import ArtifactError, StorageError, UsageError
-from stoker.model.plan import Backend, GpuTarget, Variant
+from stoker.model.plan import GpuTarget
 from stoker.model.value import UNDECODABLE, Value, size
 from stoker.outside.process import threads
 from stoker.outside.progress import stage
-from stoker.plan.grammar import label
 from stoker.wheel import elf
 from stoker.wheel.elf import Elf
 from stoker.wheel.fatbin import FatbinEntry
@@ -34,12 +33,12 @@ from stoker.wheel.slim.regions import Choose
 LICENCE = "NVIDIA's licence forbids redistributing modified libraries"
 # The package index refuses every upload with a classifier that starts with "Private".
 PRIVATE = "Private :: Do Not Upload"
+ASIDE = ".stoker-slim-"  # prefix of temporary folders
 
 
 def target_words(gpus: Iterable[GpuTarget]) -> str:
     """Return the GPUs as a version label has them: ``sm86.ptx.sm90``."""
-    bare = Variant(backend=Backend.CUDA, gpus=tuple(gpus))
-    return label(bare).removeprefix(f"{Backend.CUDA}.")
+    return ".".join(gpu.word.replace("+", ".") for gpu in gpus)
 
 
 def chooser(gpus: Sequence[GpuTarget]) -> Choose:

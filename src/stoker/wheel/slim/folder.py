@@ -24,7 +24,16 @@ from stoker.wheel.slim.cuts import (
     plan_cuts,
     write_cuts,
 )
-from stoker.wheel.slim.in_place import Site, Stamp, StoreState, give, sha256, stamp_of, state_of
+from stoker.wheel.slim.in_place import (
+    STORE,
+    Site,
+    Stamp,
+    StoreState,
+    give,
+    sha256,
+    stamp_of,
+    state_of,
+)
 from stoker.wheel.slim.installed import (
     Installed,
     absolute,
@@ -33,21 +42,6 @@ from stoker.wheel.slim.installed import (
     rewritten,
     without,
 )
-
-STORE = "stoker-slim"
-
-
-def folder_store(folder: Path) -> Path:
-    return folder / f".{STORE}"
-
-
-def library_store(library: Path) -> Path:
-    return library.with_name(f".{library.name}.{STORE}")
-
-
-def installed_store(dist_info: Path) -> Path:
-    """Return a folder in dist-info, which is removed together with the distribution."""
-    return dist_info / STORE
 
 
 def plan_folder(folder: Path, request: SlimRequest) -> tuple[Cut, ...]:
@@ -86,7 +80,9 @@ def recover(store: Path) -> None:
         in_place.clear(store)
 
 
-def apply(cuts: Sequence[Cut], store: Path, request: SlimRequest, *, keep: bool) -> tuple[Cut, ...]:
+def replace_files(
+    cuts: Sequence[Cut], store: Path, request: SlimRequest, *, keep: bool
+) -> tuple[Cut, ...]:
     """Replace the files that change; with ``keep``, the originals stay in the store for undo.
 
     The caller holds the store's lock and has called ``recover``.
@@ -183,7 +179,7 @@ def _row(site: Site, name: str) -> RecordRow:
     )
 
 
-def undo(store: Path) -> tuple[str, ...]:
+def put_back_originals(store: Path) -> tuple[str, ...]:
     """Restore the originals and return their names; none if nothing had been replaced yet."""
     _check_there(store)
     with in_place.held(store):

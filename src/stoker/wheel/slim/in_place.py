@@ -31,6 +31,7 @@ from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import locks
 from stoker.outside.files import file_made_whole, write_whole
 
+STORE = "stoker-slim"  # the name of stores, after a dot if they are not in a dist-info folder
 ORIGINALS, _NEW, _LOCK = "originals", "new", "lock"
 
 Stamp = tuple[int, int, int, int]

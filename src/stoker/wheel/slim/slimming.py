@@ -1,23 +1,17 @@
 """Slims a wheel, a library, a folder or an installed distribution for chosen GPUs."""
 
-import os
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from stoker.model.artifact import SlimReport, TargetKind
 from stoker.model.errors import StokerError, StorageError, UsageError
-from stoker.model.plan import GpuTarget
 from stoker.model.value import Value, size
 from stoker.outside.files import folder_of_process
 from stoker.wheel.elf import MAGIC
-from stoker.wheel.engine import Wheel, open_wheel
-from stoker.wheel.inspecting import find_installed
 from stoker.wheel.reader import open_file
-from stoker.wheel.slim import folder as in_folder
-from stoker.wheel.slim import in_place
-from stoker.wheel.slim import wheel as in_wheel
 from stoker.wheel.slim.cuts import (
+    ASIDE,
     LICENCE,
     PRIVATE,
     Cut,
@@ -29,25 +23,10 @@ from stoker.wheel.slim.cuts import (
     plan_cuts,
     write_cut,
 )
-from stoker.wheel.slim.targets import GPU_PARTS, parse_targets
+from stoker.wheel.slim.in_place import STORE, held, state_of
+from stoker.wheel.target import Target, check_new, check_replaceable
 
 _WHEEL_FOLDER = Path("dist")
-
-
-class SlimTarget(Value, frozen=True, kw_only=True):
-    """What is slimmed. The ``path`` of a distribution is its dist-info folder."""
-
-    kind: TargetKind
-    path: Path
-
-    @property
-    def store(self) -> Path:
-        """Return the folder for the originals of what is slimmed in place."""
-        if self.kind is TargetKind.FOLDER:
-            return in_folder.folder_store(self.path)
-        if self.kind is TargetKind.LIBRARY:
-            return in_folder.library_store(self.path.resolve())
-        return in_folder.installed_store(self.path)
 
 
 class OutputOptions(Value, frozen=True, kw_only=True):
@@ -59,30 +38,7 @@ class OutputOptions(Value, frozen=True, kw_only=True):
     force: bool = False
 
 
-def gpu_targets(text: str, parts: Collection[str] = GPU_PARTS) -> tuple[GpuTarget, ...]:
-    """Parse the words of ``--for``; see `parse_targets`."""
-    if "native" not in text.casefold():
-        return parse_targets(text, None, parts)
-    from stoker.machine.system import read_machine
-
-    return parse_targets(text, read_machine(()), parts)
-
-
-def find_target(word: str) -> SlimTarget:
-    """Return what a word names: an existing path, else an installed distribution."""
-    path = Path(word)
-    if path.is_dir():
-        return SlimTarget(kind=TargetKind.FOLDER, path=path)
-    if path.exists():
-        return SlimTarget(
-            kind=TargetKind.WHEEL if path.suffix == ".whl" else TargetKind.LIBRARY, path=path
-        )
-    if os.sep in word or path.suffix in (".whl", ".so"):
-        raise UsageError(f"there is no file or folder '{word}'", hints=["check the path"])
-    return SlimTarget(kind=TargetKind.INSTALLED, path=find_installed(word))
-
-
-def slim(target: SlimTarget, request: SlimRequest, output: OutputOptions) -> SlimReport:
+def slim(target: Target, request: SlimRequest, output: OutputOptions) -> SlimReport:
     """Remove the device code that the requested GPUs do not run, and report what was done.
 
     A wheel gives a new wheel, and the original stays. Everything else is replaced in place, all
@@ -98,19 +54,35 @@ def slim(target: SlimTarget, request: SlimRequest, output: OutputOptions) -> Sli
     return _in_place(target, request, output)
 
 
-def undo(target: SlimTarget) -> tuple[str, ...]:
+def undo(target: Target) -> tuple[str, ...]:
     """Restore the originals; return their names, none if nothing had been replaced."""
+    from stoker.wheel.slim.folder import put_back_originals
+
     _check_in_place(target, "--undo")
-    return in_folder.undo(target.store)
+    return put_back_originals(store_of(target))
 
 
-def discard(target: SlimTarget) -> int:
+def discard(target: Target) -> int:
     """Delete the kept originals; return their size in bytes."""
+    from stoker.wheel.slim.folder import delete_originals
+
     _check_in_place(target, "--discard")
-    return in_folder.delete_originals(target.store)
+    return delete_originals(store_of(target))
 
 
-def _check_in_place(target: SlimTarget, option: str) -> None:
+def store_of(target: Target) -> Path:
+    """Return the folder for the originals of what is slimmed in place. That of a distribution is in
+    its dist-info folder, and is removed together with it.
+    """
+    if target.kind is TargetKind.FOLDER:
+        return target.path / f".{STORE}"
+    if target.kind is TargetKind.LIBRARY:
+        library = target.path.resolve()
+        return library.with_name(f".{library.name}.{STORE}")
+    return target.path / STORE
+
+
+def _check_in_place(target: Target, option: str) -> None:
     if target.kind is TargetKind.WHEEL:
         raise UsageError(
             f"{option} is not for wheels: slimming a wheel leaves the original unchanged",
@@ -125,12 +97,19 @@ def _wheel(path: Path, request: SlimRequest, output: OutputOptions) -> SlimRepor
             "--out takes a folder: the file name follows from the new version of the wheel"
         )
     aside = Path(tempfile.gettempdir()) if output.dry_run else into
-    with open_wheel(path) as wheel, in_wheel.planned(wheel, request, aside) as cuts:
+    from stoker.wheel.engine import open_wheel
+    from stoker.wheel.slim.wheel import new_wheel, planned, write_wheel
+
+    with open_wheel(path) as wheel, planned(wheel, request, aside) as cuts:
         check_served([cut.summary for cut in cuts], request.gpus)
         if output.dry_run or not (changed(cuts) or (cuts and request.label)):
             return _report(cuts)
-        _check_free(wheel, into / in_wheel.file_name(wheel, cuts, request), force=output.force)
-        written = in_wheel.write_wheel(wheel, cuts, request, into)
+        target = into / new_wheel(wheel, changed(cuts), request).file_name(wheel)
+        refusal = UsageError(
+            f"{target} is the wheel to slim", hints=["choose another folder with --out"]
+        )
+        check_new(target, path, refusal=refusal, force=output.force)
+        written = write_wheel(wheel, cuts, request, into)
         if written.path is None:
             return _report(written.cuts)
         return _report(
@@ -140,23 +119,6 @@ def _wheel(path: Path, request: SlimRequest, output: OutputOptions) -> SlimRepor
             output=str(written.path),
             notes=written.notes,
         )
-
-
-def _check_free(wheel: Wheel, target: Path, *, force: bool) -> None:
-    if target.exists() and target.samefile(wheel.path):
-        raise UsageError(
-            f"{target} is the wheel to slim", hints=["choose another folder with --out"]
-        )
-    _check_replaceable(target, force=force)
-
-
-def _check_replaceable(target: Path, *, force: bool) -> None:
-    if not target.exists():
-        return
-    if not target.is_file():
-        raise UsageError(f"{target} exists and is not a regular file: choose another --out")
-    if not force:
-        raise UsageError(f"{target} already exists", hints=["replace it with --force"])
 
 
 def _library(path: Path, request: SlimRequest, output: OutputOptions) -> SlimReport:
@@ -169,9 +131,9 @@ def _library(path: Path, request: SlimRequest, output: OutputOptions) -> SlimRep
     if target.exists() and target.samefile(path):
         hints = ["leave out --out to slim it in place"]
         raise UsageError(f"{target} already exists", hints=hints)
-    _check_replaceable(target, force=output.force)
+    check_replaceable(target, force=output.force)
     check_room(target.parent, cuts[0].summary.after_bytes)
-    with folder_of_process(target.parent, in_wheel.ASIDE) as aside:
+    with folder_of_process(target.parent, ASIDE) as aside:
         write_cut(cuts[0], aside / target.name)
         try:
             (aside / target.name).replace(target)
@@ -197,48 +159,45 @@ def _plan_library(path: Path, request: SlimRequest) -> tuple[Cut, ...]:
     return cuts
 
 
-def _in_place(target: SlimTarget, request: SlimRequest, output: OutputOptions) -> SlimReport:
+def _in_place(target: Target, request: SlimRequest, output: OutputOptions) -> SlimReport:
+    from stoker.wheel.slim.folder import recover, replace_files
+
+    store = store_of(target)
     if output.dry_run:
         return _report(_plan_in_place(target, request))
-    with in_place.held(target.store):
-        in_folder.recover(target.store)
+    with held(store):
+        recover(store)
         cuts = _plan_in_place(target, request)
         if not changed(cuts):
             return _report(cuts)
-        cuts = in_folder.apply(cuts, target.store, request, keep=not output.discard)
+        cuts = replace_files(cuts, store, request, keep=not output.discard)
     if not changed(cuts):
         return _report(cuts)
     place = target.path.parent if target.kind is TargetKind.INSTALLED else target.path
-    notes = () if output.discard else (_kept(cuts, target.store),)
-    return _report(cuts, output=str(place), notes=notes)
+    kept = size(sum(cut.summary.before_bytes for cut in changed(cuts)))
+    note = f"the originals ({kept}) are in {store}: --undo restores them, --discard deletes them"
+    return _report(cuts, output=str(place), notes=() if output.discard else (note,))
 
 
-def _plan_in_place(target: SlimTarget, request: SlimRequest) -> tuple[Cut, ...]:
+def _plan_in_place(target: Target, request: SlimRequest) -> tuple[Cut, ...]:
+    from stoker.wheel.slim.folder import plan_folder, plan_installed
+
     try:
-        cuts = _plan_target(target, request)
+        if target.kind is TargetKind.LIBRARY:
+            cuts = _plan_library(target.path.resolve(), request)
+        elif target.kind is TargetKind.FOLDER:
+            cuts = plan_folder(target.path, request)
+        else:
+            cuts = plan_installed(target.path, request)
         check_served([cut.summary for cut in cuts], request.gpus)
+    except OSError as error:
+        raise StorageError(f"cannot read {error.filename}: {error.strerror}") from error
     except UsageError as error:
-        if not in_place.state_of(target.store):
+        if not state_of(store_of(target)):
             raise
         hint = "it was slimmed before: --undo restores the originals"
         raise UsageError(error.message, hints=[*error.hints, hint]) from None
     return cuts
-
-
-def _plan_target(target: SlimTarget, request: SlimRequest) -> tuple[Cut, ...]:
-    if target.kind is TargetKind.LIBRARY:
-        return _plan_library(target.path.resolve(), request)
-    try:
-        if target.kind is TargetKind.FOLDER:
-            return in_folder.plan_folder(target.path, request)
-        return in_folder.plan_installed(target.path, request)
-    except OSError as error:
-        raise StorageError(f"cannot read {error.filename}: {error.strerror}") from error
-
-
-def _kept(cuts: Sequence[Cut], store: Path) -> str:
-    kept = size(sum(cut.summary.before_bytes for cut in changed(cuts)))
-    return f"the originals ({kept}) are in {store}: --undo restores them, --discard deletes them"
 
 
 def _report(

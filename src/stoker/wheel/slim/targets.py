@@ -1,5 +1,6 @@
-"""The GPUs of `stoker slim --for`. This is the only part of slimming that knows the grammar of
-variants.
+"""The GPUs of `stoker slim --for`.
+
+It is apart, because it needs the grammar of variants, which slimming itself does not.
 """
 
 from collections.abc import Collection
@@ -10,6 +11,15 @@ from stoker.model.plan import Backend, GpuTarget, Variant
 from stoker.plan.grammar import name, parse, parts_beside
 
 GPU_PARTS = ("backend", "gpus")  # of a variant
+
+
+def gpu_targets(text: str, parts: Collection[str] = GPU_PARTS) -> tuple[GpuTarget, ...]:
+    """Parse the words of ``--for``; this machine is read only if ``native`` is one of them."""
+    if "native" not in text.casefold():
+        return parse_targets(text, None, parts)
+    from stoker.machine.system import read_machine
+
+    return parse_targets(text, read_machine(()), parts)
 
 
 def parse_targets(

@@ -8,24 +8,21 @@ from typing import NamedTuple
 
 import msgspec
 from packaging.utils import parse_wheel_filename
-from packaging.version import InvalidVersion, Version
 
 from stoker.model.artifact import SLIM_MEMBER, SlimRecord
-from stoker.model.distribution import read_tags, read_version
-from stoker.model.errors import ArtifactError, StorageError
+from stoker.model.distribution import read_tags
+from stoker.model.errors import StorageError
 from stoker.outside.files import folder_of_process
 from stoker.outside.process import threads
 from stoker.outside.progress import stage
-from stoker.wheel.elf import MAGIC, Elf
-from stoker.wheel.elf_edit import ElfEdit, Patch, make_patch
-from stoker.wheel.engine import Content, Edit, Wheel, rewrite
-from stoker.wheel.engine.identity import identify
-from stoker.wheel.facts import read_file, wheel_facts
-from stoker.wheel.inspecting import wheel_artifact
+from stoker.wheel.elf import MAGIC
+from stoker.wheel.elf_edit import ElfEdit
+from stoker.wheel.engine import Content, Wheel
 from stoker.wheel.metadata import Headers
-from stoker.wheel.origins import portable_paths
 from stoker.wheel.reader import open_file, printable
+from stoker.wheel.revision import Revision, edited_library, extensible, new_version
 from stoker.wheel.slim.cuts import (
+    ASIDE,
     PRIVATE,
     Cut,
     SlimRequest,
@@ -39,11 +36,7 @@ from stoker.wheel.slim.cuts import (
     plan_cuts,
     write_cuts,
 )
-from stoker.wheel.verify.checks import inherited
-from stoker.wheel.verify.tested import WheelUnderTest
-from stoker.wheel.verify.verifying import under_test
-
-ASIDE = ".stoker-slim-"  # prefix of temporary folders
+from stoker.wheel.slim.inherited import inherit
 
 
 @contextmanager
@@ -90,14 +83,27 @@ def _unpack(wheel: Wheel, members: Sequence[str], folder: Path) -> dict[str, Pat
         return dict(pool.map(unpack, range(len(members))))
 
 
-def file_name(wheel: Wheel, cuts: Collection[Cut], request: SlimRequest) -> str:
-    """Return the file name of the slimmed wheel."""
-    edited = _metadata(wheel, changed(cuts), request)
-    metadata = b"".join(edited[f"{wheel.dist_info}/METADATA"].chunks())
-    try:
-        return identify(metadata, _wheel_file(wheel)).file_name
-    except ValueError as error:
-        raise ArtifactError(str(error), file=str(wheel.path)) from None
+def new_wheel(
+    wheel: Wheel,
+    written: Iterable[Cut],
+    request: SlimRequest,
+    errors: Mapping[str, tuple[str, ...]] | None = None,
+) -> Revision:
+    """Return the metadata of the slimmed wheel; ``errors`` are those of the original."""
+    previous = _previous(wheel)
+    record = make_record(request, written, previous)
+    record = msgspec.structs.replace(record, inherited=dict(errors or {}))
+    headers = Headers(wheel.read(f"{wheel.dist_info}/METADATA"))
+    said = headers.values("Version")
+    label = request.label or new_label(said, record.label, previous.label if previous else None)
+    headers.replace("Version", [new_version(said[0] if said else "", label)])
+    if record.private and PRIVATE not in headers.values("Classifier"):
+        headers.insert("Classifier", [PRIVATE])
+    return Revision(
+        metadata=bytes(headers),
+        kind=_wheel_file(wheel),
+        records={SLIM_MEMBER: encode_record(record)},
+    )
 
 
 def _wheel_file(wheel: Wheel) -> bytes:
@@ -136,51 +142,17 @@ def write_wheel(
     written = changed(become)
     if not written and (changed(cuts) or not request.label):
         return WrittenWheel(None, become)
+    original = inherit(wheel, _wheel_file(wheel), become, request)
     contents = {cut.name: Content.of_file(_slimmed_file(cut)) for cut in written}
-    original = _original(wheel, become)
-    repairs = search_paths(original, request)
-    contents |= dict(_repaired(become, repairs))
-    contents |= _metadata(wheel, written, request, inherited(_with_paths(original, repairs)))
+    contents |= dict(_repaired(become, original.repairs))
+    revision = new_wheel(wheel, written, request, original.errors)
+    revision = msgspec.structs.replace(revision, contents=contents)
     # Written next to the libraries, so that a killed process leaves only the temporary folder.
-    made = rewrite(wheel, Edit(contents=contents), become[0].file.parent)
-    notes = tuple(_repair_note(path, original) for path in repairs)
+    made = revision.write(wheel, become[0].file.parent)
     try:
-        return WrittenWheel(made.replace(into / made.name), become, notes)
+        return WrittenWheel(made.replace(into / made.name), become, original.notes)
     except OSError as error:
         raise StorageError(f"cannot write {into / made.name}: {error.strerror}") from error
-
-
-def _original(wheel: Wheel, cuts: Collection[Cut]) -> WheelUnderTest:
-    """Return the wheel before it is slimmed, as `stoker verify` sees it. The tags are those that
-    the slimmed wheel has: errors that follow from them are older than the slimming.
-    """
-    facts = wheel_facts(
-        wheel.read(f"{wheel.dist_info}/METADATA"),
-        _wheel_file(wheel),
-        members=len(wheel.members),
-        unpacked=sum(member.size for member in wheel.members.values()),
-    )
-    with stage("reading libraries", sum(cut.summary.before_bytes for cut in cuts)) as advance:
-        known = []
-        for cut in cuts:
-            if library := read_file(cut.file, printable(cut.name)):
-                known.append(library)
-            advance(cut.summary.before_bytes)
-    artifact = wheel_artifact(wheel.path, facts, tuple(known), tuple(wheel.members))
-    return under_test(wheel, artifact)
-
-
-def search_paths(wheel: WheelUnderTest, request: SlimRequest) -> dict[str, ElfEdit]:
-    """Return the search paths that lose folders of the build machine, which other machines lack.
-
-    NVIDIA's own libraries stay unchanged unless the user allows it.
-    """
-    own = wheel.libraries if request.nvidia else wheel.own_libraries
-    as_runpath = {library.path: bool(library.runpath) for library in own}
-    return {
-        path: ElfEdit(rpath=":".join(folders), as_runpath=as_runpath[path])
-        for path, folders in portable_paths(own, wheel.facts.dependencies).items()
-    }
 
 
 def _repaired(
@@ -190,64 +162,15 @@ def _repaired(
         if edit := repairs.get(printable(cut.name)):
             file = _slimmed_file(cut) if cut.changes else cut.file
             with open_file(file) as reader:
-                patch = make_patch(Elf(reader), edit)
-            yield cut.name, _patched(patch, Content.of_file(file))
-
-
-def _repair_note(path: str, wheel: WheelUnderTest) -> str:
-    library = next(one for one in wheel.libraries if one.path == path)
-    gone = (folder for folder in library.runpath or library.rpath if "ORIGIN" not in folder)
-    return f"{path} no longer searches folders of the machine that built it: {', '.join(gone)}"
-
-
-def _patched(patch: Patch, content: Content) -> Content:
-    return Content(size=patch.size, chunks=lambda: patch.applied(content.chunks()))
-
-
-def _with_paths(wheel: WheelUnderTest, repairs: Mapping[str, ElfEdit]) -> WheelUnderTest:
-    """Return the wheel with repaired search paths."""
-    libraries = tuple(
-        msgspec.structs.replace(library, rpath=(), runpath=tuple((edit.rpath or "").split(":")))
-        if (edit := repairs.get(library.path))
-        else library
-        for library in wheel.facts.libraries
-    )
-    facts = msgspec.structs.replace(wheel.facts, libraries=libraries)
-    return msgspec.structs.replace(wheel, facts=facts)
+                yield cut.name, edited_library(reader, Content.of_file(file), edit)
 
 
 def _slimmed_file(cut: Cut) -> Path:
     return cut.file.with_suffix(".slim")
 
 
-def _metadata(
-    wheel: Wheel,
-    written: Iterable[Cut],
-    request: SlimRequest,
-    inherited: Mapping[str, tuple[str, ...]] | None = None,
-) -> Mapping[str, Content]:
-    metadata, note = f"{wheel.dist_info}/METADATA", f"{wheel.dist_info}/{SLIM_MEMBER}"
-    before = _previous(wheel)
-    record = make_record(request, written, before)
-    record = msgspec.structs.replace(record, inherited=dict(inherited or {}))
-    headers = Headers(wheel.read(metadata))
-    said = headers.values("Version")
-    if request.label:
-        version = f"{_read_version(said).public}+{request.label}"
-    else:
-        version = new_version(said, record.label, before.label if before else None)
-    headers.replace("Version", [version])
-    if record.private and PRIVATE not in headers.values("Classifier"):
-        headers.insert("Classifier", [PRIVATE])
-    return {
-        metadata: Content.of_bytes(bytes(headers)),
-        note: Content.of_bytes(encode_record(record)),
-        f"{wheel.dist_info}/WHEEL": Content.of_bytes(_wheel_file(wheel)),
-    }
-
-
 def _previous(wheel: Wheel) -> SlimRecord | None:
-    """Return the record of an earlier slimming."""
+    """Return the record of an earlier slimming, or None if there is none that can be read."""
     note = f"{wheel.dist_info}/{SLIM_MEMBER}"
     return decode_record(wheel.read(note)) if note in wheel.members else None
 
@@ -255,26 +178,13 @@ def _previous(wheel: Wheel) -> SlimRecord | None:
 def original_label(wheel: Wheel) -> str:
     """Return the local version of a wheel, without the label of an earlier slimming."""
     said = Headers(wheel.read(f"{wheel.dist_info}/METADATA")).values("Version")
-    before = _previous(wheel)
-    return _local(_read_version(said), before.label if before else None)
+    previous = _previous(wheel)
+    return new_label(said, "", previous.label if previous else None)
 
 
-def new_version(said: Sequence[str], label: str, previous: str | None) -> str:
+def new_label(said: Sequence[str], label: str, previous: str | None) -> str:
     """Append the label to the local version, in place of the label of an earlier slimming."""
-    version = _read_version(said)
-    parts = (_local(version, previous), label)
-    return f"{version.public}+{'.'.join(part for part in parts if part)}"
-
-
-def _read_version(said: Sequence[str]) -> Version:
-    try:
-        return read_version(said[0])
-    except (InvalidVersion, IndexError) as error:
-        raise ArtifactError(f"METADATA has no version that can be extended: {error}") from None
-
-
-def _local(version: Version, previous: str | None) -> str:
-    local = version.local or ""
+    local = extensible(said[0] if said else "").local or ""
     if previous and (local == previous or local.endswith(f".{previous}")):
         local = local[: -len(previous)].rstrip(".")
-    return local
+    return ".".join(part for part in (local, label) if part)

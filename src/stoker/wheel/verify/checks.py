@@ -134,23 +134,6 @@ def _run(check: Check, wheel: WheelUnderTest) -> list[Finding]:
     return [Finding(name=check.name, severity=Severity.OK, title=check.title)]
 
 
-# Checks of what slimming leaves as it is: an error is one of the wheel that was slimmed.
-_UNTOUCHED = ("permissions", "symbols", "closure", "own-libraries", "packages", "bundled", "openmp")
-_UNTOUCHED_TOPIC = "search paths"
-
-
-def inherited(wheel: WheelUnderTest) -> dict[str, tuple[str, ...]]:
-    """Return what is wrong with a wheel and stays so when it is slimmed, for its slim record."""
-    checks = [check for topic in CHECKS.values() for check in topic if check.name in _UNTOUCHED]
-    checks += CHECKS[_UNTOUCHED_TOPIC]
-    found = (finding for check in checks for finding in check.findings(wheel))
-    return {
-        finding.name: tuple(finding.evidence.splitlines())
-        for finding in found
-        if finding.severity is Severity.ERROR
-    }
-
-
 _AGAIN = "Download the wheel again, or build it again: it was damaged, or changed after its build."
 _BUILD = "stoker build SOURCE --variant {variant}"
 _PACKAGE = "stoker package {wheel} --mode plain"

@@ -7,10 +7,7 @@ from pathlib import Path
 import msgspec
 
 from stoker.model.artifact import (
-    PACKAGE_MEMBER,
     SLIM_MEMBER,
-    ArtifactFacts,
-    PackageRecord,
     SlimRecord,
 )
 from stoker.model.errors import ArtifactError, UsageError
@@ -21,6 +18,7 @@ from stoker.plan.grammar import name, parse
 from stoker.plan.survey import named_variant
 from stoker.wheel.engine import Wheel, open_wheel
 from stoker.wheel.inspecting import inspect
+from stoker.wheel.revision import read_excluded, read_record
 from stoker.wheel.verify.checks import examine, with_fix, worst_first
 from stoker.wheel.verify.tested import (
     CodeSample,
@@ -94,15 +92,12 @@ def read_and_verify(
 
 
 def _read(wheel: Wheel, asked: Variant | None) -> WheelUnderTest:
+    """Return a wheel with its metadata and its records, but without what needs all its bytes."""
     if wheel.path.suffix != ".whl":
         raise UsageError(
             f"'{wheel.path}' is not named like a wheel", hints=["rename it so that it ends in .whl"]
         )
-    return under_test(wheel, inspect(str(wheel.path)), asked)
-
-
-def under_test(wheel: Wheel, facts: ArtifactFacts, asked: Variant | None = None) -> WheelUnderTest:
-    """Return a wheel with its metadata and its records, but without what needs all its bytes."""
+    facts = inspect(str(wheel.path))
     assert facts.wheel is not None
     slim = _slim(wheel)
     return WheelUnderTest(
@@ -113,37 +108,24 @@ def under_test(wheel: Wheel, facts: ArtifactFacts, asked: Variant | None = None)
         plan=_plan(wheel, slim),
         slim=slim,
         asked=asked,
-        excluded=_excluded(wheel),
+        excluded=read_excluded(wheel),
     )
 
 
-def _excluded(wheel: Wheel) -> tuple[str, ...]:
-    member = f"{wheel.dist_info}/{PACKAGE_MEMBER}"
-    if member not in wheel.members:
-        return ()
-    try:
-        return msgspec.json.decode(wheel.read(member), type=PackageRecord).excluded
-    except (*UNDECODABLE, ArtifactError):
-        return ()
-
-
 def _slim(wheel: Wheel) -> SlimNote | None:
-    member = f"{wheel.dist_info}/{SLIM_MEMBER}"
-    if member not in wheel.members:
-        return None
     try:
-        return SlimNote(record=msgspec.json.decode(wheel.read(member), type=SlimRecord))
+        record = read_record(wheel, SLIM_MEMBER, SlimRecord)
+        return SlimNote(record=record) if record else None
     except (*UNDECODABLE, ArtifactError) as error:
         return SlimNote(problem=str(error))
 
 
 def _plan(wheel: Wheel, slim: SlimNote | None) -> PlanRecord | None:
     """Return the plan in the wheel; after slimming, its GPUs are those that were kept."""
-    member = f"{wheel.dist_info}/{PLAN_MEMBER}"
-    if member not in wheel.members:
-        return None
     try:
-        recorded = msgspec.json.decode(wheel.read(member), type=_Recorded)
+        recorded = read_record(wheel, PLAN_MEMBER, _Recorded)
+        if recorded is None:
+            return None
         # The file may contain anything: parsing the variant's name checks every field.
         variant = parse(name(recorded.variant))
         if slim and slim.record:

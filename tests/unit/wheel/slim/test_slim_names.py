@@ -5,6 +5,7 @@ import pytest
 from stoker.model.artifact import SlimRecord
 from stoker.model.errors import ArtifactError
 from stoker.model.plan import GpuTarget
+from stoker.wheel.revision import new_version
 from stoker.wheel.slim.cuts import (
     SlimRequest,
     decode_record,
@@ -13,7 +14,7 @@ from stoker.wheel.slim.cuts import (
     is_nvidia_library,
     make_record,
 )
-from stoker.wheel.slim.wheel import new_version
+from stoker.wheel.slim.wheel import new_label
 
 
 @pytest.mark.parametrize(
@@ -29,13 +30,13 @@ from stoker.wheel.slim.wheel import new_version
     ],
 )
 def test_the_label_goes_to_the_end(version: str, previous: str | None, expected: str) -> None:
-    assert new_version([version], "sm90", previous) == expected
+    assert new_version(version, new_label([version], "sm90", previous)) == expected
 
 
 @pytest.mark.parametrize("said", [[], [""], ["two"]])
 def test_no_version(said: list[str]) -> None:
     with pytest.raises(ArtifactError, match="no version"):
-        new_version(said, "sm90", None)
+        new_label(said, "sm90", None)
 
 
 def test_the_note_is_read_again() -> None:

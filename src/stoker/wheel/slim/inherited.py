@@ -1,0 +1,114 @@
+"""What a slimmed wheel takes over from its original: the errors that slimming cannot change.
+
+They are found by the checks of `stoker verify` and written to the slim record, so that `verify` can
+tell inherited errors from new ones. Search paths to folders of the build machine are repaired.
+"""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+import msgspec
+
+from stoker.model.finding import Severity
+from stoker.outside.progress import stage
+from stoker.wheel.elf_edit import ElfEdit
+from stoker.wheel.engine import Wheel
+from stoker.wheel.facts import read_file, wheel_facts
+from stoker.wheel.inspecting import wheel_artifact
+from stoker.wheel.origins import portable_paths
+from stoker.wheel.reader import printable
+from stoker.wheel.revision import read_excluded
+from stoker.wheel.slim.cuts import Cut, SlimRequest
+from stoker.wheel.verify import contents, linking, tags
+from stoker.wheel.verify.tested import WheelUnderTest
+
+# Slimming leaves as it is what these check, so that an error is one of the original.
+_CHECKS = (
+    contents.permissions,
+    tags.symbols,
+    linking.missing_libraries,
+    linking.unreachable_libraries,
+    linking.unreachable_packages,
+    contents.bundled,
+    contents.openmp,
+    linking.runpaths,
+    linking.absolute_paths,
+    linking.relative_paths,
+    linking.outside_paths,
+)
+
+
+class Inheritance(NamedTuple):
+    """``repairs`` are the new search paths by library, with a note on each; ``errors`` are lines
+    by the name of the finding.
+    """
+
+    repairs: dict[str, ElfEdit]
+    notes: tuple[str, ...]
+    errors: dict[str, tuple[str, ...]]
+
+
+def inherit(wheel: Wheel, kind: bytes, cuts: Collection[Cut], request: SlimRequest) -> Inheritance:
+    """Examine the original wheel, whose libraries are the files of the cuts.
+
+    ``kind`` is WHEEL with the tags of the slimmed wheel: errors that follow from them are older
+    than the slimming.
+    """
+    original = _original(wheel, kind, cuts)
+    repairs = _search_paths(original, request)
+    notes = []
+    libraries = list(original.facts.libraries)
+    for index, library in enumerate(libraries):
+        if edit := repairs.get(library.path):
+            folders = (folder for folder in library.runpath or library.rpath)
+            gone = ", ".join(folder for folder in folders if "ORIGIN" not in folder)
+            notes.append(
+                f"{library.path} no longer searches folders of the machine that built it: {gone}"
+            )
+            runpath = tuple((edit.rpath or "").split(":"))
+            libraries[index] = msgspec.structs.replace(library, rpath=(), runpath=runpath)
+    facts = msgspec.structs.replace(original.facts, libraries=tuple(libraries))
+    repaired = msgspec.structs.replace(original, facts=facts)
+    found = (finding for check in _CHECKS for finding in check(repaired))
+    errors = {
+        finding.name: tuple(finding.evidence.splitlines())
+        for finding in found
+        if finding.severity is Severity.ERROR
+    }
+    return Inheritance(repairs, tuple(notes), errors)
+
+
+def _original(wheel: Wheel, kind: bytes, cuts: Collection[Cut]) -> WheelUnderTest:
+    """Return the wheel before it is slimmed, as far as the checks need it."""
+    metadata = wheel_facts(
+        wheel.read(f"{wheel.dist_info}/METADATA"),
+        kind,
+        members=len(wheel.members),
+        unpacked=sum(member.size for member in wheel.members.values()),
+    )
+    libraries = []
+    with stage("reading libraries", sum(cut.summary.before_bytes for cut in cuts)) as advance:
+        for cut in cuts:
+            if library := read_file(cut.file, printable(cut.name)):
+                libraries.append(library)
+            advance(cut.summary.before_bytes)
+    return WheelUnderTest(
+        file_name=wheel.path.name,
+        facts=wheel_artifact(wheel.path, metadata, tuple(libraries), tuple(wheel.members)),
+        metadata=metadata,
+        members=tuple(wheel.members.values()),
+        excluded=read_excluded(wheel),
+    )
+
+
+def _search_paths(wheel: WheelUnderTest, request: SlimRequest) -> dict[str, ElfEdit]:
+    """Return the search paths that lose folders of the build machine, which other machines lack.
+
+    NVIDIA's own libraries stay unchanged unless the user allows it.
+    """
+    own = wheel.libraries if request.nvidia else wheel.own_libraries
+    as_runpath = {library.path: bool(library.runpath) for library in own}
+    return {
+        path: ElfEdit(rpath=":".join(folders), as_runpath=as_runpath[path])
+        for path, folders in portable_paths(own, wheel.facts.dependencies).items()
+    }
