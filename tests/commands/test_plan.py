@@ -31,6 +31,20 @@ def test_plan_for_another_platform(stoker: Stoker) -> None:
     assert set(plan["cmake"]) <= {option["name"] for option in listed}
 
 
+@pytest.mark.parametrize("project", ["mini-extension", "mini-cmake"])
+def test_without_a_variant_a_package_is_portable(stoker: Stoker, project: str) -> None:
+    """It was compiled for the CPU of this machine, under a file name that promises every CPU."""
+    source = ("--source", str(PROJECTS / project))
+    flags = {"CFLAGS": "", "CXXFLAGS": ""}  # those of the user come first
+    plan = json.loads(stoker("plan", *source, "--json", **flags).stdout)
+    assert plan["variant"]["cpu"] is None
+    assert "-m" not in plan["environment"].get("CXXFLAGS", "")
+    named = json.loads(stoker("plan", "native", *source, "--json", **flags).stdout)
+    assert named["variant"]["cpu"], "what was asked for is done"
+    pytorch = json.loads(stoker("plan", "--source", MINI, "--json", **flags).stdout)
+    assert pytorch["variant"]["cpu"] == named["variant"]["cpu"]
+
+
 def test_shell_lines_give_the_same_environment(stoker: Stoker, tmp_path: Path) -> None:
     arguments = (
         "plan",

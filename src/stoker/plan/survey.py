@@ -23,7 +23,7 @@ from stoker.machine.tools import read_cmake_variables, read_toolbox
 from stoker.model.errors import MissingError, UnknownWordError, UsageError, nearest
 from stoker.model.finding import Finding
 from stoker.model.machine import Machine, Toolbox
-from stoker.model.plan import Backend, Estimate, Origin, Plan, Variant
+from stoker.model.plan import Backend, Estimate, Origin, OriginKind, Plan, Variant
 from stoker.model.source import (
     CMakeOption,
     ListedOption,
@@ -119,6 +119,8 @@ def survey(request: CommandLine, environment: Mapping[str, str] = os.environ) ->
     tree = _tree(chosen)
     machine = read_machine((Path(tree.path),) if tree else ())
     variant, origins = chosen_variant(chosen, machine)
+    if tree and tree.kind is not ProjectKind.PYTORCH:
+        variant, origins = _portable(variant, origins)
     if variant.python != chosen.text("python"):
         path = None  # the words of the variant name another Python
     toolbox = _toolbox(variant.python, path, environment)
@@ -137,6 +139,16 @@ def survey(request: CommandLine, environment: Mapping[str, str] = os.environ) ->
         interpreter=path,
         cmake_variables=read_cmake_variables(toolbox.tool("cmake")),
     )
+
+
+def _portable(variant: Variant, origins: dict[str, Origin]) -> tuple[Variant, dict[str, Origin]]:
+    """Leave the CPU to the project unless the user names one: the file name of its wheel says that
+    it runs on every CPU of the platform.
+    """
+    if "cpu" not in origins or origins["cpu"].kind is not OriginKind.DEFAULT:
+        return variant, origins
+    others = {part: origin for part, origin in origins.items() if part != "cpu"}
+    return replace(variant, cpu=None), others
 
 
 def checked_recipes(file: Path, source: Path | None) -> tuple[Finding, ...]:
