@@ -99,7 +99,8 @@ def _show_trends(page: Path | None, as_json: bool) -> None:
     from stoker.outside.files import write_page
     from stoker.outside.folders import current_folder
     from stoker.outside.terminal import print_json, show
-    from stoker.report.trends import costs_of, trends, trends_html, trends_page
+    from stoker.report.trends import costs_of, trends, trends_page
+    from stoker.report.trends_page import trends_html
 
     here = str(current_folder())
     runs = [run for run in past_runs.runs() if f"{run.directory}/".startswith(f"{here}/")]

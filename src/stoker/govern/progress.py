@@ -526,13 +526,15 @@ def _once_lines(summary: RunSummary) -> Iterator[str]:
 
 
 def _other_lines(summary: RunSummary) -> Iterator[str]:
-    """Yield what others took of the CPUs, if it is much."""
-    whole = summary.wall_s * summary.cpus
+    """Yield what others took of the CPUs, if it is much. The system counts their time in ticks and
+    from before the first step on, so a share of less than a second says nothing.
+    """
+    whole = summary.wall_s * summary.cpus if summary.wall_s >= 1 else 0.0
     for seconds, text in (
         (summary.other_cpu_s or 0.0, "other programs used {share} of the CPUs"),
         (summary.stolen_cpu_s, "the host gave {share} of the CPUs to other virtual machines"),
     ):
         share = min(1.0, seconds / whole) if whole else 0.0
-        if share >= _NOTABLE_SHARE:
+        if share >= _NOTABLE_SHARE and seconds >= 1:
             took = f"({duration(seconds)} of CPU time)"
             yield f"  {text.format(share=f'{share:.0%}')} meanwhile {took}"

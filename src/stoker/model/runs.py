@@ -1,5 +1,6 @@
 """A governed run and its results."""
 
+import re
 from enum import StrEnum
 from posixpath import dirname
 
@@ -10,6 +11,7 @@ from stoker.model.govern import Basis, CompileMode, ModeEffect, Reason, StepReco
 from stoker.model.value import Bytes, Seconds, Value
 
 _BUILD = "stoker build "
+_RUN_FOLDER = re.compile(rf"{_BUILD}\d{{8}}-\d{{6}}-(.+?)(?:-\d+)?", re.ASCII)
 
 
 def build_command(run_folder: str) -> str:
@@ -20,6 +22,13 @@ def build_command(run_folder: str) -> str:
 def run_folder_of(command: str) -> str | None:
     """Return the name of the run folder of a build, by the command of its run."""
     return command.removeprefix(_BUILD) if command.startswith(_BUILD) else None
+
+
+def command_of(command: str) -> str:
+    """Return what a command has in common with its repeats: a build without the time and the number
+    in the name of its run folder.
+    """
+    return f"{_BUILD}{folder[1]}" if (folder := _RUN_FOLDER.fullmatch(command)) else command
 
 
 class Outcome(StrEnum):

@@ -21,6 +21,7 @@ from stoker.report.values import AttemptSpan, Comparison, Report, ReportedRun
 
 _STYLE = "page.css"
 _SCRIPTS = ("base.js", "timeline.js", "sections.js")
+_DARK = ':root[data-theme="dark"] '  # a script of the page chooses it
 _MICROSECONDS = 6  # digits: what launchers measure
 
 
@@ -148,6 +149,15 @@ def _pauses(explanation: Explanation) -> list[dict[str, Any]]:
         {"at": pause.at, "seconds": pause.wall_s, "why": cause_text(pause)}
         for pause in explanation.pauses
     ]
+
+
+def page_style(more: str) -> str:
+    """Return the style of the report with that of another page, which has no scripts: it is dark
+    where the reader prefers that.
+    """
+    style = _asset(_STYLE)
+    dark = style[style.index(_DARK) + len(_DARK) :].partition("}")[0]
+    return f"{style}@media (prefers-color-scheme: dark) {{ :root {dark}}} }}\n{_asset(more)}"
 
 
 def _asset(name: str) -> str:

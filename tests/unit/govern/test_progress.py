@@ -350,6 +350,9 @@ def test_what_other_programs_took_is_said() -> None:
     assert "  other programs used 61% of the CPUs meanwhile (1 min 1 s of CPU time)\n" in text
     text = summary_text(replace(ENDED, stolen_cpu_s=20.0))
     assert "  the host gave 20% of the CPUs to other virtual machines meanwhile (20 s" in text
+    for wall, other in ((0.2, 0.4), (0.2, 5.0), (1.5, 0.9)):  # "used 100% (0 s of CPU time)"
+        short = replace(ENDED, wall_s=wall, other_cpu_s=other, stolen_cpu_s=other)
+        assert "meanwhile" not in summary_text(short)
     assert "other programs" not in text
 
 

@@ -8,18 +8,26 @@ import governed_steps as make
 from stoker.model.errors import UsageError
 from stoker.model.runs import Attempt, Outcome, Run
 from stoker.outside.files import write_page
-from stoker.report.trends import StepCosts, change_text, costs_of, trends, trends_html
+from stoker.report.trends import StepCosts, change_text, costs_of, trends
+from stoker.report.trends_page import scale, trends_html
 from stoker.source.git_state import head_commit
 
 GIB = 1 << 30
 
 
-def run(number: int, command: str = "ninja", *, status: int = 0, commit: str = "") -> Run:
+def run(
+    number: int,
+    command: str = "ninja",
+    *,
+    status: int = 0,
+    commit: str = "",
+    directory: str = "/src",
+) -> Run:
     summary = make.run_summary(
         status=status, steps=3, wall_s=10.0 * number, cpu_s=8.0, peak_bytes=GIB, commit=commit
     )
     return Run(
-        id=number, started=1000.0 * number, ended=None, command=command, directory="/src",
+        id=number, started=1000.0 * number, ended=None, command=command, directory=directory,
         summary=summary,
     )  # fmt: skip
 
@@ -53,6 +61,38 @@ def test_failed_runs_do_not_count_and_commands_are_apart() -> None:
         ("make", [2]),
         ("ninja", [1]),
     ]
+
+
+def test_builds_of_a_project_and_variant_are_one_trend() -> None:
+    """Each has a run folder of its own, whose name was part of the key."""
+    names = [
+        "20261117-185916-ujson-cpu",
+        "20261117-190100-ujson-cpu-2",
+        "20261117-190101-torch-cpu",
+    ]
+    runs = [run(at, f"stoker build {name}") for at, name in enumerate(names, 1)]
+    found = trends(runs, {1: costs(a=5), 2: costs(a=15)})
+    assert [(one.command, [r.id for r in one.runs]) for one in found] == [
+        ("stoker build torch-cpu", [3]),
+        ("stoker build ujson-cpu", [1, 2]),
+    ]
+    assert found[1].changes
+
+
+def test_one_command_in_two_folders_is_two_trends() -> None:
+    found = trends([run(1), run(2, directory="/src/other"), run(3)], {})
+    assert [(one.directory, [r.id for r in one.runs]) for one in found] == [
+        ("/src", [1, 3]),
+        ("/src/other", [2]),
+    ]
+
+
+def test_a_chart_has_a_scale_and_a_dark_style() -> None:
+    page = trends_html(trends([run(1), run(2), run(3)], {}))
+    assert ">30 s</text>" in page
+    assert ">0 s</text>" in page
+    assert "@media (prefers-color-scheme: dark) { :root {\n  --page: #15181b;" in page
+    assert [scale(most, (1, 2, 5, 10)) for most in (0, 3, 3.1, 15, 1000)] == [1, 1, 2, 5, 10]
 
 
 def test_only_finished_attempts_cost() -> None:
