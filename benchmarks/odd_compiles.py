@@ -22,6 +22,17 @@ WAYS: dict[str, str] = {
     "fifo": f"mkfifo -m 666 p; cat ../sources/$N.cpp > p & {COMPILE} p -o fifo.o && wait $!",
     "dev-fd": f"{COMPILE} /dev/fd/3 -o fd.o 3< ../sources/$N.cpp",
     "to-stdout": "echo old > all.o; g++ -S -O1 ../sources/$N.cpp -o /dev/stdout >> all.o",
+    "stdout-option": "g++ -S -O1 ../sources/$N.cpp -o - > all.o",
+    "full-stdout": "! g++ -S -O1 ../sources/$N.cpp -o - > /dev/full 2> log && echo x > full.o",
+    "links-and-mode": (
+        "echo old > one.o; chmod 600 one.o; ln one.o two.o; g++ -S -O1 ../sources/$N.cpp -o one.o "
+        "&& cmp one.o two.o && test $(stat -c %a one.o) = 600"
+    ),
+    "appended-list": "g++ -O2 -fopt-info-all=list.o -c ../sources/$N.cpp -o info.o",
+    "clang": (
+        "! command -v clang++ > /dev/null || "
+        "{ clang++ -O1 -c ../sources/$N.cpp -o clang.o && ! ls *.tmp 2> /dev/null; }"
+    ),
     "response-file": (
         "echo '-O1 -c' > more; echo \"@more ../sources/$N.cpp -o response.o\" > words; g++ @words"
     ),
@@ -65,7 +76,7 @@ WAYS: dict[str, str] = {
     ),
 }
 
-LARGE = ("pipe", "fifo", "response-file")
+LARGE = ("pipe", "fifo", "response-file", "links-and-mode", "clang")
 
 Run = Callable[[list[str], Mapping[str, str]], int | None]
 

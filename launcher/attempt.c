@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,30 +44,6 @@ _Noreturn void end_as(int status)
         _exit(128 + WTERMSIG(status));
     }
     _exit(WEXITSTATUS(status));
-}
-
-/* Resolves the parent: if it is a link, its target may change before the command exits. */
-static void make_folder(struct attempt *attempt, const char *parent)
-{
-    char *real = realpath(parent, NULL);
-    int length = snprintf(attempt->folder, sizeof attempt->folder, "%s/stoker-XXXXXX",
-                          real ? real : parent);
-    if (length >= (int)sizeof attempt->folder || !mkdtemp(attempt->folder))
-        attempt->folder[0] = '\0';
-    free(real);
-}
-
-static int remove_entry(const char *path, const struct stat *found, int kind, struct FTW *place)
-{
-    (void)found, (void)kind, (void)place;
-    remove(path);
-    return 0;
-}
-
-static void remove_folder(const char *folder)
-{
-    if (folder[0] && rmdir(folder) < 0)
-        nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* Raises the score but never lowers it: in some containers every process already has 1000. */
@@ -133,8 +108,8 @@ static _Noreturn void keep(const struct attempt *attempt, const char *step, cons
         sigwaitinfo(&awaited, NULL);
     }
     tree_kill();
-    command_delete_outputs(attempt->command);
-    remove_folder(attempt->folder);
+    files_undo(false);
+    folder_remove(attempt->folder);
     _exit(126);
 }
 
@@ -146,11 +121,12 @@ bool attempt_start(struct attempt *attempt, char **command, const char *step, co
     pid_t launcher = getpid();
     *attempt = (struct attempt){.command = command, .interval_us = FIRST_SAMPLE_US};
     if (holds)
-        make_folder(attempt, parent);
+        folder_make(attempt->folder, parent);
     if (holds && !output_open(output, attempt->folder, ends)) {
-        remove_folder(attempt->folder);
+        folder_remove(attempt->folder);
         return false;
     }
+    files_remember(command);
     attempt->started_us = attempt->sampled_us = attempt->reported_us = now_us();
     attempt->next_sample_us = attempt->started_us + FIRST_SAMPLE_US;
     attempt->keeper = fork();
@@ -163,7 +139,7 @@ bool attempt_start(struct attempt *attempt, char **command, const char *step, co
     attempt->running = attempt->keeper > 0;
     if (!attempt->running) {
         output_discard(output);
-        remove_folder(attempt->folder);
+        folder_remove(attempt->folder);
         return false;
     }
     setpgid(attempt->keeper, attempt->keeper); /* both do it: either may be first */
@@ -264,7 +240,7 @@ void attempt_reap(struct attempt *attempt)
     }
 }
 
-void attempt_abandon(struct attempt *attempt)
+void attempt_abandon(struct attempt *attempt, bool repeated)
 {
     if (!attempt->command)
         return;
@@ -274,7 +250,7 @@ void attempt_abandon(struct attempt *attempt)
     if (attempt->running)
         end(attempt);
     attempt->daemons = false;
-    command_delete_outputs(attempt->command);
+    files_undo(repeated);
     attempt_tidy(attempt);
     attempt->command = NULL;
 }
@@ -283,7 +259,7 @@ void attempt_tidy(struct attempt *attempt)
 {
     if (attempt->daemons)
         return;
-    remove_folder(attempt->folder);
+    folder_remove(attempt->folder);
     attempt->folder[0] = '\0';
 }
 

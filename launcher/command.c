@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* A launcher runs one command. */
@@ -151,22 +150,4 @@ struct output_word command_output(char **command, char **word)
             return (struct output_word){path, path == word[1] ? 2 : 1, OUTPUTS[at].main};
     }
     return (struct output_word){NULL, 1, false};
-}
-
-/* Only a regular file is a half-written output: `-o /dev/null` names a device. */
-static void delete_file(const char *path)
-{
-    struct stat found;
-    if (lstat(path, &found) == 0 && S_ISREG(found.st_mode))
-        unlink(path);
-}
-
-void command_delete_outputs(char **command)
-{
-    if (command_kind == CUSTOM)
-        return;
-    struct output_word found;
-    for (char **word = command; *word; word += found.words)
-        if ((found = command_output(command, word)).path)
-            delete_file(found.path);
 }

@@ -62,8 +62,17 @@ struct output_word {
 /* Returns what a word of the command says about outputs. */
 struct output_word command_output(char **command, char **word);
 
-/* Deletes the files of -o and -MF, which a killed compiler may have left incomplete. */
-void command_delete_outputs(char **command);
+/* ---- files.c: the files that the command writes ----------------------------------------------*/
+
+enum { MOST_OUTPUTS = 8 }; /* a command with more must not be repeated */
+
+/* Looks at the files of -o and -MF before an attempt. */
+void files_remember(char **command);
+
+/* Removes what a killed attempt has written to them, which may be incomplete. Those that it has not
+ * touched stay. If the command is `repeated`, what is left leads to the same files, links and modes as
+ * one undisturbed attempt. */
+void files_undo(bool repeated);
 
 /* ---- repeat.c: whether a command may be started again -----------------------------------------*/
 
@@ -155,6 +164,7 @@ struct output {
     off_t spilled;           /* bytes in the spill file */
     size_t used, last;       /* bytes in memory; offset of the last record among them */
     bool passing;            /* buffering failed, so output is written directly */
+    int error;               /* why data on stdout could not be written, or 0 */
     char tail[TAIL_BYTES];   /* the last bytes of both streams */
     size_t tail_length;
 };
@@ -170,12 +180,26 @@ void output_collect(struct output *output, int stream);
 
 /* Reads what is in the pipes now, without waiting for processes that still hold them open. */
 void output_drain(struct output *output);
-void output_print(const struct output *output);
-void output_write(int descriptor, const char *bytes, size_t length);
+
+/* Writes what is buffered. If that fails, `error` says why, unless the reader is gone. A stderr that
+ * cannot be written is ignored, as compilers do, and so is a stdout that is the same file: a log. */
+void output_print(struct output *output);
 
 /* Returns the output if it is in memory and of one stream, otherwise NULL. */
 const char *output_text(const struct output *output, size_t *length);
 void output_discard(struct output *output);
+
+/* ---- folder.c: the TMPDIR of one attempt -----------------------------------------------------*/
+
+/* Creates it. `path` has PATH_MAX bytes and is empty if it could not be created. */
+void folder_make(char *path, const char *parent);
+
+/* Deletes it with all that is in it. */
+void folder_remove(const char *path);
+
+/* Moves or copies what a command left in it to a new folder in `parent`, whose path `kept` receives.
+ * Returns false if there is nothing or if that fails. */
+bool folder_keep(const char *path, const char *parent, char *kept);
 
 /* ---- tree.c: a process and its descendants (Linux) -------------------------------------------*/
 
@@ -191,8 +215,8 @@ uint64_t tree_cpu_us(const struct rusage *usage);
 /* Sends a signal to all descendants of `root`, excluding `root`. */
 void tree_signal(pid_t root, int number);
 
-/* Kills and reaps all descendants of the calling process, also in other groups and sessions.
- * Returns the CPU time they used, in microseconds. */
+/* Kills and reaps all descendants of the calling process, also in other groups and sessions. Gives up
+ * those that do not end. SIGCHLD must be blocked. Returns the CPU time they used, in microseconds. */
 uint64_t tree_kill(void);
 
 /* ---- attempt.c: one run of the command (Linux) -----------------------------------------------*/
@@ -236,8 +260,9 @@ void attempt_resume(struct attempt *attempt);
 /* Reaps children that exited; clears `running` if the command is among them. */
 void attempt_reap(struct attempt *attempt);
 
-/* Kills the whole tree, then deletes half-written outputs and temporary files. */
-void attempt_abandon(struct attempt *attempt);
+/* Kills the whole tree, then removes half-written outputs and temporary files. `repeated`: the command
+ * will be started again. */
+void attempt_abandon(struct attempt *attempt, bool repeated);
 
 /* Deletes the attempt's folder, unless a daemon that it started is still running. */
 void attempt_tidy(struct attempt *attempt);

@@ -53,9 +53,11 @@ bool output_open(struct output *output, const char *folder, int ends[2])
     return true;
 }
 
-void output_write(int descriptor, const char *bytes, size_t length)
+/* Writes bytes of one stream; nothing more to stdout after an error there. */
+static void pass(struct output *output, uint32_t stream, const char *bytes, size_t length)
 {
-    while (length > 0) {
+    int descriptor = DESCRIPTORS[stream];
+    while (length > 0 && !(stream == 0 && output->error)) {
         ssize_t count = write(descriptor, bytes, length);
         if (count >= 0) {
             bytes += count;
@@ -63,7 +65,9 @@ void output_write(int descriptor, const char *bytes, size_t length)
         } else if (errno == EAGAIN) { /* the reader may have made it non-blocking */
             poll(&(struct pollfd){.fd = descriptor, .events = POLLOUT}, 1, -1);
         } else if (errno != EINTR) {
-            return; /* the reader is gone */
+            if (errno != EPIPE && stream == 0 && !ours_are_one_file())
+                output->error = errno;
+            return;
         }
     }
 }
@@ -100,17 +104,19 @@ static bool spill(struct output *output)
 }
 
 /* Copies buffered bytes; `at` counts the bytes of the file first, then those in memory. */
-static size_t fetch(const struct output *output, off_t at, void *bytes, size_t length)
+static size_t fetch(struct output *output, off_t at, void *bytes, size_t length)
 {
     if (at < output->spilled) {
         ssize_t count = pread(output->spill, bytes, length, at);
+        if (count <= 0)
+            output->error = count < 0 ? errno : EIO;
         return count > 0 ? (size_t)count : 0;
     }
     memcpy(bytes, held + (at - output->spilled), length);
     return length;
 }
 
-void output_print(const struct output *output)
+void output_print(struct output *output)
 {
     char piece[PIECE];
     off_t end = output->spilled + (off_t)output->used;
@@ -118,13 +124,13 @@ void output_print(const struct output *output)
         struct record record;
         if (fetch(output, at, &record, sizeof record) < sizeof record)
             return;
-        at += sizeof record;
+        at += (off_t)sizeof record;
         while (record.length > 0) {
             size_t wanted = record.length < sizeof piece ? record.length : sizeof piece;
             size_t count = fetch(output, at, piece, wanted);
             if (count == 0)
                 return;
-            output_write(DESCRIPTORS[record.stream], piece, count);
+            pass(output, record.stream, piece, count);
             at += (off_t)count;
             record.length -= (uint32_t)count;
         }
@@ -166,7 +172,7 @@ static void hold(struct output *output, uint32_t stream, const char *bytes, size
         output->spilled = 0;
     }
     if (output->passing) {
-        output_write(DESCRIPTORS[stream], bytes, length);
+        pass(output, stream, bytes, length);
         return;
     }
     struct record record = {.stream = stream};

@@ -33,7 +33,7 @@
 #define EXPORTED __attribute__((visibility("default")))
 
 enum {
-    WORDS_ON_STACK = 8192, /* a longer command line gets memory of its own */
+    WORDS_ON_STACK = 1024, /* a longer list gets memory of its own: the caller's stack may be small */
     SAVED_BYTES = 8192,
     SAVED_ENTRIES = 32,
 };
@@ -143,11 +143,25 @@ static int make_unchanged(const struct call *call)
 
 /* ---- doing it --------------------------------------------------------------------------------*/
 
-static void *borrow(size_t size)
+static char **borrow(size_t words)
 {
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory = mmap(NULL, words * sizeof(char *), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
 }
+
+/* Declares a list of so many words; NULL if there is no memory for it. A long one stays behind in the
+ * parent if a child of vfork executes a program, so typical ones are on the stack. */
+#define LIST(list, words)                                                                          \
+    size_t list##_words = (words);                                                                 \
+    char *list##_few[list##_words <= WORDS_ON_STACK ? list##_words : 1];                           \
+    char **list = list##_words <= WORDS_ON_STACK ? list##_few : borrow(list##_words)
+
+#define END_OF(list)                                                                               \
+    do {                                                                                           \
+        if (list != list##_few)                                                                    \
+            munmap(list, list##_words * sizeof(char *));                                           \
+    } while (0)
 
 /* Writes the launcher's command line for the call's. `kind` is its option, if it needs one. */
 static void write_words(char **words, const struct call *call, const char *kind, const char *path)
@@ -182,22 +196,26 @@ static char **write_environment(char **entries, const struct call *call)
 /* Starts the same program with an LD_PRELOAD in which our library is missing. */
 static int start_without_us(const struct call *call)
 {
-    const char *list = variable(call->environment, "LD_PRELOAD");
-    size_t entries = count(call->environment), length = list ? text_length(list) : 0;
-    if (!list || entries + length / sizeof(char *) > WORDS_ON_STACK)
+    const char *preload = variable(call->environment, "LD_PRELOAD");
+    if (!preload)
         return make_unchanged(call);
-    char *environment[entries + 1], value[sizeof PRELOAD + length];
+    size_t entries = count(call->environment), length = text_length(preload);
+    LIST(environment, entries + 1 + (sizeof PRELOAD + length) / sizeof(char *) + 1);
+    if (!environment)
+        return make_unchanged(call);
+    char *value = (char *)(environment + entries + 1), **place = environment;
     copy(value, PRELOAD, sizeof PRELOAD - 1);
-    copy(value + sizeof PRELOAD - 1, list, length);
+    copy(value + sizeof PRELOAD - 1, preload, length);
     bool others = remove_preload_library(value + sizeof PRELOAD - 1);
-    char **place = environment;
     for (char *const *entry = call->environment; *entry; entry++) {
-        bool ours = *entry + sizeof PRELOAD - 1 == list;
+        bool ours = *entry + sizeof PRELOAD - 1 == preload;
         if (!ours || others)
             *place++ = ours ? value : *entry;
     }
     *place = NULL;
-    return make(call, call->file, call->search, call->arguments, environment);
+    int result = make(call, call->file, call->search, call->arguments, environment);
+    END_OF(environment);
+    return result;
 }
 
 /* Starts the same program with our variables and our library, so that we see what it starts. Where its
@@ -208,32 +226,34 @@ static int start_with_us(const struct call *call)
     bool is_new = !variable(call->environment, "STOKER_LAUNCHER");
     bool cached = is_compiler_wrapper(calling_program(own)) &&
                   !variable(call->environment, WRAPPED_MARK);
-    size_t most = count(call->environment) + saved.count + 3;
-    if ((!is_new && !cached) || most > WORDS_ON_STACK || (is_new && !saved.preload))
+    if ((!is_new && !cached) || (is_new && !saved.preload))
         return make_unchanged(call);
-    char *environment[most], **end = write_environment(environment, call);
+    LIST(environment, count(call->environment) + saved.count + 3);
+    if (!environment)
+        return make_unchanged(call);
+    char **end = write_environment(environment, call);
     if (is_new && !variable(call->environment, "LD_PRELOAD"))
         *end++ = saved.preload;
     if (is_new || cached)
         *end++ = WRAPPED_MARK "=1";
     *end = NULL;
-    return make(call, call->file, call->search, call->arguments, environment);
+    int result = make(call, call->file, call->search, call->arguments, environment);
+    END_OF(environment);
+    return result;
 }
 
 static int start_launcher(const struct call *call, const char *kind, const char *path)
 {
-    size_t most = count(call->arguments) + 5, entries = count(call->environment) + saved.count + 1;
-    size_t size = (most + entries) * sizeof(char *);
-    bool on_stack = most + entries <= WORDS_ON_STACK;
-    char *few[on_stack ? most + entries : 1];
-    char **words = on_stack ? few : borrow(size);
+    size_t most = count(call->arguments) + 5;
+    bool is_new = !variable(call->environment, "STOKER_LAUNCHER");
+    LIST(words, most + (is_new ? count(call->environment) + saved.count + 1 : 0));
     if (!words)
         return make_unchanged(call);
     write_words(words, call, kind, path);
-    write_environment(words + most, call);
-    int result = make(call, call->launcher, false, words, words + most);
-    if (!on_stack)
-        munmap(words, size);
+    if (is_new)
+        write_environment(words + most, call);
+    int result = make(call, call->launcher, false, words, is_new ? words + most : call->environment);
+    END_OF(words);
     /* The launcher may have vanished, or its command line be too long for the kernel. */
     return call->spawns && result == 0 ? 0 : start_without_us(call);
 }
@@ -256,13 +276,17 @@ static bool write_prefix(char *entry, const struct call *call, const char *cache
 static int start_prefixed(const struct call *call, const char *path)
 {
     char prefix[PREFIX_BYTES];
-    size_t most = count(call->environment) + saved.count + 2;
-    if (most > WORDS_ON_STACK || !write_prefix(prefix, call, path))
+    if (!write_prefix(prefix, call, path))
         return make_unchanged(call);
-    char *environment[most], **end = write_environment(environment, call);
+    LIST(environment, count(call->environment) + saved.count + 2);
+    if (!environment)
+        return make_unchanged(call);
+    char **end = write_environment(environment, call);
     *end++ = prefix;
     *end = NULL;
-    return make(call, call->file, call->search, call->arguments, environment);
+    int result = make(call, call->file, call->search, call->arguments, environment);
+    END_OF(environment);
+    return result;
 }
 
 /* nvcc reads options from a file beside it, of which ccache does not know. */
@@ -293,9 +317,10 @@ static int start_wrapper(const struct call *call, const char *path)
 {
     size_t most = count(call->arguments) + 2, entries = count(call->environment) + 4;
     const char *wrapper = variable(call->environment, "STOKER_WRAPPER");
-    if (most + entries > WORDS_ON_STACK)
+    LIST(words, most + entries);
+    if (!words)
         return start_launcher(call, NULL, path);
-    char *words[most], *environment[entries], **end = environment;
+    char **environment = words + most, **end = environment;
     char profile[PROFILE_BYTES], prefix[PREFIX_BYTES];
     words[0] = (char *)wrapper;
     words[1] = (char *)path;
@@ -309,16 +334,21 @@ static int start_wrapper(const struct call *call, const char *path)
         *end++ = *entry;
     *end++ = WRAPPED_MARK "=1";
     *end = NULL;
+    int result = -1;
     if (is_remote_compile(program_name(wrapper), words)) {
         struct call remote = *call;
         remote.file = wrapper, remote.search = false;
         remote.arguments = words, remote.environment = environment;
-        return start_launcher(&remote, "--remote", wrapper);
+        result = start_launcher(&remote, "--remote", wrapper);
+    } else {
+        /* A distributor would start this compiler here anyway. */
+        if (!is_distributor(program_name(wrapper)))
+            result = make(call, wrapper, false, words, environment);
+        if (!call->spawns || result != 0)
+            result = start_launcher(call, NULL, path);
     }
-    if (is_distributor(program_name(wrapper))) /* it would start this compiler here anyway */
-        return start_launcher(call, NULL, path);
-    int result = make(call, wrapper, false, words, environment);
-    return call->spawns && result == 0 ? 0 : start_launcher(call, NULL, path);
+    END_OF(words);
+    return result;
 }
 
 /* Starts a build tool that asks for more jobs at once than it has CPUs. */
@@ -326,13 +356,16 @@ static int start_open(const struct call *call)
 {
     char jobs[16] = "-j";
     const char *number = variable(call->environment, "STOKER_JOBS");
-    size_t words = count(call->arguments) + 2;
-    if (text_length(number) + 3 > sizeof jobs || words > WORDS_ON_STACK)
+    if (text_length(number) + 3 > sizeof jobs)
+        return make_unchanged(call);
+    LIST(arguments, count(call->arguments) + 2);
+    if (!arguments)
         return make_unchanged(call);
     copy(jobs + 2, number, text_length(number));
-    char *arguments[words];
     write_jobs(arguments, call->arguments, jobs);
-    return make(call, call->file, call->search, arguments, call->environment);
+    int result = make(call, call->file, call->search, arguments, call->environment);
+    END_OF(arguments);
+    return result;
 }
 
 static int start(struct call call)

@@ -1,6 +1,6 @@
 /* Whether a command may be killed and started again. Only what is known to be harmless is: a compiler
  * or linker that reads nothing but files and writes nothing but outputs that it names, which
- * command_delete_outputs deletes. Independent of the governor and of processes. */
+ * files_undo removes. Independent of the governor and of processes. */
 #define _GNU_SOURCE
 #include "compilers.h"
 #include "launcher.h"
@@ -14,12 +14,16 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-enum { MOST_OUTPUTS = 8, DEEPEST_FILE = 8 };
+enum { DEEPEST_FILE = 8 };
 
 /* Options that make a compiler run other programs or append to a file. */
 static const char *const UNREPEATABLE[] = {
-    "-fplugin=", "-load", "-wrapper", "-time", "--time", NULL,
+    "-fplugin=", "-load", "-wrapper", "-time", "--time", "-fproc-stat-report", "-header-include-file",
+    "-diagnostic-log-file", NULL,
 };
+
+/* Options of gcc that append to the file behind their `=`. */
+static const char *const DUMPS[] = {"-fopt-info", "-fdump-", NULL};
 
 /* Variables that make gcc and clang append to a file. */
 static const char *const APPENDING[] = {
@@ -102,14 +106,12 @@ static bool add_output(struct knowledge *known, const char *path, bool named)
     known->named |= named;
     if (strcmp(path, "/dev/null") == 0)
         return true;
-    if (starts_with_one_of(path, DESCRIPTORS))
+    if (strcmp(path, "-") == 0 || starts_with_one_of(path, DESCRIPTORS))
         return refuse(known, "an output is an open file or a terminal");
     if (lstat(path, &file) < 0)
         return true;
     if (!S_ISREG(file.st_mode))
         return refuse(known, "an output is no plain file");
-    if (known->count == MOST_OUTPUTS)
-        return refuse(known, "it has too many outputs");
     known->outputs[known->count++] = file;
     return true;
 }
@@ -117,10 +119,15 @@ static bool add_output(struct knowledge *known, const char *path, bool named)
 static bool add_outputs(struct knowledge *known, char **command)
 {
     struct output_word found;
-    for (char **word = command + 1; *word; word += found.words)
-        if ((found = command_output(command, word)).path &&
-            !add_output(known, found.path, found.main))
+    size_t count = 0;
+    for (char **word = command + 1; *word; word += found.words) {
+        if (!(found = command_output(command, word)).path)
+            continue;
+        if (++count > MOST_OUTPUTS)
+            return refuse(known, "it has too many outputs");
+        if (!add_output(known, found.path, found.main))
             return false;
+    }
     return known->named || refuse(known, "it names no output");
 }
 
@@ -200,7 +207,8 @@ static bool word_is_known(struct knowledge *known, const char *word, int depth)
         return reads_well(known, word);
     if (starts_with_one_of(word, NO_FILES))
         return true;
-    if (starts_with_one_of(word, UNREPEATABLE))
+    if (starts_with_one_of(word, UNREPEATABLE) ||
+        (starts_with_one_of(word, DUMPS) && strchr(word, '=')))
         return refuse(known, "an option starts other programs or appends to a file");
     for (const char *const *path = DESCRIPTORS; *path; path++)
         if (strstr(word, *path))

@@ -63,8 +63,21 @@ static const char *variable(const char *name, const char *otherwise)
 
 static _Noreturn void end_by(int signal_number)
 {
-    attempt_abandon(&step.attempt);
+    attempt_abandon(&step.attempt, false);
     end_as(signal_number);
+}
+
+/* A compiler that crashes writes a reproducer to its TMPDIR and names it. That folder vanishes with the
+ * run, so the files move to the TMPDIR of the build. */
+static void keep_leftovers(void)
+{
+    char kept[PATH_MAX];
+    struct attempt *attempt = &step.attempt;
+    bool failed = WIFEXITED(attempt->status) && attempt->status && !step.interrupted;
+    if (failed && !attempt->daemons && folder_keep(attempt->folder, variable("TMPDIR", "/tmp"), kept))
+        dprintf(STDERR_FILENO, "stoker: what this command left in %s is now in %s\n",
+                attempt->folder, kept);
+    attempt_tidy(attempt);
 }
 
 static _Noreturn void finish(void)
@@ -73,11 +86,13 @@ static _Noreturn void finish(void)
     /* From here on a signal ends this process as it would have ended the command. */
     sigprocmask(SIG_SETMASK, &step.inherited, NULL);
     output_print(&step.output);
-    if (step.complaint) {
+    if (step.output.error)
+        dprintf(STDERR_FILENO, "stoker-launcher: cannot write the output: %s\n",
+                strerror(step.output.error));
+    keep_leftovers();
+    if (step.complaint)
         dprintf(STDERR_FILENO, "%s\n", step.complaint);
-        status = status ? status : 1 << 8;
-    }
-    end_as(status);
+    end_as(status == 0 && (step.complaint || step.output.error) ? 1 << 8 : status);
 }
 
 /* ---- what can happen -------------------------------------------------------------------------*/
@@ -425,7 +440,8 @@ static bool counts(void)
     say_start();
     line_done(&step.line, step.attempt.status, &account, step.output.tail, step.output.tail_length);
     bool decided = !tell() || step.interrupted || step.attempt.status == 0;
-    attempt_tidy(&step.attempt);
+    if (step.attempt.status == 0)
+        attempt_tidy(&step.attempt);
     while (!decided) {
         enum event event = next_event(0);
         if (event == MESSAGE && heard("again"))
@@ -440,7 +456,7 @@ static bool counts(void)
 
 static void forget_attempt(void)
 {
-    attempt_abandon(&step.attempt);
+    attempt_abandon(&step.attempt, !step.interrupted);
     output_discard(&step.output);
     if (step.interrupted)
         end_as(step.interrupted);

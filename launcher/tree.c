@@ -6,12 +6,20 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+enum {
+    TEXT_BYTES = 8192, /* of a buffer for files of /proc, which grows by as much */
+    LEAST_FREE = 4096, /* in it before each read */
+    POLL_NS = 20 * 1000 * 1000,
+    REAP_S = 5,        /* for a killed process to end; one that waits for a lost disk may never do so */
+};
 
 struct pids {
     pid_t *items;
@@ -42,22 +50,40 @@ static void append(struct pids *pids, pid_t pid)
     pids->items[pids->count++] = pid;
 }
 
-/* Returns the first bytes of a file as a string; empty if there is no such file. */
-static const char *read_text(const char *path, char *text, size_t size)
+/* Returns a file of /proc as a string, valid until the next call; empty if there is no such file. The
+ * kernel returns long ones in pieces: lists of children, and the status of a user in many groups. */
+static const char *read_text(const char *path)
 {
+    static char *text;
+    static size_t capacity;
+    size_t length = 0;
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = file >= 0 ? read(file, text, size - 1) : 0;
+    while (file >= 0) {
+        if (capacity - length < LEAST_FREE) {
+            char *larger = realloc(text, capacity + TEXT_BYTES);
+            if (!larger)
+                break;
+            text = larger;
+            capacity += TEXT_BYTES;
+        }
+        ssize_t count = read(file, text + length, capacity - length - 1);
+        if (count <= 0)
+            break;
+        length += (size_t)count;
+    }
     if (file >= 0)
         close(file);
-    text[length > 0 ? length : 0] = '\0';
+    if (!text)
+        return "";
+    text[length] = '\0';
     return text;
 }
 
-static const char *read_status(pid_t shown, char *text, size_t size)
+static const char *read_status(pid_t shown)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/status", shown);
-    return read_text(path, text, size);
+    return read_text(path);
 }
 
 /* Returns an id of the NSpid line; zero if the line has fewer. */
@@ -92,10 +118,10 @@ static uint64_t field_of(const char *status, const char *name)
 /* Returns the parent's id in /proc; zero if it is unknown. */
 static pid_t parent_of(pid_t shown)
 {
-    char path[64], text[512];
+    char path[64];
     pid_t parent = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", shown);
-    const char *name_end = strrchr(read_text(path, text, sizeof text), ')');
+    const char *name_end = strrchr(read_text(path), ')');
     return name_end && sscanf(name_end, ") %*c %d", &parent) == 1 ? parent : 0;
 }
 
@@ -126,22 +152,18 @@ static void append_children_by_census(struct pids *found, pid_t pid)
             append(found, census.pairs.items[i]);
 }
 
-/* Takes complete numbers only: one cut by the end of the buffer would name another process. */
-static void append_listed(struct pids *found, const char *list)
-{
-    for (char *end; isdigit((unsigned char)*list); list = end + 1) {
-        long pid = strtol(list, &end, 10);
-        if (*end != ' ')
-            return;
-        append(found, (pid_t)pid);
-    }
-}
-
+/* Takes complete numbers only: one that is cut off would name another process. */
 static void append_children_of_thread(struct pids *found, pid_t pid, pid_t thread)
 {
-    char path[64], list[16384];
+    char path[64];
     snprintf(path, sizeof path, "/proc/%d/task/%d/children", pid, thread);
-    append_listed(found, read_text(path, list, sizeof list));
+    const char *list = read_text(path);
+    for (char *end; isdigit((unsigned char)*list); list = end + 1) {
+        long child = strtol(list, &end, 10);
+        if (*end != ' ')
+            return;
+        append(found, (pid_t)child);
+    }
 }
 
 static void append_children_of_threads(struct pids *found, pid_t pid)
@@ -174,12 +196,11 @@ static bool kernel_lists_children(void)
 /* Reads what cannot change during the life of this process. */
 static void look_at_proc(void)
 {
-    char status[4096];
     if (census.known)
         return;
     census.known = true;
     census.needed = !kernel_lists_children();
-    read_text("/proc/self/status", status, sizeof status);
+    const char *status = read_text("/proc/self/status");
     while (namespace_number(status, level + 1) > 0)
         level++;
 }
@@ -200,23 +221,17 @@ static pid_t shown_number(pid_t pid)
         return shown_self();
     ours.count = 0;
     append_children(&ours, shown_self(), false);
-    for (size_t i = 0; i < ours.count; i++) {
-        char status[4096];
-        read_status(ours.items[i], status, sizeof status);
-        if (own_number(ours.items[i], status) == pid)
+    for (size_t i = 0; i < ours.count; i++)
+        if (own_number(ours.items[i], read_status(ours.items[i])) == pid)
             return ours.items[i];
-    }
     return 0;
 }
 
 pid_t tree_grandparent(void)
 {
-    char status[4096] = "";
     look_at_proc();
     pid_t found = parent_of(level == 0 ? getppid() : parent_of(shown_self()));
-    if (level > 0)
-        read_status(found, status, sizeof status);
-    return own_number(found, status);
+    return own_number(found, level > 0 ? read_status(found) : "");
 }
 
 /* Finds all descendants and returns their memory. `found` receives ids of /proc, `own` the ids for
@@ -230,11 +245,11 @@ static uint64_t walk(pid_t root, struct pids *found, struct pids *own)
     found->count = own->count = 0;
     append_children(found, shown_number(root), false);
     for (size_t i = 0; i < found->count; i++) {
-        char status[4096];
-        read_status(found->items[i], status, sizeof status);
-        kib += field_of(status, "RssAnon:") + field_of(status, "RssShmem:");
+        const char *status = read_status(found->items[i]);
+        kib += field_of(status, "\nRssAnon:") + field_of(status, "\nRssShmem:");
+        bool threaded = field_of(status, "\nThreads:") > 1;
         append(own, own_number(found->items[i], status));
-        append_children(found, found->items[i], field_of(status, "Threads:") > 1);
+        append_children(found, found->items[i], threaded);
     }
     return kib << 10;
 }
@@ -264,14 +279,23 @@ void tree_signal(pid_t root, int number)
 uint64_t tree_kill(void)
 {
     uint64_t cpu_us = 0;
-    for (;;) {
+    sigset_t death;
+    sigemptyset(&death);
+    sigaddset(&death, SIGCHLD); /* blocked in the launcher and in the keeper */
+    int64_t until_us = now_us() + REAP_S * 1000000;
+    while (now_us() < until_us) {
+        struct rusage usage;
+        pid_t pid;
         tree_signal(getpid(), SIGKILL);
         /* A process that was forked during the walk becomes our child when its parent dies, and wait4
-         * returns that death. So each death is followed by another walk. */
-        struct rusage usage;
-        if (wait4(-1, NULL, 0, &usage) >= 0)
+         * returns that death. So deaths are followed by another walk. */
+        while ((pid = wait4(-1, NULL, WNOHANG, &usage)) > 0) {
             cpu_us += tree_cpu_us(&usage);
-        else if (errno == ECHILD)
-            return cpu_us;
+            until_us = now_us() + REAP_S * 1000000;
+        }
+        if (pid < 0 && errno == ECHILD)
+            break;
+        sigtimedwait(&death, NULL, &(struct timespec){.tv_nsec = POLL_NS});
     }
+    return cpu_us;
 }

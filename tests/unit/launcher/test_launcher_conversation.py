@@ -228,10 +228,11 @@ def test_a_failed_attempt_leaves_no_trace(
 def test_which_files_are_half_written_outputs(
     launch: Launch, governor: ScriptedGovernor, tmp_path: Path, arguments: list[str], goes: bool
 ) -> None:
-    (tmp_path / "out").touch()
-    launch(launch.compiler, "-c", "sleep 1000", *arguments, cwd=tmp_path)
+    script = "echo part > out; echo > ready; sleep 1000"
+    launch(launch.compiler, "-c", script, *arguments, cwd=tmp_path)
     step = governor.asked()
     step.permit()
+    until((tmp_path / "ready").exists, "it has written")
     step.say("kill")
     step.expect("killed")
     assert (tmp_path / "out").exists() is not goes

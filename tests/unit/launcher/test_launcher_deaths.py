@@ -1,5 +1,6 @@
 """Whichever process dies, no other process and no incomplete file is left behind."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import missing
 from unit.launcher.scripted import (
     Launch,
     ScriptedGovernor,
@@ -234,3 +236,26 @@ def test_stopping_and_going_on(launch: Launch, governor: ScriptedGovernor) -> No
     assert step.expect("done")[0] == b"6"
     step.say("release")
     assert process.wait(60) == 6
+
+
+def test_of_a_child_that_cannot_be_reaped(
+    launch: Launch, governor: ScriptedGovernor, tmp_path: Path
+) -> None:
+    """A debugger keeps it; one that waits for a lost disk would not even die. The step goes on."""
+    seize = 0x4206
+    pids = tmp_path / "pids"
+    process = launch.script('[ -e "$1" ] && exit 0; echo $$ > "$1"; sleep 1000', pids)
+    step = governor.asked()
+    step.permit()
+    (compiler,) = pids_in(pids, 1)
+    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+    ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    if ptrace(seize, compiler, None, None) < 0:
+        missing("the right to trace a process")
+    step.say("kill")
+    step.expect("killed")
+    assert state(compiler) == "Z"
+    step.permit()
+    step.expect("done")
+    os.waitpid(compiler, 0)
+    assert process.wait(60) == 0

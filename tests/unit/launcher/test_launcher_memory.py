@@ -1,10 +1,13 @@
 """The memory and the CPU time of the whole process tree are reported."""
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from unit.launcher.scripted import Launch, ScriptedGovernor
+from conftest import missing
+from unit.launcher.scripted import REPEATABLE, Launch, ScriptedGovernor
 
 MIB = 1 << 20
 
@@ -59,6 +62,22 @@ def test_children_of_a_thread_are_seen(launch: Launch, governor: ScriptedGoverno
         "for thread in threads: thread.join()\n"
     )
     assert account(launch, governor, text)[0][4] > 120 * MIB
+
+
+def test_a_user_in_many_groups(launch: Launch, governor: ScriptedGovernor) -> None:
+    """Their numbers come before the memory in /proc/PID/status."""
+    if os.geteuid() != 0:
+        missing("the right to set groups")
+    join = (
+        "import os, sys; os.setgroups(range(100_000, 103_000)); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    command = [launch.launcher, launch.named("clang", sys.executable), "-I", "-S", "-c", CHILD]
+    launch.program([sys.executable, "-c", join, *command, *REPEATABLE])
+    step = governor.asked()
+    step.permit()
+    while (message := step.hear())[0] == b"memory" and int(message[1]) < 60 * MIB:
+        pass
+    assert message[0] == b"memory"
 
 
 def test_shared_memory_counts_and_mapped_files_do_not(

@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,8 @@ from unit.launcher.scripted import (
     pids_in,
     result,
 )
+
+Need = Callable[[str], str]
 
 MIXED = """
 import os, random
@@ -169,3 +171,57 @@ def test_output_without_a_reader(launch: Launch, governor: ScriptedGovernor) -> 
     os.close(reader)
     step.say("release")
     assert process.wait(60) == -13  # SIGPIPE, as the command itself would have ended
+
+
+def test_data_on_a_full_stdout(
+    launch: Launch, governor: ScriptedGovernor, tmp_path: Path, need: Need
+) -> None:
+    """`-o -` names stdout: the compiler writes there itself, and fails as it does without us."""
+    need("gcc")
+    governor.permit_everything()
+    (tmp_path / "a.c").write_text("int f(void) { return 0; }\n")
+    command = ["gcc", "-S", "a.c", "-o", "-"]
+    seen = []
+    for before in ([], [str(launch.launcher)]):
+        with Path("/dev/full").open("wb") as full:
+            process = launch.program([*before, *command], stdout=full.fileno(), cwd=tmp_path)
+            seen.append(result(process))
+    assert seen[0] == seen[1]
+    assert seen[0][0] == 1
+    assert b"No space left on device" in seen[0][2]
+
+
+def test_data_on_a_small_disk(
+    launch: Launch, governor: ScriptedGovernor, small_disk: Path, need: Need
+) -> None:
+    need("gcc")
+    governor.permit_everything()
+    source = small_disk.parent / "long.c"
+    source.write_text("const int numbers[] = {" + "1," * 400_000 + "};\n")
+    with (small_disk / "long.s").open("wb") as out:
+        process = launch("gcc", "-S", source, "-o", "-", stdout=out.fileno())
+        status, _, err = result(process)
+    assert status == 1
+    assert b"No space left on device" in err
+
+
+@pytest.mark.parametrize("passing", [False, True])
+def test_buffered_output_that_cannot_be_written(
+    launch: Launch, governor: ScriptedGovernor, tmp_path: Path, passing: bool
+) -> None:
+    """Data on stdout is lost, so the command fails. A full stderr or log changes nothing, as with
+    gcc, whose warnings are lost there.
+    """
+    governor.permit_everything()
+    if passing:
+        launch.environment["STOKER_SCRATCH"] = str(tmp_path / "absent")
+    size = 3_000_000 if passing else 10
+    words = (launch.named("clang", sys.executable), "-I", "-S", "-c")
+    both = f"import os; os.write(1, b'x' * {size}); os.write(2, b'warning')"
+    with Path("/dev/full").open("wb") as file:
+        full = file.fileno()
+        status, _, err = result(launch(*words, both, *REPEATABLE, stdout=full))
+        assert (status, err.count(b"warning")) == (1, 1)
+        assert err.endswith(b"stoker-launcher: cannot write the output: No space left on device\n")
+        assert result(launch(*words, both, *REPEATABLE, stderr=full))[0] == 0
+        assert result(launch(*words, both, *REPEATABLE, stdout=full, stderr=full))[0] == 0

@@ -285,3 +285,28 @@ def test_a_daemon_does_not_stay_stopped(
         until(lambda: state(daemon) == "S", "the daemon continues")
     finally:
         os.kill(daemon, signal.SIGKILL)
+
+
+def test_a_command_with_hundreds_of_children(
+    launch: Launch, governor: ScriptedGovernor, tmp_path: Path
+) -> None:
+    """The kernel lists them in pieces of a page."""
+    pids = tmp_path / "pids"
+    launch.python(
+        "import os, signal, sys\n"
+        "for _ in range(900):\n"
+        "    if os.fork() == 0: signal.pause()\n"
+        "open(sys.argv[1], 'w').write(open('/proc/thread-self/children').read() + '\\n')\n"
+        "signal.pause()\n",
+        pids,
+    )
+    step = governor.asked()
+    step.permit()
+    until(lambda: pids.exists() and pids.read_text().endswith("\n"), "all have started")
+    forked = [int(pid) for pid in pids.read_text().split()]
+    assert len(forked) == 900
+    step.say("pause")
+    until(lambda: all(state(pid) == "T" for pid in forked), "all are stopped")
+    step.say("kill")
+    step.expect("killed")
+    assert not any(alive(pid) for pid in forked)

@@ -56,6 +56,7 @@ def kind(
         "gcc -o program a.c -Wl,-Map=program.map -Wl,--version-script=absent",
         "gcc -flto -c a.c -o a.o",
         "gcc -E a.c -o a.i",
+        "gcc -O3 -c a.c -o a.o -fopt-info-vec -fdump-tree-all",
         "gcc -c a.c -o a.o -MF /dev/null",
         "gcc -MD -MT a.o -MF a.d -o a.o -c a.c",  # CMake, when the object exists
         "gcc -MD -MQ a.o -MF a.d -o a.o -c a.c",  # Meson
@@ -94,6 +95,8 @@ REASONS = {
         "gcc -c a.c -o /dev/stdout",
         "gcc -c a.c -o /dev/fd/1",
         "gcc -c a.c -o a.o -MF /dev/stderr",
+        "gcc -S a.c -o -",
+        "gcc -c a.c -o a.o -MD -MF -",
     ),
     "an output is no plain file": (
         "gcc -c a.c -o fifo",
@@ -105,7 +108,13 @@ REASONS = {
         "gcc -c a.c -o a.o -wrapper gdb,--args",
         "gcc -c a.c -o a.o -time=log",
         "./nvcc -c a.c -o a.o --time log",
+        "gcc -O3 -c a.c -o a.o -fopt-info-vec=log",
+        "gcc -O3 -c a.c -o a.o -fdump-tree-all=log",
+        "clang -c a.c -o a.o -Xclang -header-include-file -Xclang log",
+        "clang -c a.c -o a.o -Xclang -diagnostic-log-file -Xclang log",
+        "clang -c a.c -o a.o -fproc-stat-report=log",
     ),
+    "it has too many outputs": ("gcc -c a.c -o a.o" + " -MF a.d" * 8,),
     "it takes jobs from make's job server": (
         "gcc -flto a.c -o program",  # takes tokens of the job server
     ),

@@ -372,6 +372,55 @@ def test_huge_command_lines(preloaded: Preloaded, tmp_path: Path) -> None:
     assert preloaded.governed() == []
 
 
+SMALL_STACK = r"""
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+extern char **environ;
+static char *words[8001];
+
+static void become(void) { execve(words[0], words, environ); }
+
+int main(int count, char **arguments)
+{
+    size_t size = 64 << 10;
+    char *memory = mmap(NULL, 2 * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mprotect(memory + size, size, PROT_READ | PROT_WRITE);
+    words[0] = arguments[1];
+    for (int at = 1; at < atoi(arguments[2]); at++) words[at] = "a.c";
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0) {
+        ucontext_t here, there;
+        getcontext(&there);
+        there.uc_stack.ss_sp = memory + size;
+        there.uc_stack.ss_size = size;
+        there.uc_link = NULL;
+        makecontext(&there, become, 0);
+        swapcontext(&here, &there);
+    }
+    waitpid(pid, &status, 0);
+    printf("%d\n", status);
+}
+"""
+
+
+@pytest.mark.parametrize("wrapper", ["", "/bin/true"])
+def test_a_small_stack(preloaded: Preloaded, tmp_path: Path, wrapper: str) -> None:
+    """Functions that start programs may be called on any stack."""
+    preloaded.environment["STOKER_WRAPPER"] = wrapper
+    gcc = build(tmp_path, "gcc", "int main(void) { return 0; }")
+    program = build(tmp_path, "small", SMALL_STACK)
+    for count in (10, 1000, 8000):
+        assert preloaded.output(program, gcc, str(count)) == "0\n"
+        assert wrapper or len(preloaded.governed()[0]) == count
+
+
 ENVIRONMENTS = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
