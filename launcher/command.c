@@ -1,5 +1,6 @@
 /* Parses compilers' command lines. Independent of the governor and of processes. */
 #define _GNU_SOURCE
+#include "compilers.h"
 #include "launcher.h"
 
 #include <errno.h>
@@ -22,11 +23,6 @@ char **command_named(char *name, char **command)
 {
     own_name = name;
     return command;
-}
-
-const char *command_name(char **command)
-{
-    return own_name ? own_name : command[0];
 }
 
 char **command_with(char **command, char *const *words, size_t count)
@@ -56,17 +52,11 @@ _Noreturn void command_execute(char **command)
     _exit(missing ? 127 : 126);
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* Returns whether nvcc is among the words before the first option; other launchers may precede it. */
 static bool starts_nvcc(char **command)
 {
     for (char **word = command; *word && **word != '-'; word++)
-        if (strcmp(base_name(*word), "nvcc") == 0)
+        if (strcmp(program_name(*word), "nvcc") == 0)
             return true;
     return false;
 }

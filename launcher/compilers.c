@@ -512,7 +512,7 @@ static void scan_word(struct scan *scan, struct word word)
     }
 }
 
-static bool is_one_of(char byte, const char *set)
+static bool is_byte_of(char byte, const char *set)
 {
     while (*set && *set != byte)
         set++;
@@ -525,7 +525,7 @@ static void scan_text(struct scan *scan, const char *text)
         struct word word = next_word(&text, " \t\n\"'<>$;&|(){}`");
         if (word.length > 0)
             scan_word(scan, word);
-        if (is_one_of(text[-1], "\n;&|(){}`"))
+        if (is_byte_of(text[-1], "\n;&|(){}`"))
             scan->first = true;
     }
 }
@@ -566,10 +566,10 @@ bool is_compiling_shell(char *const *arguments, const char *extra)
 
 size_t next_preloaded(const char **list)
 {
-    while (is_one_of(**list, ": "))
+    while (is_byte_of(**list, ": "))
         ++*list;
     size_t length = 0;
-    while ((*list)[length] && !is_one_of((*list)[length], ": "))
+    while ((*list)[length] && !is_byte_of((*list)[length], ": "))
         length++;
     return length;
 }

@@ -24,7 +24,7 @@ struct output_file {
 
 /* A launcher runs one command. */
 static struct output_file files[MOST_OUTPUTS];
-static size_t count;
+static size_t file_count;
 
 /* Returns whether a path is a regular file. `-o /dev/null` names a device, `-o -` names stdout. */
 static bool is_file(const char *path, struct stat *found)
@@ -35,12 +35,12 @@ static bool is_file(const char *path, struct stat *found)
 void files_remember(char **command)
 {
     struct output_word found;
-    count = 0;
-    for (char **word = command; *word && count < MOST_OUTPUTS; word += found.words) {
+    file_count = 0;
+    for (char **word = command; *word && file_count < MOST_OUTPUTS; word += found.words) {
         struct stat file;
         if (!(found = command_output(command, word)).path)
             continue;
-        struct output_file *output = &files[count++];
+        struct output_file *output = &files[file_count++];
         *output = (struct output_file){.path = found.path, .main = found.main};
         if (!is_file(found.path, &file))
             continue;
@@ -136,9 +136,9 @@ void files_undo(bool repeated)
     bool touched = false;
     if (command_kind == CUSTOM)
         return;
-    for (size_t at = 0; at < count; at++)
+    for (size_t at = 0; at < file_count; at++)
         touched |= is_file(files[at].path, &now) && !is_untouched(&files[at], &now);
-    for (size_t at = 0; at < count; at++) {
+    for (size_t at = 0; at < file_count; at++) {
         const struct output_file *output = &files[at];
         bool exists = is_file(output->path, &now);
         /* Without its list of headers, an old object would look up to date to make. */

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DEEP = 16, PIECE = 1 << 30 };
+enum { DEEP = 16, COPIED_BYTES = 1 << 30 };
 
 /* Creates a folder in another one; `path` is empty if that fails. */
 static void make_inside(char *path, const char *parent, const char *name)
@@ -52,7 +52,7 @@ static bool copy_file(const char *from, const char *to, mode_t mode)
     int out = in >= 0 ? open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode & 0777) : -1;
     ssize_t count = out >= 0 ? 1 : -1;
     while (count > 0)
-        count = sendfile(out, in, NULL, PIECE);
+        count = sendfile(out, in, NULL, COPIED_BYTES);
     if (in >= 0)
         close(in);
     if (out >= 0)

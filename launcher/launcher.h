@@ -23,9 +23,6 @@
 /* Returns the command with `name` as its argv[0]; its file is still found by its first word. */
 char **command_named(char *name, char **command);
 
-/* Returns the argv[0] with which the command is executed. */
-const char *command_name(char **command);
-
 /* The compilers that a custom or remote command starts here ask for permits of their own. A command
  * that is not known to be repeatable (ONCE, CUSTOM) is never killed to be started again, so its output
  * is not buffered and its TMPDIR is that of the build. */
@@ -147,9 +144,6 @@ void channel_close(struct channel *channel);
 
 bool message_is(const struct message *message, const char *word);
 
-/* Splits a line into its fields, in place. */
-void message_decode(struct message *message, char *line, size_t length);
-
 /* Prints our messages with example values, then the fields of each line of stdin in hexadecimal. */
 int protocol_selftest(void);
 
@@ -185,8 +179,6 @@ void output_drain(struct output *output);
  * cannot be written is ignored, as compilers do, and so is a stdout that is the same file: a log. */
 void output_print(struct output *output);
 
-/* Returns the output if it is in memory and of one stream, otherwise NULL. */
-const char *output_text(const struct output *output, size_t *length);
 void output_discard(struct output *output);
 
 /* ---- folder.c: the TMPDIR of one attempt -----------------------------------------------------*/

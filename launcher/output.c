@@ -137,14 +137,6 @@ void output_print(struct output *output)
     }
 }
 
-const char *output_text(const struct output *output, size_t *length)
-{
-    if (output->passing || output->spilled > 0 || output->last > 0)
-        return NULL;
-    *length = output->used > 0 ? output->used - sizeof(struct record) : 0;
-    return held + sizeof(struct record);
-}
-
 static void keep_tail(struct output *output, const char *bytes, size_t length)
 {
     if (length > TAIL_BYTES) {

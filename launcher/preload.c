@@ -356,7 +356,7 @@ static int start_open(const struct call *call)
 {
     char jobs[16] = "-j";
     const char *number = variable(call->environment, "STOKER_JOBS");
-    if (text_length(number) + 3 > sizeof jobs)
+    if (!number || text_length(number) + 3 > sizeof jobs)
         return make_unchanged(call);
     LIST(arguments, count(call->arguments) + 2);
     if (!arguments)
@@ -386,10 +386,10 @@ static int start(struct call call)
         return start_wrapper(&call, path);
     if (verdict == PREFIXED)
         return start_prefixed(&call, path);
-    if (verdict == STEP)
+    if (verdict == LAUNCHED)
         return start_launcher(&call, NULL, path);
-    if (verdict == CUSTOM || verdict == REMOTE)
-        return start_launcher(&call, verdict == CUSTOM ? "--custom" : "--remote", path);
+    if (verdict == LAUNCHED_CUSTOM || verdict == LAUNCHED_REMOTE)
+        return start_launcher(&call, verdict == LAUNCHED_CUSTOM ? "--custom" : "--remote", path);
     return make_unchanged(&call);
 }
 

@@ -17,7 +17,7 @@
 static const char ESCAPED[] = {'\\', '\t', '\n', '\r', '\0'};
 static const char LETTERS[] = {'\\', 't', 'n', 'r', '0'};
 
-static void append(struct line *line, char byte)
+static void append_byte(struct line *line, char byte)
 {
     if (line->length == line->capacity) {
         size_t capacity = line->capacity ? 2 * line->capacity : 4096;
@@ -37,19 +37,19 @@ static void append_escaped(struct line *line, const char *bytes, size_t length)
     for (size_t i = 0; i < length; i++) {
         const char *found = memchr(ESCAPED, bytes[i], sizeof ESCAPED);
         if (found)
-            append(line, '\\');
-        append(line, found ? LETTERS[found - ESCAPED] : bytes[i]);
+            append_byte(line, '\\');
+        append_byte(line, found ? LETTERS[found - ESCAPED] : bytes[i]);
     }
 }
 
-static void start(struct line *line, const char *word)
+static void begin_line(struct line *line, const char *word)
 {
     append_escaped(line, word, strlen(word));
 }
 
 static void add_bytes(struct line *line, const char *bytes, size_t length)
 {
-    append(line, '\t');
+    append_byte(line, '\t');
     append_escaped(line, bytes, length);
 }
 
@@ -64,9 +64,9 @@ static void add_number(struct line *line, uint64_t number)
     add_bytes(line, digits, (size_t)snprintf(digits, sizeof digits, "%" PRIu64, number));
 }
 
-static void finish(struct line *line)
+static void end_line(struct line *line)
 {
-    append(line, '\n');
+    append_byte(line, '\n');
 }
 
 static const char *const KINDS[] = {
@@ -76,7 +76,7 @@ static const char *const KINDS[] = {
 void line_ask(struct line *line, const char *run, const char *folder, unsigned cpus,
               const char *within, char **command)
 {
-    start(line, "ask");
+    begin_line(line, "ask");
     add_number(line, PROTOCOL_VERSION);
     add_text(line, run);
     add_text(line, folder);
@@ -86,21 +86,21 @@ void line_ask(struct line *line, const char *run, const char *folder, unsigned c
     add_text(line, command_reason);
     for (char **word = command; *word; word++)
         add_text(line, *word);
-    finish(line);
+    end_line(line);
 }
 
 void line_started(struct line *line)
 {
-    start(line, "started");
-    finish(line);
+    begin_line(line, "started");
+    end_line(line);
 }
 
 void line_memory(struct line *line, uint64_t current, uint64_t peak)
 {
-    start(line, "memory");
+    begin_line(line, "memory");
     add_number(line, current);
     add_number(line, peak);
-    finish(line);
+    end_line(line);
 }
 
 static void add_account(struct line *line, const struct account *account)
@@ -114,25 +114,25 @@ static void add_account(struct line *line, const struct account *account)
 void line_done(struct line *line, int status, const struct account *account, const char *tail,
                size_t tail_length)
 {
-    start(line, "done");
+    begin_line(line, "done");
     add_number(line, WIFEXITED(status) ? (uint64_t)WEXITSTATUS(status) : 0);
     add_number(line, WIFSIGNALED(status) ? (uint64_t)WTERMSIG(status) : 0);
     add_account(line, account);
     add_bytes(line, tail, status == 0 ? 0 : tail_length);
-    finish(line);
+    end_line(line);
 }
 
 void line_killed(struct line *line, const struct account *account)
 {
-    start(line, "killed");
+    begin_line(line, "killed");
     add_account(line, account);
-    finish(line);
+    end_line(line);
 }
 
 void line_ping(struct line *line)
 {
-    start(line, "ping");
-    finish(line);
+    begin_line(line, "ping");
+    end_line(line);
 }
 
 /* A backslash before anything else stands for itself. */
@@ -150,7 +150,8 @@ static size_t unescape(char *bytes, size_t length)
     return written;
 }
 
-void message_decode(struct message *message, char *line, size_t length)
+/* Splits a line into its fields, in place. */
+static void decode(struct message *message, char *line, size_t length)
 {
     message->count = 0;
     for (char *end = line + length; line <= end && message->count < FIELDS_MAX;) {
@@ -208,7 +209,7 @@ static bool send_all(int socket, const char *bytes, size_t length, int flags)
     return true;
 }
 
-static void clear(struct line *line)
+static void clear_line(struct line *line)
 {
     line->length = 0;
     line->failed = false;
@@ -218,7 +219,7 @@ bool channel_send(struct channel *channel, struct line *line, bool wait)
 {
     bool sent = channel->socket >= 0 && !line->failed &&
                 send_all(channel->socket, line->bytes, line->length, wait ? 0 : MSG_DONTWAIT);
-    clear(line);
+    clear_line(line);
     return sent;
 }
 
@@ -241,7 +242,7 @@ bool channel_pass(struct channel *channel, struct line *line, int file)
     }
     bool sent = channel->socket >= 0 && !line->failed &&
                 sendmsg(channel->socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
-    clear(line);
+    clear_line(line);
     return sent;
 }
 
@@ -266,7 +267,7 @@ bool channel_take(struct channel *channel, struct message *message)
     char *end = memchr(line, '\n', channel->length - channel->taken);
     if (!end)
         return false;
-    message_decode(message, line, (size_t)(end - line));
+    decode(message, line, (size_t)(end - line));
     channel->taken += (size_t)(end - line) + 1;
     return true;
 }
@@ -274,7 +275,7 @@ bool channel_take(struct channel *channel, struct message *message)
 static void print_fields(char *line, size_t length)
 {
     struct message message;
-    message_decode(&message, line, length);
+    decode(&message, line, length);
     for (size_t i = 0; i < message.count; i++) {
         if (i > 0)
             putchar(' ');

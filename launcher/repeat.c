@@ -69,7 +69,7 @@ static bool starts_with_one_of(const char *word, const char *const *list)
     return *list != NULL;
 }
 
-static bool is_one_of(const char *word, const char *const *list)
+static bool is_word_of(const char *word, const char *const *list)
 {
     while (*list && strcmp(word, *list) != 0)
         list++;
@@ -187,7 +187,7 @@ static bool parts_are_known(struct knowledge *known, const char *word)
         part[length] = '\0';
         if (!is_name && !reads_well(known, part[0] == '@' ? part + 1 : part))
             return false;
-        is_name = is_one_of(part, NAMES);
+        is_name = is_word_of(part, NAMES);
     }
     return true;
 }
@@ -195,7 +195,7 @@ static bool parts_are_known(struct knowledge *known, const char *word)
 static bool word_is_known(struct knowledge *known, const char *word, int depth)
 {
     bool is_name = known->is_name;
-    known->is_name = is_one_of(word, NAMES);
+    known->is_name = is_word_of(word, NAMES);
     if (is_name)
         return true;
     known->compiles |= strcmp(word, "-c") == 0;
@@ -228,7 +228,7 @@ static bool words_are_known(struct knowledge *known, char *text, int depth)
 }
 
 /* Returns the content of a file, for free(), or NULL if it cannot be read. */
-static char *read_text(int file)
+static char *read_file(int file)
 {
     struct stat about;
     char *text = fstat(file, &about) == 0 ? malloc((size_t)about.st_size + 1) : NULL;
@@ -250,7 +250,7 @@ static bool file_is_known(struct knowledge *known, const char *path, int depth)
     int opened = open(path, O_RDONLY | O_CLOEXEC);
     if (opened < 0)
         return true; /* then it is an ordinary word */
-    char *text = read_text(opened);
+    char *text = read_file(opened);
     bool good = text ? words_are_known(known, text, depth + 1)
                      : refuse(known, "a response file cannot be read");
     free(text);
@@ -302,7 +302,7 @@ static bool is_known_script(struct knowledge *known, const char *path)
     int file = known->in_script || getenv("BASH_ENV") ? -1 : open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return false;
-    char *text = read_text(file), *line = text ? only_line(text) : NULL;
+    char *text = read_file(file), *line = text ? only_line(text) : NULL;
     known->in_script = true;
     bool good = line && only_executes_compiler(known, line);
     known->in_script = known->is_name = false;

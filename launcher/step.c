@@ -25,7 +25,8 @@
 /* A launcher runs one step. */
 static struct {
     char **command;
-    char **permitted; /* the command with the words that the governor adds for this attempt */
+    char *words[FIELDS_MAX]; /* what the governor adds to the command for this attempt */
+    char **permitted;        /* the command with them */
     pid_t parent;
     sigset_t inherited; /* the signal mask we were started with; the command gets it */
     int signals;        /* a signalfd */
@@ -53,7 +54,7 @@ enum { RETURNS = 3, RETURN_US = 2 * 1000 * 1000, LOOK_US = 50 * 1000 };
 /* After this many timeouts in a row the governor hangs. A single one may be ours: we were stopped. */
 enum { MOST_TIMEOUTS = 3, TIMEOUT_S = 10 };
 
-static const char *variable(const char *name, const char *otherwise)
+static const char *setting(const char *name, const char *otherwise)
 {
     const char *value = getenv(name);
     return value && *value ? value : otherwise;
@@ -74,13 +75,13 @@ static void keep_leftovers(void)
     char kept[PATH_MAX];
     struct attempt *attempt = &step.attempt;
     bool failed = WIFEXITED(attempt->status) && attempt->status && !step.interrupted;
-    if (failed && !attempt->daemons && folder_keep(attempt->folder, variable("TMPDIR", "/tmp"), kept))
+    if (failed && !attempt->daemons && folder_keep(attempt->folder, setting("TMPDIR", "/tmp"), kept))
         dprintf(STDERR_FILENO, "stoker: what this command left in %s is now in %s\n",
                 attempt->folder, kept);
     attempt_tidy(attempt);
 }
 
-static _Noreturn void finish(void)
+static _Noreturn void finish_step(void)
 {
     int status = step.attempt.status;
     /* From here on a signal ends this process as it would have ended the command. */
@@ -233,17 +234,17 @@ static bool tell(void)
 static void ask(void)
 {
     char folder[PATH_MAX];
-    int seconds = atoi(variable("STOKER_GOVERNOR_TIMEOUT", "0"));
+    int seconds = atoi(setting("STOKER_GOVERNOR_TIMEOUT", "0"));
     step.timeout_us = INT64_C(1000000) * (seconds > 0 ? seconds : TIMEOUT_S);
-    if (!channel_connect(&step.governor, variable("STOKER_SOCKET", ""),
+    if (!channel_connect(&step.governor, setting("STOKER_SOCKET", ""),
                          MOST_TIMEOUTS * step.timeout_us)) {
         step.refused = errno == EACCES;
         return;
     }
-    line_ask(&step.line, variable("STOKER_RUN", "0"), getcwd(folder, sizeof folder) ? folder : "",
-             command_kind == REMOTE ? (unsigned)atoi(variable("STOKER_SLOTS", "0"))
+    line_ask(&step.line, setting("STOKER_RUN", "0"), getcwd(folder, sizeof folder) ? folder : "",
+             command_kind == REMOTE ? (unsigned)atoi(setting("STOKER_SLOTS", "0"))
                                     : command_cpus(step.command),
-             variable("STOKER_CUSTOM", "0"), step.command);
+             setting("STOKER_CUSTOM", "0"), step.command);
     if (!channel_send(&step.governor, &step.line, true))
         channel_close(&step.governor);
     governor_lives();
@@ -270,8 +271,8 @@ static void lock_and_wait(int lock)
  * lock is held until the launcher and its keeper exit. Returns false if there are no locks. */
 static bool wait_for_turn(void)
 {
-    const char *folder = variable("STOKER_LOCKS", NULL);
-    if (strcmp(variable("STOKER_CUSTOM", ""), "0") == 0)
+    const char *folder = setting("STOKER_LOCKS", NULL);
+    if (strcmp(setting("STOKER_CUSTOM", ""), "0") == 0)
         return true; /* the command that started us holds a lock and waits for us */
     int count = 0;
     for (int lock; folder && (lock = open_lock(folder, count)) >= 0; count++) {
@@ -289,8 +290,8 @@ static bool wait_for_turn(void)
 static void note_ungoverned(void)
 {
     char path[PATH_MAX];
-    int length = snprintf(path, sizeof path, "%s/ungoverned-%s", variable("STOKER_LOCKS", ""),
-                          variable("STOKER_RUN", "0"));
+    int length = snprintf(path, sizeof path, "%s/ungoverned-%s", setting("STOKER_LOCKS", ""),
+                          setting("STOKER_RUN", "0"));
     int file = length < (int)sizeof path ? open(path, O_WRONLY | O_APPEND | O_CLOEXEC) : -1;
     if (file < 0)
         return;
@@ -319,16 +320,24 @@ static void keep_id(void)
  * they are left out if memory is short. */
 static void keep_words(void)
 {
-    char *words[FIELDS_MAX];
     size_t count = 0;
+    if (step.permitted != step.command)
+        free(step.permitted);
+    step.permitted = NULL;
+    for (size_t i = 0; i < FIELDS_MAX; i++) {
+        free(step.words[i]);
+        step.words[i] = NULL;
+    }
     for (size_t i = 2; i < step.heard.count && command_kind == COMPILE; i++) {
         const struct field *field = &step.heard.fields[i];
-        if (!(words[count] = strndup(field->bytes, field->length)))
+        if (!(step.words[count] = strndup(field->bytes, field->length)))
             break;
         count++;
     }
-    char **whole = count ? command_with(step.command, words, count) : NULL;
-    step.permitted = whole ? whole : step.command;
+    if (count > 0)
+        step.permitted = command_with(step.command, step.words, count);
+    if (!step.permitted)
+        step.permitted = step.command;
 }
 
 /* Asks the governor that replaces a lost one. Returns false if there is none. */
@@ -358,7 +367,7 @@ static bool wait_for_permit(void)
         }
         if (event == MESSAGE && heard("fail")) {
             keep_complaint();
-            finish();
+            finish_step();
         }
         lost = (event == LOST && !ask_again()) || (event == MESSAGE && heard("wrong_version"));
     }
@@ -395,9 +404,9 @@ static bool say_start(void)
     return step.told_start = true;
 }
 
-static bool start(void)
+static bool start_attempt(void)
 {
-    const char *parent = variable("STOKER_SCRATCH", variable("TMPDIR", "/tmp"));
+    const char *parent = setting("STOKER_SCRATCH", setting("TMPDIR", "/tmp"));
     step.told_start = false;
     return attempt_start(&step.attempt, step.permitted, step.id, parent,
                          &step.inherited, &step.output);
@@ -466,7 +475,7 @@ static void run_and_forget(void)
 {
     if (run_to_the_end()) {
         if (counts())
-            finish();
+            finish_step();
         forget_attempt();
         return;
     }
@@ -495,7 +504,7 @@ static pid_t run_process(void)
     struct stat ours;
     long number = 0;
     unsigned long long namespace = 0;
-    sscanf(variable("STOKER_PROCESS", ""), "%ld %llu", &number, &namespace);
+    sscanf(setting("STOKER_PROCESS", ""), "%ld %llu", &number, &namespace);
     bool here = stat("/proc/self/ns/pid", &ours) == 0 && ours.st_ino == namespace;
     return here && number > 1 && number < INT_MAX ? (pid_t)number : 0;
 }
@@ -540,7 +549,7 @@ void step_run(char **command)
     if (step.refused)
         return;
     begin_watch();
-    while (wait_for_permit() && start())
+    while (wait_for_permit() && start_attempt())
         run_and_forget();
     end_watch();
 }

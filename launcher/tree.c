@@ -37,7 +37,7 @@ static struct {
     struct pids pairs;
 } census;
 
-static void append(struct pids *pids, pid_t pid)
+static void append_pid(struct pids *pids, pid_t pid)
 {
     if (pids->count == pids->capacity) {
         size_t capacity = pids->capacity ? 2 * pids->capacity : 64;
@@ -52,7 +52,7 @@ static void append(struct pids *pids, pid_t pid)
 
 /* Returns a file of /proc as a string, valid until the next call; empty if there is no such file. The
  * kernel returns long ones in pieces: lists of children, and the status of a user in many groups. */
-static const char *read_text(const char *path)
+static const char *read_proc(const char *path)
 {
     static char *text;
     static size_t capacity;
@@ -83,7 +83,7 @@ static const char *read_status(pid_t shown)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/status", shown);
-    return read_text(path);
+    return read_proc(path);
 }
 
 /* Returns an id of the NSpid line; zero if the line has fewer. */
@@ -121,15 +121,15 @@ static pid_t parent_of(pid_t shown)
     char path[64];
     pid_t parent = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", shown);
-    const char *name_end = strrchr(read_text(path), ')');
+    const char *name_end = strrchr(read_proc(path), ')');
     return name_end && sscanf(name_end, ") %*c %d", &parent) == 1 ? parent : 0;
 }
 
 static void add_to_census(pid_t pid)
 {
     size_t before = census.pairs.count;
-    append(&census.pairs, pid);
-    append(&census.pairs, parent_of(pid));
+    append_pid(&census.pairs, pid);
+    append_pid(&census.pairs, parent_of(pid));
     if (census.pairs.count != before + 2)
         census.pairs.count = before;
 }
@@ -149,7 +149,7 @@ static void append_children_by_census(struct pids *found, pid_t pid)
 {
     for (size_t i = 0; i < census.pairs.count; i += 2)
         if (census.pairs.items[i + 1] == pid)
-            append(found, census.pairs.items[i]);
+            append_pid(found, census.pairs.items[i]);
 }
 
 /* Takes complete numbers only: one that is cut off would name another process. */
@@ -157,12 +157,12 @@ static void append_children_of_thread(struct pids *found, pid_t pid, pid_t threa
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/task/%d/children", pid, thread);
-    const char *list = read_text(path);
+    const char *list = read_proc(path);
     for (char *end; isdigit((unsigned char)*list); list = end + 1) {
         long child = strtol(list, &end, 10);
         if (*end != ' ')
             return;
-        append(found, (pid_t)child);
+        append_pid(found, (pid_t)child);
     }
 }
 
@@ -200,7 +200,7 @@ static void look_at_proc(void)
         return;
     census.known = true;
     census.needed = !kernel_lists_children();
-    const char *status = read_text("/proc/self/status");
+    const char *status = read_proc("/proc/self/status");
     while (namespace_number(status, level + 1) > 0)
         level++;
 }
@@ -248,7 +248,7 @@ static uint64_t walk(pid_t root, struct pids *found, struct pids *own)
         const char *status = read_status(found->items[i]);
         kib += field_of(status, "\nRssAnon:") + field_of(status, "\nRssShmem:");
         bool threaded = field_of(status, "\nThreads:") > 1;
-        append(own, own_number(found->items[i], status));
+        append_pid(own, own_number(found->items[i], status));
         append_children(found, found->items[i], threaded);
     }
     return kib << 10;

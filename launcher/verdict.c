@@ -96,7 +96,7 @@ static enum verdict judge_compiler(const struct call *call, const char *path, co
         return WITHOUT_US;
     if (is_compiler_script(path, extra))
         return is_out_of_reach(call->environment) ? WITHOUT_US : WITH_US;
-    return !below_wrapper && is_wrapped(call, path) ? WRAPPED : STEP;
+    return !below_wrapper && is_wrapped(call, path) ? WRAPPED : LAUNCHED;
 }
 
 /* True for an environment that a program made from nothing, as SCons and `env -i` do. One that only
@@ -161,7 +161,7 @@ enum verdict judge(const struct call *call, char *path)
     if ((compiles || (governs && is_ccache(program_name(path)))) && takes_prefix(call, path))
         return PREFIXED;
     if (governs && is_remote_compile(program_name(path), call->arguments))
-        return starts_with(calling_program(own), "stoker-launcher") ? UNCHANGED : REMOTE;
+        return starts_with(calling_program(own), "stoker-launcher") ? UNCHANGED : LAUNCHED_REMOTE;
     bool without_us = program == FOREIGN || is_emulator(program_name(path)) ||
                       is_out_of_reach(call->environment);
     if (without_us || !governs)
@@ -172,6 +172,6 @@ enum verdict judge(const struct call *call, char *path)
     if (builds)
         return judge_build_tool(call, path);
     if (is_build_tool(calling_program(own)) && is_custom_command(call->arguments, extra))
-        return CUSTOM;
+        return LAUNCHED_CUSTOM;
     return UNCHANGED;
 }

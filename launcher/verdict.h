@@ -23,14 +23,14 @@ struct call {
 
 enum verdict {
     UNCHANGED,
-    WITHOUT_US, /* without our library */
-    WITH_US,    /* with our library and variables, which its environment lacks */
-    STEP,       /* the launcher in place of the compiler */
-    CUSTOM,     /* the launcher in place of another command of a build tool */
-    REMOTE,     /* the launcher in place of a distributor */
-    OPEN,       /* the build tool with a wide window of jobs */
-    WRAPPED,    /* a cache or distributor in place of the compiler */
-    PREFIXED,   /* a ccache that starts the launcher by itself */
+    WITHOUT_US,      /* without our library */
+    WITH_US,         /* with our library and variables, which its environment lacks */
+    LAUNCHED,        /* the launcher in place of the compiler */
+    LAUNCHED_CUSTOM, /* the launcher in place of another command of a build tool */
+    LAUNCHED_REMOTE, /* the launcher in place of a distributor */
+    OPEN,            /* the build tool with a wide window of jobs */
+    WRAPPED,         /* a cache or distributor in place of the compiler */
+    PREFIXED,        /* a ccache that starts the launcher by itself */
 };
 
 /* True for a ccache that is linked statically, as its authors distribute it: our library cannot be

@@ -71,7 +71,7 @@ def test_it_builds_as_a_mere_pass_through(tmp_path: Path, plain: Launch) -> None
 
     sources = [ROOT / "launcher" / name for name in ("launcher.c", "command.c", "compilers.c")]
     binary = tmp_path / "stoker-launcher"
-    warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", names_option(tmp_path)]
+    warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", names_option(tmp_path)]
     built = plain.program(["cc", "-std=c11", "-U__linux__", *warnings, *sources, "-o", binary])
     assert result(built) == (0, b"", b"")
     assert result(plain.program([binary, "/bin/echo", "x"])) == (0, b"x\n", b"")

@@ -241,7 +241,7 @@ def test_stopping_and_going_on(launch: Launch, governor: ScriptedGovernor) -> No
 def test_of_a_child_that_cannot_be_reaped(
     launch: Launch, governor: ScriptedGovernor, tmp_path: Path
 ) -> None:
-    """A debugger keeps it; one that waits for a lost disk would not even die. The step goes on."""
+    """A debugger keeps it; one that waits for a lost disk would not even die."""
     seize = 0x4206
     pids = tmp_path / "pids"
     process = launch.script('[ -e "$1" ] && exit 0; echo $$ > "$1"; sleep 1000', pids)

@@ -15,7 +15,14 @@ def compilers(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """compilers.c by itself, for its functions to be called."""
     library = tmp_path_factory.mktemp("compilers") / "compilers.so"
     source = str(ROOT / "launcher" / "compilers.c")
-    warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", names_option(library.parent)]
+    warnings = [
+        "-Wall",
+        "-Wextra",
+        "-Wpedantic",
+        "-Wconversion",
+        "-Werror",
+        names_option(library.parent),
+    ]
     command = ["cc", "-std=c11", "-shared", "-fPIC", *warnings, source, "-o", str(library)]
     subprocess.run(command, check=True)
     loaded = ctypes.CDLL(str(library))
