@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conftest import missing
-from unit.launcher.scripted import REPEATABLE, Launch, ScriptedGovernor
+from unit.launcher.scripted import REPEATABLE, Launch, ScriptedGovernor, Word
 
 MIB = 1 << 20
 
@@ -71,8 +71,9 @@ def test_a_user_in_many_groups(launch: Launch, governor: ScriptedGovernor) -> No
     join = (
         "import os, sys; os.setgroups(range(100_000, 103_000)); os.execv(sys.argv[1], sys.argv[1:])"
     )
-    command = [launch.launcher, launch.named("clang", sys.executable), "-I", "-S", "-c", CHILD]
-    launch.program([sys.executable, "-c", join, *command, *REPEATABLE])
+    compiler = launch.named("clang", sys.executable)
+    words: list[Word] = [launch.launcher, compiler, "-I", "-S", "-c", CHILD, *REPEATABLE]
+    launch.program([sys.executable, "-c", join, *words])
     step = governor.asked()
     step.permit()
     while (message := step.hear())[0] == b"memory" and int(message[1]) < 60 * MIB:

@@ -24,6 +24,6 @@ def test_static_analysis(tmp_path: Path) -> None:
         missing("cmake and gcc 12 or newer")
     options = [f"-DCMAKE_C_COMPILER={gcc}", "-DSTOKER_ANALYZE=ON"]
     subprocess.run([cmake, "-S", ROOT, "-B", tmp_path, *options], check=True, capture_output=True)
-    build = [cmake, "--build", tmp_path]
+    build = [cmake, "--build", str(tmp_path)]
     built = subprocess.run(build, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stdout + built.stderr
