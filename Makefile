@@ -1,7 +1,7 @@
 # Each target sets up .venv if necessary; Python 3.11 or newer and a C compiler are enough.
 #   make demo      see it work
 #   make test      unit tests and one use of each command, in minutes
-#   make test-all  also what commands do on small projects: what CI runs
+#   make test-all  also what commands do on small projects
 #   make slow      tests of seconds each; make heavy: those that need PyTorch, a GPU or much time
 #   make lint      style, types, layers, language
 #   make compare REF=COMMIT  measure HEAD against another commit, by turns (COMPARE_ARGS: --only tight)
