@@ -22,7 +22,7 @@ PROFILES = {
     "hump": make.profile(20, 60, 100, 100, 60, 40, 30, 30),
     "saw": make.profile(20, 60, 100, 20, 60, 100),
 }
-ORDERS = ("heavy first", "mixed", "light first")
+ORDERS = ("mixed", *map(slow, ("heavy first", "light first")))
 
 
 def project(shape: str, order: str) -> tuple[StepRecord, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import slow
+from conftest import find_tool, made_once, slow
 from repositories import git, repository, with_submodule
 from stoker.model.errors import StokerError
 from stoker.source.git_state import read_git_state, submodule_states
@@ -15,15 +15,24 @@ from stoker.source.git_state import read_git_state, submodule_states
 pytestmark = pytest.mark.usefixtures("git_alone")
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
+@pytest.fixture(scope="session")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with submodules two deep."""
-    inner = repository(tmp_path / "inner", {"inner.txt": "inner"})
-    outer = with_submodule(repository(tmp_path / "outer", {"o.txt": "o"}), inner, "deep/inner")
-    tree = repository(tmp_path / "tree", {"a.txt": "a", "b.txt": "b"}, tag="v1")
-    with_submodule(tree, outer, "third party/outer")
-    git(tree, "submodule", "--quiet", "update", "--init", "--recursive")
-    return tree
+
+    def make(folder: Path) -> None:
+        inner = repository(folder / "inner", {"inner.txt": "inner"})
+        outer = with_submodule(repository(folder / "outer", {"o.txt": "o"}), inner, "deep/inner")
+        tree = repository(folder / "tree", {"a.txt": "a", "b.txt": "b"}, tag="v1")
+        with_submodule(tree, outer, "third party/outer")
+        git(tree, "submodule", "--quiet", "update", "--init", "--recursive")
+
+    find_tool("git")
+    return made_once(tmp_path_factory, "git-state", make) / "tree"
+
+
+@pytest.fixture
+def tree(original: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(original, tmp_path / "tree", symlinks=True)
 
 
 def changed(tree: Path) -> bool:
