@@ -53,8 +53,9 @@ demo: $(INSTALLED)
 picture: venv
 	@$(BIN)/python examples/picture.py docs/memory.svg
 
+# The longest test comes first, so that no worker is left alone with it.
 test: venv
-	$(BIN)/python -m pytest -m "not heavy and not slow" $(PYTEST_ARGS) tests/unit tests/commands/test_every_command.py
+	$(BIN)/python -m pytest -m "not heavy and not slow" $(PYTEST_ARGS) tests/commands/test_every_command.py tests/unit
 
 test-all: venv
 	$(BIN)/python -m pytest -m "not heavy and not slow" $(PYTEST_ARGS)

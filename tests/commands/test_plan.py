@@ -123,20 +123,6 @@ def test_named_variant_and_where_it_stands(stoker: Stoker, tmp_path: Path) -> No
     assert "stoker.toml:5" in plan["origin"]["gpus"]
 
 
-def test_misspelt_key_names_the_line(stoker: Stoker, tmp_path: Path) -> None:
-    (tmp_path / "stoker.toml").write_text("[defaults]\nvariant = 'cpu'\nbals = 'mkl'\n")
-    done = stoker("plan")
-    assert done.returncode == 2
-    assert "stoker.toml:3" in done.stderr
-    assert "blas" in done.stderr
-
-
-def test_options_of_a_tree(stoker: Stoker) -> None:
-    listed = json.loads(stoker("options", "CUDNN", "--source", MINI, "--json").stdout)["options"]
-    (option,) = [item for item in listed if item["name"] == "USE_CUDNN"]
-    assert (option["kind"], option["condition"]) == ("dependent", "USE_CUDA")
-
-
 def test_variants_explains_a_name_of_the_settings_file(stoker: Stoker, tmp_path: Path) -> None:
     (tmp_path / "stoker.toml").write_text(
         f'[defaults]\nsource = "{MINI}"\n\n[variants.fleet]\nvariant = "cu124-sm90"\n'
@@ -152,11 +138,6 @@ def test_variants_explains_a_name_of_the_settings_file(stoker: Stoker, tmp_path:
     assert "H100" in stoker("plan", "--list", "fleet", cwd=tmp_path).stdout
 
 
-def test_variants_explains_one(stoker: Stoker) -> None:
-    explained = json.loads(stoker("plan", "--list", "L40S", "--json").stdout)
-    assert explained["variant"]["gpus"] == [{"arch": "8.9", "ptx": False}]
-
-
 def test_doctor_finds_the_missing_submodule(stoker: Stoker) -> None:
     done = stoker("doctor", "--variant", "cpu", "--source", MINI, "--json")
     report = json.loads(done.stdout)
@@ -170,18 +151,6 @@ def test_doctor_is_content_with_the_example(stoker: Stoker) -> None:
     example = PROJECTS.parent.parent / "examples" / "kiln"
     done = stoker("doctor", "--variant", "cpu", "--source", str(example))
     assert done.returncode == 0, done.stdout
-
-
-def test_a_hanging_nvcc_is_said_and_the_rest_works(stoker: Stoker, tmp_path: Path) -> None:
-    home = tmp_path / "cuda"
-    (home / "bin").mkdir(parents=True)
-    nvcc = home / "bin" / "nvcc"
-    nvcc.write_text("#!/bin/sh\nkill -SEGV $$\n")
-    nvcc.chmod(0o755)
-    done = stoker("doctor", "--variant", "cuda-sm90", "--source", MINI, CUDA_HOME=str(home))
-    assert str(nvcc) in done.stdout
-    assert "signal 11" in done.stdout
-    assert "Traceback" not in done.stderr
 
 
 def test_doctor_and_plan_see_a_cgroup_limit(make_group: MakeGroup) -> None:

@@ -8,7 +8,6 @@ from stoker.knowledge.wheels import (
     folders,
     keeps_name,
     known_cuda,
-    never_bundled,
     opened_by,
     releases,
 )
@@ -74,15 +73,3 @@ def test_patterns_follow_the_opener() -> None:
     assert opened_by("libcufft.so.11", None) == ("libnvJitLink.so.*", "libnvrtc.so.*")
     assert opened_by("libnvrtc.so.12", 12) == ("libnvrtc-builtins.so.12.*",)
     assert opened_by("libm.so.6", 12) == ()
-
-
-@pytest.mark.parametrize(
-    "library", ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libpython3.12.so.1.0"]
-)
-def test_what_never_goes_along(library: str) -> None:
-    assert never_bundled(library)
-
-
-def test_a_second_openmp_must_not_be_loaded() -> None:
-    assert keeps_name("libgomp.so.1")
-    assert not keeps_name("libcudart.so.12")

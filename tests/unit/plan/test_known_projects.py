@@ -118,11 +118,6 @@ def test_a_number_of_jobs_that_cmake_reads_from_the_environment(tmp_path: Path) 
     assert environment_of(planned)["FLASH_ATTENTION_MAX_JOBS"] == "4"
 
 
-def test_gfx1250_and_a_python_without_a_lock_are_known() -> None:
-    assert cubins(plan("rocm-gfx1250", tree=pytorch_tree())) == ("gfx1250",)
-    assert plan("cpu-py314t", tree=pytorch_tree(version="2.15.0")).variant.python == "3.14t"
-
-
 def test_a_python_with_a_lock_does_not_serve_3_14t() -> None:
     locked = toolbox(python=python(version="3.14.0"))
     free = toolbox(python=python(version="3.14.0", free_threaded=True))
@@ -150,12 +145,6 @@ def test_flash_attention_is_told_the_target_that_serves_a_gpu(
     assert environment_of(planned)["FLASH_ATTN_CUDA_ARCHS"] == told
     assert read_by(planned, "FLASH_ATTN_CUDA_ARCHS") == "setup.py:2"
     assert "setting-unread" not in names(planned.findings)
-
-
-def test_flash_attention_for_rocm(tmp_path: Path) -> None:
-    planned = plan("rocm6.4-gfx942", tree=extension(tmp_path, "flash-attn", FLASH))
-    assert environment_of(planned)["GPU_ARCHS"] == "gfx942"
-    assert read_by(planned, "GPU_ARCHS") == "setup.py:4"
 
 
 def test_flash_attention_has_no_cpu_kernels(tmp_path: Path) -> None:
@@ -204,47 +193,6 @@ def test_vllm_needs_rust_and_is_told_its_build_type(tmp_path: Path) -> None:
     title = named(doctor("cu130-sm90", tree=tree, toolbox=bare), "cargo-missing").title
     assert "cargo" in title
     assert "cargo-missing" not in names(doctor("cu130-sm90", tree=tree, toolbox=rust))
-
-
-def test_xformers_for_rocm_reads_a_list_of_its_own(tmp_path: Path) -> None:
-    tree = extension(tmp_path, "xformers", 'archs = os.getenv("HIP_ARCHITECTURES", "native")')
-    environment = environment_of(plan("rocm6.4-gfx942", tree=tree))
-    assert environment["HIP_ARCHITECTURES"] == "gfx942"
-    assert "PYTORCH_ROCM_ARCH" not in environment
-
-
-def test_transformer_engine_is_told_targets_and_framework(tmp_path: Path) -> None:
-    reads = 'archs = os.getenv("NVTE_CUDA_ARCHS")\nframework = os.getenv("NVTE_FRAMEWORK")'
-    planned = plan("cu130-sm90", tree=extension(tmp_path, "transformer-engine", reads))
-    assert environment_of(planned)["NVTE_CUDA_ARCHS"] == "90"
-    assert environment_of(planned)["NVTE_FRAMEWORK"] == "pytorch"
-    assert cubins(planned) == ("9.0",)
-
-
-def test_apex_builds_its_kernels(tmp_path: Path) -> None:
-    reads = 'cpp = os.environ.get("APEX_CPP_EXT", "0")\ncuda = os.environ.get("APEX_CUDA_EXT", "0")'
-    tree = extension(tmp_path, "apex", reads)
-    environment = environment_of(plan("cu130-sm90", tree=tree))
-    assert (environment["APEX_CPP_EXT"], environment["APEX_CUDA_EXT"]) == ("1", "1")
-    assert environment["TORCH_CUDA_ARCH_LIST"] == "9.0"
-    assert "APEX_CUDA_EXT" not in environment_of(plan("cpu", tree=tree))
-
-
-def test_deepspeed_compiles_its_operators_with_ninja(tmp_path: Path) -> None:
-    reads = ("DS_BUILD_OPS", "DS_ENABLE_NINJA", "DS_ACCELERATOR")
-    lines = "\n".join(f'{name.lower()} = os.environ.get("{name}", 0)' for name in reads)
-    tree = extension(tmp_path, "deepspeed", lines)
-    for words in ("cu130-sm90", "rocm6.4-gfx942"):
-        environment = environment_of(plan(words, tree=tree))
-        assert (environment["DS_BUILD_OPS"], environment["DS_ENABLE_NINJA"]) == ("1", "1")
-
-
-@pytest.mark.parametrize(
-    ("name", "variable"), [("torchvision", "FORCE_CUDA"), ("torchaudio", "USE_ROCM")]
-)
-def test_torchvision_and_torchaudio_for_rocm(tmp_path: Path, name: str, variable: str) -> None:
-    tree = extension(tmp_path, name, f'on = os.getenv("{variable}", "0")')
-    assert environment_of(plan("rocm6.4-gfx942", tree=tree))[variable] == "1"
 
 
 # -- CMake -----------------------------------------------------------------------------------------

@@ -29,21 +29,6 @@ NEW = pytorch_tree(
 BOTH = [OLD, NEW]
 
 
-def test_the_plan_of_the_request() -> None:
-    """``stoker plan cu124-sm90-avx512 --platform linux-x86_64`` on whatever CPU."""
-    for machine in (linux(), arm_linux(), mac()):
-        planned = plan(
-            "cu124-sm90-avx512", parts={"platform": "linux-x86_64"}, machine=machine, tree=OLD
-        )
-        environment = environment_of(planned)
-        assert environment["TORCH_CUDA_ARCH_LIST"] == "9.0"
-        assert environment["USE_CUDA"] == "1"
-        assert "-mavx512f" in environment["CXXFLAGS"]
-        assert planned.name == "cu124-sm90-avx512-linux_x86_64"
-        for name in cmake_of(planned):
-            assert OLD.option(name) or name.startswith("CMAKE_"), name
-
-
 @pytest.mark.parametrize("tree", BOTH)
 @pytest.mark.parametrize(
     ("words", "name", "on"),
