@@ -20,8 +20,8 @@ import click
 from click.shell_completion import get_completion_class
 
 from stoker import __version__
-from stoker.cli import command as stoker
 from stoker.cli.request import show_all_options
+from stoker.cli.root import command as stoker
 from stoker.cli.schemas import OUTPUTS, schema
 
 # Where each shell looks for the completions of a command.

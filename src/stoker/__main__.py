@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 if TYPE_CHECKING:
+    import click
+
     from stoker.model.errors import StokerError
 
 _COLLECT_EVERY = 100_000  # new objects; imports create almost as many, and they all stay
@@ -39,20 +39,17 @@ def _leave(ended: list[int]) -> None:
 def main() -> int:
     """Run the command line; every user error is caught and printed here, once."""
     gc.set_threshold(_COLLECT_EVERY)
-    from stoker.cli import command
     from stoker.model.errors import ExitStatus, OutputClosed, StokerError, Terminated
     from stoker.outside import streams
 
     streams.prepare_streams()
     streams.results.clear()
     try:
-        status = int(command.main(prog_name="stoker", standalone_mode=False) or ExitStatus.OK)
+        status = int(_call() or ExitStatus.OK)
         streams.finish_output()  # here, where an error can still be reported
     except StokerError as error:
         return _tell(error)
-    except click.ClickException as error:
-        return _tell(_usage_error(error))
-    except (KeyboardInterrupt, click.Abort):
+    except KeyboardInterrupt:
         sys.stderr.write("\nstoker: interrupted\n")
         return ExitStatus.INTERRUPTED
     except Terminated as ended:
@@ -62,6 +59,40 @@ def main() -> int:
         return ExitStatus.OK
     except OSError as error:
         return _refused(error)
+    return status
+
+
+def _import_msgspec() -> None:
+    """Import msgspec without typing_extensions, which takes longer to import than msgspec itself.
+    Where it is missing, msgspec uses typing, which has the same since Python 3.11.
+    """
+    if "typing_extensions" not in sys.modules:
+        sys.modules["typing_extensions"] = None  # type: ignore[assignment]
+        import msgspec  # noqa: F401
+
+        del sys.modules["typing_extensions"]
+
+
+def _call() -> int | None:
+    """Call the command that the arguments name. The usual arguments of `stoker run` are read
+    without click, so that it starts sooner.
+    """
+    if sys.argv[1:2] == ["run"]:
+        _import_msgspec()
+        from stoker.cli.governed import read_arguments, run_governed
+
+        if arguments := read_arguments(sys.argv[2:]):
+            return run_governed(**arguments)
+    import click
+
+    from stoker.cli.root import command
+
+    try:
+        status: int | None = command.main(prog_name="stoker", standalone_mode=False)
+    except click.ClickException as error:
+        raise _usage_error(error) from error
+    except click.Abort:
+        raise KeyboardInterrupt from None
     return status
 
 
@@ -85,6 +116,8 @@ def _own_arguments() -> list[str]:
 
 def _usage_error(error: "click.ClickException") -> "StokerError":
     """Return a wrong argument, which click found, as an error of ours."""
+    import click
+
     from stoker.model.errors import UsageError, nearest
 
     context = getattr(error, "ctx", None)

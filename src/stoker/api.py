@@ -82,7 +82,7 @@ def run(
     `stoker run`, such as ``memory="16G"``; the others come from stoker.toml as there.
     """
     from stoker.accelerate.cached import run_cache
-    from stoker.cli.request import run_options, with_settings
+    from stoker.cli.chosen import run_options, with_settings
     from stoker.govern.running import run
     from stoker.model.errors import UsageError
     from stoker.settings.declared import OPTIONS, SettingGroup

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from conftest import Stoker
 from stoker import __version__
 from stoker.cli import COMMANDS
-from stoker.cli import command as stoker_command
+from stoker.cli.root import command as stoker_command
 
 
 def test_version(stoker: Stoker) -> None:

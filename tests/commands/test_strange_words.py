@@ -9,7 +9,7 @@ import pytest
 
 import wheel_files
 from conftest import Stoker, slow
-from stoker.cli import command
+from stoker.cli.root import command
 
 HUGE = "9" * 5000
 LARGE = "9" * 30  # a number to Python, none to SQLite and the kernel

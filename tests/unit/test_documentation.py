@@ -11,7 +11,7 @@ import click
 import pytest
 
 from stoker.cli import COMMANDS
-from stoker.cli import command as stoker_command
+from stoker.cli.root import command as stoker_command
 from stoker.knowledge.projects import projects
 from stoker.model.errors import ExitStatus
 from stoker.model.recipe import PLACEHOLDERS, BackendRecipe, ProjectRecipe

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from stoker.cli.chosen import read_request, run_options, same_command, with_settings
 from stoker.cli.ci import CiReport
-from stoker.cli.request import read_request, run_options, same_command, with_settings
 from stoker.model.errors import UnfinishedError, UsageError
 from stoker.model.value import byte_count
 

@@ -7,13 +7,8 @@ from typing import Any
 
 import click
 
-from stoker.cli.request import (
-    chain_options,
-    request_options,
-    run_options,
-    setting_options,
-    with_settings,
-)
+from stoker.cli.chosen import chain_options, run_options, with_settings
+from stoker.cli.request import request_options, setting_options
 from stoker.model.errors import UsageError
 from stoker.settings.declared import OPTIONS, SettingGroup
 

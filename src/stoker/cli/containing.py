@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from stoker.cli.chosen import read_request, with_settings
 from stoker.cli.ci import CiReport
-from stoker.cli.request import Option, read_request, with_settings
+from stoker.cli.request import Option
 from stoker.model.errors import UsageError
 
 if TYPE_CHECKING:

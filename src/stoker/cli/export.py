@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from stoker.cli.request import request_options, told_request
+from stoker.cli.chosen import told_request
+from stoker.cli.request import request_options
 from stoker.knowledge.export_targets import BuilderSize, ClusterEngine, ExportFormat
 from stoker.model.errors import UsageError
 from stoker.model.value import byte_count

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stoker.cli.request import read_request, run_options, setting_options, with_settings
+from stoker.cli.chosen import read_request, run_options, with_settings
+from stoker.cli.request import setting_options
 from stoker.settings.declared import OPTIONS, SettingGroup
 
 if TYPE_CHECKING:

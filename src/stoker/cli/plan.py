@@ -6,15 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stoker.cli.request import (
-    chain_options,
-    check_no_folder,
-    request_options,
-    setting_options,
-    told_request,
-    variant_words,
-    with_settings,
-)
+from stoker.cli.chosen import chain_options, told_request, with_settings
+from stoker.cli.request import check_no_folder, request_options, setting_options, variant_words
 from stoker.model.errors import ExitStatus, UsageError
 from stoker.settings.declared import OPTIONS, SettingGroup
 

@@ -106,6 +106,8 @@ def xml_text(text: str) -> str:
 
 # What was printed as JSON; an error is printed as JSON only if nothing else was.
 results: list[str] = []
+# What a command has said of the settings in force; it says it once.
+told: list[tuple[str | None, ...]] = []
 
 _ESCAPED = "stoker-escaped"
 _BLOCKS = range(0x2580, 0x25A0)  # characters that bars are made of

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from stoker.cli import command
+from stoker.cli.root import command
 from stoker.govern.history import History
 from stoker.model.errors import UsageError
 
