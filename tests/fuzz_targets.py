@@ -69,6 +69,7 @@ from stoker.wheel.engine.packing import rewrite
 from stoker.wheel.fatbin import read_regions, read_wrappers
 from stoker.wheel.inspecting import inspect
 from stoker.wheel.library import device_regions, read_library
+from stoker.wheel.symbols import dynamic_symbols
 from stoker.wheel.verify.local_functions import read_local_functions
 
 REFUSED = (StokerError, protocol.ProtocolError)
@@ -122,6 +123,8 @@ def elf(data: bytes, folder: Path) -> None:  # noqa: ARG001
         for _ in relocations.read_symbols(file, kind, everywhere):
             pass
     read_local_functions(file)
+    with suppress(StokerError):
+        dynamic_symbols(file)
     with suppress(StokerError):
         linkage_of(file)
     read_wrappers(file)

@@ -119,10 +119,18 @@ def _slim(
 @click.command()
 @click.argument("target", metavar="WHEEL|LIBRARY|FOLDER|NAME")
 @click.option("--against", metavar="OTHER", help="Show only the differences to OTHER.")
+@click.option(
+    "--with",
+    "torch",
+    multiple=True,
+    metavar="TORCH",
+    help="Also look symbols up in this wheel or folder of PyTorch. Default: the installed one.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-def inspect(target: str, against: str | None, as_json: bool) -> None:
+def inspect(target: str, against: str | None, torch: tuple[str, ...], as_json: bool) -> None:
     """Show what a wheel, a library or a folder contains: device code by GPU architecture, the GPUs
-    it runs on, the libraries it needs, the libraries it lacks.
+    it runs on, the libraries it needs, the libraries it lacks, the releases of PyTorch it loads
+    with.
 
     NAME is a distribution in the active environment, such as torch. Nothing is unpacked to disk,
     and neither a GPU nor the CUDA tools are needed.
@@ -137,7 +145,7 @@ def inspect(target: str, against: str | None, as_json: bool) -> None:
     from stoker.wheel.inspecting import inspect
 
     with shown():
-        facts = [inspect(word) for word in (target, against) if word is not None]
+        facts = [inspect(word, torch=torch) for word in (target, against) if word is not None]
     if against is None:
         _print(facts[0], as_json)
     else:
@@ -252,6 +260,18 @@ def package(
     help="The expected variant, such as cu130-sm90-avx2. Default: the plan inside the wheel.",
 )
 @click.option("--run", is_flag=True, help="Also install it in a new environment and use it.")
+@click.option(
+    "--against",
+    metavar="TORCH",
+    help="Fail unless it loads with these official releases, such as torch==2.11.",
+)
+@click.option(
+    "--with",
+    "torch",
+    multiple=True,
+    metavar="TORCH",
+    help="Fail unless it loads with this wheel or folder of PyTorch, or torch if installed.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option(
     "--junit",
@@ -259,17 +279,17 @@ def package(
     metavar="FILE",
     help="Also write the findings to this file as JUnit XML.",
 )
-def verify(
-    wheel: Path, variant: str | None, run: bool, as_json: bool, junit: Path | None
-) -> ExitStatus:
+def verify(wheel: Path, as_json: bool, junit: Path | None, **wishes: Any) -> ExitStatus:
     """Check a wheel against its metadata and the variant it was built for: hashes, tags, required
-    libraries and their search paths, GPU architectures, CPU level.
+    libraries and their search paths, the releases of PyTorch it loads with, GPU architectures, CPU
+    level.
 
     The exit status is 0 if no error is found; warnings do not change it.
 
     \b
     stoker verify dist/torch-2.13.0+cu130.sm90-cp312-cp312-manylinux_2_28_x86_64.whl
     stoker verify mill-1.2-py3-none-any.whl --variant cu130-sm90+ptx --run
+    stoker verify mill-1.2-cp312-cp312-manylinux_2_28_x86_64.whl --against "torch>=2.10,<2.13"
     """
     from stoker.outside.files import write_named
     from stoker.outside.progress import shown, stage
@@ -278,7 +298,7 @@ def verify(
     from stoker.wheel.verify.verifying import verify
 
     with shown(), stage(f"verifying {wheel.name}"):
-        verification = verify(wheel, variant=variant, run=run)
+        verification = verify(wheel, **wishes)
     if junit:
         write_named(junit, page.verification_junit(verification))
     if as_json:

@@ -83,6 +83,20 @@ class LibraryFacts(Value, frozen=True, kw_only=True):
         return self.kind in (ElfKind.LIBRARY, ElfKind.PROGRAM) and self.machine != "cuda"
 
 
+class Symbols(Value, frozen=True, kw_only=True):
+    """The dynamic symbols of a library. ``file`` is its name without a folder.
+
+    ``undefined`` are the names without a version that the loader must find, or it refuses the
+    library.
+    """
+
+    file: str
+    machine: str
+    needed: tuple[str, ...]
+    exported: frozenset[str]
+    undefined: frozenset[str]
+
+
 class LibraryOrigin(StrEnum):
     """Where a needed library comes from."""
 
@@ -127,6 +141,35 @@ class WheelFacts(Value, frozen=True, kw_only=True):
     unpacked_bytes: int
 
 
+class TorchFit(Value, frozen=True, kw_only=True):
+    """Whether libraries load with one build of PyTorch. ``cuda`` is None for a CPU build;
+    ``torch`` says where the build was read, or is empty for an official one.
+    """
+
+    release: str
+    cuda: str | None = None
+    torch: str = ""
+    missing: tuple[str, ...] = ()  # symbols, as they are in the file
+    absent: tuple[str, ...] = ()  # libraries that this build of PyTorch does not have
+
+    @property
+    def loads(self) -> bool:
+        return not self.missing and not self.absent
+
+
+class LoadsWith(Value, frozen=True, kw_only=True):
+    """Which builds of PyTorch export all ``symbols`` that the libraries need from it.
+
+    A missing symbol proves that a library does not load. If all are there it loads, but the layout
+    of objects may still differ.
+    """
+
+    symbols: int
+    stable_abi: bool  # only the C shim is used, which later releases keep
+    back_end: str | None = None  # such as CUDA, if the libraries need PyTorch's part for it
+    builds: tuple[TorchFit, ...]  # the oldest release first
+
+
 class TargetKind(StrEnum):
     WHEEL = "wheel"
     LIBRARY = "library"
@@ -147,6 +190,7 @@ class ArtifactFacts(Value, frozen=True, kw_only=True):
     runs_on: tuple[RunsOn, ...]
     minimum_driver: str | None = None  # where the compression of device code demands one
     manylinux: str | None = None  # the oldest tag that its symbols allow
+    loads_with: LoadsWith | None = None  # if its libraries use PyTorch
     notes: tuple[str, ...] = ()
 
     @property

@@ -9,7 +9,7 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
@@ -154,11 +154,26 @@ class AbsentError(MissingError):
     """The server has no such file."""
 
 
+class NoRangesError(MissingError):
+    """The server sends files only as a whole."""
+
+
 @contextmanager
-def opened(url: str, web: Web, *, accept: str = "*/*") -> Iterator[WebAnswer]:
-    """Open an http, https or file URL, with the credentials in it or those of ~/.netrc."""
-    with _response(url, web, accept) as response:
+def opened(
+    url: str, web: Web, *, accept: str = "*/*", part: tuple[int, int] | None = None
+) -> Iterator[WebAnswer]:
+    """Open an http, https or file URL, with the credentials in it or those of ~/.netrc.
+
+    ``part`` asks for the bytes from the first offset up to the second one. A server that sends the
+    whole file instead is a `NoRangesError`.
+    """
+    wanted = {} if part is None else {"Range": f"bytes={part[0]}-{part[1] - 1}"}
+    with _response(url, web, {"Accept": accept, **wanted}) as response:
         length = response.headers["Content-Length"] or ""
+        if part is not None and (
+            response.status != HTTPStatus.PARTIAL_CONTENT or length != str(part[1] - part[0])
+        ):
+            raise NoRangesError(f"{response.url} does not send parts of a file")
         yield WebAnswer(
             url=response.url,
             type=response.headers.get_content_type(),
@@ -170,19 +185,19 @@ def opened(url: str, web: Web, *, accept: str = "*/*") -> Iterator[WebAnswer]:
 
 def size_of(url: str, web: Web) -> int | None:
     """Return the size of a file without reading it; ``None`` if the server does not tell it."""
-    with _response(url, web, "*/*", method="HEAD") as response:
+    with _response(url, web, {"Accept": "*/*"}, method="HEAD") as response:
         length = response.headers["Content-Length"] or ""
         return int(length) if _LENGTH.fullmatch(length) else None
 
 
-def _response(url: str, web: Web, accept: str, *, method: str = "GET") -> addinfourl:
+def _response(url: str, web: Web, wanted: Mapping[str, str], *, method: str = "GET") -> addinfourl:
     """Return the response. A redirect may lead to any text, so all errors of the URL
     parser count.
     """
     bare, watch = url.rpartition("@")[2], _Watch(_ANSWERS * web.timeout_s)
     try:
         bare, authorization = _taken_apart(url)
-        headers = {"Accept": accept, "User-Agent": f"stoker/{__version__}"}
+        headers = {**wanted, "User-Agent": f"stoker/{__version__}"}
         request = Request(bare, headers=headers, method=method)
         if authorization:  # not for another host that it redirects to
             request.add_unredirected_header("Authorization", authorization)

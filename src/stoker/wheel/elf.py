@@ -174,9 +174,13 @@ class Elf:
         return _PAGES.get(self.machine, _LARGEST_PAGE)
 
     @property
+    def is_little(self) -> bool:
+        return self._order == "<"
+
+    @property
     def is_wide_and_little(self) -> bool:
         """Return whether it is 64-bit and little-endian; other files can only be read."""
-        return self.is_64_bit and self._order == "<"
+        return self.is_64_bit and self.is_little
 
     def _struct(self, narrow: str, wide: str) -> struct.Struct:
         return struct.Struct(self._order + (wide if self.is_64_bit else narrow))

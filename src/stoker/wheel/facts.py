@@ -14,7 +14,7 @@ from stoker.model.artifact import LibraryFacts, WheelFacts
 from stoker.model.errors import ArtifactError, StorageError
 from stoker.outside import process
 from stoker.outside.progress import stage
-from stoker.wheel.elf import MAGIC
+from stoker.wheel.elf import MAGIC, Elf
 from stoker.wheel.engine import record
 from stoker.wheel.engine.archive import dist_info_of
 from stoker.wheel.engine.directory import Limits, Member, read_directory
@@ -23,14 +23,18 @@ from stoker.wheel.fatbin import FatbinLookout
 from stoker.wheel.inflated import InflatedReader
 from stoker.wheel.library import read_library
 from stoker.wheel.metadata import read_fields
-from stoker.wheel.reader import FileReader, Reader, open_file, printable
+from stoker.wheel.reader import Reader, open_file, printable
+
+Also = Callable[[Elf], None] | None  # what else is to be read of each ELF file
 
 _LARGEST_METADATA = 16 << 20
 _MOST_THREADS = 4  # each needs about 50 MB to read a library
 _PEEK = 1024  # compressed bytes that contain the first of a file, after the code tables
 
 
-def read_wheel(path: Path) -> tuple[WheelFacts, tuple[LibraryFacts, ...], tuple[str, ...]]:
+def read_wheel(
+    path: Path, also: Also = None
+) -> tuple[WheelFacts, tuple[LibraryFacts, ...], tuple[str, ...]]:
     """Return the metadata of a wheel, the facts of its ELF files, and all member names."""
     with open_file(path) as file:
         members = {m.name: m for m in read_directory(file, Limits()) if not m.is_folder}
@@ -41,7 +45,7 @@ def read_wheel(path: Path) -> tuple[WheelFacts, tuple[LibraryFacts, ...], tuple[
             members=len(members),
             unpacked=sum(member.size for member in members.values()),
         )
-        return facts, _libraries(file, members.values()), tuple(members)
+        return facts, _libraries(file, members.values(), also), tuple(members)
 
 
 def wheel_facts(metadata: bytes, wheel: bytes, *, members: int, unpacked: int) -> WheelFacts:
@@ -69,23 +73,23 @@ def _fields(text: bytes) -> Callable[[str], list[str]]:
     return lambda name: [printable(value) for value in headers.get_all(name, [""])]
 
 
-def _text(file: FileReader, members: dict[str, Member], name: str) -> bytes:
+def _text(file: Reader, members: dict[str, Member], name: str) -> bytes:
     member = members.get(name)
     if member is None:
         raise ArtifactError("the wheel has no such member", file=file.file, member=name)
     if member.size > _LARGEST_METADATA:
         raise ArtifactError(f"{member.size} bytes of metadata", file=file.file, member=name)
-    return _open(file, member).read(0, member.size)
+    return open_member(file, member).read(0, member.size)
 
 
-def _libraries(file: FileReader, members: Iterable[Member]) -> tuple[LibraryFacts, ...]:
+def _libraries(file: Reader, members: Iterable[Member], also: Also) -> tuple[LibraryFacts, ...]:
     """Read the largest first, to keep all threads busy; return the facts by name."""
     with stage("looking for libraries"):
         found = [member for member in members if _is_elf(file, member)]
     found.sort(key=lambda member: -member.size)
 
     def read(member: Member) -> LibraryFacts:
-        facts = _library(file, member)
+        facts = _library(file, member, also)
         advance(member.size)
         return facts
 
@@ -96,7 +100,7 @@ def _libraries(file: FileReader, members: Iterable[Member]) -> tuple[LibraryFact
     return tuple(sorted(libraries, key=lambda library: library.path))
 
 
-def _is_elf(file: FileReader, member: Member) -> bool:
+def _is_elf(file: Reader, member: Member) -> bool:
     start = file.read(member.data, min(_PEEK, member.compressed_size))
     if member.method != STORED:
         try:
@@ -106,14 +110,15 @@ def _is_elf(file: FileReader, member: Member) -> bool:
     return start.startswith(MAGIC)
 
 
-def _library(file: FileReader, member: Member) -> LibraryFacts:
+def _library(file: Reader, member: Member, also: Also) -> LibraryFacts:
     try:
-        return read_library(_open(file, member))
+        return read_library(open_member(file, member), also)
     except ArtifactError as error:
         return LibraryFacts(path=printable(member.name), size_bytes=member.size, problem=str(error))
 
 
-def _open(file: FileReader, member: Member) -> Reader:
+def open_member(file: Reader, member: Member) -> Reader:
+    """Return a reader of the unpacked bytes of a member."""
     name = printable(member.name)
     packed = file.part(start=member.data, size=member.compressed_size, member=name)
     if member.method == STORED:
@@ -121,10 +126,10 @@ def _open(file: FileReader, member: Member) -> Reader:
     return InflatedReader(packed, size=member.size, crc=member.crc, lookout=FatbinLookout())
 
 
-def read_file(path: Path, name: str) -> LibraryFacts | None:
+def read_file(path: Path, name: str, also: Also = None) -> LibraryFacts | None:
     """Return the facts of an ELF file, or None for other files. ``name`` is used in messages."""
     with open_file(path, name) as reader:
-        return read_library(reader) if reader.read_at(0, len(MAGIC)) == MAGIC else None
+        return read_library(reader, also) if reader.read_at(0, len(MAGIC)) == MAGIC else None
 
 
 def is_elf(path: Path) -> bool:
@@ -152,7 +157,7 @@ def files_of(folder: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
-def read_files(root: Path, files: Iterable[str]) -> tuple[LibraryFacts, ...]:
+def read_files(root: Path, files: Iterable[str], also: Also = None) -> tuple[LibraryFacts, ...]:
     """Return the facts of the ELF files among ``files``; links are skipped."""
     libraries = []
     for name in files:
@@ -160,7 +165,7 @@ def read_files(root: Path, files: Iterable[str]) -> tuple[LibraryFacts, ...]:
         if path.is_symlink() or not path.is_file():
             continue
         try:
-            library = read_file(path, printable(name))
+            library = read_file(path, printable(name), also)
         except StorageError as error:
             problem = printable(str(error))
             library = LibraryFacts(path=printable(name), size_bytes=0, problem=problem)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from zlib_ng import zlib_ng
 
-from stoker.wheel.reader import FileReader, Reader
+from stoker.wheel.reader import Reader
 
 _RAW = -15  # deflate without a header, as zip files hold it
 _PIECE = 32 << 10  # deflated bytes handed over at a time: not even a bomb makes 40 MB of them
@@ -36,7 +36,7 @@ class _Bookmark:
 
 
 class InflatedReader(Reader):
-    def __init__(self, packed: FileReader, *, size: int, crc: int, lookout: Lookout | None = None):
+    def __init__(self, packed: Reader, *, size: int, crc: int, lookout: Lookout | None = None):
         super().__init__(size=size, file=packed.file, member=packed.member)
         self._packed = packed
         self._lookout = lookout

@@ -17,6 +17,7 @@ from stoker.model.artifact import (
 )
 from stoker.model.value import size
 from stoker.outside.terminal import Group, Listing, Page, Text
+from stoker.wheel.needs_page import needs_page
 
 _BAR_WIDTH = 28
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -31,6 +32,7 @@ def inspection_page(facts: ArtifactFacts) -> Page:
         _head(facts),
         _device_code(facts),
         _gpus(facts),
+        needs_page(facts),
         _libraries(facts),
         _sections(facts.libraries[0]) if len(facts.libraries) == 1 else None,
         _search_paths(facts.libraries),

@@ -6,13 +6,32 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from stoker.model.artifact import ArtifactFacts, LibraryFacts, LibraryOrigin, TargetKind, WheelFacts
+import msgspec
+
+from stoker.model.artifact import (
+    ArtifactFacts,
+    LibraryFacts,
+    LibraryOrigin,
+    Symbols,
+    TargetKind,
+    WheelFacts,
+)
 from stoker.model.errors import StorageError, UsageError
-from stoker.wheel.facts import files_of, installed_facts, read_file, read_files, read_wheel
+from stoker.wheel.facts import (
+    Also,
+    files_of,
+    installed_facts,
+    read_file,
+    read_files,
+    read_wheel,
+)
+from stoker.wheel.loads_with import loads_with, torch_needs
 from stoker.wheel.origins import installed_path, resolve
 from stoker.wheel.reader import printable
 from stoker.wheel.runs_on import minimum_driver, oldest_manylinux, served_gpus
+from stoker.wheel.symbols import dynamic_symbols
 from stoker.wheel.target import find_target
+from stoker.wheel.torch_builds import read_torches
 
 _NOT_READ = {
     ".a": "static archives",
@@ -22,12 +41,20 @@ _NOT_READ = {
 }
 
 
-def inspect(target: str, environment: Mapping[str, str] = os.environ) -> ArtifactFacts:
+def inspect(
+    target: str,
+    environment: Mapping[str, str] = os.environ,
+    *,
+    torch: Sequence[str] | None = None,
+) -> ArtifactFacts:
     """Return everything that can be read from an artifact, without executing any of it.
 
     ``target`` is an existing path, else the name of an installed distribution. A library that
-    cannot be read is listed with its problem; it does not hide the others.
+    cannot be read is listed with its problem; it does not hide the others. Symbols of PyTorch are
+    looked up in all official releases, and in those that ``torch`` names: wheels, folders or
+    distributions. If that is empty, the installed one counts; if it is None, none does.
     """
+    symbols: list[Symbols] = []
     try:
         found = find_target(target, environment)
         read = {
@@ -36,13 +63,18 @@ def inspect(target: str, environment: Mapping[str, str] = os.environ) -> Artifac
             TargetKind.FOLDER: _folder,
             TargetKind.INSTALLED: _installed,
         }
-        return read[found.kind](found.path)
+        facts = read[found.kind](found.path, lambda file: symbols.append(dynamic_symbols(file)))
     except OSError as error:
         raise StorageError(f"cannot read {error.filename}: {error.strerror}") from error
+    needs = torch_needs(symbols)
+    if needs is None:
+        return facts
+    builds = () if torch is None else read_torches(torch, needs.machine, environment)
+    return msgspec.structs.replace(facts, loads_with=loads_with(needs, builds))
 
 
-def _wheel(path: Path) -> ArtifactFacts:
-    return wheel_artifact(path, *read_wheel(path))
+def _wheel(path: Path, also: Also) -> ArtifactFacts:
+    return wheel_artifact(path, *read_wheel(path, also))
 
 
 def wheel_artifact(
@@ -61,8 +93,8 @@ def wheel_artifact(
     )
 
 
-def _library(path: Path) -> ArtifactFacts:
-    library = read_file(path, printable(path.name))
+def _library(path: Path, also: Also) -> ArtifactFacts:
+    library = read_file(path, printable(path.name), also)
     if library is None:
         raise UsageError(
             f"'{path}' is neither a wheel nor an ELF file",
@@ -79,13 +111,13 @@ def _library(path: Path) -> ArtifactFacts:
     )
 
 
-def _folder(path: Path) -> ArtifactFacts:
+def _folder(path: Path, also: Also) -> ArtifactFacts:
     files = files_of(path)
     return _assemble(
         path=path,
         kind=TargetKind.FOLDER,
         size=sum(_size(path / file) for file in files),
-        libraries=read_files(path, files),
+        libraries=read_files(path, files, also),
         files=files,
         holds=_on_disk(path.absolute()),
     )
@@ -98,7 +130,7 @@ def _size(path: Path) -> int:
     return 0
 
 
-def _installed(dist_info: Path) -> ArtifactFacts:
+def _installed(dist_info: Path, also: Also) -> ArtifactFacts:
     wheel, files = installed_facts(dist_info)
     root = dist_info.parent
     return _assemble(
@@ -106,7 +138,7 @@ def _installed(dist_info: Path) -> ArtifactFacts:
         kind=TargetKind.INSTALLED,
         size=wheel.unpacked_bytes,
         wheel=wheel,
-        libraries=read_files(root, files),
+        libraries=read_files(root, files, also),
         files=files,
         holds=_on_disk(root),
     )

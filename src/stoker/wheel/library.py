@@ -3,7 +3,7 @@
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from stoker.knowledge.wheels import order
 from stoker.model.artifact import (
@@ -39,10 +39,17 @@ _PROPERTY_BITS = {  # by machine and type of property
 }
 
 
-def read_library(reader: Reader) -> LibraryFacts:
-    """Return everything that can be read; for a malformed file: path, size and problem."""
+def read_library(reader: Reader, also: Callable[[Elf], None] | None = None) -> LibraryFacts:
+    """Return everything that can be read; for a malformed file: path, size and problem.
+
+    ``also`` is called with the file while it is open.
+    """
     try:
-        return _read(Elf(reader))
+        file = Elf(reader)
+        facts = _read(file)
+        if also:
+            also(file)
+        return facts
     except ArtifactError as error:
         return LibraryFacts(path=reader.name, size_bytes=reader.size, problem=str(error))
 

@@ -43,6 +43,10 @@ class Reader(ABC):
         for start in range(offset, offset + length, _CHUNK):
             yield self.read(start, min(_CHUNK, offset + length - start))
 
+    def part(self, *, start: int, size: int, member: str) -> "Reader":
+        """Return a part of this file with its own name."""
+        return _Part(self, start=start, size=size, member=member)
+
     def error(self, message: str, offset: int | None = None) -> ArtifactError:
         return ArtifactError(message, file=self.file, member=self.member, offset=offset)
 
@@ -51,25 +55,28 @@ class Reader(ABC):
         """Read a range that lies within the size."""
 
 
-class FileReader(Reader):
-    """An open file, or a part of it that begins at ``start``."""
+class _Part(Reader):
+    """A range of another reader, with the name of the member that it is."""
 
-    def __init__(
-        self, handle: int, *, size: int, file: str, member: str | None = None, start: int = 0
-    ):
-        super().__init__(size=size, file=file, member=member)
-        self._handle = handle
+    def __init__(self, whole: Reader, *, start: int, size: int, member: str):
+        super().__init__(size=size, file=whole.file, member=member)
+        self._whole = whole
         self._start = start
 
-    def part(self, *, start: int, size: int, member: str) -> "FileReader":
-        """Return a part of this file with its own name."""
-        return FileReader(
-            self._handle, size=size, file=self.file, member=member, start=self._start + start
-        )
+    def _read(self, offset: int, length: int) -> bytes:
+        return self._whole.read(self._start + offset, length)
+
+
+class FileReader(Reader):
+    """An open file."""
+
+    def __init__(self, handle: int, *, size: int, file: str):
+        super().__init__(size=size, file=file)
+        self._handle = handle
 
     def _read(self, offset: int, length: int) -> bytes:
         try:
-            data = os.pread(self._handle, length, self._start + offset)
+            data = os.pread(self._handle, length, offset)
         except OSError as error:
             raise StorageError(f"cannot read {self.file}: {error.strerror}") from error
         if len(data) < length:  # the file shrank, or the read is larger than 2 GiB

@@ -95,9 +95,39 @@ def read_directory(file: Reader, limits: Limits) -> tuple[Member, ...]:
     _check_bomb(file, entries, limits)
     _check_names(file, entries)
     entries.sort(key=lambda entry: entry.offset)
-    members = tuple(_member(file, entry) for entry in entries)
+    members = tuple(member_of(file, entry) for entry in entries)
     _check_layout(file, entries, members, end.offset)
     return members
+
+
+def read_listed(file: Reader, limits: Limits) -> dict[str, zip_.DirectoryEntry]:
+    """Return the entries of the central directory by name, without folders. The members themselves
+    are not compared with it, so that a few reads suffice for a wheel that lies on a server.
+    """
+    entries = _entries(file, _end(file))
+    _check_bomb(file, entries, limits)
+    _check_names(file, entries)
+    return {entry.name.decode(): entry for entry in entries if not entry.name.endswith(b"/")}
+
+
+def member_of(file: Reader, entry: zip_.DirectoryEntry) -> Member:
+    """Return a member, after comparing its entry with its local header."""
+    with _at(file, entry.offset, entry.name):
+        header = file.read_at(entry.offset, zip_.LOCAL_SIZE + len(entry.name))
+        local = zip_.unpack_local(header)
+        data = entry.offset + zip_.LOCAL_SIZE + local.name_length
+        extra = file.read_at(data, local.extra_length) if local.extra_length else b""
+        _compare(entry, local, header[zip_.LOCAL_SIZE :], zip_.local_sizes(local, extra))
+    return Member(
+        name=entry.name.decode(),
+        size=entry.sizes.unpacked,
+        compressed_size=entry.sizes.compressed,
+        crc=entry.sizes.crc,
+        mode=stat.S_IMODE(_unix_mode(entry)) or 0o644,
+        method=entry.method,
+        offset=entry.offset,
+        data=data + local.extra_length,
+    )
 
 
 @contextmanager
@@ -203,26 +233,6 @@ def _check_names(file: Reader, entries: Iterable[zip_.DirectoryEntry]) -> None:
     if clash := name_clash(files):
         with _at(file, files[clash].offset, files[clash].name):
             raise zip_.MalformedError("the member is both a file and a folder")
-
-
-def _member(file: Reader, entry: zip_.DirectoryEntry) -> Member:
-    """Return a member, after comparing its entry with its local header."""
-    with _at(file, entry.offset, entry.name):
-        header = file.read_at(entry.offset, zip_.LOCAL_SIZE + len(entry.name))
-        local = zip_.unpack_local(header)
-        data = entry.offset + zip_.LOCAL_SIZE + local.name_length
-        extra = file.read_at(data, local.extra_length) if local.extra_length else b""
-        _compare(entry, local, header[zip_.LOCAL_SIZE :], zip_.local_sizes(local, extra))
-    return Member(
-        name=entry.name.decode(),
-        size=entry.sizes.unpacked,
-        compressed_size=entry.sizes.compressed,
-        crc=entry.sizes.crc,
-        mode=stat.S_IMODE(_unix_mode(entry)) or 0o644,
-        method=entry.method,
-        offset=entry.offset,
-        data=data + local.extra_length,
-    )
 
 
 def _compare(entry: zip_.DirectoryEntry, local: zip_.Local, name: bytes, sizes: zip_.Sizes) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from stoker.model.artifact import LibraryOrigin
 from stoker.model.finding import Finding, Severity
 from stoker.plan.grammar import name
-from stoker.wheel.verify import code, contents, cpu_level, linking, tags
+from stoker.wheel.verify import code, contents, cpu_level, linking, loading, tags
 from stoker.wheel.verify.tested import WheelUnderTest
 
 
@@ -67,6 +67,12 @@ CHECKS = {
             "libraries of packages are found",
             linking.unreachable_packages,
             _needs_packages,
+        ),
+        Check(
+            "loads-with",
+            "PyTorch exports all symbols that are needed",
+            loading.unresolved,
+            loading.applies,
         ),
         Check("bundled", "no part of the driver or glibc is bundled", contents.bundled),
         Check("openmp", "only one OpenMP runtime is loaded", contents.openmp),
@@ -159,6 +165,7 @@ FIXES = {
     "wrong-cpu-family": _BUILD,
     "cpu-level-marked": _BUILD,
     "cpu-level": _BUILD,
+    "does-not-load": "Build it with that PyTorch, or install the one that it was built with.",
     "trial-install": "Let pip find the requirements (PIP_INDEX_URL, PIP_FIND_LINKS).",
     "trial-gpu": "Build or slim it for this GPU: `stoker inspect WHEEL` lists what it serves.",
     "trial": "`stoker inspect WHEEL` shows what its libraries need and where they search it.",

@@ -81,6 +81,7 @@ class WheelUnderTest(Value, frozen=True, kw_only=True):
     asked: Variant | None = None
     excluded: tuple[str, ...] = ()  # patterns of libraries that the target machine provides
     samples: tuple[CodeSample, ...] = ()
+    against: tuple[str, ...] | None = None  # releases of PyTorch that it must load with
 
     @property
     def expected(self) -> Variant | None:

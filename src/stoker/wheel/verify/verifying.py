@@ -1,7 +1,7 @@
 """Verifies a wheel: reads it, runs all checks, and tries it if asked to."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,6 +20,7 @@ from stoker.wheel.engine import Wheel, open_wheel
 from stoker.wheel.inspecting import inspect
 from stoker.wheel.revision import read_excluded, read_record
 from stoker.wheel.verify.checks import examine, with_fix, worst_first
+from stoker.wheel.verify.loading import asked_releases
 from stoker.wheel.verify.tested import (
     CodeSample,
     PlanRecord,
@@ -47,14 +48,19 @@ def verify(
     *,
     variant: str | None = None,
     run: bool = False,
+    against: str | None = None,
+    torch: Sequence[str] = (),
     environment: Mapping[str, str] = os.environ,
 ) -> Verification:
     """Check a wheel and return all findings; the wheel is only read.
 
     ``variant`` is the expected variant; without it, the plan in the wheel counts. ``run`` installs
-    the wheel in a temporary environment and uses it there, which executes its code.
+    the wheel in a temporary environment and uses it there, which executes its code. ``against`` is
+    a requirement for PyTorch, and ``torch`` names builds of it: the wheel has to load with them.
     """
-    return read_and_verify(path, variant=variant, run=run, environment=environment)[1]
+    return read_and_verify(
+        path, variant=variant, run=run, against=against, torch=torch, environment=environment
+    )[1]
 
 
 def read_and_verify(
@@ -62,14 +68,17 @@ def read_and_verify(
     *,
     variant: str | None = None,
     run: bool = False,
+    against: str | None = None,
+    torch: Sequence[str] = (),
     environment: Mapping[str, str] = os.environ,
 ) -> tuple[WheelUnderTest, Verification]:
     """Return what was read of a wheel with the result of `verify`."""
     from stoker.wheel.verify.trial import fitting_python
 
     asked = named_variant(variant) if variant else None
+    releases = asked_releases(against) if against else None
     with open_wheel(path) as wheel:
-        tested = _read(wheel, asked)
+        tested = msgspec.structs.replace(_read(wheel, asked, torch), against=releases)
         python = fitting_python(tested) if run else None
         tested = msgspec.structs.replace(
             tested,
@@ -91,13 +100,13 @@ def read_and_verify(
     )
 
 
-def _read(wheel: Wheel, asked: Variant | None) -> WheelUnderTest:
+def _read(wheel: Wheel, asked: Variant | None, torch: Sequence[str]) -> WheelUnderTest:
     """Return a wheel with its metadata and its records, but without what needs all its bytes."""
     if wheel.path.suffix != ".whl":
         raise UsageError(
             f"'{wheel.path}' is not named like a wheel", hints=["rename it so that it ends in .whl"]
         )
-    facts = inspect(str(wheel.path))
+    facts = inspect(str(wheel.path), torch=torch or None)
     assert facts.wheel is not None
     slim = _slim(wheel)
     return WheelUnderTest(

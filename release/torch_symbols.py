@@ -1,0 +1,159 @@
+"""Makes the table of the symbols that PyTorch's official wheels export.
+
+    python release/torch_symbols.py read FOLDER [RELEASE|WHEEL ...]
+    python release/torch_symbols.py table FOLDER
+
+`read` asks the package index of pip for the wheels of each release (default: all that the table
+covers), reads PyTorch's libraries in them by range requests, and leaves a file in FOLDER for each
+wheel. What is there already is not read again. Wheels that no index lists can be given as files.
+`table` writes src/stoker/knowledge/torch_symbols.xz from all files in FOLDER.
+"""
+
+import lzma
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from packaging.utils import parse_wheel_filename
+from zlib_ng import zlib_ng
+
+from stoker.knowledge.torch_symbols import OLDEST, TorchBuild, pack
+from stoker.model.artifact import Symbols
+from stoker.model.distribution import read_version
+from stoker.model.errors import StokerError
+from stoker.model.value import Value
+from stoker.outside.package_index import File, PackageIndex, files_of, read_index
+from stoker.outside.web import opened
+from stoker.wheel.elf import Elf
+from stoker.wheel.engine.directory import Limits, Member, member_of, read_listed
+from stoker.wheel.engine.zip_records import STORED
+from stoker.wheel.reader import Reader, open_file
+from stoker.wheel.remote import RemoteReader
+from stoker.wheel.symbols import dynamic_symbols
+from stoker.wheel.torch_builds import described, is_own_library
+
+TABLE = Path(__file__).parents[1] / "src/stoker/knowledge/torch_symbols.xz"
+PYTHON = "cp312"
+MACHINES = ("x86_64", "aarch64")
+_CHUNK = 1 << 20
+
+
+class Exports(Value, frozen=True, kw_only=True):
+    """What is kept of one wheel."""
+
+    build: TorchBuild
+    names: frozenset[str]
+
+
+def read(folder: Path, words: list[str]) -> None:
+    """Write a file with the symbols of each wheel."""
+    folder.mkdir(parents=True, exist_ok=True)
+    index = read_index()
+    local = [Path(word) for word in words if word.endswith(".whl")]
+    wanted = [word for word in words if not word.endswith(".whl")]
+    for path in local:
+        _read_wheel(File(url=path.absolute().as_uri()), index, folder, path)
+    if local and not wanted:
+        return
+    for file in _official(index):
+        if not wanted or str(parse_wheel_filename(file.name)[1]) in wanted:
+            try:
+                _read_wheel(file, index, folder)
+            except StokerError as error:
+                print(f"{file.name}: {error}", flush=True)
+
+
+def _official(index: PackageIndex) -> Iterator[File]:
+    """Yield the wheels of one Python, the last build of each release and machine."""
+    found: dict[tuple[str, str], File] = {}
+    for file in files_of("torch", index):
+        if not file.name.endswith(".whl") or f"-{PYTHON}-{PYTHON}-manylinux" not in file.name:
+            continue
+        version = parse_wheel_filename(file.name)[1]
+        machine = next((one for one in MACHINES if file.name.endswith(f"{one}.whl")), None)
+        if machine and not version.is_prerelease and version >= read_version(OLDEST):
+            kept = found.get((str(version), machine))
+            if kept is None or _build(kept) < _build(file):
+                found[str(version), machine] = file
+    yield from sorted(found.values(), key=lambda file: parse_wheel_filename(file.name)[1])
+
+
+def _build(file: File) -> tuple[int, str] | tuple[()]:
+    return parse_wheel_filename(file.name)[2]
+
+
+def _read_wheel(file: File, index: PackageIndex, folder: Path, path: Path | None = None) -> None:
+    target = folder / f"{file.name}.json.xz"
+    if target.exists():
+        return
+    libraries: list[Symbols] = []
+    with _opened(file, index, path) as whole:
+        for name, entry in read_listed(whole, Limits()).items():
+            if is_own_library(name):
+                member = member_of(whole, entry)
+                with tempfile.NamedTemporaryFile(dir=folder) as unpacked:
+                    for part in _inflated(_parts(file, index, whole, member), member):
+                        unpacked.write(part)
+                    unpacked.flush()
+                    with open_file(Path(unpacked.name), name) as reader:
+                        libraries.append(dynamic_symbols(Elf(reader)))
+    build = described(parse_wheel_filename(file.name)[1].public, libraries)
+    found = frozenset[str]().union(*(symbols.exported for symbols in libraries))
+    content = msgspec.json.encode(Exports(build=build, names=found), order="sorted")
+    target.write_bytes(lzma.compress(content, preset=6))
+    print(f"{file.name}: CUDA {build.cuda}, {len(libraries)} libraries, {len(found)} names")
+
+
+@contextmanager
+def _opened(file: File, index: PackageIndex, path: Path | None) -> Iterator[Reader]:
+    if path is None:
+        yield RemoteReader(file.url, index.web, name=file.name)
+    else:
+        with open_file(path) as reader:
+            yield reader
+
+
+def _parts(file: File, index: PackageIndex, whole: Reader, member: Member) -> Iterator[bytes]:
+    """Yield the packed bytes of a member, over one connection."""
+    if isinstance(whole, RemoteReader):
+        part = (member.data, member.data + member.compressed_size)
+        with opened(file.url, index.web, part=part) as answer:
+            yield from answer.parts(member.compressed_size)
+    else:
+        yield from whole.chunks(member.data, member.compressed_size)
+
+
+def _inflated(parts: Iterable[bytes], member: Member) -> Iterator[bytes]:
+    if member.method == STORED:
+        yield from parts
+        return
+    inflate = zlib_ng.decompressobj(-15)
+    for part in parts:
+        while part:
+            yield inflate.decompress(part, _CHUNK)
+            part = inflate.unconsumed_tail
+    yield inflate.flush()
+
+
+def table(folder: Path) -> None:
+    """Write the table."""
+    found = [
+        msgspec.json.decode(lzma.decompress(path.read_bytes()), type=Exports)
+        for path in folder.glob("*.json.xz")
+    ]
+    found.sort(key=lambda one: (read_version(one.build.release), one.build.machine))
+    TABLE.write_bytes(pack((one.build, one.names) for one in found))
+    for one in found:
+        print(one.build.release, one.build.machine, f"CUDA {one.build.cuda}", len(one.names))
+    print(f"{TABLE.name}: {TABLE.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    what, where, *rest = sys.argv[1:]
+    if what == "read":
+        read(Path(where), rest)
+    else:
+        table(Path(where))

@@ -1,0 +1,107 @@
+"""Reads which symbols a PyTorch exports: an installed one, a wheel, or a folder."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from stoker.knowledge.torch_symbols import TorchBuild, is_torch_library
+from stoker.model.artifact import Symbols
+from stoker.model.errors import MissingError, UsageError
+from stoker.wheel.elf import Elf
+from stoker.wheel.engine.directory import Limits, read_directory
+from stoker.wheel.facts import open_member
+from stoker.wheel.loads_with import ReadTorch
+from stoker.wheel.reader import open_file, printable
+from stoker.wheel.symbols import dynamic_symbols
+from stoker.wheel.target import find_target
+
+LIBRARIES = "torch/lib/"  # in a wheel and in site-packages
+_CUDA = re.compile(r"libcudart[^.]*\.so\.(\d{1,4})")
+_VERSION = re.compile(r"__version__ = '([0-9A-Za-z.+]{1,100})'")
+_LARGEST_TEXT = 1 << 20
+
+
+def read_torches(
+    targets: Sequence[str], machine: str, environment: Mapping[str, str] = os.environ
+) -> tuple[ReadTorch, ...]:
+    """Return the builds of PyTorch that are named, or the installed one if it runs on the machine
+    that the extension is for.
+    """
+    if targets:
+        return tuple(read_torch(target, environment) for target in targets)
+    try:
+        found = read_torch("torch", environment)
+    except (UsageError, MissingError):
+        return ()
+    return (found,) if found.build.machine == machine else ()
+
+
+def read_torch(target: str, environment: Mapping[str, str] = os.environ) -> ReadTorch:
+    """Return what a PyTorch exports. ``target`` is a wheel, a folder that contains or is the
+    package, or the name of an installed distribution.
+    """
+    path = Path(target)
+    if path.suffix == ".whl":
+        return _of_wheel(path)
+    if not path.is_dir():
+        path = find_target(target, environment).path.parent
+    return _of_folder(path)
+
+
+def described(release: str, libraries: Sequence[Symbols]) -> TorchBuild:
+    """Return the build that libraries belong to."""
+    needed = " ".join(name for symbols in libraries for name in symbols.needed)
+    cuda = _CUDA.search(needed)
+    return TorchBuild(
+        release=release,
+        machine=libraries[0].machine,
+        cuda=cuda[1] if cuda else None,
+        libraries=tuple(sorted(symbols.file for symbols in libraries)),
+    )
+
+
+def _of_wheel(path: Path) -> ReadTorch:
+    libraries: list[Symbols] = []
+    with open_file(path) as file:
+        members = {m.name: m for m in read_directory(file, Limits()) if not m.is_folder}
+        for name, member in members.items():
+            if is_own_library(name):
+                libraries.append(dynamic_symbols(Elf(open_member(file, member))))
+    if not libraries:
+        raise _none(str(path))
+    return _read(path.name.split("-")[1], libraries, str(path))
+
+
+def _of_folder(path: Path) -> ReadTorch:
+    """Read the package in a folder, or the folder of the package itself."""
+    root = path if (path / LIBRARIES).is_dir() else path.parent
+    libraries: list[Symbols] = []
+    with suppress(OSError):
+        for file in sorted((root / LIBRARIES).iterdir()):
+            if is_own_library(f"{LIBRARIES}{file.name}"):
+                with open_file(file) as reader:
+                    libraries.append(dynamic_symbols(Elf(reader)))
+    if not libraries:
+        raise _none(str(path))
+    found = _VERSION.search((root / "torch/version.py").read_text(errors="replace")[:_LARGEST_TEXT])
+    return _read(found[1] if found else "?", libraries, str(root / "torch"))
+
+
+def is_own_library(name: str) -> bool:
+    """Return whether a member is one of PyTorch's libraries that extensions link with."""
+    folder, _, base = name.rpartition("/")
+    return f"{folder}/" == LIBRARIES and is_torch_library(base)
+
+
+def _read(release: str, libraries: Sequence[Symbols], place: str) -> ReadTorch:
+    exported = frozenset[str]().union(*(one.exported for one in libraries))
+    return ReadTorch(build=described(release, libraries), place=printable(place), exported=exported)
+
+
+def _none(place: str) -> UsageError:
+    return UsageError(
+        f"there is no PyTorch in '{place}'",
+        hints=["name a wheel of torch, a site-packages folder, or torch itself if it is installed"],
+    )

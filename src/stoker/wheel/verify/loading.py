@@ -1,0 +1,76 @@
+"""Checks that the PyTorch a wheel is meant for exports all symbols that its libraries need."""
+
+from collections.abc import Iterator
+
+from packaging.requirements import InvalidRequirement
+
+from stoker.knowledge.torch_symbols import builds
+from stoker.model.artifact import TorchFit
+from stoker.model.distribution import read_requirement
+from stoker.model.errors import UsageError
+from stoker.model.finding import Finding
+from stoker.wheel.loads_with import releases_in_words, relevant
+from stoker.wheel.metadata import required_name
+from stoker.wheel.needs_page import fit_name, lacking
+from stoker.wheel.verify.tested import WheelUnderTest, error, note, warning
+
+_MOST_NAMES = 20
+
+
+def asked_releases(requirement: str) -> tuple[str, ...]:
+    """Return the known releases of PyTorch that a requirement such as ``torch==2.11`` allows."""
+    known = tuple(dict.fromkeys(build.release for build in builds()))
+    try:
+        asked = read_requirement(requirement)
+    except InvalidRequirement as problem:
+        raise UsageError(f"--against {requirement}: {problem}") from None
+    if asked.name != "torch":
+        raise UsageError(f"--against takes releases of torch, not of {asked.name}")
+    if found := tuple(release for release in known if release in asked.specifier):
+        return found
+    raise UsageError(
+        f"the table of symbols has no release that {requirement} allows",
+        hints=[f"it has {known[0]} to {known[-1]}", "another PyTorch is read with --with WHEEL"],
+    )
+
+
+def applies(wheel: WheelUnderTest) -> bool:
+    return wheel.facts.loads_with is not None
+
+
+def unresolved(wheel: WheelUnderTest) -> Iterator[Finding]:
+    """Yield an error for each build that was asked for and that the wheel does not load with.
+
+    Without such, releases that its own requirements allow count: a warning if some fail.
+    """
+    loads = wheel.facts.loads_with
+    if loads is None:
+        if wheel.against is not None:
+            yield note("no-torch", "no library uses PyTorch, so it loads with any release", [])
+        return
+    fits = relevant(loads)
+    if wheel.against is not None or any(fit.torch for fit in fits):
+        asked = [fit for fit in fits if fit.torch or fit.release in (wheel.against or ())]
+        for fit in asked:
+            if not fit.loads:
+                title = f"does not load with {fit_name(fit)}"
+                yield error("does-not-load", title, lacking(fit, _MOST_NAMES).split("; "))
+        return
+    allowed = _allowed(wheel)
+    failing = [fit for fit in fits if fit.release in allowed and not fit.loads]
+    if failing:
+        title = f"it loads with {releases_in_words(loads)}, but its requirements allow others"
+        yield warning("loads-with-fewer", title, [_line(fit) for fit in failing])
+
+
+def _allowed(wheel: WheelUnderTest) -> frozenset[str]:
+    """Return the known releases that the wheel's own requirements allow."""
+    lines = [line for line in wheel.metadata.requires if required_name(line) == "torch"]
+    known = {build.release for build in builds()}
+    for line in lines:
+        known = {release for release in known if release in read_requirement(line).specifier}
+    return frozenset(known)
+
+
+def _line(fit: TorchFit) -> str:
+    return f"{fit_name(fit)} lacks {lacking(fit)}"
