@@ -19,7 +19,6 @@ from hypothesis import HealthCheck, settings
 from browser import Browser, opened_browser
 from memory_groups import make_group as make_group
 from passed import pytest_addoption as pytest_addoption
-from passed import pytest_collection_modifyitems as pytest_collection_modifyitems
 from passed import pytest_configure as pytest_configure
 from repositories import git_alone as git_alone
 
