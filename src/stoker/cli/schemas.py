@@ -32,8 +32,8 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "inspect": {"": "stoker.model.artifact:ArtifactFacts"},
     "options": {"options": "[stoker.model.source:CMakeOption]"},
     "package": {
-        "plan": "stoker.wheel.package.built_wheel:PackagePlan",
-        "packaged": "stoker.wheel.package.built_wheel:Packaged",
+        "plan": "stoker.wheel.package.values:PackagePlan",
+        "packaged": "stoker.wheel.package.values:Packaged",
     },
     "plan": {
         "variant": f"{_PLAN}.variant",
