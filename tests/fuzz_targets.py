@@ -50,9 +50,12 @@ from stoker.outside.package_index import parse_page
 from stoker.outside.terminal import Page, rendered
 from stoker.plan import grammar
 from stoker.report.analysis import RecordedRun, analyse
-from stoker.report.graph import NeededSteps, Owners, find_impact, make_build_graph
+from stoker.report.graph.analysis import find_impact, make_build_graph
+from stoker.report.graph.owners import Owners
+from stoker.report.graph.steps import NeededSteps
 from stoker.report.page import report_page
-from stoker.report.trace import PhaseFormat, perfetto_trace, read_phases
+from stoker.report.perfetto import perfetto_trace
+from stoker.report.phases import PhaseFormat, read_phases
 from stoker.report.values import Report, ReportedRun
 from stoker.settings.toml import read_file
 from stoker.settings.user_options import gather

@@ -57,7 +57,7 @@ def report(
     if trace:
         if against or as_json:
             raise UsageError("--trace has no comparison and is JSON itself")
-        from stoker.report.trace import perfetto_trace
+        from stoker.report.perfetto import perfetto_trace
 
         found = analyse_run(run)
         out = out or Path("trace.json")
@@ -78,7 +78,7 @@ def report(
 
 
 if TYPE_CHECKING:
-    from stoker.report.graph import BuildGraph
+    from stoker.report.graph.values import BuildGraph
 
 
 @click.command()
@@ -113,7 +113,10 @@ def graph(
     from stoker.model.errors import UsageError
     from stoker.outside.files import write_named
     from stoker.outside.terminal import print_json, show
-    from stoker.report.graphing import graph_html, graph_of, graph_page, graph_svg
+    from stoker.report.graph.drawing import graph_svg
+    from stoker.report.graph.html import graph_html
+    from stoker.report.graph.page import graph_page
+    from stoker.report.graph.reading import graph_of
 
     kinds = {
         ".svg": graph_svg,

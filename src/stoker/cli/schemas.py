@@ -25,7 +25,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "diagnose": {"": "stoker.diagnose.values:Diagnosis"},
     "doctor": {"variant": str, "ok": bool, "findings": "[stoker.model.finding:Finding]"},
     "export": {"files": "[stoker.export.exporting:ExportedFile]"},
-    "graph": {"": "stoker.report.graph:BuildGraph"},
+    "graph": {"": "stoker.report.graph.analysis:BuildGraph"},
     "history": {"runs": "[stoker.model.runs:Run]"},
     "history RUN": {"steps": "[stoker.model.runs:Attempt]"},
     "history --chart": {"trends": "[stoker.report.trends:Trend]"},

@@ -82,9 +82,6 @@ def analyse(
     )
 
 
-# -- spans ---------------------------------------------------------------------------------------
-
-
 def _spans(attempts: Sequence[Attempt]) -> tuple[AttemptSpan, ...]:
     lanes = lanes_of([(each.started, each.started + each.record.wall_s) for each in attempts])
     return tuple(
@@ -150,9 +147,6 @@ def levels(spans: Iterable[AttemptSpan]) -> list[tuple[float, float | None, int,
         waiting += changes[at][1]
         levels.append((at, until, slots, waiting))
     return levels
-
-
-# -- where the time went -------------------------------------------------------------------------
 
 
 def lower_bounds(
@@ -253,9 +247,6 @@ def memory_at(span: AttemptSpan, time: float) -> float:
     if span.byte_seconds is None or not span.seconds:
         return span.peak
     return min(span.peak, span.byte_seconds / span.seconds)
-
-
-# -- totals --------------------------------------------------------------------------------------
 
 
 def totals(

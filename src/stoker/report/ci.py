@@ -1,4 +1,6 @@
-"""Builds as lines of text, and for CI: sections, summaries, annotations, JUnit XML. Pure."""
+"""Builds as lines of text, and for CI: sections that fold, a summary page, annotations and JUnit
+XML. Pure.
+"""
 
 import re
 from collections.abc import Sequence
@@ -35,10 +37,6 @@ def end_line(record: BuildRecord, folder: str) -> str:
     """Return the end of a successful build: its time and its run folder."""
     seconds = sum(result.wall_s for result in record.stages)
     return f"stoker: built in {duration(seconds)}; record and logs in {folder}\n"
-
-
-# -- ci --------------------------------------------------------------------------------------------
-# A build for CI systems: foldable sections, a summary page, annotations and JUnit XML. Pure.
 
 
 _LONGEST = 400  # characters of a line of evidence

@@ -170,9 +170,6 @@ def _named_headers(paths: Sequence[str]) -> str:
     return _named([*first, *paths[_MOST_HEADERS:]], _MOST_HEADERS)
 
 
-# -- headers -------------------------------------------------------------------------------------
-
-
 class _FileChanges(Value, frozen=True, kw_only=True):
     """What differs between the files that a step read in two runs. Headers are in the order in
     which the compiler read them.

@@ -1,4 +1,6 @@
-"""`stoker report`: a run in the history with everything that is known of it."""
+"""`stoker report`: a run of the history with its analysis, its build, and what other machines would
+take.
+"""
 
 import stat
 from collections import defaultdict
@@ -21,7 +23,7 @@ from stoker.model.value import UNDECODABLE
 from stoker.plan.records import RECORD, runs_folder
 from stoker.report.analysis import RecordedRun, analyse, records
 from stoker.report.comparison import compare
-from stoker.report.trace import CompilerPhase, phase_file, read_phases
+from stoker.report.phases import CompilerPhase, phase_file, read_phases
 from stoker.report.values import (
     BuildFacts,
     LibrarySize,
@@ -160,9 +162,6 @@ def _dependencies(run: Run, attempts: Sequence[Attempt]) -> Dependencies:
     return Dependencies(edges)
 
 
-# -- what a build left in its run folder ---------------------------------------------------------
-
-
 def _record(run: Run) -> tuple[Path, BuildRecord | None]:
     """Return the run folder of a build, and its record where there is one that can be read."""
     name = run_folder_of(run.command)
@@ -214,9 +213,6 @@ def _by_arch(library: LibraryFacts) -> dict[str, int]:
     for code in library.device_code:
         sizes[code.arch] += code.size_bytes
     return dict(sorted(sizes.items()))
-
-
-# -- what if -------------------------------------------------------------------------------------
 
 
 def _what_if(found: _Found, prices: Prices, say: Say) -> Iterator[WhatIf]:

@@ -10,7 +10,8 @@ from stoker.govern.build_folder import Dependencies
 from stoker.model.govern import Basis, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Explanation, Outcome, Run
 from stoker.report.analysis import RecordedRun, analyse
-from stoker.report.trace import CompilerPhase, perfetto_trace
+from stoker.report.perfetto import perfetto_trace
+from stoker.report.phases import CompilerPhase
 
 MB = 1_000_000
 

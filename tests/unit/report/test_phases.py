@@ -5,7 +5,7 @@ import json
 import pytest
 
 from stoker.model.govern import Role, Step
-from stoker.report.trace import PhaseFormat, phase_file, read_phases
+from stoker.report.phases import PhaseFormat, phase_file, read_phases
 
 STEP = Step(key="1", role=Role.CUDA, source="src/a.cu", output="out/a.cu.o")
 # As nvcc 13.0 writes it.

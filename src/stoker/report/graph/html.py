@@ -1,0 +1,118 @@
+"""A build graph as an HTML page: the drawing and its tables, without scripts and requests."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from stoker.model.value import duration
+from stoker.outside.streams import xml_text
+from stoker.report.graph.drawing import graph_svg
+from stoker.report.graph.page import headline, impact_text, ready_text, sources, target_figures
+from stoker.report.graph.values import BuildGraph
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_PAGE_STYLE = """
+:root { --page: #f7f7f5; --card: #fff; --line: #e4e4df; --text: #24292e; --muted: #5d666d;
+  --mark: #fdeecf; --accent: #3f6fb5; }
+@media (prefers-color-scheme: dark) { :root { --page: #15181b; --card: #1c2024; --line: #2c3237;
+  --text: #dfe3e6; --muted: #98a2a9; --mark: #4a3b16; --accent: #7ea9e1; } }
+* { box-sizing: border-box; } body { margin: 0 auto; max-width: 1240px; padding: 24px;
+  font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page);
+  font-variant-numeric: tabular-nums; }
+h1 { font-size: 1.5rem; font-weight: 600; margin: 0; overflow-wrap: anywhere; }
+h2 { font-size: 1.05rem; font-weight: 600; margin: 0 0 8px; } p { margin: 0 0 14px; }
+p, .name { color: var(--muted); } :is(h2, p)::first-letter { text-transform: uppercase; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 14px; }
+.tile, section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; }
+.tile { padding: 12px 16px; } .name { font-size: .82rem; } .value { font-size: 1.5rem; }
+section { padding: 18px 20px; margin-top: 18px; } section svg { background: none; }
+.scroll { overflow: auto; max-height: 80vh; } table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; padding: 4px 14px 4px 0; vertical-align: top;
+  border-bottom: 1px solid var(--line); }
+th { font-weight: 600; color: var(--muted); position: sticky; top: 0; background: var(--card); }
+.number { text-align: right; white-space: nowrap; } td:last-child { overflow-wrap: anywhere; }
+tr:target { background: var(--mark); } a:focus-visible .box { stroke: var(--accent); }
+"""
+
+
+def graph_html(graph: BuildGraph) -> str:
+    """Return the drawing with its tables. The page has no script and fetches nothing."""
+    title = escape(xml_text(headline(graph)))
+    targets = [
+        (each.name, each.kind.value, *target_figures(each), ", ".join(each.needs))
+        for each in graph.targets
+    ]
+    blockers = [(b.target, str(b.compiles), duration(b.wall_s)) for b in graph.blockers]
+    path = [(duration(step.wall_s), step.target, step.output) for step in graph.path]
+    waits = ("target", "compiles that wait for it", "done at the earliest")
+    columns = ("target", "kind", "steps", "time", "peak", "needs")
+    return "\n".join(
+        (
+            "<!doctype html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="generator" content="stoker">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+            f"<title>{title}</title><style>{_PAGE_STYLE}</style></head><body>",
+            f"<h1>{escape(xml_text(graph.folder))}</h1><p>{escape(sources(graph))}</p>",
+            _tiles(graph),
+            *_impact_section(graph),
+            *_section("Drawing", f'<div class="scroll">{graph_svg(graph)}</div>'),
+            *(
+                _section(
+                    "What blocks the start",
+                    f"<p>{ready_text(graph)}.</p>{_table(waits, blockers)}",
+                )
+                if blockers
+                else ()
+            ),
+            *(_section("Critical path", _table(("time", "target", "step"), path)) if path else ()),
+            *_section("Targets", _table(columns, targets, ids=True)),
+            "</body></html>\n",
+        )
+    )
+
+
+def _tiles(graph: BuildGraph) -> str:
+    figures = {"steps": str(graph.steps), "targets": str(len(graph.targets))}
+    if graph.timed:
+        figures["work"] = duration(graph.wall_s)
+    if graph.path:
+        figures["longest chain"] = duration(graph.path_s)
+    if graph.compiles:
+        figures["compiles that can start at once"] = f"{graph.ready} of {graph.compiles}"
+    tiles = (
+        f'<div class="tile"><div class="name">{name}</div><div class="value">{value}</div></div>'
+        for name, value in figures.items()
+    )
+    return f'<div class="tiles">{"".join(tiles)}</div>'
+
+
+def _impact_section(graph: BuildGraph) -> Iterator[str]:
+    if graph.impact:
+        rows = [
+            ("" if step.wall_s is None else duration(step.wall_s), step.target, step.output)
+            for step in graph.impact.steps
+        ]
+        title = escape(xml_text(impact_text(graph.impact)))
+        yield from _section(title, _table(("time", "target", "step"), rows))
+
+
+def _section(title: str, content: str) -> tuple[str, ...]:
+    return "<section>", f"<h2>{title}</h2>", content, "</section>"
+
+
+_NUMBERS = ("steps", "time", "peak", "compiles that wait for it", "done at the earliest")
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[str]], *, ids: bool = False) -> str:
+    """``ids``: rows can be linked to from the drawing."""
+    marks = [' class="number"' if name in _NUMBERS else "" for name in names]
+    head = "".join(f"<th{mark}>{escape(n)}</th>" for mark, n in zip(marks, names, strict=True))
+    lines = []
+    for number, row in enumerate(rows):
+        cells = "".join(
+            f"<td{mark}>{escape(xml_text(cell))}</td>"
+            for mark, cell in zip(marks, row, strict=True)
+        )
+        lines.append(f'<tr id="target-{number}">{cells}</tr>' if ids else f"<tr>{cells}</tr>")
+    return f'<div class="scroll"><table><tr>{head}</tr>{"".join(lines)}</table></div>'
