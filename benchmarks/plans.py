@@ -45,14 +45,7 @@ from stoker.model.errors import (  # noqa: E402
     StokerError,
     TargetsError,
 )
-from stoker.model.plan import (  # noqa: E402
-    Backend,
-    GpuTarget,
-    Origin,
-    OriginKind,
-    Plan,
-    Setting,
-)
+from stoker.model.plan import Backend, GpuTarget, Origin, OriginKind, Plan, Setting  # noqa: E402
 from stoker.plan.grammar import name  # noqa: E402
 from stoker.plan.planning import estimate, make_plan  # noqa: E402
 from stoker.plan.subject import Subject, wanted_variant  # noqa: E402

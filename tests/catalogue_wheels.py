@@ -10,8 +10,9 @@ import msgspec
 
 from built_libraries import CUBIN, PTX, Need, entry, region, with_device_code
 from stoker.catalogue.values import ArchCode, CodeRegions, Host, HostGpu, PublishedWheel
-from stoker.model.artifact import SLIM_MEMBER, CxxAbi, SlimRecord
+from stoker.model.artifact import CxxAbi
 from stoker.model.plan import PLAN_MEMBER, Backend
+from stoker.model.slimming import SLIM_MEMBER, SlimRecord
 from stoker.plan.grammar import label, parse
 from wheel_files import record
 

@@ -59,7 +59,7 @@ from stoker.report.phases import PhaseFormat, read_phases
 from stoker.report.values import Report, ReportedRun
 from stoker.settings.toml import read_file
 from stoker.settings.user_options import gather
-from stoker.source.cmake import read_targets
+from stoker.source.cmake_api import read_targets
 from stoker.source.ninja import read_discovered, read_durations, read_graph
 from stoker.source.tree import read_tree
 from stoker.wheel import inspect_page, relocations

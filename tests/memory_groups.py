@@ -9,8 +9,9 @@ from typing import Protocol
 
 import pytest
 
-from stoker.machine.cgroups import INTERFACES, groups
+from stoker.machine.cgroups import groups
 from stoker.machine.file_tree import FileTree
+from stoker.machine.memory_group import INTERFACES
 
 
 class MemoryGroup:

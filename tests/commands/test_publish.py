@@ -19,7 +19,7 @@ import pytest
 from catalogue_stores import check_whole
 from catalogue_wheels import make_library, make_wheel
 from conftest import Stoker, find_tool
-from stoker.model.artifact import SlimRecord
+from stoker.model.slimming import SlimRecord
 
 COMMAND = Path(sys.executable).with_name("stoker")
 UV = Path(sys.executable).with_name("uv")

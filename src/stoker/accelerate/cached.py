@@ -12,8 +12,8 @@ from stoker.accelerate import ccache, sccache
 from stoker.accelerate.caching import cache_for, chain_environment, missing_program, resolve_chain
 from stoker.accelerate.ccache import RunCounts
 from stoker.accelerate.distributing import read_distribution, refuse_public, without_workers
+from stoker.machine.cpu import read_usable
 from stoker.machine.file_tree import FileTree
-from stoker.machine.resources import read_usable
 from stoker.model.caching import (
     CacheEngine,
     CacheStatus,

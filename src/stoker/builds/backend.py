@@ -10,7 +10,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING
 
-from stoker.machine.python import pip_in
+from stoker.machine.installers import pip_in
 from stoker.model.build import Isolation
 from stoker.model.errors import CommandError, MissingError, StokerError, UsageError
 from stoker.model.machine import PythonInstallation

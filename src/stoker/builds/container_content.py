@@ -15,7 +15,7 @@ from packaging.version import Version
 import stoker
 from stoker import __version__
 from stoker.builds.container import InsidePython
-from stoker.machine.python import own_pip
+from stoker.machine.installers import own_pip
 from stoker.model.errors import CommandError, MissingError
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import folders, process

@@ -24,7 +24,8 @@ from stoker.catalogue.installing import installer_for, read_host
 from stoker.catalogue.store import Say
 from stoker.knowledge.projects import estimates
 from stoker.knowledge.wheels import policies
-from stoker.machine.python import install_failure, target_python
+from stoker.machine.installers import install_failure
+from stoker.machine.python import target_python
 from stoker.machine.system import read_machine
 from stoker.model.artifact import TargetKind
 from stoker.model.distribution import read_requirement

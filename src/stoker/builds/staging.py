@@ -52,7 +52,7 @@ from stoker.builds.route import (
 from stoker.builds.stages import Act, Inputs, StageLog, Stages
 from stoker.builds.work import MARK, Work
 from stoker.govern.session import Session
-from stoker.machine.python import pip_in
+from stoker.machine.installers import pip_in
 from stoker.model.build import BuildRequest, BuildStage, GitState, Isolation
 from stoker.model.errors import CommandError, MissingError, Terminated, UsageError, unknown
 from stoker.model.finding import Finding
@@ -62,7 +62,7 @@ from stoker.model.source import FrontEnd, ProjectKind, SourceTree
 from stoker.outside import files, folders, process
 from stoker.plan.records import lasting_json
 from stoker.plan.subject import Subject
-from stoker.source import cmake
+from stoker.source import cmake_api
 from stoker.source.ninja import Edge, read_edges
 from stoker.wheel.package.values import PackageMode, PackageRequest
 
@@ -313,7 +313,7 @@ class Staging:
             cache.unlink(missing_ok=True)
         asked = [s.name for s in self._plan.cmake if s.origin.kind in _ASKED and is_on(s.value)]
         answer_file(build).unlink(missing_ok=True)
-        cmake.ask(build)  # for `stoker graph`
+        cmake_api.ask(build)  # for `stoker graph`
         if self.route.by_back_end:
             self._configure_by_back_end(asked, log)
         else:

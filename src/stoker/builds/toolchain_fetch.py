@@ -16,7 +16,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from stoker.knowledge.packages import ToolchainKind, kinds
-from stoker.machine.python import FILE, PROGRESS, install_failure, own_pip
+from stoker.machine.installers import FILE, PROGRESS, install_failure, own_pip
 from stoker.model.distribution import read_version
 from stoker.model.errors import (
     CommandError,

@@ -12,7 +12,7 @@ import msgspec
 
 from stoker.govern.session import Session
 from stoker.govern.storage import room_for_tree
-from stoker.machine.resources import read_temporary
+from stoker.machine.disks import read_temporary
 from stoker.machine.system import read_machine
 from stoker.model.build import BuildStage
 from stoker.model.errors import StokerError, StorageError, UsageError

@@ -18,10 +18,11 @@ from stoker.catalogue.values import (
 )
 from stoker.knowledge.hardware import cpu_levels, cpu_needs, gpus
 from stoker.knowledge.wheels import cuda_of
-from stoker.model.artifact import ArtifactFacts, CxxAbi, SlimRecord, WheelFacts
+from stoker.model.artifact import ArtifactFacts, CxxAbi, WheelFacts
 from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.plan import Backend, Variant
+from stoker.model.slimming import SlimRecord
 from stoker.model.value import UNDECODABLE, Value
 from stoker.plan.grammar import label
 

@@ -18,18 +18,17 @@ from stoker.catalogue.store import Say
 from stoker.catalogue.values import Choice, Fit, Host, HostGpu, PublishedWheel, Selection
 from stoker.knowledge.hardware import cpu_family, cpu_offers, gpus
 from stoker.knowledge.wheels import policies
-from stoker.machine.python import (
+from stoker.machine.installers import (
     FILE,
     PROGRESS,
     Installer,
     InstallerKind,
     InstallReport,
-    Probe,
-    ask_interpreter,
     find_installer,
     install_failure,
     tells_progress,
 )
+from stoker.machine.python import Probe, ask_interpreter
 from stoker.machine.system import read_machine
 from stoker.model.artifact import TargetKind
 from stoker.model.errors import MissingError, UsageError

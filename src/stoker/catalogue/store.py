@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from stoker.machine.python import own_install
+from stoker.machine.installers import own_install
 from stoker.model.errors import MissingError, StokerError, StorageError, UsageError
 from stoker.outside import locks
 from stoker.outside.files import file_made_whole

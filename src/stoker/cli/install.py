@@ -7,7 +7,7 @@ import click
 from stoker.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from stoker.machine.python import Installer
+    from stoker.machine.installers import Installer
     from stoker.model.plan import GpuTarget
 
 

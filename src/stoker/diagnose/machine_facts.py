@@ -61,9 +61,9 @@ def _sudo(about: About) -> str | None:
 
 @FACTS.text("machine.jobs", "the jobs that memory and CPUs allow")
 def _jobs(_: About) -> str | None:
+    from stoker.machine.cpu import read_usable
     from stoker.machine.file_tree import FileTree
     from stoker.machine.memory import read_memory
-    from stoker.machine.resources import read_usable
 
     tree = FileTree()
     jobs = read_memory(tree).limit.limit // _JOB_MEMORY
@@ -307,7 +307,7 @@ def _needed_gcc(about: About) -> int | None:
 )
 def _arch_list(about: About) -> str | None:
     from stoker.knowledge.hardware import cuda_releases
-    from stoker.machine.system import read_gpus
+    from stoker.machine.gpus import read_gpus
 
     release = cuda_releases().get(_used_cuda(about) or "")
     makes = release.archs if release else ()
@@ -378,7 +378,7 @@ def _arch_number(about: About) -> str | None:
 
 @FACTS.text("machine.gpu", "the GPU of this machine")
 def _gpu(_: About) -> str | None:
-    from stoker.machine.system import read_gpus
+    from stoker.machine.gpus import read_gpus
 
     return next((gpu.name for gpu in read_gpus(lambda _: None)), None)
 

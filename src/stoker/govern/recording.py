@@ -22,7 +22,7 @@ from stoker.govern.predict import Knowledge, Predictor
 from stoker.govern.processes import process_behind
 from stoker.knowledge import digest
 from stoker.knowledge.compilers import nvcc_rounds
-from stoker.machine.cgroups import KillCounter
+from stoker.machine.counters import KillCounter
 from stoker.model.errors import StokerError
 from stoker.model.events import KernelStarts, Overview, TargetsDiffer
 from stoker.model.govern import CompileMode, GovernorOptions, Role, RunShare, Step, StepRecord

@@ -18,10 +18,11 @@ from stoker.govern.commands import Commands, Echo
 from stoker.govern.policy import parse_policy
 from stoker.govern.processes import stable_native
 from stoker.govern.storage import DiskGuard, ScratchFolder, choose_scratch
-from stoker.machine.cgroups import KillCounter, processes_allowed, read_written, written_since
+from stoker.machine.counters import KillCounter, processes_allowed, read_written, written_since
+from stoker.machine.cpu import read_usable
+from stoker.machine.disks import read_temporary
 from stoker.machine.file_tree import FileTree
 from stoker.machine.memory import read_memory
-from stoker.machine.resources import read_temporary, read_usable
 from stoker.model.caching import CacheEngine, CacheUse, Chain, ChainOptions
 from stoker.model.errors import (
     CommandError,

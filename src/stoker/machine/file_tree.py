@@ -1,7 +1,6 @@
-"""Small files below a root: the machine's own, or a recorded tree in a test.
+"""Small files below a root, the machine's own or a recorded tree in a test, and the mounts there.
 
 A file that is not there is an answer; one that is there and cannot be used becomes a note.
-Does not interpret the files.
 """
 
 import os
@@ -111,10 +110,6 @@ def newest_first(paths: Iterable[Path]) -> list[Path]:
 def content(file: OpenFile | None) -> str:
     """Return the current content of a file; empty if it does not exist."""
     return (file.text() if file else None) or ""
-
-
-# -- mounts ----------------------------------------------------------------------------------------
-# Reads /proc/self/mountinfo. Does not look at what is mounted.
 
 
 ESCAPE = re.compile(r"\\([0-7]{3})")

@@ -1,4 +1,11 @@
-"""Memory of this machine: physical, on macOS, and the limit and usage in force."""
+"""Memory of this machine, and how much of the limit that binds is used now.
+
+The machine's own memory and swap come from /proc/meminfo or, where there is none, from its
+stand-ins. The meter is opened once; each reading is then a handful of ``pread`` calls. A limit that
+is changed, set or lifted while the meter is open is seen by the next reading; that the process was
+moved to another group is not: open a new meter. It decides nothing, and does not know what is being
+built.
+"""
 
 import os
 import platform
@@ -7,18 +14,11 @@ from contextlib import ExitStack
 
 import msgspec
 
-from stoker.machine.cgroups import MemoryGroup, groups, parse_pressure
-from stoker.machine.file_tree import FileTree, Mount, OpenFile, content
-from stoker.model.errors import MissingError
+from stoker.machine.cgroups import groups
+from stoker.machine.file_tree import FileTree, OpenFile, content
+from stoker.machine.memory_group import MemoryGroup, parse_pressure
 from stoker.model.machine import LimitKind, Memory, MemoryLimit, Pressure
 from stoker.model.value import Value, whole_number
-from stoker.outside import process
-
-# -- physical --------------------------------------------------------------------------------------
-# The machine's own memory and swap, from /proc/meminfo or, where there is none, its stand-ins.
-#
-# Control groups are read elsewhere.
-
 
 MEMINFO = "/proc/meminfo"
 LINE = re.compile(
@@ -59,72 +59,6 @@ def ask_c_library() -> Physical:
     free_pages = "SC_AVPHYS_PAGES"  # not on macOS
     free = os.sysconf(free_pages) * page if free_pages in os.sysconf_names else total
     return Physical(total=total, available=free)
-
-
-# -- macos -----------------------------------------------------------------------------------------
-# Reads on macOS, from its own programs, what other modules read from /proc on Linux.
-
-
-_TIMEOUT_S = 5.0
-# The pages that macOS hands out without swapping anything out.
-FREE_PAGES = ("Pages free", "Pages inactive", "Pages speculative", "Pages purgeable")
-UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-
-
-def macos_answer(*command: str) -> str:
-    """Return the output of a program; empty if it is missing or does not answer."""
-    try:
-        return process.run(command, timeout=_TIMEOUT_S).stdout.strip()
-    except MissingError:
-        return ""
-
-
-def macos_cpu_model() -> str:
-    return macos_answer("sysctl", "-n", "machdep.cpu.brand_string")
-
-
-def macos_physical() -> Physical | None:
-    return parse_memory(
-        macos_answer("sysctl", "-n", "hw.memsize"),
-        macos_answer("vm_stat"),
-        macos_answer("sysctl", "-n", "vm.swapusage"),
-    )
-
-
-def parse_memory(size: str, statistics: str, swap: str) -> Physical | None:
-    page = re.search(r"page size of (\d{1,9}) bytes", statistics, re.ASCII)
-    pages = re.findall(r"^(Pages \w+): +(\d{1,18})\.", statistics, re.MULTILINE | re.ASCII)
-    if not re.fullmatch(r"\d{1,18}", size, re.ASCII) or page is None:
-        return None
-    free = sum(int(count) for name, count in pages if name in FREE_PAGES) * int(page[1])
-    return Physical(
-        total=int(size),
-        available=min(free, int(size)),
-        swap_total=_swap("total", swap),
-        swap_free=_swap("free", swap),
-    )
-
-
-def _swap(name: str, text: str) -> int:
-    found = re.search(rf"{name} = (\d{{1,9}}(?:\.\d+)?)([KMGT])", text, re.ASCII)
-    return int(float(found[1]) * UNITS[found[2]]) if found else 0
-
-
-def parse_macos_mounts(text: str) -> tuple[Mount, ...]:
-    """Return the mounts from lines like ``/dev/disk3s1 on /System/Volumes/Data (apfs, local)``."""
-    lines = re.findall(r"^.+? on (/.*) \((\w+)", text, re.MULTILINE)
-    return tuple(
-        Mount(root="/", point=point, filesystem=filesystem, options=())
-        for point, filesystem in lines
-    )
-
-
-# -- meter -----------------------------------------------------------------------------------------
-# Memory now: how much of the limit that binds is used, read as often as one likes.
-#
-# Opened once; each reading is then a handful of ``pread`` calls. A limit that is changed, set or
-# lifted while the meter is open is seen by the next reading; that the process was moved to another
-# group is not: open a new meter. Decides nothing, and does not know what is being built.
 
 
 class Reading(Value, frozen=True, kw_only=True):
@@ -182,6 +116,8 @@ class Meter:
 
     def _read_physical(self) -> Physical:
         if platform.system() == "Darwin":
+            from stoker.machine.macos import macos_physical
+
             return macos_physical() or ask_c_library()
         physical = parse_meminfo(content(self._meminfo))
         if physical is None:

@@ -1,74 +1,20 @@
-"""This machine in one value: system, GPUs, and all that the other modules read."""
+"""This machine: its operating system, C library and container, and all that the other modules read,
+in one value.
+
+What could not be read is in the notes of that value.
+"""
 
 import os
 import platform
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from stoker.machine.file_tree import FileTree, parse_mounts
+from stoker.machine.gpus import read_gpus
 from stoker.model.errors import MissingError
-from stoker.model.machine import Gpu, Machine, OperatingSystem
-
-# -- gpus ------------------------------------------------------------------------------------------
-# NVIDIA GPUs, read from the driver's own library. Without a driver there are no GPUs.
-
-
-def read_gpus(note: Callable[[str], None]) -> tuple[Gpu, ...]:
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError_LibraryNotFound:
-        return ()
-    except pynvml.NVMLError as error:
-        note(f"the NVIDIA driver does not answer: {error}")
-        return ()
-    try:
-        driver = pynvml.nvmlSystemGetDriverVersion()
-        gpus = [_read_gpu(index, driver, note) for index in range(pynvml.nvmlDeviceGetCount())]
-    except pynvml.NVMLError as error:
-        note(f"the NVIDIA driver does not list its GPUs: {error}")
-        return ()
-    finally:
-        pynvml.nvmlShutdown()
-    return tuple(gpu for gpu in gpus if gpu is not None)
-
-
-def _read_gpu(index: int, driver: str, note: Callable[[str], None]) -> Gpu | None:
-    """Return a GPU, or ``None`` if it has dropped off the bus: the other GPUs still work."""
-    import pynvml
-
-    try:
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
-        name = pynvml.nvmlDeviceGetName(handle)
-    except pynvml.NVMLError as error:
-        note(f"GPU {index} does not answer: {error}")
-        return None
-    return Gpu(
-        index=index,
-        name=name,
-        capability=f"{major}.{minor}",
-        memory=_read_memory(handle),
-        driver=driver,
-    )
-
-
-def _read_memory(handle: object) -> int:
-    """Return the memory of a GPU; 0 if it shares the machine's memory and reports no size."""
-    import pynvml
-
-    try:
-        return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
-    except pynvml.NVMLError:
-        return 0
-
-
-# -- system ----------------------------------------------------------------------------------------
-# The operating system, its C library, and whether we are in a container.
-
+from stoker.model.machine import Machine, OperatingSystem
 
 # What tells a container by a file, by a variable, or by the name of the first process's cgroup.
 CONTAINER_FILES = {
@@ -181,17 +127,14 @@ def read_oomd(tree: FileTree) -> bool:
     )
 
 
-# -- snapshot --------------------------------------------------------------------------------------
-# The machine at this moment, as one value. What could not be read is in its notes.
-
-
 def read_machine(paths: tuple[Path, ...] = (), *, root: Path = Path("/")) -> Machine:
     """Return the facts of this machine. ``paths`` are the folders whose disks matter; the default
     is those a build writes to.
     """
     # A diagnosis needs the system and none of these.
+    from stoker.machine.cpu import read_cpu
+    from stoker.machine.disks import default_paths, read_disks
     from stoker.machine.memory import read_memory
-    from stoker.machine.resources import default_paths, read_cpu, read_disks
 
     tree = FileTree(root)
     os_facts = read_system(tree, os.environ)

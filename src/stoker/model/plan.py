@@ -1,4 +1,8 @@
-"""The variant that a user asks for, and the plan that is made for it."""
+"""The variant that a user asks for, and the plan that is made for it: settings with their origins,
+commands and estimates.
+
+The grammar of variants is in ``stoker.plan.grammar``.
+"""
 
 import re
 from enum import StrEnum
@@ -6,9 +10,6 @@ from enum import StrEnum
 from stoker.model.finding import Finding
 from stoker.model.source import FrontEnd, ProjectKind
 from stoker.model.value import Bytes, Value
-
-# -- variant ---------------------------------------------------------------------------------------
-# What to build for: one frozen value. Its grammar lives in ``stoker.plan.grammar``.
 
 
 class Backend(StrEnum):
@@ -97,10 +98,6 @@ class Variant(Value, frozen=True, kw_only=True):
     sanitizer: Sanitizer | None = None
     features: tuple[Feature, ...] = ()
     platform: Platform | None = None
-
-
-# -- plan ------------------------------------------------------------------------------------------
-# The plan of a build: settings with their origins, commands, estimates.
 
 
 PLAN_MEMBER = "stoker-plan.json"  # in a wheel's dist-info: the Plan that it was built by

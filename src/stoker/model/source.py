@@ -1,11 +1,8 @@
-"""A source tree and its options; versions, requirements and tags of distributions."""
+"""What a source tree is, as read from its own files."""
 
 from enum import StrEnum
 
 from stoker.model.value import Value
-
-# -- source ----------------------------------------------------------------------------------------
-# What a source tree is, as read from its own files.
 
 
 class ProjectKind(StrEnum):

@@ -1,14 +1,10 @@
-"""Base of all values, and how amounts, durations and numbers are read and written."""
+"""The base of all values, and how sizes, durations and numbers are read and written."""
 
 import re
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
-
-# -- value -----------------------------------------------------------------------------------------
-# The base class of all values, and limits for decoding them from untrusted text.
-
 
 # What a figure of a file may be. It is checked when a value is converted or decoded, which is how
 # history, traces and catalogues come in.
@@ -40,10 +36,6 @@ def checked_toml(text: str) -> str:
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
     """The base class of values: immutable, compared by content, stored as JSON as declared."""
-
-
-# -- units -----------------------------------------------------------------------------------------
-# Formats and parses sizes and durations.
 
 
 _AMOUNT = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)([KMGT]?)(?:I?B)?", re.ASCII)

@@ -162,9 +162,6 @@ def _joined_path(files: TreeFiles, folder: str, arguments: list[ast.expr]) -> It
             return
 
 
-# -- reading one module ----------------------------------------------------------------------------
-
-
 def _wrappers(nodes: tuple[ast.AST, ...]) -> Iterator[str]:
     """Yield the functions that look up an argument of theirs in the environment."""
     for node in nodes:

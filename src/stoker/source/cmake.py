@@ -1,18 +1,9 @@
-"""Reads what CMake reads and writes: its language, and the targets of a build folder.
-
-The language becomes commands and their arguments in one pass; no command is evaluated. Targets come
-from CMake's file API, which answers a query when it configures: ``ask`` leaves the query,
-``read_targets`` reads the answer. A folder that was configured without a query has none.
-"""
+"""Reads the CMake language: commands and their arguments, in one pass. No command is evaluated."""
 
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from enum import StrEnum
-from pathlib import Path
 
 from stoker.model.value import Value
-from stoker.outside.files import read_json
 
 # Every repetition takes what it matches for good, or has branches that exclude one another:
 # nothing is read twice, so a text takes time in proportion to its length whatever it holds.
@@ -52,29 +43,6 @@ _NEVER_CLOSED = {"#": "bracket comment", '"': "quoted argument", "[": "bracket a
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 # A semicolon stays escaped: whether it separates is decided where the list is taken apart.
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\n": "", ";": "\\;"}
-_COMPARISONS = {
-    f"{kind}{comparison}"
-    for kind in ("", "STR", "VERSION_")
-    for comparison in ("LESS", "GREATER", "EQUAL", "LESS_EQUAL", "GREATER_EQUAL")
-}
-_NO_VARIABLE_NEXT = _COMPARISONS | {"COMMAND", "MATCHES", "PATH_EQUAL", "POLICY", "TARGET", "TEST"}
-_OPERATORS = {
-    "AND",
-    "OR",
-    "NOT",
-    "DEFINED",
-    "EXISTS",
-    "IN_LIST",
-    "IS_ABSOLUTE",
-    "IS_DIRECTORY",
-    "IS_NEWER_THAN",
-    "IS_SYMLINK",
-}
-_CONSTANTS = {"ON", "YES", "TRUE", "Y", "OFF", "NO", "FALSE", "N", "IGNORE", "NOTFOUND"}
-_NO_VARIABLE = _NO_VARIABLE_NEXT | _OPERATORS | _CONSTANTS
-_WORD = re.compile(r"[^\s();\"]+")
-_API = Path(".cmake/api/v1")
-_KIND = "codemodel"
 
 
 class ArgumentKind(StrEnum):
@@ -195,112 +163,3 @@ def _unfinished(text: str, name: str, line: int, begin: int, position: int) -> P
         line=line + text.count("\n", begin, position),
         message=f"the {what} is never closed" if what else "a backslash ends the line",
     )
-
-
-# -- conditions ------------------------------------------------------------------------------------
-# CMake conditions as text: conjunctions, negations, and the names they read. Nothing is
-# evaluated.
-
-
-def condition_text(arguments: Iterable[Argument]) -> str:
-    """Return a condition on one line, as it is written."""
-    text = ""
-    for argument in arguments:
-        glued = not text or text.endswith("(") or argument.source == ")"
-        text += argument.source if glued else f" {argument.source}"
-    return text
-
-
-def conjunction(parts: Iterable[str]) -> str:
-    """Return the condition that all parts are true. AND binds more tightly than OR."""
-    first, *others = dict.fromkeys(" ".join(part.split()) for part in parts if part) or ["TRUE"]
-    if not others:
-        return first
-    return " AND ".join(f"({part})" if " OR " in part else part for part in (first, *others))
-
-
-def negation(condition: str) -> str:
-    match condition.split():
-        case [_]:
-            return f"NOT {condition}"
-        case ["NOT", name] if not name.startswith("("):
-            return name
-        case _:
-            return f"NOT ({condition})"
-
-
-def names_read(words: Iterable[str]) -> Iterator[str]:
-    """Return the words of a condition that CMake reads as variables, if such variables exist."""
-    previous = ""
-    for word in words:
-        if word not in _NO_VARIABLE and previous not in _NO_VARIABLE_NEXT:
-            yield word
-        previous = word
-
-
-def condition_words(condition: str) -> list[str]:
-    """Return the words of a condition that is one argument, as the source writes it."""
-    return _WORD.findall(condition)
-
-
-# -- targets ---------------------------------------------------------------------------------------
-
-
-class _Path(Value, frozen=True):
-    path: str
-
-
-class CMakeTarget(Value, frozen=True, rename="camel"):
-    """A target as CMake writes it. Paths below the build folder are relative to it."""
-
-    name: str
-    type: str
-    artifacts: tuple[_Path, ...] = ()
-    sources: tuple[_Path, ...] = ()
-
-
-class _File(Value, frozen=True, rename="camel"):
-    json_file: str
-    kind: str = ""
-
-
-class _Index(Value, frozen=True):
-    objects: tuple[_File, ...]
-
-
-class _Configuration(Value, frozen=True):
-    targets: tuple[_File, ...]
-
-
-class _CodeModel(Value, frozen=True):
-    configurations: tuple[_Configuration, ...]
-
-
-def ask(folder: Path) -> None:
-    """Ask the next run of CMake for the targets. A folder that cannot be written is left alone."""
-    query = folder / _API / "query" / f"{_KIND}-v2"
-    with suppress(OSError):
-        query.parent.mkdir(parents=True, exist_ok=True)
-        query.touch()
-
-
-def read_targets(folder: Path) -> tuple[CMakeTarget, ...]:
-    """Return the targets of the first configuration; none where CMake gave no answer."""
-    reply = folder / _API / "reply"
-    latest = max(reply.glob("index-*.json"), default=None)
-    index = read_json(latest, _Index) if latest else None
-    models = [_named(reply, file) for file in index.objects if file.kind == _KIND] if index else []
-    model = read_json(models[0], _CodeModel) if models else None
-    if model is None or not model.configurations:
-        return ()
-    return tuple(_targets(reply, model.configurations[0]))
-
-
-def _targets(reply: Path, configuration: _Configuration) -> Iterator[CMakeTarget]:
-    for file in configuration.targets:
-        if target := read_json(_named(reply, file), CMakeTarget):
-            yield target
-
-
-def _named(reply: Path, file: _File) -> Path:
-    return reply / Path(file.json_file).name  # never outside the folder

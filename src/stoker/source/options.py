@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stoker.model.source import CMakeOption, Minimum, OptionKind, ReadVariable
 from stoker.model.value import Value
-from stoker.source import cmake
+from stoker.source import conditions
 from stoker.source.cmake import ArgumentKind, CMakeCommand, parse
 from stoker.source.files import TreeFiles
 
@@ -211,7 +211,7 @@ def _declarations(file: str, commands: Sequence[CMakeCommand]) -> Iterator[CMake
 
 
 def _condition(command: CMakeCommand) -> str:
-    text = cmake.condition_text(command.arguments)
+    text = conditions.condition_text(command.arguments)
     return text if len(text) <= _LONGEST else "..."
 
 
@@ -225,14 +225,14 @@ def _within(blocks: Sequence[Sequence[str]]) -> str | None:
             parts.append("...")
             break
         parts.append(part)
-    return cmake.conjunction(parts) if parts else None
+    return conditions.conjunction(parts) if parts else None
 
 
 def _conditions(blocks: Sequence[Sequence[str]]) -> Iterator[str]:
     """Return the conditions from the outermost block to the innermost."""
     for branches in blocks:
         for passed in branches[:-1]:
-            yield cmake.negation(passed)
+            yield conditions.negation(passed)
         if branches[-1]:
             yield branches[-1]
 
@@ -246,7 +246,7 @@ def _declaration(file: str, command: CMakeCommand) -> CMakeOption | None:
             default = _switch(rest[0] if rest else "")
         case "cmake_dependent_option", [name, help_text, value, depends, otherwise, *_]:
             kind, type_, default = OptionKind.DEPENDENT, "BOOL", _switch(value)
-            condition = cmake.conjunction(depends.split(";"))
+            condition = conditions.conjunction(depends.split(";"))
         case own, [name, help_text, value] if _is_own_option(own) and _NAME.fullmatch(name):
             # A macro of the tree's own, which projects write around option().
             kind, type_, default = OptionKind.OPTION, "STRING", value
@@ -289,9 +289,9 @@ def _names_used(command: CMakeCommand) -> Iterator[str]:
             yield from _REFERENCE.findall(argument.source)
     match command.name, words:
         case (("if" | "elseif" | "while"), _):
-            yield from cmake.names_read(words)
+            yield from conditions.names_read(words)
         case "cmake_dependent_option", [_, _, _, condition, *_]:
-            yield from cmake.names_read(cmake.condition_words(condition))
+            yield from conditions.names_read(conditions.condition_words(condition))
         case "list", [_, name, *_]:
             yield name
         case "find_package", [name, *_]:

@@ -21,14 +21,9 @@ from stoker.model.source import FrontEnd, ProjectKind, ReadVariable, SourceTree,
 from stoker.source.asks import PythonAsks, read_python_asks
 from stoker.source.files import TreeFiles
 from stoker.source.options import CMakeFacts, read_options, read_project
-from stoker.source.package import (
-    CPP_EXTENSION,
-    Package,
-    read_cuda_archs,
-    read_package,
-    read_requirements,
-    required_names,
-)
+from stoker.source.package import Package, read_package, required_names
+from stoker.source.python_code import CPP_EXTENSION, read_cuda_archs
+from stoker.source.requirements import read_requirements
 
 _OF_PYTORCH = ("CMakeLists.txt", "version.txt", CPP_EXTENSION)
 _DEVICE_SOURCES = (".cu", ".hip", ".sycl")

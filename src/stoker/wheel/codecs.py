@@ -11,7 +11,7 @@ _LEVEL = 6  # of 22; higher ones take twice the time for a few per cent
 
 def check_codecs() -> None:
     """Raise a MissingError if a package is not installed."""
-    from stoker.machine.python import own_install
+    from stoker.machine.installers import own_install
 
     try:
         import lz4.block  # noqa: F401

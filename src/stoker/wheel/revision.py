@@ -10,9 +10,9 @@ from typing import TypeVar
 import msgspec
 from packaging.version import InvalidVersion, Version
 
-from stoker.model.artifact import PACKAGE_MEMBER, PackageRecord
 from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError, UsageError
+from stoker.model.slimming import PACKAGE_MEMBER, PackageRecord
 from stoker.model.value import UNDECODABLE, Value
 from stoker.wheel.elf import Elf
 from stoker.wheel.elf_edit import ElfEdit, make_patch

@@ -14,12 +14,12 @@ from stoker.model.artifact import (
     DeviceKind,
     LibraryFacts,
     RegionPattern,
-    SlimRecord,
     TargetKind,
     WheelFacts,
 )
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.plan import Backend
+from stoker.model.slimming import SlimRecord
 from stoker.plan.grammar import parse
 
 TAG = "cp312-cp312-manylinux_2_28_x86_64"

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.machine.cgroups import ControlGroup, groups, parse_membership, processes_allowed
+from stoker.machine.cgroups import ControlGroup, groups, parse_membership
+from stoker.machine.counters import processes_allowed
 from stoker.machine.file_tree import FileTree
 
 V1 = "37 33 0:34 {root} /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoker.machine.cpu import parse_model, parse_quota, read_cpu, read_quota
 from stoker.machine.file_tree import FileTree
-from stoker.machine.resources import parse_model, parse_quota, read_cpu, read_quota
 
 Record = Callable[[Mapping[str, str]], FileTree]
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoker.machine.cuda import best_first, find_nvccs, parse_archs, read_toolkit
 from stoker.machine.file_tree import FileTree
 from stoker.machine.python import Probe
-from stoker.machine.tools import best_first, find_nvccs, parse_archs, read_toolkit
 from stoker.model.machine import CudaToolkit
 
 Script = Callable[[str, str], Path]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from stoker.machine.disks import default_paths, read_disks, read_temporary
 from stoker.machine.file_tree import FileTree
-from stoker.machine.resources import default_paths, read_disks, read_temporary
 from stoker.outside import folders
 
 Record = Callable[[Mapping[str, str]], FileTree]

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stoker.machine.system import read_gpus
+from stoker.machine.gpus import read_gpus
 from stoker.model.machine import Gpu
 
 # How the driver behaves is in $FAKE_NVML; that it was shut down, it writes to $FAKE_NVML_CLOSED.

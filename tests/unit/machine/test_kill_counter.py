@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from stoker.machine.cgroups import KillCounter
+from stoker.machine.counters import KillCounter
 from stoker.machine.file_tree import FileTree
 
 Record = Callable[[Mapping[str, str]], FileTree]

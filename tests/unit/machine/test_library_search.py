@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from stoker.machine.file_tree import FileTree
-from stoker.machine.tools import find_libraries
+from stoker.machine.libraries import find_libraries
 from stoker.model.machine import Library
 
 Record = Callable[[Mapping[str, str]], FileTree]

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.machine.memory import Physical, macos_answer, parse_macos_mounts, parse_memory
+from stoker.machine.macos import macos_answer, parse_macos_mounts, parse_memory
+from stoker.machine.memory import Physical
 
 STATISTICS = """\
 Mach Virtual Memory Statistics: (page size of 16384 bytes)

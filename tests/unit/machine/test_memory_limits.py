@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.machine.cgroups import COUNTERS, NO_LIMIT, parse_counters, parse_pressure
 from stoker.machine.file_tree import FileTree
 from stoker.machine.memory import (
     Meter,
@@ -17,6 +16,7 @@ from stoker.machine.memory import (
     parse_meminfo,
     read_memory,
 )
+from stoker.machine.memory_group import COUNTERS, NO_LIMIT, parse_counters, parse_pressure
 from stoker.model.machine import LimitKind, Pressure
 
 Record = Callable[[Mapping[str, str]], FileTree]

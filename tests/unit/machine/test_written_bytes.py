@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.machine.cgroups import parse_written, read_written
+from stoker.machine.counters import parse_written, read_written
+from stoker.machine.disks import read_disks
 from stoker.machine.file_tree import FileTree
-from stoker.machine.resources import read_disks
 
 MIB = 1 << 20
 # In a child of a child, as compilers are, and not in our own process, which others may share.

@@ -10,7 +10,7 @@ from stoker.report.graph.analysis import find_impact, make_build_graph
 from stoker.report.graph.owners import Owners
 from stoker.report.graph.steps import NeededSteps
 from stoker.report.graph.values import GraphTargetKind
-from stoker.source.cmake import ask, read_targets
+from stoker.source.cmake_api import ask, read_targets
 from stoker.source.ninja import read_discovered, read_graph
 
 CMAKE = """

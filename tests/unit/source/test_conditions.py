@@ -2,13 +2,13 @@
 
 import pytest
 
-from stoker.source import cmake
+from stoker.source import conditions
 from stoker.source.cmake import parse
 
 
 def test_a_condition_is_written_on_one_line() -> None:
     (command,) = parse('if((A AND\n    NOT ( B )) OR "x y" MATCHES z)').commands
-    assert cmake.condition_text(command.arguments) == '(A AND NOT (B)) OR "x y" MATCHES z'
+    assert conditions.condition_text(command.arguments) == '(A AND NOT (B)) OR "x y" MATCHES z'
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_a_condition_is_written_on_one_line() -> None:
     ],
 )
 def test_all_parts_hold(parts: list[str], expected: str) -> None:
-    assert cmake.conjunction(parts) == expected
+    assert conditions.conjunction(parts) == expected
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_all_parts_hold(parts: list[str], expected: str) -> None:
     ],
 )
 def test_negation(condition: str, expected: str) -> None:
-    assert cmake.negation(condition) == expected
+    assert conditions.negation(condition) == expected
 
 
 def test_names_that_a_condition_reads() -> None:
@@ -46,8 +46,8 @@ def test_names_that_a_condition_reads() -> None:
         "NOT A AND DEFINED B OR C STREQUAL Linux AND TARGET lib OR D VERSION_LESS 3 "
         "AND x IN_LIST E OR POLICY CMP0077 AND ON"
     )
-    assert set(cmake.names_read(condition.split())) == {"A", "B", "C", "D", "x", "E"}
+    assert set(conditions.names_read(condition.split())) == {"A", "B", "C", "D", "x", "E"}
 
 
 def test_words_of_a_condition_in_one_argument() -> None:
-    assert cmake.condition_words('"A OR (NOT B);UNIX"') == ["A", "OR", "NOT", "B", "UNIX"]
+    assert conditions.condition_words('"A OR (NOT B);UNIX"') == ["A", "OR", "NOT", "B", "UNIX"]

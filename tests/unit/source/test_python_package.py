@@ -6,7 +6,8 @@ import pytest
 
 from stoker.model.source import FrontEnd
 from stoker.source.files import TreeFiles
-from stoker.source.package import Package, read_cuda_archs, read_package
+from stoker.source.package import Package, read_package
+from stoker.source.python_code import read_cuda_archs
 
 
 def read(folder: Path, **texts: str) -> tuple[Package, list[str]]:

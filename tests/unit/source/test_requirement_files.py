@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoker.source.files import TreeFiles
-from stoker.source.package import read_requirements
+from stoker.source.requirements import read_requirements
 
 
 def read(folder: Path, text: str) -> tuple[tuple[str, ...], list[str]]:

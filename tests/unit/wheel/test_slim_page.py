@@ -1,6 +1,6 @@
 """The page of the plan of `stoker slim`."""
 
-from stoker.model.artifact import ArchSlim, LibrarySlim, SlimLayout, SlimReport
+from stoker.model.slimming import ArchSlim, LibrarySlim, SlimLayout, SlimReport
 from stoker.outside.terminal import rendered
 from stoker.wheel.slim.page import slim_lines, slim_page
 

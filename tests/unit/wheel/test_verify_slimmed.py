@@ -10,11 +10,11 @@ from stoker.model.artifact import (
     ElfKind,
     LibraryFacts,
     RegionPattern,
-    SlimRecord,
     TargetKind,
     WheelFacts,
 )
 from stoker.model.finding import Severity
+from stoker.model.slimming import SlimRecord
 from stoker.outside.process import CommandResult
 from stoker.plan.grammar import parse
 from stoker.wheel.verify import trial_programs

@@ -10,7 +10,7 @@ from posixpath import basename
 
 from stoker.report.graph.steps import PHONY, NeededSteps
 from stoker.report.graph.values import GraphTargetKind
-from stoker.source.cmake import CMakeTarget
+from stoker.source.cmake_api import CMakeTarget
 from stoker.source.ninja import Edge
 
 _CUSTOM = "CUSTOM_COMMAND"

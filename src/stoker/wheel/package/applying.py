@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from stoker.model.artifact import PACKAGE_MEMBER, PackageRecord
 from stoker.model.errors import CommandError, MissingError, UsageError
+from stoker.model.slimming import PACKAGE_MEMBER, PackageRecord
 from stoker.outside import files, process
 from stoker.outside.process import threads
 from stoker.wheel.elf_edit import ElfEdit

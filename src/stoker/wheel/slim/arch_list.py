@@ -10,9 +10,9 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from stoker.model.artifact import LibrarySlim
 from stoker.model.errors import ArtifactError
 from stoker.model.plan import GpuTarget
+from stoker.model.slimming import LibrarySlim
 from stoker.wheel.elf import Elf
 from stoker.wheel.reader import Reader, open_file
 from stoker.wheel.runs_on import needed_code

@@ -14,9 +14,9 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from stoker.knowledge.wheels import is_nvidias, unhashed
-from stoker.model.artifact import LibrarySlim, SlimRecord
 from stoker.model.errors import ArtifactError, StorageError, UsageError
 from stoker.model.plan import GpuTarget
+from stoker.model.slimming import LibrarySlim, SlimRecord
 from stoker.model.value import UNDECODABLE, Value, size
 from stoker.outside.process import threads
 from stoker.outside.progress import stage

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from stoker.model.artifact import SLIM_MEMBER
 from stoker.model.errors import StokerError, StorageError, UsageError
+from stoker.model.slimming import SLIM_MEMBER
 from stoker.outside.files import write_whole
 from stoker.wheel.engine.record import RecordRow, written
 from stoker.wheel.facts import files_of, is_elf

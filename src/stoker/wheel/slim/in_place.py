@@ -25,8 +25,8 @@ from pathlib import Path
 
 import msgspec
 
-from stoker.model.artifact import SLIM_MEMBER
 from stoker.model.errors import StokerError, StorageError, UsageError
+from stoker.model.slimming import SLIM_MEMBER
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import locks
 from stoker.outside.files import file_made_whole, write_whole

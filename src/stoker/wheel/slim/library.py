@@ -12,8 +12,9 @@ from typing import BinaryIO, NamedTuple
 
 from msgspec.structs import replace
 
-from stoker.model.artifact import ArchSlim, DeviceKind, LibrarySlim, SlimLayout
+from stoker.model.artifact import DeviceKind
 from stoker.model.errors import ArtifactError
+from stoker.model.slimming import ArchSlim, LibrarySlim, SlimLayout
 from stoker.model.value import Value
 from stoker.outside.files import file_made_whole
 from stoker.wheel import elf, fatbin

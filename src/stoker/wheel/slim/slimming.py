@@ -4,8 +4,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from stoker.model.artifact import SlimReport, TargetKind
+from stoker.model.artifact import TargetKind
 from stoker.model.errors import StokerError, StorageError, UsageError
+from stoker.model.slimming import SlimReport
 from stoker.model.value import Value, size
 from stoker.outside.files import folder_of_process
 from stoker.wheel.elf import MAGIC

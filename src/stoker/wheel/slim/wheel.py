@@ -9,9 +9,9 @@ from typing import NamedTuple
 import msgspec
 from packaging.utils import parse_wheel_filename
 
-from stoker.model.artifact import SLIM_MEMBER, SlimRecord
 from stoker.model.distribution import read_tags
 from stoker.model.errors import StorageError
+from stoker.model.slimming import SLIM_MEMBER, SlimRecord
 from stoker.outside.files import folder_of_process
 from stoker.outside.process import threads
 from stoker.outside.progress import stage

@@ -5,9 +5,10 @@ from pathlib import PurePosixPath
 
 from stoker.knowledge.projects import added, holds_foreign_code
 from stoker.knowledge.wheels import cuda_of
-from stoker.model.artifact import SLIM_MEMBER, DeviceKind, LibraryFacts
+from stoker.model.artifact import DeviceKind, LibraryFacts
 from stoker.model.finding import Finding
 from stoker.model.plan import Backend, GpuTarget, PlannedTargets, Variant
+from stoker.model.slimming import SLIM_MEMBER
 from stoker.wheel.runs_on import needed_code
 from stoker.wheel.verify.tested import WheelUnderTest, error, note, warning
 

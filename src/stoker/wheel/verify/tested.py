@@ -9,10 +9,11 @@ from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 
 from stoker.knowledge.wheels import is_nvidias
-from stoker.model.artifact import ArtifactFacts, LibraryFacts, SlimRecord, WheelFacts
+from stoker.model.artifact import ArtifactFacts, LibraryFacts, WheelFacts
 from stoker.model.distribution import read_tags
 from stoker.model.finding import Finding, Severity
 from stoker.model.plan import GpuTarget, PlannedTargets, Variant
+from stoker.model.slimming import SlimRecord
 from stoker.model.value import Value
 from stoker.wheel.engine import Member
 from stoker.wheel.engine.record import Mismatch

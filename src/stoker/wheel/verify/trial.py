@@ -15,7 +15,7 @@ from pathlib import Path
 from packaging import tags
 from packaging.tags import Tag
 
-from stoker.machine.python import pip_in
+from stoker.machine.installers import pip_in
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.finding import Finding, Severity
 from stoker.outside import process

@@ -6,13 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from stoker.model.artifact import (
-    SLIM_MEMBER,
-    SlimRecord,
-)
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.finding import Finding
 from stoker.model.plan import PLAN_MEMBER, PlannedTargets, Variant
+from stoker.model.slimming import SLIM_MEMBER, SlimRecord
 from stoker.model.value import UNDECODABLE, Value
 from stoker.plan.grammar import name, parse
 from stoker.plan.survey import named_variant
@@ -159,7 +156,7 @@ def _samples(wheel: Wheel, tested: WheelUnderTest) -> tuple[CodeSample, ...]:
 def _tried(
     path: Path, tested: WheelUnderTest, python: str, environment: Mapping[str, str]
 ) -> list[Finding]:
-    from stoker.machine.system import read_gpus
+    from stoker.machine.gpus import read_gpus
     from stoker.wheel.verify.trial import try_wheel
 
     notes: list[str] = []

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.knowledge.hardware import runs_on
-from stoker.model.artifact import ArchSlim, DeviceKind, LibrarySlim
+from stoker.model.artifact import DeviceKind
 from stoker.model.errors import UsageError
 from stoker.model.plan import GpuTarget
+from stoker.model.slimming import ArchSlim, LibrarySlim
 from stoker.wheel.fatbin import FatbinEntry
 from stoker.wheel.runs_on import needed_code
 from stoker.wheel.slim.cuts import check_served, chooser, target_words

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from built_libraries import Need, build
-from stoker.model.artifact import ArchSlim, LibrarySlim
 from stoker.model.errors import ArtifactError
+from stoker.model.slimming import ArchSlim, LibrarySlim
 from stoker.wheel.slim.arch_list import is_about, kept_words, write_words
 from stoker.wheel.slim.targets import parse_targets
 

@@ -19,7 +19,7 @@ from slim_libraries import (
     said_to_be,
     slim,
 )
-from stoker.model.artifact import SlimLayout
+from stoker.model.slimming import SlimLayout
 from stoker.wheel import elf
 from stoker.wheel.elf import Elf
 from stoker.wheel.elf_edit import ElfEdit, make_patch

@@ -2,9 +2,9 @@
 
 import pytest
 
-from stoker.model.artifact import SlimRecord
 from stoker.model.errors import ArtifactError
 from stoker.model.plan import GpuTarget
+from stoker.model.slimming import SlimRecord
 from stoker.wheel.revision import new_version
 from stoker.wheel.slim.cuts import (
     SlimRequest,

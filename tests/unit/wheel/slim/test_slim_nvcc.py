@@ -6,7 +6,7 @@ import pytest
 
 from built_libraries import Need
 from slim_libraries import listed_by, slim, wrapped
-from stoker.model.artifact import SlimLayout
+from stoker.model.slimming import SlimLayout
 from stoker.outside import process
 
 pytestmark = pytest.mark.network

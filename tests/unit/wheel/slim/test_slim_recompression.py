@@ -8,8 +8,9 @@ import pytest
 from built_libraries import CUBIN, LZ4, BytesReader, Need, build_cuda, entry, region
 from conftest import missing
 from slim_libraries import build_library, code, listed, loaded, slim
-from stoker.model.artifact import Compression, SlimLayout
+from stoker.model.artifact import Compression
 from stoker.model.errors import ArtifactError, MissingError
+from stoker.model.slimming import SlimLayout
 from stoker.outside import process
 from stoker.wheel.codecs import check_codecs, packed_by_zstd, unpacked
 from stoker.wheel.elf import Elf

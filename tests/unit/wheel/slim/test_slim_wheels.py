@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slim_libraries import listed_by, slim, wrapped
-from stoker.model.artifact import SlimLayout
+from stoker.model.slimming import SlimLayout
 from stoker.outside import process
 
 pytestmark = pytest.mark.network

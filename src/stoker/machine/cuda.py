@@ -1,0 +1,78 @@
+"""Finds CUDA toolkits and asks each nvcc for its version. Other modules choose one."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from stoker.machine.file_tree import FileTree
+from stoker.machine.python import Probe
+from stoker.model.machine import CudaToolkit
+
+HOME_VARIABLES = ("CUDA_HOME", "CUDA_PATH")
+SYSTEM_HOMES = ("/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit")
+
+
+def find_nvccs(tree: FileTree, probe: Probe, homes: Iterable[Path]) -> list[Path]:
+    """Return the compilers in the order in which a build searches for them, each file once;
+    ``homes`` are last.
+    """
+    found: dict[Path, Path] = {}
+    for nvcc in _candidates(tree, probe, homes):
+        if os.access(nvcc, os.X_OK):
+            found.setdefault(nvcc.resolve(), nvcc)
+    return list(found.values())
+
+
+def _candidates(tree: FileTree, probe: Probe, homes: Iterable[Path]) -> Iterator[Path]:
+    for variable in HOME_VARIABLES:
+        if home := probe.environment.get(variable):
+            nvcc = Path(home) / "bin/nvcc"
+            if not os.access(nvcc, os.X_OK):
+                tree.note(f"${variable} is {home}, where there is no bin/nvcc that can be run")
+            yield nvcc
+    if on_path := shutil.which("nvcc", path=probe.environment.get("PATH", "")):
+        yield Path(on_path)
+    system = (home for pattern in SYSTEM_HOMES for home in tree.matching(pattern))
+    yield from (home / "bin/nvcc" for home in (*system, *homes))
+
+
+def read_toolkit(nvcc: Path, probe: Probe) -> CudaToolkit:
+    version, problem = probe.ask_version(nvcc, r"release (\d+\.\d+)")
+    if problem:
+        home = nvcc.resolve().parent.parent
+        return CudaToolkit(home=str(home), nvcc=str(nvcc), version=None, problem=problem)
+    home = _ask_home(nvcc, probe)
+    own = home / "bin/nvcc"
+    return CudaToolkit(
+        home=str(home),
+        nvcc=str(own if os.access(own, os.X_OK) else nvcc),
+        version=version,
+        archs=parse_archs(probe.ask([nvcc, "--list-gpu-code"]).printed),
+    )
+
+
+def best_first(toolkits: Iterable[CudaToolkit]) -> tuple[CudaToolkit, ...]:
+    """Return each home once, in the given order, with those that do not work at the end."""
+    by_home: dict[str, CudaToolkit] = {}
+    for toolkit in toolkits:
+        by_home.setdefault(toolkit.home, toolkit)
+    return tuple(sorted(by_home.values(), key=lambda toolkit: toolkit.problem is not None))
+
+
+def _ask_home(nvcc: Path, probe: Probe) -> Path:
+    """Return the folder that the compiler reports: the file on the PATH may be a script."""
+    printed = probe.ask([nvcc, "--dryrun", "-x", "cu", "/dev/null"]).printed
+    found = re.search(r"^#\$ TOP=(.+)$", printed, re.MULTILINE)
+    told = Path(found[1].strip()) if found else None
+    return told.resolve() if told and told.is_dir() else nvcc.resolve().parent.parent
+
+
+def parse_archs(printed: str) -> tuple[str, ...]:
+    """Return the architectures: ``sm_90a`` is 9.0a, ``sm_120`` is 12.0; the last digit is the minor
+    version.
+    """
+    found = set(re.findall(r"\bsm_(\d{1,3})(\d)([a-z]?)\b", printed, re.ASCII))
+    ordered = sorted(found, key=lambda arch: (int(arch[0]), int(arch[1]), arch[2]))
+    return tuple(f"{major}.{minor}{suffix}" for major, minor, suffix in ordered)
