@@ -38,13 +38,10 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "plans.json"
 sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != HERE]
 
-from stoker.builds.graph import check_configured, ninja_commands  # noqa: E402
+from stoker.builds.device_compiles import check_configured, ninja_commands  # noqa: E402
 from stoker.knowledge.hardware import runs_on  # noqa: E402
-from stoker.model.errors import (  # noqa: E402
-    Severity,
-    StokerError,
-    TargetsError,
-)
+from stoker.model.errors import StokerError, TargetsError  # noqa: E402
+from stoker.model.finding import Severity  # noqa: E402
 from stoker.model.plan import Backend, GpuTarget, Origin, OriginKind, Plan, Setting  # noqa: E402
 from stoker.plan.grammar import name  # noqa: E402
 from stoker.plan.planning import estimate, make_plan  # noqa: E402

@@ -50,9 +50,9 @@ from stoker.outside.package_index import parse_page
 from stoker.outside.terminal import Page, rendered
 from stoker.plan import grammar
 from stoker.report.analysis import RecordedRun, analyse
-from stoker.report.graph.analysis import find_impact, make_build_graph
-from stoker.report.graph.owners import Owners
-from stoker.report.graph.steps import NeededSteps
+from stoker.report.graphs.analysis import find_impact, make_build_graph
+from stoker.report.graphs.owners import Owners
+from stoker.report.graphs.steps import NeededSteps
 from stoker.report.page import report_page
 from stoker.report.perfetto import perfetto_trace
 from stoker.report.phases import PhaseFormat, read_phases

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from conftest import PROJECTS, Stoker, missing
-from stoker.builds.containing import check_ended
+from stoker.builds.containers.building import check_ended
 from stoker.model.errors import CommandError, ExitStatus, StorageError
 from stoker.outside import process
 

@@ -15,7 +15,7 @@ WAIT = "until [ -e go ]; do sleep 0.05; done"
 NEEDLESS = {
     "archspec", "difflib", "email", "hashlib", "importlib.metadata", "importlib.resources",
     "logging", "packaging", "pynvml", "secrets", "shutil", "sqlite3", "tempfile",
-    "stoker.builds.toolchain", "stoker.govern.daemon", "stoker.govern.governor",
+    "stoker.builds.toolchain_all", "stoker.govern.daemon", "stoker.govern.governor",
     "stoker.govern.history", "stoker.govern.policies", "stoker.govern.predict", "stoker.knowledge",
     "stoker.machine.system",
 }  # fmt: skip

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from stoker import __version__
 from stoker.accelerate.cached import run_cache
 from stoker.builds.acquire.store import acquired
-from stoker.builds.checkpoint import FarmPart, Job, identity_of
+from stoker.builds.jobs.job import FarmPart, Job, identity_of
 from stoker.builds.repeating import RecordedBuild
 from stoker.builds.stages import Echo, StageError, Stages, Tell
 from stoker.builds.staging import Staging

@@ -7,19 +7,15 @@ from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
-from stoker.builds import container_content as containers
-from stoker.builds import toolchain as toolchains
-from stoker.builds import work
+from stoker.builds import memory_tree, work
 from stoker.builds.acquire import store as sources
+from stoker.builds.containers import content as containers
+from stoker.builds.toolchains import store
 from stoker.govern.history import History
 from stoker.model.errors import StorageError, UsageError
-from stoker.model.value import Value, duration, size
+from stoker.model.value import Value
 from stoker.outside import files, folders, locks
-from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.plan import records
-
-# -- cleaning --------------------------------------------------------------------------------------
-# What stoker keeps on disk, and what of it can be removed.
 
 
 class CleanupKind(StrEnum):
@@ -68,12 +64,6 @@ def choose(kept: Iterable[CleanupItem], *, before: float, keep: int = 0) -> Clea
     return Cleaning(chosen=tuple(chosen), spared=tuple(spared))
 
 
-# -- kept ------------------------------------------------------------------------------------------
-# The folders that builds leave: builds, runs, sources, toolchains. Found, measured and removed.
-#
-# Which of them should go is not decided here.
-
-
 # Where each kind is, and the lock of each folder there.
 _PLACES: dict[CleanupKind, tuple[Callable[[], Path], Callable[[Path], Path]]] = {
     CleanupKind.BUILDS: (folders.builds, work.build_lock),
@@ -90,7 +80,7 @@ def kept(kind: CleanupKind) -> Iterator[CleanupItem]:
         return
     root, lock_of = _PLACES[kind]
     if kind is CleanupKind.TOOLCHAINS:
-        toolchains.installed()  # removes leftovers, except folders that are being made
+        store.installed()  # removes leftovers, except folders that are being made
     for path in sorted(root().glob("*/" if kind is not CleanupKind.TOOLCHAINS else "[!.]*/")):
         yield from _described(kind, path, lock_of(path))
 
@@ -111,7 +101,7 @@ def remove(entry: CleanupItem) -> bool:
         return True
     try:
         with locks.held(lock):
-            work.drop_memory_tree(_build_of(path))
+            memory_tree.drop_memory_tree(_build_of(path))
             if path.exists():
                 files.remove_whole(path)
             lock.unlink(missing_ok=True)
@@ -140,23 +130,19 @@ def _described(kind: CleanupKind, path: Path, lock: Path) -> Iterator[CleanupIte
 
 
 def _link_of_the_user(path: Path) -> str:
-    own = path.is_symlink() and not work.is_in_memory(path)
+    own = path.is_symlink() and not memory_tree.is_in_memory(path)
     return str(path.readlink()) if own else ""
 
 
 def _places(path: Path) -> set[Path]:
     """Return the folder and the part of it that is in memory."""
     build = _build_of(path)
-    return {path.resolve(), build.resolve()} if work.is_in_memory(build) else {path}
+    return {path.resolve(), build.resolve()} if memory_tree.is_in_memory(build) else {path}
 
 
 def _build_of(path: Path) -> Path:
     """Return the path that may be a link into memory: the build folder itself or one inside it."""
     return path if path.is_symlink() else path / "build"
-
-
-# -- cleaning --------------------------------------------------------------------------------------
-# `stoker clean` and `stoker clean --all`: find what can be removed, and remove what was chosen.
 
 
 _LONGEST_RUN = 7 * 86_400  # seconds; one that has not ended by then was killed
@@ -223,56 +209,3 @@ def _forget(entries: Collection[CleanupItem]) -> None:
         return
     with History() as history:
         history.forget([int(entry.name) for entry in entries])
-
-
-# -- cleaning --------------------------------------------------------------------------------------
-# A table of what is removed and what is kept.
-
-
-_MOST_OF_A_KIND = 12
-_DAY = 86_400
-
-
-def cleaning_page(cleaning: Cleaning, now: float | None = None) -> Page:
-    """Return the page: the largest items of each kind by name, the rest in one line, items in use
-    by name.
-    """
-    now = time.time() if now is None else now
-    table = Listing("kind", ">size", ">unused for", "")
-    for row in _rows(cleaning.chosen, now):
-        table.add(*row)
-    lines = [Text(f"in use: {kept.path}") for kept in cleaning.spared if kept.busy]
-    lines += [
-        Text(f"left alone, a link of your own: {kept.path} -> {kept.link}")
-        for kept in cleaning.spared
-        if kept.link
-    ]
-    return Group(table, *lines) if cleaning.chosen else Group(*lines)
-
-
-def _rows(chosen: Iterable[CleanupItem], now: float) -> Iterable[tuple[str, str, str, str]]:
-    for kind in CleanupKind:
-        entries = sorted((k for k in chosen if k.kind is kind), key=lambda kept: -kept.size_bytes)
-        for kept in entries[:_MOST_OF_A_KIND]:
-            name = f"run {kept.name}" if kind is CleanupKind.HISTORY else kept.path
-            yield kind.value, size(kept.size_bytes), _age(now - kept.used), name
-        if rest := entries[_MOST_OF_A_KIND:]:
-            yield (
-                kind.value,
-                size(sum(kept.size_bytes for kept in rest)),
-                "",
-                f"and {len(rest)} more",
-            )
-
-
-def _age(seconds: float) -> str:
-    days = int(seconds / _DAY)
-    return f"{days} d" if days > 1 else duration(max(0.0, seconds))
-
-
-def nothing_text(cleaning: Cleaning) -> str:
-    """Return why there is nothing to remove."""
-    if all(entry.link for entry in cleaning.spared):
-        return "there is nothing to remove"
-    kept = sum(entry.size_bytes for entry in cleaning.spared)
-    return f"nothing to remove; {size(kept)} are in use or too new (--older-than, --keep)"

@@ -1,60 +1,45 @@
 """The stages of a build, in order, and what each of them does."""
 
-import os
 import shlex
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from stoker import __version__
-from stoker.builds import work
+from stoker.builds import memory_tree
 from stoker.builds.backend import (
-    Execute,
-    Isolated,
     clear_copies,
     configure_tree,
     make_wheel,
     setuptools_settings,
-    surroundings,
 )
-from stoker.builds.checkpoint import Job, names_native
-from stoker.builds.finishing import (
-    check,
-    fitting_isolation,
-    handed_over,
-    hindrances,
-    make_environment,
-    mending,
-    packed,
-    python_digest,
-    refusal,
-)
-from stoker.builds.graph import (
+from stoker.builds.configured import answer_file, probe_files, read_answer, switched_off
+from stoker.builds.device_compiles import (
     check_configured,
     compiled_below,
     configured_without,
-    digest,
-    file_digest,
-    generated_sources,
-    installed_files,
     ninja_commands,
-    tree_state,
 )
-from stoker.builds.route import (
-    answer_file,
-    choose_route,
-    last_stage,
-    probe_files,
-    read_answer,
-    switched_off,
+from stoker.builds.digests import digest, file_digest, installed_files, tree_state
+from stoker.builds.execution import Execution
+from stoker.builds.finishing import check, handed_over, packed
+from stoker.builds.hindrances import (
+    fitting_isolation,
+    hindrances,
+    make_environment,
+    mending,
+    python_digest,
+    refusal,
 )
+from stoker.builds.isolated import Isolated
+from stoker.builds.jobs.job import Job, names_native
+from stoker.builds.route import choose_route, last_stage
 from stoker.builds.stages import Act, Inputs, StageLog, Stages
-from stoker.builds.work import MARK, Work
+from stoker.builds.work import Work
 from stoker.govern.session import Session
 from stoker.machine.installers import pip_in
 from stoker.model.build import BuildRequest, BuildStage, GitState, Isolation
-from stoker.model.errors import CommandError, MissingError, Terminated, UsageError, unknown
+from stoker.model.errors import MissingError, UsageError, unknown
 from stoker.model.finding import Finding
 from stoker.model.plan import OriginKind, Plan, is_on
 from stoker.model.secrets import is_secret
@@ -63,7 +48,7 @@ from stoker.outside import files, folders, process
 from stoker.plan.records import lasting_json
 from stoker.plan.subject import Subject
 from stoker.source import cmake_api
-from stoker.source.ninja import Edge, read_edges
+from stoker.source.ninja import generated_sources, read_edges
 from stoker.wheel.package.values import PackageMode, PackageRequest
 
 _ASKED = (OriginKind.FILE, OriginKind.ENVIRONMENT, OriginKind.VARIANT, OriginKind.COMMAND_LINE)
@@ -129,21 +114,37 @@ class Staging:
             job.begin(self.route.build)
         if not self._calls_ninja:
             self._refuse_to_split()
-        self.environment = self._governed.environment(
-            self._base(git), folder=self._shared_folder(), mapped=True
+        self._execution = Execution(
+            subject=subject,
+            plan=plan,
+            route=self.route,
+            work=work,
+            governed=governed,
+            isolated=self._isolated,
+            epoch=git.time if git else None,
+            verbose=request.verbose,
         )
-        self.folder = self.route.tree  # where the last command ran
         if not self._calls_ninja:
             self._keep_cpus_apart()
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of all stages."""
+        return self._execution.environment
+
+    @property
+    def folder(self) -> Path:
+        """The folder in which the last command ran."""
+        return self._execution.folder
+
     def start_over(self) -> None:
         """Remove the build folder, if CMake has configured it, and its copy in memory."""
-        work.drop_memory_tree(self.route.build)
+        memory_tree.drop_memory_tree(self.route.build)
         if (self.route.build / "CMakeCache.txt").exists():
             files.remove_whole(self.route.build)
 
     def run(self) -> tuple[Path, ...]:
-        self._link_tools()
+        self._execution.link_tools()
         self._do(BuildStage.PREPARE, self._prepare, self._prepare_inputs)
         if self._calls_ninja:
             self._compile_all()
@@ -175,10 +176,14 @@ class Staging:
             raise unknown("target", target, targets, hint=hint)
         if generated := generated_sources(edges, target):
             self._ninja(BuildStage.CODEGEN, generated)
-        if self._job and self._job.shard:
-            self._compile_share(self._job, edges, target)
-        else:
+        if not (self._job and self._job.shard):
             self._ninja(BuildStage.COMPILE, (target,))
+            return
+        share = self._job.share(edges, target)
+        self._say(f"shard {self._job.shard}: compile steps: {len(share)}")
+        if share:
+            self._ninja(BuildStage.COMPILE, share)
+        self._job.ended(len(share))
 
     def _refuse_to_split(self) -> None:
         """Raise an error if this job is a shard of a project that we do not compile ourselves."""
@@ -204,13 +209,6 @@ class Staging:
         sign = digest([cpu.microarchitecture, cpu.features])[:12]
         own = self.environment.get("CCACHE_NAMESPACE", "")
         self.environment["CCACHE_NAMESPACE"] = f"{own}-cpu-{sign}".lstrip("-")
-
-    def _compile_share(self, job: Job, edges: Sequence[Edge], target: str) -> None:
-        share = job.share(edges, target)
-        self._say(f"shard {job.shard}: compile steps: {len(share)}")
-        if share:
-            self._ninja(BuildStage.COMPILE, share)
-        job.ended(len(share))
 
     def _wheel_and_after(self) -> tuple[Path, ...]:
         (wheel,) = self._stages.do(
@@ -239,8 +237,6 @@ class Staging:
         )
         return (handed_over(portable, self._out),)
 
-    # -- prepare -------------------------------------------------------------------------------
-
     def _prepare_inputs(self) -> dict[str, str]:
         return {
             "hindrances": digest([finding.title for finding in self._hindrances()]),
@@ -251,18 +247,15 @@ class Staging:
     def _prepare(self, log: StageLog) -> tuple[Path, ...]:
         if hindering := self._hindrances():
             raise MissingError(hindering[0].title, hints=mending(hindering))
-        self._run_own_commands(log)
-        if not self._isolation or not self._isolated:
-            return ()
-        folder, execute = self._work.environment, self._executing(log)
-        make_environment(folder, self._subject, self.tree, self._isolation, execute)
-        return (folder,)
-
-    def _run_own_commands(self, log: StageLog) -> None:
-        """Run the commands that the recipe of the project names, in the tree."""
         for command in self._plan.commands:
             if command.stage == "prepare":
-                self._must(command.words, log, what=f"{shlex.join(command.words)} failed")
+                what = f"{shlex.join(command.words)} failed"
+                self._execution.must(command.words, log, what=what)
+        if not self._isolation or not self._isolated:
+            return ()
+        folder, execute = self._work.environment, self._execution.executing(log)
+        make_environment(folder, self._subject, self.tree, self._isolation, execute)
+        return (folder,)
 
     def _hindrances(self) -> list[Finding]:
         return hindrances(self._subject, self._plan, self.tree, self._isolation)
@@ -277,14 +270,6 @@ class Staging:
 
     def _python_digest(self) -> str:
         return python_digest(self._subject, self.tree, self._isolation)
-
-    # -- configure, codegen, compile -----------------------------------------------------------
-
-    def _warn_of_secrets(self) -> None:
-        for setting in self._plan.cmake:
-            if setting.origin.kind in _ASKED and is_secret(setting.name):
-                cache = self.route.build / "CMakeCache.txt"
-                self._say(_SECRET_OPTION.format(name=setting.name, cache=cache))
 
     def _configure_inputs(self) -> dict[str, str]:
         return {
@@ -307,7 +292,9 @@ class Staging:
     def _configure(self, log: StageLog) -> tuple[Path, ...]:
         build = self.route.build
         cache, graph = build / "CMakeCache.txt", build / "build.ninja"
-        self._warn_of_secrets()
+        for setting in self._plan.cmake:
+            if setting.origin.kind in _ASKED and is_secret(setting.name):
+                self._say(_SECRET_OPTION.format(name=setting.name, cache=cache))
         # CMake would keep what an earlier configuration found or was given.
         if self._work.changed(BuildStage.CONFIGURE, "options", self._options_digest()):
             cache.unlink(missing_ok=True)
@@ -318,7 +305,7 @@ class Staging:
             self._configure_by_back_end(asked, log)
         else:
             words, extra = self._with_probe(asked)
-            self._must(words, log, extra=extra, what="CMake does not accept it")
+            self._execution.must(words, log, extra=extra, what="CMake does not accept it")
         self._check_configured(asked, log)
         self._check_targets(log)
         return tuple(path for path in (cache, graph) if path.exists())
@@ -332,7 +319,7 @@ class Staging:
             self.route.tree,
             self._work.path / "configured",
             python=self._python,
-            execute=self._executing(log, {"CMAKE_GENERATOR": "Ninja"}),
+            execute=self._execution.executing(log, {"CMAKE_GENERATOR": "Ninja"}),
             settings=settings,
             editable=self._request.editable,
         )
@@ -376,17 +363,15 @@ class Staging:
             return None if _NO_WORK in asked.stdout else "ninja has work to do"
 
         def act(log: StageLog) -> tuple[Path, ...]:
-            self._must((*words, *talk, *targets), log, what="ninja stopped")
+            self._execution.must((*words, *talk, *targets), log, what="ninja stopped")
             return ()
 
         self._stages.do_if(stage, act, reason=reason)
 
-    # -- install, wheel ------------------------------------------------------------------------
-
     def _install_inputs(self) -> dict[str, str]:
         return {
-            "products": self._products_digest(),
-            "tree": self._tree_digest(),
+            "products": file_digest(self.route.build / ".ninja_log"),
+            "tree": tree_state(self.route.tree, without=self._no_source()),
             "folder": str(self._out),
         }
 
@@ -395,7 +380,7 @@ class Staging:
         target = self._out / folders.slug(f"{self.tree.name}{version}-{self._plan.label}")
         with files.folder_made_whole(target) as aside:
             words = ("cmake", "--install", str(self.route.build), "--prefix", str(aside))
-            self._must(words, log, what="installing failed")
+            self._execution.must(words, log, what="installing failed")
             if target.exists():
                 files.remove_whole(target)
         if not any(target.iterdir()):
@@ -405,8 +390,8 @@ class Staging:
 
     def _wheel_inputs(self) -> dict[str, str]:
         return {
-            "tree": self._tree_digest(),
-            "products": self._products_digest(),
+            "tree": tree_state(self.route.tree, without=self._no_source()),
+            "products": file_digest(self.route.build / ".ninja_log"),
             "options": digest(
                 [self.route.settings, self._options_digest(), self._request.editable]
             ),
@@ -428,7 +413,7 @@ class Staging:
             self.route.tree,
             self._work.wheel,
             python=self._python,
-            execute=self._executing(log, own),
+            execute=self._execution.executing(log, own),
             settings=self.route.settings,
             editable=self._request.editable,
         )
@@ -449,21 +434,13 @@ class Staging:
     def _install_editable(self, wheel: Path, log: StageLog) -> tuple[Path, ...]:
         python = self._subject.toolbox.python.executable
         words = (*pip_in(python), "install", "--no-deps", "--force-reinstall", str(wheel))
-        self._must(words, log, what="pip could not install it")
+        self._execution.must(words, log, what="pip could not install it")
         return ()
-
-    def _tree_digest(self) -> str:
-        return tree_state(self.route.tree, without=self._no_source())
 
     def _no_source(self) -> tuple[Path, ...]:
         """Return folders and files in the tree that the build itself makes."""
         made = (self._out, self._work.path, self.route.build)
         return (*made, *installed_files(self.route.build)) if self.route.in_tree else made
-
-    def _products_digest(self) -> str:
-        return file_digest(self.route.build / ".ninja_log")
-
-    # -- package, verify -----------------------------------------------------------------------
 
     def _package_inputs(self, wheel: Path) -> dict[str, str]:
         return {
@@ -499,101 +476,22 @@ class Staging:
         return self._plan.label if self._request.label == "auto" else self._request.label
 
     def _requirement_of_torch(self) -> dict[str, Any]:
-        """Return the requirement of an extension, which fits only the PyTorch it was built with."""
-        version = self._torch() if self.tree.kind is ProjectKind.EXTENSION else None
+        """Return the requirement of an extension, which fits only the PyTorch that it was built
+        with: the one that the back end saw.
+        """
+        if self.tree.kind is not ProjectKind.EXTENSION:
+            return {}
+        if self._isolation is Isolation.FULL:
+            version = Isolated.version(self._work.environment, "torch")
+        else:
+            version = self._subject.toolbox.python.packages.get("torch")
         if version is None:
             return {}
         return {"torch": version, "requires": (f"torch=={version.partition('+')[0]}",)}
-
-    def _torch(self) -> str | None:
-        """Return the version of PyTorch that the back end saw."""
-        if self._isolation is not Isolation.FULL:
-            return self._subject.toolbox.python.packages.get("torch")
-        return Isolated.version(self._work.environment, "torch")
 
     def _verify(self, wheel: Path, log: StageLog) -> tuple[Path, ...]:
         check(wheel, log, self._request.mode)
         return ()
 
-    # -- commands ------------------------------------------------------------------------------
-
     def _do(self, stage: BuildStage, act: Act, inputs: Inputs) -> tuple[Path, ...]:
         return self._stages.do(stage, act, inputs=inputs)
-
-    def _base(self, git: GitState | None) -> dict[str, str]:
-        """Return the environment of all stages, without the governor's part."""
-        path = os.environ.get("PATH", os.defpath)
-        if self._tools_to_link():
-            path = f"{self._work.tools}:{path}"
-        base = {**os.environ, MARK: str(self._work.path)}
-        if self._isolated:
-            path = f"{self._work.environment}/bin:{path}"
-            base["VIRTUAL_ENV"] = str(self._work.environment)
-        return surroundings(
-            {**base, "PATH": path},
-            self._plan,
-            maps=self._maps(),
-            epoch=git.time if git else None,
-        )
-
-    def _link_tools(self) -> None:
-        """Link tools into a folder of ours: the chosen CMake's own may also hold a Python."""
-        shutil.rmtree(self._work.tools, ignore_errors=True)
-        for name, path in self._tools_to_link().items():
-            self._work.tools.mkdir(parents=True, exist_ok=True)
-            (self._work.tools / name).symlink_to(path)
-
-    def _tools_to_link(self) -> dict[str, str]:
-        """Return CMake and ninja where the PATH does not lead to the chosen ones."""
-        chosen = {name: self._subject.build_tool(name) for name in ("cmake", "ninja")}
-        return {
-            name: tool.path
-            for name, tool in chosen.items()
-            if tool and not tool.problem and shutil.which(name) != tool.path
-        }
-
-    def _shared_folder(self) -> Path:
-        """Return the folder that holds both the tree and the build folder."""
-        return Path(os.path.commonpath((self.route.tree, self.route.build)))
-
-    def _maps(self) -> dict[Path, str]:
-        """Return folders and the names that compilers record instead of them."""
-        name = folders.slug(self.tree.name)
-        build = f"{name}-build"
-        maps = {self.route.tree: name, self.route.build: build}
-        # A cache has compilers see paths that are relative to the build folder.
-        maps[Path(os.path.relpath(self.route.tree, self.route.build))] = name
-        return maps | ({self._work.environment: "environment"} if self._isolated else {})
-
-    @property
-    def _talk(self) -> dict[str, str]:
-        """Return variables that make tools print more. They are not inputs of a stage."""
-        if not self._request.verbose:
-            return {}
-        flags = self.environment["NVCC_APPEND_FLAGS"]
-        return {"VERBOSE": "1", "NVCC_APPEND_FLAGS": f"{flags} -v"}
-
-    def _must(
-        self,
-        words: Sequence[str],
-        log: StageLog,
-        *,
-        what: str,
-        extra: Mapping[str, str] | None = None,
-    ) -> None:
-        status = self._executing(log, extra or {})(words, self.route.tree, {})
-        if status:
-            raise CommandError(f"{what} (status {status})")
-
-    def _executing(self, log: StageLog, own: Mapping[str, str] | None = None) -> Execute:
-        def execute(words: Sequence[str], folder: Path, extra: Mapping[str, str]) -> int:
-            self.folder = folder
-            environment = {**self.environment, **self._talk, **(own or {}), **extra}
-            status = self._governed.run(words, env=environment, cwd=folder, output=log.write)
-            if self._governed.stopped_by is not None:
-                raise Terminated(self._governed.stopped_by)
-            if error := self._governed.unfinished:
-                raise error  # also if the tool hides that a step was refused
-            return status
-
-        return execute

@@ -16,7 +16,7 @@ from stoker.model.value import byte_count
 
 if TYPE_CHECKING:
     from stoker.builds.building import Built, Watcher
-    from stoker.builds.checkpoint import FarmPart
+    from stoker.builds.jobs.job import FarmPart
     from stoker.builds.stages import StageError
     from stoker.diagnose.values import Diagnosis
     from stoker.govern.progress import View
@@ -74,8 +74,9 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
 
 def _part(options: dict[str, Any]) -> "FarmPart | None":
     """Return the part of this job in a build with a checkpoint, and take its options away."""
-    from stoker.builds.checkpoint import Checkpoint, FarmPart
-    from stoker.builds.graph import parse_shard
+    from stoker.builds.jobs.checkpoint import Checkpoint
+    from stoker.builds.jobs.job import FarmPart
+    from stoker.builds.jobs.shards import parse_shard
 
     names = ("checkpoint", "checkpoint_size", "shard", "finish")
     where, size, shard, finish = (options.pop(name, None) for name in names)

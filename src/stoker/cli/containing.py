@@ -78,8 +78,8 @@ def container_options(function: F) -> F:
 
 
 def perform_inside(options: dict[str, Any]) -> None:
-    from stoker.builds.container import EngineKind
-    from stoker.builds.containing import ContainerWatcher, Inside, build_inside
+    from stoker.builds.containers.building import ContainerWatcher, Inside, build_inside
+    from stoker.builds.containers.engine import EngineKind
     from stoker.builds.repeating import read_recorded
     from stoker.diagnose.kept import diagnose_folder
     from stoker.govern.progress import Progress, make_view

@@ -12,8 +12,8 @@ from stoker.cli.request import setting_options
 from stoker.settings.declared import OPTIONS, SettingGroup
 
 if TYPE_CHECKING:
-    from stoker.builds.matrix import MatrixWatcher
-    from stoker.builds.matrix_jobs import MatrixJob, MatrixResult
+    from stoker.builds.matrices.running import MatrixWatcher
+    from stoker.builds.matrices.values import MatrixJob, MatrixResult
     from stoker.govern.progress import View
     from stoker.model.errors import StokerError
     from stoker.model.events import AnyEvent
@@ -50,8 +50,9 @@ def matrix(**options: Any) -> None:
     stoker matrix --only 'cu128*'
     stoker matrix gpus.toml --from slim --wheel torch==2.9.1 --out wheels
     """
-    from stoker.builds.matrix import MatrixWanted, plan_matrix, run_matrix
-    from stoker.builds.matrix_jobs import jobs_page, results_page, whole_line
+    from stoker.builds.matrices.page import jobs_page, results_page, whole_line
+    from stoker.builds.matrices.planning import MatrixWanted, plan_matrix
+    from stoker.builds.matrices.running import run_matrix
     from stoker.govern.progress import Progress, make_view
     from stoker.outside.terminal import print_json, show
 
@@ -89,8 +90,8 @@ def _governing(chosen: Any) -> Any:
 
 def _watcher(view: "View", *, verbose: bool) -> "MatrixWatcher":
     from stoker.builds.building import Watcher
-    from stoker.builds.matrix import MatrixWatcher
-    from stoker.builds.matrix_jobs import begin_line, end_line
+    from stoker.builds.matrices.page import begin_line, end_line
+    from stoker.builds.matrices.running import MatrixWatcher
     from stoker.builds.stages import StageError
     from stoker.cli.building import diagnose
     from stoker.outside.streams import error_text

@@ -78,7 +78,7 @@ def report(
 
 
 if TYPE_CHECKING:
-    from stoker.report.graph.values import BuildGraph
+    from stoker.report.graphs.values import BuildGraph
 
 
 @click.command()
@@ -113,10 +113,10 @@ def graph(
     from stoker.model.errors import UsageError
     from stoker.outside.files import write_named
     from stoker.outside.terminal import print_json, show
-    from stoker.report.graph.drawing import graph_svg
-    from stoker.report.graph.html import graph_html
-    from stoker.report.graph.page import graph_page
-    from stoker.report.graph.reading import graph_of
+    from stoker.report.graphs.drawing import graph_svg
+    from stoker.report.graphs.html import graph_html
+    from stoker.report.graphs.page import graph_page
+    from stoker.report.graphs.reading import graph_of
 
     kinds = {
         ".svg": graph_svg,

@@ -8,7 +8,7 @@ import click
 from stoker.model.value import size
 
 if TYPE_CHECKING:
-    from stoker.builds.toolchain import Toolchain
+    from stoker.builds.toolchains.manifest import Toolchain
 
 
 def _say(message: str) -> None:
@@ -64,8 +64,8 @@ def install(toolchain: str, wanted: tuple[str, ...], into: Path | None, as_json:
     stoker toolchain install cuda==13.0 --with cudnn,nccl
     stoker toolchain install ninja
     """
-    from stoker.builds.toolchain import install as install_toolchain
-    from stoker.builds.toolchain_fetch import parse_request
+    from stoker.builds.toolchains.request import parse_request
+    from stoker.builds.toolchains.store import install as install_toolchain
     from stoker.outside.terminal import print_json
 
     names = [name for words in wanted for name in words.split(",") if name.strip()]
@@ -89,7 +89,7 @@ def _exports(made: "Toolchain") -> list[str]:
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def list_(as_json: bool) -> None:
     """List the toolchains."""
-    from stoker.builds.toolchain import installed
+    from stoker.builds.toolchains.store import installed
     from stoker.outside.locks import toolchains_folder
     from stoker.outside.terminal import print_json
 
@@ -113,7 +113,7 @@ def remove(toolchain: str) -> None:
     \b
     stoker toolchain remove cuda-13.0
     """
-    from stoker.builds.toolchain import remove as remove_toolchain
+    from stoker.builds.toolchains.store import remove as remove_toolchain
 
     gone = remove_toolchain(toolchain)
     _say(f"removed {gone.path}, {size(gone.manifest.size_bytes)}")

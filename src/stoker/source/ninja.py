@@ -1,4 +1,4 @@
-"""Reads ninja's own files in a build folder: the build statements and their last durations.
+"""Reads ninja's own files in a build folder: the build statements, and what a target needs of them.
 
 Reads build.ninja, .ninja_log and .ninja_deps. Rules are not read, nor variables of a single edge:
 CMake and torch's cpp_extension write paths out, or behind a variable of the whole file.
@@ -6,7 +6,8 @@ CMake and torch's cpp_extension write paths out, or behind a variable of the who
 
 import re
 import struct
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from stoker.model.value import Value, whole_number
@@ -22,6 +23,9 @@ _LOG_FIELDS = 5
 _DEPS_START = re.compile(rb"# ninjadeps\n[\x03\x04]\0\0\0")  # with its version
 _DEPS_HEADER = 3  # numbers before the files of a record: the output, and its time in two parts
 _LARGEST, _LARGEST_PER_BYTE = 16 << 20, 8  # characters that variables may add
+_GENERATES = "CUSTOM_COMMAND"
+_BUILDS = ("_COMPILER__", "_LINKER__")
+_SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl")
 
 
 class Edge(Value, frozen=True, kw_only=True):
@@ -175,3 +179,38 @@ def read_discovered(
         for output, numbers in found.items()
         if output < known and (wanted is None or paths[output] in wanted)
     }
+
+
+def generated_sources(edges: Sequence[Edge], target: str) -> tuple[str, ...]:
+    """Return one output of each command that makes sources for ``target`` by scripts alone.
+
+    A generator that must itself be compiled is left to the compile stage. A graph with a cycle has
+    no answer; ninja reports it.
+    """
+    below = edges_below(edges, target)
+    compiled: set[int] = set()  # edges that compile, and those that depend on them
+    found = []
+    try:
+        for index in TopologicalSorter(below).static_order():
+            edge = edges[index]
+            if any(word in edge.rule for word in _BUILDS) or compiled.intersection(below[index]):
+                compiled.add(index)
+            elif edge.rule == _GENERATES and edge.outputs[0].endswith(_SOURCES):
+                found.append(edge.outputs[0])
+    except CycleError:
+        return ()
+    return tuple(found)
+
+
+def edges_below(edges: Sequence[Edge], target: str) -> dict[int, list[int]]:
+    """Return, for each edge that the target needs, the edges that this edge needs."""
+    maker = {output: index for index, edge in enumerate(edges) for output in edge.outputs}
+    below: dict[int, list[int]] = {}
+    waiting = [maker[target]] if target in maker else []
+    while waiting:
+        index = waiting.pop()
+        if index not in below:
+            needs = (*edges[index].needs, *edges[index].after)
+            below[index] = [maker[need] for need in needs if need in maker]
+            waiting += below[index]
+    return below

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.builds.route import answer_file, probe_files, read_answer, switched_off
+from stoker.builds.configured import answer_file, probe_files, read_answer, switched_off
 from subjects import changed, cmake_option, cmake_tree
 
 LOG = """\

@@ -1,7 +1,6 @@
 """Finding sources that are generated before compilation."""
 
-from stoker.builds.graph import generated_sources
-from stoker.source.ninja import Edge
+from stoker.source.ninja import Edge, generated_sources
 
 CUSTOM = "CUSTOM_COMMAND"
 COMPILE = "CXX_COMPILER__core_unscanned_Release"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stoker.builds.backend import map_flags, surroundings
+from stoker.builds.execution import map_flags, surroundings
 from subjects import plan
 
 

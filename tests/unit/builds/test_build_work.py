@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.builds.graph import digest, file_digest, file_lines, tree_state
+from stoker.builds.digests import digest, file_digest, file_lines, tree_state
 from stoker.builds.work import Work, work_folder
 from stoker.model.build import BuildStage
 from stoker.outside.folders import builds as work_root

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from conftest import Stoker
 from governed_steps import record
-from stoker.builds.checkpoint import BuildIdentity, Checkpoint, FarmPart, Job, names_native
-from stoker.builds.farm import simulate_farm
-from stoker.builds.graph import Piece, Shard, compile_pieces, parse_shard, split
+from stoker.builds.jobs.checkpoint import BuildIdentity, Checkpoint
+from stoker.builds.jobs.job import FarmPart, Job, names_native
+from stoker.builds.jobs.shards import Piece, Shard, compile_pieces, parse_shard, split
+from stoker.builds.jobs.simulation import simulate_farm
 from stoker.govern.history import History
 from stoker.govern.trace import write_trace
 from stoker.model.caching import CacheEngine, Chain, ChainOptions, ChainPart

@@ -8,10 +8,10 @@ import pytest
 
 from held_locks import held_elsewhere
 from stoker.builds import cleaning as kept_module
-from stoker.builds import toolchain as toolchains
-from stoker.builds import work
+from stoker.builds import memory_tree, work
 from stoker.builds.acquire import store as sources
 from stoker.builds.cleaning import CleanupItem, CleanupKind, choose, kept, kept_of, remove
+from stoker.builds.toolchains import store
 from stoker.model.errors import StorageError, UsageError
 from stoker.outside import files, folders, locks
 from stoker.plan.records import RunFolder
@@ -124,22 +124,22 @@ def test_only_links_that_stoker_made_lead_into_memory(
 ) -> None:
     build = tree / "build"
     build.symlink_to(elsewhere)
-    assert not work.is_in_memory(build)
+    assert not memory_tree.is_in_memory(build)
     with pytest.raises(UsageError, match="link of your own"):
-        work.put_in_memory(build, work.memory_home_in(tmp_path, tree))
-    work.drop_memory_tree(build)
+        memory_tree.put_in_memory(build, memory_tree.memory_home_in(tmp_path, tree))
+    memory_tree.drop_memory_tree(build)
     assert build.is_symlink()
     assert untouched(elsewhere)
     build.unlink()
     build.symlink_to("/no/such/disk")
-    assert not work.is_lost(build)
+    assert not memory_tree.is_lost(build)
     build.unlink()
-    home = work.memory_home_in(tmp_path, tree)
-    work.put_in_memory(build, home)
-    assert work.is_in_memory(build)
+    home = memory_tree.memory_home_in(tmp_path, tree)
+    memory_tree.put_in_memory(build, home)
+    assert memory_tree.is_in_memory(build)
     home.rmdir()
-    assert work.is_lost(build)
-    work.drop_memory_tree(build)
+    assert memory_tree.is_lost(build)
+    memory_tree.drop_memory_tree(build)
     assert not build.is_symlink()
 
 
@@ -193,8 +193,8 @@ def test_sources_whole_and_half_made() -> None:
 
 def test_toolchains_of_a_build_stay() -> None:
     for name in ("cuda-13.0", "ninja"):
-        (toolchains.root() / name).mkdir(parents=True)
-    home = str(toolchains.root() / "cuda-13.0")
+        (store.root() / name).mkdir(parents=True)
+    home = str(store.root() / "cuda-13.0")
     with locks.holding_toolchains({"CUDA_HOME": home, "PATH": f"/bin:{home}/bin"}):
         busy = {entry.name: entry.busy for entry in kept(CleanupKind.TOOLCHAINS)}
     assert busy == {"cuda-13.0": True, "ninja": False}

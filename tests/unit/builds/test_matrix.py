@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.builds.matrix_jobs import (
-    MatrixJob,
-    WheelFrom,
+from stoker.builds.matrices.decisions import (
     build_sharing,
     cache_order,
     check_cuda,
@@ -22,6 +20,7 @@ from stoker.builds.matrix_jobs import (
     slim_sharing,
     whole_time,
 )
+from stoker.builds.matrices.values import MatrixJob, WheelFrom
 from stoker.knowledge.projects import estimates
 from stoker.model.errors import UsageError
 from stoker.model.plan import Quantity

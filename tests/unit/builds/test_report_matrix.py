@@ -4,16 +4,8 @@ from typing import Any
 
 import pytest
 
-from stoker.builds.matrix_jobs import (
-    MatrixEnd,
-    MatrixJob,
-    MatrixResult,
-    WheelFrom,
-    begin_line,
-    end_line,
-    results_page,
-    whole_line,
-)
+from stoker.builds.matrices.page import begin_line, end_line, results_page, whole_line
+from stoker.builds.matrices.values import MatrixEnd, MatrixJob, MatrixResult, WheelFrom
 from stoker.model.plan import Quantity
 from stoker.outside.terminal import show
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.builds.toolchain import assemble, link_sonames, merge
-from stoker.builds.toolchain_fetch import parse_request
+from stoker.builds.toolchains.assemble import assemble, link_sonames, merge
+from stoker.builds.toolchains.request import parse_request
 
 NAMES = st.sampled_from(["a", "b", "c"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.builds import toolchain_fetch
-from stoker.builds.toolchain_fetch import Narrator, fetch_failure, parse_request
+from stoker.builds.toolchains import fetch
+from stoker.builds.toolchains.fetch import Narrator, fetch_failure
+from stoker.builds.toolchains.request import parse_request
 from stoker.model.errors import CommandError, MissingError, StokerError, StorageError, UsageError
 
 PIP = """\
@@ -111,8 +112,8 @@ def test_failures_are_fetch_failure(
 def test_uv_stands_in_for_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)  # noqa: ARG005
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
-    assert toolchain_fetch.installer()[:3] == ["/bin/uv", "pip", "install"]
+    assert fetch.installer()[:3] == ["/bin/uv", "pip", "install"]
     monkeypatch.setattr(shutil, "which", lambda name: None)  # noqa: ARG005
     with pytest.raises(MissingError, match="neither pip nor uv") as caught:
-        toolchain_fetch.installer()
+        fetch.installer()
     assert "ensurepip" in caught.value.hints[0]

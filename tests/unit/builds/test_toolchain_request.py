@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.builds.toolchain_fetch import constraints, parse_request, requirements
+from stoker.builds.toolchains.request import constraints, parse_request, requirements
 from stoker.knowledge.failures import failures
 from stoker.knowledge.packages import kinds
 from stoker.model.errors import StokerError, UsageError

@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from stoker.builds import toolchain
-from stoker.builds.toolchain import MANIFEST, Toolchain
-from stoker.builds.toolchain_fetch import parse_request
+from stoker.builds.toolchains import store
+from stoker.builds.toolchains.manifest import MANIFEST, Toolchain
+from stoker.builds.toolchains.request import parse_request
 from stoker.cli.toolchain import toolchain as command
 from stoker.model.errors import CommandError, MissingError, StokerError, UsageError
 from stoker.outside import files
@@ -114,22 +114,22 @@ def linux(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def install(words: str, *wanted: str, into: Path | None = None) -> Toolchain:
-    return toolchain.install(parse_request(words, wanted), into=into, say=list[str]().append)
+    return store.install(parse_request(words, wanted), into=into, say=list[str]().append)
 
 
 def names() -> list[str]:
-    return [toolchain.name for toolchain in toolchain.installed()]
+    return [toolchain.name for toolchain in store.installed()]
 
 
 def test_a_tool_is_installed_listed_and_removed(index: Index) -> None:
     index.add_ninja()
     made = install("ninja")
-    assert made.path == str(toolchain.root() / "ninja")
+    assert made.path == str(store.root() / "ninja")
     assert os.access(f"{made.path}/bin/ninja", os.X_OK)
     assert made.manifest.version == "1.13.2"
-    assert toolchain.installed() == [made]
-    assert toolchain.remove("ninja") == made
-    assert list(toolchain.root().iterdir()) == []
+    assert store.installed() == [made]
+    assert store.remove("ninja") == made
+    assert list(store.root().iterdir()) == []
 
 
 @pytest.mark.usefixtures("linux")
@@ -175,7 +175,7 @@ def test_what_does_not_verify_is_not_kept(
     index.add_cuda(nvcc=nvcc.replace('> "$2" ;;', '> "$2" || exit 1 ;;'))
     with pytest.raises(CommandError):
         install("cuda==13.0")
-    assert list(toolchain.root().iterdir()) == []
+    assert list(store.root().iterdir()) == []
 
 
 @pytest.mark.slow
@@ -235,15 +235,15 @@ def test_only_toolchains_are_removed(index: Index, tmp_path: Path) -> None:
     into = tmp_path / "own"
     install("ninja", into=into)
     with pytest.raises(UsageError, match="not a toolchain"):
-        toolchain.remove(str(tmp_path))
+        store.remove(str(tmp_path))
     with pytest.raises(UsageError, match="unknown toolchain") as caught:
-        toolchain.remove("ninja-1.12")
+        store.remove("ninja-1.12")
     assert caught.value.hints == (
         "did you mean ninja-1.13?",
         "`stoker toolchain list` lists them",
     )
-    toolchain.remove(str(into))
-    toolchain.remove("ninja==1.13")
+    store.remove(str(into))
+    store.remove("ninja==1.13")
     assert not into.exists()
     assert names() == []
 
@@ -252,9 +252,9 @@ def test_only_toolchains_are_removed(index: Index, tmp_path: Path) -> None:
 def test_a_broken_manifest_hides_nothing_else(index: Index) -> None:
     index.add_ninja()
     install("ninja")
-    (toolchain.root() / "broken").mkdir()
-    (toolchain.root() / "broken" / MANIFEST).write_text('{"kind": 1')
-    (toolchain.root() / "empty").mkdir()
+    (store.root() / "broken").mkdir()
+    (store.root() / "broken" / MANIFEST).write_text('{"kind": 1')
+    (store.root() / "empty").mkdir()
     assert names() == ["ninja"]
 
 
@@ -268,7 +268,7 @@ def test_two_at_once_do_not_fight(index: Index) -> None:
             install("ninja")
         assert names() == []
 
-    toolchain.install(parse_request("ninja"), say=meddle)
+    store.install(parse_request("ninja"), say=meddle)
     assert messages[-1] == "verifying"
     assert names() == ["ninja"]
 
@@ -336,11 +336,11 @@ def stalled_install(wheel: Path) -> Iterator["subprocess.Popen[bytes]"]:
 
 def test_an_interrupt_leaves_nothing(index: Index) -> None:
     with stalled_install(index.add_ninja()) as child:
-        (aside,) = files.leftovers(toolchain.root())
+        (aside,) = files.leftovers(store.root())
         assert (aside / ".work").is_dir()
         child.send_signal(signal.SIGINT)
         assert child.wait() != 0
-        assert list(toolchain.root().iterdir()) == []
+        assert list(store.root().iterdir()) == []
 
 
 def test_a_kill_leaves_nothing_once_anyone_looks(index: Index) -> None:
@@ -350,18 +350,18 @@ def test_a_kill_leaves_nothing_once_anyone_looks(index: Index) -> None:
         child.wait()
         assert names() == []
     # The installer it started holds the lock until it, too, ends.
-    while files.leftovers(toolchain.root()):
+    while files.leftovers(store.root()):
         assert names() == []
         time.sleep(0.05)
     assert install("ninja").name == "ninja"
-    assert [path.name for path in toolchain.root().iterdir()] == ["ninja"]
+    assert [path.name for path in store.root().iterdir()] == ["ninja"]
 
 
 def test_the_leavings_of_long_ago_go_too(index: Index) -> None:
     """Those of a process killed between making the folder and locking it, or while deleting."""
     index.add_ninja()
-    toolchain.root().mkdir(parents=True)
-    old, new = toolchain.root() / ".ninja.stoker-old", toolchain.root() / ".cmake.stoker-new"
+    store.root().mkdir(parents=True)
+    old, new = store.root() / ".ninja.stoker-old", store.root() / ".cmake.stoker-new"
     old.mkdir()
     new.mkdir()
     os.utime(old, (0, 0))
@@ -374,10 +374,10 @@ def test_the_commands(index: Index) -> None:
     index.add_ninja()
     runner = CliRunner()
     made = runner.invoke(command, ["install", "ninja"], catch_exceptions=False)
-    assert made.stdout == f"{toolchain.root() / 'ninja'}\n"
-    assert f"export PATH={toolchain.root()}/ninja/bin:$PATH" in made.stderr
+    assert made.stdout == f"{store.root() / 'ninja'}\n"
+    assert f"export PATH={store.root()}/ninja/bin:$PATH" in made.stderr
     listed = runner.invoke(command, ["list"], catch_exceptions=False)
-    assert listed.stdout.split() == ["ninja", "1.13.2", "448", "B", f"{toolchain.root()}/ninja"]
+    assert listed.stdout.split() == ["ninja", "1.13.2", "448", "B", f"{store.root()}/ninja"]
     (row,) = json.loads(runner.invoke(command, ["list", "--json"]).stdout)["toolchains"]
     assert (row["name"], row["manifest"]["kind"]) == ("ninja", "ninja")
     assert runner.invoke(command, ["remove", "ninja"]).exit_code == 0

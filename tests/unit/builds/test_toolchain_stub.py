@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.builds.toolchain import functions, make_stub
+from stoker.builds.toolchains.assemble import functions, make_stub
 from stoker.knowledge.packages import Stub
 
 HEADER = """

@@ -21,7 +21,7 @@ print(msgspec.json.encode(read_machine()).decode())
 """
 FOLLOW = """
 import os, sys
-from stoker.machine.cgroups import KillCounter
+from stoker.machine.counters import KillCounter
 from stoker.machine.memory import Meter
 kills = KillCounter(os.getpid())
 with Meter() as meter:

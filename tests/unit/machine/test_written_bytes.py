@@ -17,7 +17,7 @@ MIB = 1 << 20
 # In a child of a child, as compilers are, and not in our own process, which others may share.
 WRITER = """
 import os, subprocess, sys
-from stoker.machine.cgroups import read_written, written_since
+from stoker.machine.counters import read_written, written_since
 open({path!r} + ".before", "wb").write(bytes(1 << 20))
 before = read_written()
 code = "f = open({path!r}, 'wb'); f.write(bytes(32 << 20)); f.close(); {then}"

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from stoker.model.govern import Timing
-from stoker.report.graph.analysis import find_impact, make_build_graph
-from stoker.report.graph.owners import Owners
-from stoker.report.graph.steps import NeededSteps
-from stoker.report.graph.values import GraphTargetKind
+from stoker.report.graphs.analysis import find_impact, make_build_graph
+from stoker.report.graphs.owners import Owners
+from stoker.report.graphs.steps import NeededSteps
+from stoker.report.graphs.values import GraphTargetKind
 from stoker.source.cmake_api import ask, read_targets
 from stoker.source.ninja import read_discovered, read_graph
 

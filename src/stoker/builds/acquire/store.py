@@ -133,9 +133,6 @@ def _make(wanted: _Wanted, entry: Path, descriptor: int) -> None:
             shutil.rmtree(work, ignore_errors=True)
 
 
-# -- the kinds -------------------------------------------------------------------------------------
-
-
 def _wanted(named: Named, say: Say) -> _Wanted:
     match named.kind:
         case SourceKind.ARCHIVE:

@@ -3,15 +3,8 @@
 import msgspec
 import pytest
 
-from stoker.builds.container import (
-    Bind,
-    Box,
-    ContainerEngine,
-    ContainerHost,
-    EngineKind,
-    exec_words,
-    run_words,
-)
+from stoker.builds.containers.engine import ContainerEngine, ContainerHost, EngineKind
+from stoker.builds.containers.words import Bind, Box, exec_words, run_words
 from stoker.model.errors import MissingError, UsageError
 
 PODMAN = ContainerEngine(kind=EngineKind.PODMAN, program="/bin/podman", runtime="crun")

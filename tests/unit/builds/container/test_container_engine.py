@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.builds.container import EngineKind, read_engine, read_host
+from stoker.builds.containers.engine import EngineKind, read_engine, read_host
 from stoker.model.errors import MissingError
 
 

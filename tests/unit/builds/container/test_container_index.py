@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.builds.container_content import read_index
+from stoker.builds.containers.content import read_index
 
 
 def test_settings_become_variables_and_the_environment_wins() -> None:

@@ -8,14 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.builds.container import InsidePython
-from stoker.builds.container_content import (
-    PROBE,
-    choose_python,
-    inside,
-    platform_tags,
-    read_pythons,
-)
+from stoker.builds.containers.content import inside, platform_tags
+from stoker.builds.containers.pythons import PROBE, InsidePython, choose_python, read_pythons
 from stoker.model.errors import MissingError
 
 

@@ -5,8 +5,8 @@ from statistics import mean
 
 from msgspec.structs import replace
 
-from stoker.builds.checkpoint import CACHED
-from stoker.builds.graph import Piece, cost, split
+from stoker.builds.jobs.checkpoint import CACHED
+from stoker.builds.jobs.shards import Piece, cost, split
 from stoker.govern.policies import make_policy
 from stoker.govern.simulate import simulate
 from stoker.model.govern import SimulationResult, StepRecord, Trace

@@ -15,32 +15,20 @@ from typing import NoReturn
 
 import msgspec
 
-from stoker.builds import container_content
 from stoker.builds.acquire.store import acquired
 from stoker.builds.building import Built, check_writable
-from stoker.builds.container import (
-    Bind,
-    Box,
-    Contained,
-    ContainerEngine,
-    EngineKind,
-    InsidePython,
-    exec_words,
-    find_engine,
-    read_host,
-    run_words,
-)
-from stoker.builds.container_content import (
+from stoker.builds.containers import content
+from stoker.builds.containers.content import (
     ENTER,
-    PROBE,
     PipSettings,
-    choose_python,
     own_package,
     pip_command,
     read_index,
-    read_pythons,
     requirements_for,
 )
+from stoker.builds.containers.engine import ContainerEngine, EngineKind, find_engine, read_host
+from stoker.builds.containers.pythons import PROBE, InsidePython, choose_python, read_pythons
+from stoker.builds.containers.words import Bind, Box, exec_words, run_words
 from stoker.builds.finishing import handed_over
 from stoker.govern.broadcast import Broadcast
 from stoker.govern.processes import LAUNCHER, LIBRARY, installed
@@ -110,6 +98,16 @@ class ContainerWatcher(Value, frozen=True, kw_only=True):
     end: Callable[[Built], None]
 
 
+class Contained(Value, frozen=True, kw_only=True):
+    """container.json of a run folder: where the build was."""
+
+    engine: str
+    image: str
+    memory: int | None
+    python: str
+    command: tuple[str, ...]  # that made the container
+
+
 def build_inside(asked: CommandLine, wanted: Inside, watcher: ContainerWatcher) -> Built:
     say = watcher.say
     check_writable(Path(wanted.out))
@@ -117,7 +115,7 @@ def build_inside(asked: CommandLine, wanted: Inside, watcher: ContainerWatcher) 
     with ExitStack() as stack:
         stack.enter_context(
             locks.held(
-                container_content.container_lock(container_content.containers_folder() / "any"),
+                content.container_lock(content.containers_folder() / "any"),
                 shared=True,
             )
         )
@@ -156,7 +154,7 @@ def _box(wanted: Inside, subject: Subject, index: PipSettings) -> Box:
     elif image.startswith(("/", "./", "../")):
         raise UsageError(f"there is no folder {image}")
     read = [*index.paths, *filter(None, (wanted.record, _settings_file()))]
-    writable = (str(container_content.containers_folder()), subject.tree.path)
+    writable = (str(content.containers_folder()), subject.tree.path)
     return Box(
         name=f"stoker-{_slug(subject.tree.name)}-{secrets.token_hex(3)}",
         image=image or None,
@@ -259,7 +257,7 @@ class _Case:
         self._given = variables
         self.python = python
         place = f"{box.image or box.root} {python.path} {python.version}"
-        self._home = container_content.containers_folder() / f"home-{_digest(place)}"
+        self._home = content.containers_folder() / f"home-{_digest(place)}"
 
     def build(
         self, tree: str, wanted: Inside, contained: Contained, watcher: ContainerWatcher

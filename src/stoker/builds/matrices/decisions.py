@@ -1,106 +1,19 @@
-"""Jobs of a matrix: their order, labels and results, and how they are shown."""
+"""Decisions about a matrix: the order of its jobs, their labels, and the time of all. Pure."""
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 
 import msgspec
 
+from stoker.builds.matrices.values import MatrixJob
 from stoker.knowledge.projects import SlimFigures
 from stoker.model.errors import UsageError
 from stoker.model.plan import Backend, Quantity, Variant
-from stoker.model.value import Value, duration, size
-from stoker.outside.terminal import Group, Listing, Page, Text
+from stoker.model.value import Value
 from stoker.plan.grammar import label, parts_beside
 from stoker.plan.grammar import name as variant_name
 from stoker.plan.subject import Subject
-
-# -- matrix ----------------------------------------------------------------------------------------
-# A matrix: the variants of stoker.toml across Python versions, and what became of each.
-
-
-FORMAT = 1  # of matrix.json
-
-
-class WheelFrom(StrEnum):
-    """What a wheel is made from."""
-
-    BUILD = "build"  # the source
-    SLIM = "slim"  # an existing wheel
-
-
-class MatrixJob(Value, frozen=True, kw_only=True):
-    """One wheel to make. ``sharing`` says what its compiles depend on, in levels: two jobs share
-    more of a compiler cache, the more of their first levels are equal.
-    """
-
-    name: str  # of the table in stoker.toml
-    variant: str  # in the words of the grammar
-    label: str  # local version of the wheel
-    made_from: WheelFrom
-    given: str  # the source or the wheel, as the user names it
-    python: str | None = None  # None: that of this machine
-    sharing: tuple[str, ...] = ()
-    seconds: Quantity
-    wheel_bytes: Quantity
-
-    @property
-    def key(self) -> tuple[str, str | None]:
-        """What no two jobs of a matrix share."""
-        return self.name, self.python
-
-    @property
-    def title(self) -> str:
-        return f"{self.name} for Python {self.python}" if self.python else self.name
-
-
-class MatrixEnd(StrEnum):
-    DONE = "done"
-    UNCHANGED = "unchanged"  # an earlier run made the same wheel
-    FAILED = "failed"
-    INTERRUPTED = "interrupted"
-
-
-class MatrixResult(Value, frozen=True, kw_only=True):
-    """How a job ended. A wheel is in the folder if `stoker verify` found no error in it, or only
-    errors that are in the original, too.
-    """
-
-    job: MatrixJob
-    end: MatrixEnd
-    wall_s: float
-    wheel: str | None = None  # file name
-    sha256: str | None = None
-    size_bytes: int | None = None
-    before_bytes: int | None = None  # of the wheel that was slimmed
-    compiles: int | None = None  # with those that the cache answered
-    cache_hits: int | None = None
-    verified: bool = False
-    original_errors: tuple[str, ...] = ()  # of verify, in the wheel that was slimmed as well
-    inputs: str = ""  # digest of everything that a slimmed wheel depends on
-    folder: str | None = None  # run folder of a build
-    error: str | None = None
-
-    @property
-    def ok(self) -> bool:
-        return self.end in (MatrixEnd.DONE, MatrixEnd.UNCHANGED)
-
-
-class MatrixManifest(Value, frozen=True, kw_only=True):
-    """matrix.json: the results so far, also those of earlier runs for other variants."""
-
-    format: int = FORMAT
-    stoker: str
-    results: tuple[MatrixResult, ...] = ()
-
-    def result(self, job: MatrixJob) -> MatrixResult | None:
-        return next((found for found in self.results if found.job.key == job.key), None)
-
-
-# -- matrix ----------------------------------------------------------------------------------------
-# Decisions about a matrix: the order of its jobs, their labels, and the time of the whole.
-
 
 # A slimmed wheel has other GPU code, and everything else as in the original.
 _SLIM_PARTS = frozenset({"backend", "toolkit", "gpus", "python", "platform"})
@@ -232,88 +145,3 @@ def slim_estimate(bytes_before: int | None, figures: SlimFigures, cpus: int) -> 
         return Quantity(amount=None, basis="the size of the wheel is not known yet")
     seconds = figures.cpu_seconds * bytes_before / figures.bytes / min(cpus, figures.cpus)
     return Quantity(amount=seconds, basis=figures.basis)
-
-
-# -- matrix ----------------------------------------------------------------------------------------
-# A matrix on the terminal: the list of what is to be made, and the table of what was made.
-
-
-_STYLES = {
-    MatrixEnd.DONE: "ok",
-    MatrixEnd.UNCHANGED: "ok",
-    MatrixEnd.FAILED: "error",
-    MatrixEnd.INTERRUPTED: "warning",
-}
-
-
-def jobs_page(jobs: Sequence[MatrixJob]) -> Page:
-    """Return the jobs in their order, with an estimate for each."""
-    table = Listing("name", "Python", "variant", "label", "from", ">time")
-    for job in jobs:
-        amount = job.seconds.amount
-        table.add(
-            job.name,
-            job.python or "",
-            job.variant,
-            f"+{job.label}",
-            str(job.made_from),
-            "unknown" if amount is None else duration(amount),
-        )
-    return Group(table, Text(whole_line(jobs)))
-
-
-def whole_line(jobs: Sequence[MatrixJob]) -> str:
-    """Return the number of wheels and the estimated time for all of them."""
-    time = whole_time(jobs)
-    count = f"{len(jobs)} wheel{'s' if len(jobs) != 1 else ''}"
-    if time.unknown == len(jobs):
-        return f"{count}; the time is unknown"
-    known = f"about {duration(time.seconds)}"
-    return f"{count}, {known}" + (f"; the time of {time.unknown} is unknown" * bool(time.unknown))
-
-
-def begin_line(number: int, total: int, job: MatrixJob) -> str:
-    how = "slimming" if job.made_from is WheelFrom.SLIM else "building"
-    return f"stoker: {number} of {total}: {how} {job.title} ({job.variant})\n"
-
-
-def end_line(result: MatrixResult) -> str:
-    if result.end is MatrixEnd.INTERRUPTED:
-        return f"stoker: {result.job.title}: interrupted; the same command continues the matrix\n"
-    made = f": {result.wheel}" if result.ok and result.wheel else ""
-    return f"stoker: {result.job.title}: {result.end} in {duration(result.wall_s)}{made}\n"
-
-
-def results_page(results: Sequence[MatrixResult]) -> Page:
-    table = Listing("name", "Python", "", ">time", ">size", ">cache", "verify", "wheel")
-    for result in results:
-        table.add(
-            result.job.name,
-            result.job.python or "",
-            Text(str(result.end), style=_STYLES[result.end]),
-            duration(result.wall_s),
-            _size(result),
-            _hit_rate(result),
-            _verdict(result),
-            result.wheel or result.error or "",
-        )
-    return table
-
-
-def _verdict(result: MatrixResult) -> str:
-    if result.original_errors:
-        return f"{len(result.original_errors)} of the original"
-    return "ok" if result.verified else ""
-
-
-def _size(result: MatrixResult) -> str:
-    if result.size_bytes is None:
-        return ""
-    share = f" ({result.size_bytes / result.before_bytes:.0%})" if result.before_bytes else ""
-    return f"{size(result.size_bytes)}{share}"
-
-
-def _hit_rate(result: MatrixResult) -> str:
-    if not result.compiles or result.cache_hits is None:
-        return ""
-    return f"{result.cache_hits / result.compiles:.0%} of {result.compiles}"

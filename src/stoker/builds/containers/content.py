@@ -1,29 +1,27 @@
-"""What a container gets: this stoker, its requirements, and the folders of the build."""
+"""What a container gets: this stoker, its requirements for the container's Python, and pip's
+settings.
+
+Both packages are folders of our cache, made whole once. Nothing is downloaded inside the container.
+"""
 
 import hashlib
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import msgspec
 from packaging.requirements import Requirement
-from packaging.version import Version
 
 import stoker
 from stoker import __version__
-from stoker.builds.container import InsidePython
+from stoker.builds.containers.pythons import InsidePython
 from stoker.machine.installers import own_pip
 from stoker.model.errors import CommandError, MissingError
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import Value
 from stoker.outside import folders, process
 from stoker.outside.files import folder_made_whole
-
-# -- index -----------------------------------------------------------------------------------------
-# Passes pip's settings, and the folders that they name, to a container.
-
 
 _LINE = re.compile(r"(?:global|install|:env:)\.([\w-]+)='(.*)'")
 
@@ -63,66 +61,6 @@ def _folder_of(word: str) -> Path:
         return Path(word)
     path = Path(unquote(urlsplit(word).path))
     return path.parent if path.name == "simple" else path
-
-
-# -- inside ----------------------------------------------------------------------------------------
-# Finds the Pythons of a container in which stoker can run. Pure.
-
-
-OLDEST = "3.11"
-_ASK = """
-import json, os, platform, sys
-libc, version = platform.libc_ver()
-print(json.dumps({
-    "version": "%d.%d" % sys.version_info[:2], "path": sys.executable,
-    "machine": platform.machine(), "glibc": version if libc == "glibc" else None,
-}))
-"""
-# The one that is called python3 comes first; those of manylinux images lie apart.
-_ASK_ALL = """
-for python in python3 /usr/bin/python3.* /usr/local/bin/python3.* /opt/python/cp3*/bin/python3; do
-    "$python" -c "$0" 2>/dev/null
-done
-true
-"""
-PROBE = ("sh", "-c", _ASK_ALL, _ASK)
-
-
-def read_pythons(told: str) -> tuple[InsidePython, ...]:
-    """Return the interpreters that the probe printed; other lines are ignored."""
-    found = []
-    for line in told.splitlines():
-        try:
-            found.append(msgspec.json.decode(line, type=InsidePython))
-        except UNDECODABLE:
-            continue
-    return tuple(p for p in found if re.fullmatch(r"3\.\d{1,3}", p.version))
-
-
-def choose_python(
-    pythons: Sequence[InsidePython], *, wanted: str | None, machine: str, image: str
-) -> InsidePython:
-    """Return the requested version, else the container's default, else its newest."""
-    if any(python.machine != machine for python in pythons):
-        raise MissingError(f"{image} is for {pythons[0].machine}, this machine is {machine}")
-    fit = [python for python in pythons if Version(python.version) >= Version(OLDEST)]
-    if wanted:
-        fit = [python for python in fit if python.version == wanted]
-    if fit:
-        usual = fit[0] is pythons[0]
-        return fit[0] if usual else max(fit, key=lambda python: Version(python.version))
-    there = ", ".join(dict.fromkeys(python.version for python in pythons)) or "none"
-    raise MissingError(
-        f"{image} has no Python {wanted or f'{OLDEST} or newer'}, which stoker runs in there",
-        hints=[f"Pythons found there: {there}", "another one: --container IMAGE"],
-    )
-
-
-# -- packages --------------------------------------------------------------------------------------
-# Provides stoker for the Python of a container: its requirements from the package index, and a
-# copy of itself.
-#
-# Both are folders of our cache, made whole once. Nothing is downloaded inside the container.
 
 
 _OLDEST_GLIBC = 17  # of wheels: manylinux_2_17

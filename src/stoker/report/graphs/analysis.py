@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from stoker.model.govern import Timing
-from stoker.report.graph.owners import LINK_RULE, Owners
-from stoker.report.graph.steps import PHONY, NeededSteps
-from stoker.report.graph.values import (
+from stoker.report.graphs.owners import LINK_RULE, Owners
+from stoker.report.graphs.steps import PHONY, NeededSteps
+from stoker.report.graphs.values import (
     Blocker,
     BuildGraph,
     GraphTarget,

@@ -11,8 +11,8 @@ from itertools import pairwise
 from xml.etree import ElementTree as Xml
 
 from stoker.outside.streams import xml_text
-from stoker.report.graph.page import headline, steps_by_target, target_figures
-from stoker.report.graph.values import BuildGraph, GraphTarget, GraphTargetKind
+from stoker.report.graphs.page import headline, steps_by_target, target_figures
+from stoker.report.graphs.values import BuildGraph, GraphTarget, GraphTargetKind
 
 _SWEEPS = 4  # passes over the columns; more change little
 _LARGEST_INDENT = 3  # rows above a column

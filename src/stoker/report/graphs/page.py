@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from stoker.model.value import duration, size
 from stoker.outside.terminal import Group, Indented, Listing, Page, Text
-from stoker.report.graph.values import BuildGraph, GraphTarget, Impact
+from stoker.report.graphs.values import BuildGraph, GraphTarget, Impact
 
 _FEW = 15  # targets, blockers or steps that a page shows
 

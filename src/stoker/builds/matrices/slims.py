@@ -7,12 +7,8 @@ from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement
 
 from stoker import __version__
-from stoker.builds.graph import digest, file_digest
-from stoker.builds.matrix_jobs import (
-    MatrixEnd,
-    MatrixJob,
-    MatrixResult,
-    WheelFrom,
+from stoker.builds.digests import digest, file_digest
+from stoker.builds.matrices.decisions import (
     check_cuda,
     check_slim,
     completed_label,
@@ -20,6 +16,7 @@ from stoker.builds.matrix_jobs import (
     slim_label,
     slim_sharing,
 )
+from stoker.builds.matrices.values import MatrixEnd, MatrixJob, MatrixResult, WheelFrom
 from stoker.catalogue.installing import installer_for, read_host
 from stoker.catalogue.store import Say
 from stoker.knowledge.projects import estimates

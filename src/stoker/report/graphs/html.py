@@ -5,9 +5,9 @@ from html import escape
 
 from stoker.model.value import duration
 from stoker.outside.streams import xml_text
-from stoker.report.graph.drawing import graph_svg
-from stoker.report.graph.page import headline, impact_text, ready_text, sources, target_figures
-from stoker.report.graph.values import BuildGraph
+from stoker.report.graphs.drawing import graph_svg
+from stoker.report.graphs.page import headline, impact_text, ready_text, sources, target_figures
+from stoker.report.graphs.values import BuildGraph
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _PAGE_STYLE = """

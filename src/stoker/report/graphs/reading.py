@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from stoker.govern.build_folder import find_build, timings_of
 from stoker.model.errors import UsageError
-from stoker.report.graph.analysis import find_impact, make_build_graph
-from stoker.report.graph.owners import Owners
-from stoker.report.graph.steps import NeededSteps
-from stoker.report.graph.values import BuildGraph
+from stoker.report.graphs.analysis import find_impact, make_build_graph
+from stoker.report.graphs.owners import Owners
+from stoker.report.graphs.steps import NeededSteps
+from stoker.report.graphs.values import BuildGraph
 from stoker.source.cmake_api import read_targets
 from stoker.source.ninja import read_discovered, read_graph
 

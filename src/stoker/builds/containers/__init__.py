@@ -1,0 +1,1 @@
+"""`stoker build --container`: the whole build runs inside a container."""

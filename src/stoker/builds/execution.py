@@ -1,0 +1,147 @@
+"""Runs the commands of a build, in one environment and with one log for each stage.
+
+The environment has the plan's settings, what makes builds repeatable, and the governor's part.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from stoker.builds.backend import Execute
+from stoker.builds.route import Route
+from stoker.builds.stages import StageLog
+from stoker.builds.work import MARK, Work
+from stoker.govern.session import Session
+from stoker.model.errors import CommandError, Terminated
+from stoker.model.plan import Plan
+from stoker.outside import folders
+from stoker.plan.subject import Subject
+
+_FIRST_ZIP_CAN_SAY = 315532800  # 1980-01-01
+
+
+def surroundings(
+    base: Mapping[str, str],
+    plan: Plan,
+    *,
+    maps: Mapping[Path, str],
+    epoch: int | None,
+) -> dict[str, str]:
+    """Return the environment of a build. ``maps``: folders and their names in outputs. ``epoch``:
+    the date of the source.
+    """
+    environment = dict(base) | {setting.name: setting.value for setting in plan.environment}
+    environment.setdefault("SOURCE_DATE_EPOCH", str(epoch or _FIRST_ZIP_CAN_SAY))
+    flags = " ".join(map_flags(maps))
+    for name in ("CFLAGS", "CXXFLAGS"):
+        environment[name] = f"{environment.get(name, '')} {flags}".strip()
+    of_nvcc = [
+        environment.get("NVCC_APPEND_FLAGS", ""),
+        *(f"-Xcompiler={f}" for f in flags.split()),
+    ]
+    environment["NVCC_APPEND_FLAGS"] = " ".join(of_nvcc).strip()
+    return environment
+
+
+def map_flags(maps: Mapping[Path, str]) -> tuple[str, ...]:
+    """Return the flags that map folder names; none for a name that a command line would split."""
+    return tuple(
+        f"-ffile-prefix-map={folder}={name}"
+        for folder, name in maps.items()
+        if not re.search(r"[\s=,\"'\\]", str(folder))
+    )
+
+
+class Execution:
+    """Runs the commands of one build. ``folder`` is where the last one ran."""
+
+    def __init__(
+        self,
+        *,
+        subject: Subject,
+        plan: Plan,
+        route: Route,
+        work: Work,
+        governed: Session,
+        isolated: bool,
+        epoch: int | None,
+        verbose: bool,
+    ):
+        assert subject.tree is not None
+        self._subject = subject
+        self._route = route
+        self._work = work
+        self._governed = governed
+        self._verbose = verbose
+        self.folder = route.tree
+        name = folders.slug(subject.tree.name)
+        maps = {route.tree: name, route.build: f"{name}-build"}
+        # A cache has compilers see paths that are relative to the build folder.
+        maps[Path(os.path.relpath(route.tree, route.build))] = name
+        path = os.environ.get("PATH", os.defpath)
+        if self._tools_to_link():
+            path = f"{work.tools}:{path}"
+        base = {**os.environ, MARK: str(work.path)}
+        if isolated:
+            maps[work.environment] = "environment"
+            path = f"{work.environment}/bin:{path}"
+            base["VIRTUAL_ENV"] = str(work.environment)
+        self.environment = governed.environment(
+            surroundings({**base, "PATH": path}, plan, maps=maps, epoch=epoch),
+            folder=Path(os.path.commonpath((route.tree, route.build))),
+            mapped=True,
+        )
+
+    def link_tools(self) -> None:
+        """Link tools into a folder of ours: the chosen CMake's own may also hold a Python."""
+        shutil.rmtree(self._work.tools, ignore_errors=True)
+        for name, path in self._tools_to_link().items():
+            self._work.tools.mkdir(parents=True, exist_ok=True)
+            (self._work.tools / name).symlink_to(path)
+
+    def _tools_to_link(self) -> dict[str, str]:
+        """Return CMake and ninja where the PATH does not lead to the chosen ones."""
+        chosen = {name: self._subject.build_tool(name) for name in ("cmake", "ninja")}
+        return {
+            name: tool.path
+            for name, tool in chosen.items()
+            if tool and not tool.problem and shutil.which(name) != tool.path
+        }
+
+    def must(
+        self,
+        words: Sequence[str],
+        log: StageLog,
+        *,
+        what: str,
+        extra: Mapping[str, str] | None = None,
+    ) -> None:
+        """Run a command in the tree; raise an error that begins with ``what`` if it fails."""
+        status = self.executing(log, extra)(words, self._route.tree, {})
+        if status:
+            raise CommandError(f"{what} (status {status})")
+
+    def executing(self, log: StageLog, own: Mapping[str, str] | None = None) -> Execute:
+        """Return a function that runs commands, with variables of its own and those of a call."""
+
+        def execute(words: Sequence[str], folder: Path, extra: Mapping[str, str]) -> int:
+            self.folder = folder
+            environment = {**self.environment, **self._talk, **(own or {}), **extra}
+            status = self._governed.run(words, env=environment, cwd=folder, output=log.write)
+            if self._governed.stopped_by is not None:
+                raise Terminated(self._governed.stopped_by)
+            if error := self._governed.unfinished:
+                raise error  # also if the tool hides that a step was refused
+            return status
+
+        return execute
+
+    @property
+    def _talk(self) -> dict[str, str]:
+        """Return variables that make tools print more. They are not inputs of a stage."""
+        if not self._verbose:
+            return {}
+        flags = self.environment["NVCC_APPEND_FLAGS"]
+        return {"VERBOSE": "1", "NVCC_APPEND_FLAGS": f"{flags} -v"}

@@ -1,0 +1,1 @@
+"""Builds in several jobs: shards, checkpoints, and a simulation of them."""

@@ -1,0 +1,140 @@
+"""The part that one job has in a build of several jobs."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from stoker.builds.digests import digest
+from stoker.builds.jobs.checkpoint import CACHED, BuildIdentity, Checkpoint
+from stoker.builds.jobs.shards import Shard, compile_pieces
+from stoker.govern.command_line import build_folder
+from stoker.model.errors import StorageError
+from stoker.model.govern import Trace
+from stoker.model.plan import Backend, Plan
+from stoker.model.value import Value
+from stoker.plan.records import lasting_json
+from stoker.plan.subject import Subject
+from stoker.source.ninja import Edge, edges_below
+
+
+def _ranges(numbers: Iterable[int]) -> Iterator[str]:
+    """Yield increasing numbers as ``3`` and ``5-8``."""
+    for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        row = [number for _, number in group]
+        yield str(row[0]) if len(row) == 1 else f"{row[0]}-{row[-1]}"
+
+
+class FarmPart(Value, frozen=True, kw_only=True):
+    """What a job does with a checkpoint: its shard, or the end of the build, or all of it."""
+
+    checkpoint: Checkpoint
+    shard: Shard | None = None
+    finish: bool = False
+
+
+class Job:
+    """One job: a build of a known identity that uses a checkpoint."""
+
+    def __init__(self, part: FarmPart, identity: BuildIdentity):
+        """Raise an error if the job is to finish a build that the checkpoint does not have."""
+        self.shard = part.shard
+        self._checkpoint = part.checkpoint
+        self._identity = identity
+        self._build = Path()
+        self._problem: str | None = None
+        self._before = self._checkpoint.changed_at()
+        if part.finish:
+            self._checkpoint.refuse_unknown(identity)
+        try:
+            self._checkpoint.enter(identity)
+        except StorageError as error:
+            if self.shard:  # its work would be lost
+                raise
+            self._problem = error.in_one_line
+
+    def begin(self, build: Path) -> None:
+        """Learn what other jobs have measured. ``build`` is the folder of the build tool."""
+        self._build = build
+        self._checkpoint.learn(self._identity, build)
+
+    def remarks(self) -> Iterator[str]:
+        """Yield what the user should know before the build."""
+        if self._problem:
+            yield f"the checkpoint is only read: {self._problem}"
+        if self.shard:
+            return
+        of, missing = self._checkpoint.missing(self._identity)
+        if missing:
+            shards = ", ".join(_ranges(missing))
+            yield f"shards of {of} that have not ended: {shards}; what they lack is compiled here"
+
+    def share(self, edges: Sequence[Edge], target: str) -> tuple[str, ...]:
+        """Return the outputs that this shard compiles."""
+        assert self.shard is not None
+        timings = self._checkpoint.timings(self._identity)
+        pieces = compile_pieces(edges, list(edges_below(edges, target)), timings)
+        shares = self._checkpoint.shares(self._identity, pieces, self.shard.of)
+        return shares[self.shard.number - 1]
+
+    def ended(self, steps: int) -> None:
+        """Note that the shard has ended."""
+        if self.shard:
+            self._checkpoint.ended(self._identity, self.shard, steps)
+
+    def close(self, trace: Trace | None) -> Iterator[str]:
+        """Keep what was measured, and yield what the user should know."""
+        if trace:
+            self._checkpoint.keep(self._identity, trace, self._build)
+            yield from self._losses(trace)
+        if deleted := self._checkpoint.prune():
+            yield f"{deleted} old objects of the checkpoint were deleted: it had grown too large"
+
+    def _losses(self, trace: Trace) -> Iterator[str]:
+        """Yield that objects did not reach the checkpoint. No compile fails then."""
+        if self._before is None or self._checkpoint.changed_at() != self._before:
+            return
+        here = build_folder(str(self._build))  # and not one of CMake's own tests
+        compiled = sum(
+            record.step.role in CACHED and record.step.directory == here for record in trace.steps
+        )
+        if compiled:
+            yield f"the checkpoint got none of the {compiled} objects that were compiled here"
+
+
+_NATIVE = re.compile(rb"=native\b")
+
+
+def names_native(build: Path) -> bool:
+    """Return whether commands of a build folder compile for the CPU at hand; if in doubt, yes."""
+    try:
+        texts = [path.read_bytes() for path in build.rglob("*.ninja")]
+    except OSError:
+        return True
+    return not texts or any(map(_NATIVE.search, texts))
+
+
+_FLAGS = ("CFLAGS", "CXXFLAGS", "CUDAFLAGS", "LDFLAGS", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")
+_NO_OPTIONS = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
+
+
+def identity_of(subject: Subject, plan: Plan, environment: Mapping[str, str]) -> BuildIdentity:
+    """Return what the objects of a build depend on besides the sources."""
+    tree, toolkit, python = subject.tree, subject.toolkit, subject.toolbox.python
+    lasting = lasting_json(plan)
+    settings = {**lasting["environment"], **lasting["cmake"]}
+    options = {name: value for name, value in settings.items() if name not in _NO_OPTIONS}
+    found = {tool.name: tool.version for tool in subject.toolbox.tools if tool.version}
+    parts = {
+        "project": tree.name if tree else "",
+        "variant": plan.name,
+        "platform": str(plan.platform),
+        "C++ compiler": found.get("cxx"),
+        "C compiler": found.get("cc"),
+        "CUDA": toolkit.version if toolkit and plan.variant.backend is Backend.CUDA else None,
+        "Python": python.version,
+        "torch": python.packages.get("torch"),
+        "options": digest(options)[:12],
+        **{name: environment.get(name) for name in _FLAGS},
+    }
+    return BuildIdentity(parts={name: str(value) for name, value in parts.items() if value})

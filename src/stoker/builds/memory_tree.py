@@ -1,0 +1,83 @@
+"""A build tree that lies in memory: where it would be on disk, a link leads there.
+
+It stays from build to build, until it is removed or the machine restarts.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+from pathlib import Path
+
+from stoker.model.errors import StorageError, UsageError
+from stoker.outside import files
+from stoker.outside.folders import private_folder
+
+_HOME = re.compile(r".+-[0-9a-f]{8}")
+
+
+def memory_home_in(memory: Path, work: Path) -> Path:
+    """Return the place in memory for the build of a work folder."""
+    sign = hashlib.sha256(os.fsencode(work)).hexdigest()[:8]
+    return private_folder(memory / _homes()) / f"{work.name}-{sign}"
+
+
+def is_in_memory(build: Path) -> bool:
+    """Return whether this is a link that ``put`` made; the user's own links are never followed."""
+    if not build.is_symlink():
+        return False
+    home = build.readlink()
+    return home.is_absolute() and home.parent.name == _homes() and bool(_HOME.fullmatch(home.name))
+
+
+def is_lost(build: Path) -> bool:
+    """Return whether the link exists but its target does not."""
+    return is_in_memory(build) and not build.exists()
+
+
+def put_in_memory(build: Path, home: Path) -> None:
+    """Move the build folder to ``home``, which is empty unless it existed before."""
+    if build.is_symlink() and not is_in_memory(build):
+        raise UsageError(
+            f"{build} is a link of your own, to {build.readlink()}",
+            hints=["leave out --build-in-ram, or remove the link"],
+        )
+    if build.is_dir() and not build.is_symlink():
+        raise UsageError(
+            f"{build} is on disk already",
+            hints=["--fresh starts again, in memory", "without --build-in-ram it resumes on disk"],
+        )
+    try:
+        if not build.is_symlink():
+            shutil.rmtree(home, ignore_errors=True)
+            build.symlink_to(home)
+        home.mkdir(exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot put {build} into memory: {error.strerror}") from error
+
+
+def take_out(build: Path) -> None:
+    """Move the tree to disk, in the place of the link. Files keep the times that ninja compares."""
+    home = build.readlink()
+    aside = build.with_name(f".{build.name}.from-memory")
+    try:
+        shutil.rmtree(aside, ignore_errors=True)
+        shutil.copytree(home, aside, symlinks=True)
+        build.unlink()
+        aside.rename(build)
+    except (OSError, shutil.Error) as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise StorageError(f"cannot move {build} from memory to disk: {error}") from error
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def drop_memory_tree(build: Path) -> None:
+    """Delete what is in memory for a build folder, and the link to it."""
+    if is_in_memory(build):
+        if build.exists():
+            files.remove_whole(build.readlink())
+        build.unlink()
+
+
+def _homes() -> str:
+    return f"stoker-{os.getuid()}-builds"

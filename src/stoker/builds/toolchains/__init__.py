@@ -1,0 +1,1 @@
+"""Toolchains made from wheels of a package index, without root."""
