@@ -13,7 +13,6 @@ import msgspec
 
 from stoker.govern.command_line import compiler_words, step_of
 from stoker.model.errors import TargetsError
-from stoker.model.govern import Step
 from stoker.model.plan import PlannedTargets
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import process
@@ -52,14 +51,13 @@ def ninja_commands(folder: Path, root: Path, env: Mapping[str, str]) -> NinjaCom
     except UNDECODABLE:
         return None
     possible = [e for e in entries if _DEVICE.search(e.command) or _DEVICE.search(e.file)]
-    found = [device_compile(_step(entry, root)) for entry in possible]
+    found = [
+        device_compile(step_of(compiler_words(entry.command), entry.directory, str(root)))
+        for entry in possible
+    ]
     compiles = tuple(compiled for compiled in found if compiled)
     hidden = any(".cmake" in entry.command for entry in possible)
     return NinjaCommands(compiles=compiles, others=len(entries) - len(compiles), hidden=hidden)
-
-
-def _step(entry: _Entry, root: Path) -> Step:
-    return step_of(compiler_words(entry.command), entry.directory, str(root))
 
 
 def check_configured(planned: PlannedTargets, found: NinjaCommands, log: str) -> None:

@@ -27,7 +27,9 @@ def groups(
     """
     membership = parse_membership(tree.text(f"/proc/{process}/cgroup") or "")
     mounts = parse_mounts(tree.text("/proc/self/mountinfo") or "")
-    version_1 = [mount for mount in mounts if _carries(mount, controller)]
+    version_1 = [
+        mount for mount in mounts if mount.filesystem == "cgroup" and controller in mount.options
+    ]
     if controller in membership and version_1:
         return _chain(tree, 1, membership[controller], version_1)
     version_2 = [mount for mount in mounts if mount.filesystem == "cgroup2"]
@@ -44,10 +46,6 @@ def parse_membership(text: str) -> dict[str, str]:
         if number.isdigit() and len(rest) == 2 and rest[1].startswith("/"):
             membership.update(dict.fromkeys(rest[0].split(","), rest[1]))
     return membership
-
-
-def _carries(mount: Mount, controller: str) -> bool:
-    return mount.filesystem == "cgroup" and controller in mount.options
 
 
 def _chain(

@@ -46,7 +46,9 @@ def read_system(tree: FileTree, environment: Mapping[str, str]) -> OperatingSyst
             pretty=f"macOS {version}",
             kernel=platform.release(),
         )
-    release = parse_os_release(_os_release_text(tree))
+    release = parse_os_release(
+        tree.text("/etc/os-release") or tree.text("/usr/lib/os-release") or ""
+    )
     name = release.get("NAME", "Linux")
     return OperatingSystem(
         system="linux",
@@ -58,10 +60,6 @@ def read_system(tree: FileTree, environment: Mapping[str, str]) -> OperatingSyst
         libc=read_libc(tree),
         container=read_container(tree, environment),
     )
-
-
-def _os_release_text(tree: FileTree) -> str:
-    return tree.text("/etc/os-release") or tree.text("/usr/lib/os-release") or ""
 
 
 def parse_os_release(text: str) -> dict[str, str]:

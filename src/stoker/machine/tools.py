@@ -96,7 +96,9 @@ def read_toolbox(
         prefixes = [*homes, *package_prefixes, Path(interpreter.prefix)]
         libraries = find_libraries(tree, environment, interpreter.triple, prefixes)
         return Toolbox(
-            tools=_usable_first(tools),
+            tools=tuple(
+                sorted(chain.from_iterable(tools), key=lambda tool: tool.problem is not None)
+            ),
             cuda=cuda,
             libraries=libraries,
             python=interpreter.installation,
@@ -108,10 +110,6 @@ def _package_prefixes(interpreter: Interpreter) -> Iterator[Path]:
     for folder in map(Path, interpreter.package_folders):
         for pattern in table().search.packages:
             yield from newest_first(folder.glob(pattern))
-
-
-def _usable_first(found: Iterator[tuple[Tool, ...]]) -> tuple[Tool, ...]:
-    return tuple(sorted(chain.from_iterable(found), key=lambda tool: tool.problem is not None))
 
 
 def read_cmake_variables(cmake: Tool | None) -> frozenset[str]:

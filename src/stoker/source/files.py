@@ -46,7 +46,11 @@ class TreeFiles:
             if relative != "." and not _MADE_HERE.isdisjoint(names):
                 subfolders.clear()
                 continue
-            subfolders[:] = sorted(name for name in subfolders if _is_own(name))
+            subfolders[:] = sorted(
+                name
+                for name in subfolders
+                if name not in _SKIPPED and not name.startswith(".") and _is_text(name)
+            )
             for name in sorted(filter(_is_text, names)):
                 yield name if relative == "." else f"{relative}/{name}"
             seen += len(names)
@@ -96,10 +100,6 @@ class TreeFiles:
             line = content.count(b"\n", 0, error.start) + 1
             self.note(f"{relative}:{line}: not UTF-8; bytes that cannot be decoded were replaced")
             return content.decode("utf-8-sig", errors="replace")
-
-
-def _is_own(folder: str) -> bool:
-    return folder not in _SKIPPED and not folder.startswith(".") and _is_text(folder)
 
 
 def _is_text(name: str) -> bool:

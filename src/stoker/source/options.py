@@ -68,7 +68,10 @@ def read_options(files: TreeFiles, folder: str = "") -> CMakeFacts:
 
 def _cmake_files(files: TreeFiles, root: str) -> Iterator[str]:
     """Yield the tree's own CMake files, then those of the folders it adds by name."""
-    own = sorted(filter(_is_cmake, files.walk()), key=lambda file: _reading_order(file, root))
+    own = sorted(
+        filter(_is_cmake, files.walk()),
+        key=lambda file: (file != root, not file.startswith("cmake/"), file),
+    )
     yield from own
     known = set(own)
     waiting = [file for file in own if file == root]
@@ -179,10 +182,6 @@ def _cuda_minimum(file: str, commands: Sequence[CMakeCommand]) -> Minimum | None
 
 def _is_cmake(file: str) -> bool:
     return file.endswith((".cmake", f"/{ROOT}")) or file == ROOT
-
-
-def _reading_order(file: str, root: str) -> tuple[bool, bool, str]:
-    return file != root, not file.startswith("cmake/"), file
 
 
 def _commands(files: TreeFiles, file: str) -> tuple[CMakeCommand, ...]:

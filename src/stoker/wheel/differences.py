@@ -8,7 +8,6 @@ from stoker.model.artifact import (
     ArtifactFacts,
     FactDifference,
     LibraryFacts,
-    RunsOn,
     TargetKind,
     WheelFacts,
 )
@@ -45,12 +44,12 @@ def _whole(facts: ArtifactFacts) -> dict[str, str]:
     if facts.wheel:
         rows |= _wheel(facts.wheel)
     rows |= {"manylinux": facts.manylinux or "-", "minimum driver": facts.minimum_driver or "-"}
-    rows |= {f"GPU {row.arch}": _how(row) for row in facts.runs_on if not row.without}
+    rows |= {
+        f"GPU {row.arch}": (f"by {row.by}, in part" if row.partly else f"by {row.by}")
+        for row in facts.runs_on
+        if not row.without
+    }
     return rows | {f"missing {name}": "yes" for name in facts.unresolved}
-
-
-def _how(row: RunsOn) -> str:
-    return f"by {row.by}, in part" if row.partly else f"by {row.by}"
 
 
 def _wheel(wheel: WheelFacts) -> dict[str, str]:

@@ -7,7 +7,7 @@ Both packages are folders of our cache, made whole once. Nothing is downloaded i
 import hashlib
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -173,11 +173,10 @@ def pip_command() -> list[str]:
 def _state(package: Path, native: Iterable[Path]) -> str:
     """Return a digest of all files, so that a changed stoker is copied again."""
     state = hashlib.sha256()
-    for path in (*native, *sorted(_files(package))):
+    for path in (
+        *native,
+        *sorted(path for path in package.rglob("*") if path.suffix != ".pyc" and path.is_file()),
+    ):
         status = path.stat()
         state.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
     return state.hexdigest()[:8]
-
-
-def _files(package: Path) -> Iterator[Path]:
-    return (path for path in package.rglob("*") if path.suffix != ".pyc" and path.is_file())

@@ -43,14 +43,14 @@ def write_manifest(
         components=request.components,
         packages=packages,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        size_bytes=sum(file.stat().st_size for file in home.rglob("*") if _is_own(file)),
+        size_bytes=sum(
+            file.stat().st_size
+            for file in home.rglob("*")
+            if file.is_file() and not file.is_symlink()
+        ),
         warnings=warnings,
     )
     (home / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
-
-
-def _is_own(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
 
 
 def read_toolchain(path: Path) -> Toolchain | None:

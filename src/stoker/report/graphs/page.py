@@ -1,7 +1,6 @@
 """A build graph as a terminal page."""
 
 from collections import defaultdict
-from collections.abc import Sequence
 
 from stoker.model.value import duration, size
 from stoker.outside.terminal import Group, Indented, Listing, Page, Text
@@ -37,17 +36,17 @@ def sources(graph: BuildGraph) -> str:
 def _targets(graph: BuildGraph, everything: bool) -> list[Page]:
     names = ("target", "kind", ">steps", ">time", ">peak", *(["needs"] if everything else []))
     table = Listing(*names, title="Targets")
-    largest = graph.targets if everything else _largest(graph.targets)
+    largest = (
+        graph.targets
+        if everything
+        else sorted(graph.targets, key=lambda each: (-each.wall_s, -each.steps))[:_FEW]
+    )
     for target in largest:
         needs = [", ".join(target.needs)] if everything else []
         table.add(target.name, target.kind.value, *target_figures(target), *needs)
     rest = len(graph.targets) - len(largest)
     more = [Text(f"and {rest} more: --targets shows them")] if rest else []
     return [table, *more]
-
-
-def _largest(targets: Sequence[GraphTarget]) -> list[GraphTarget]:
-    return sorted(targets, key=lambda each: (-each.wall_s, -each.steps))[:_FEW]
 
 
 def target_figures(target: GraphTarget) -> tuple[str, str, str]:

@@ -89,17 +89,13 @@ def _above(library: Path) -> list[Path]:
 
 def _of_system(library: Path) -> Iterator[Licence]:
     """Search the system package that dpkg or rpm names."""
-    if package := _first_word(["dpkg-query", "--search", library]):
+    if package := next(iter(_answer(["dpkg-query", "--search", library]).split()), ""):
         text = _DOCUMENTS / package.partition(":")[0] / "copyright"
         if text.is_file():
             yield _licence(text.parent.name, text.name, LibrarySource(file=str(text.resolve())))
     for line in _answer(["rpm", "--query", "--licensefiles", "--file", library]).splitlines():
         if Path(line).is_file():
             yield _licence(Path(line).parent.name, Path(line).name, LibrarySource(file=line))
-
-
-def _first_word(command: list[str | Path]) -> str:
-    return next(iter(_answer(command).split()), "")
 
 
 def _answer(command: list[str | Path]) -> str:

@@ -65,16 +65,12 @@ def pack(file: Elf, regions: Sequence[DeviceRegion]) -> Packing:
         here = list(_place(inside, stretch.start))
         placed += here
         if name == fatbin.SCATTERED:  # none of them moves
-            rewritten += [_span(region) for region in inside]
+            rewritten += [ByteSpan(region.region.offset, region.region.end) for region in inside]
             freed += [ByteSpan(one.span.end, one.region.region.end) for one in here]
         else:
             rewritten.append(stretch)
             freed += without(stretch, (one.span for one in here))
     return Packing(tuple(placed), tuple(rewritten), tuple(freed))
-
-
-def _span(region: DeviceRegion) -> ByteSpan:
-    return ByteSpan(region.region.offset, region.region.end)
 
 
 def _stretches(file: Elf) -> Iterator[tuple[str, ByteSpan]]:

@@ -60,7 +60,7 @@ def _as_planned(wheel: WheelUnderTest, planned: PlannedTargets) -> Iterator[Find
         title = "device code for a requested architecture is missing"
         yield error("missing-architecture", title, lacking)
     stated = (*planned.cubins, *planned.gpus, *planned.ptx, *planned.accepted)
-    allowed = {_digits(arch.removesuffix("+PTX")) for arch in stated}
+    allowed = {arch.removesuffix("+PTX").replace(".", "").rstrip("af") for arch in stated}
     by_library = {
         library.path: {word for word in _present([library]) if _base(word) not in allowed}
         for library in _made_here(wheel)
@@ -73,10 +73,6 @@ def _as_planned(wheel: WheelUnderTest, planned: PlannedTargets) -> Iterator[Find
 def _base(word: str) -> str:
     """Return the digits of ``sm_90a`` without its suffix."""
     return word.partition("_")[2].rstrip("af")
-
-
-def _digits(arch: str) -> str:
-    return arch.replace(".", "").rstrip("af")
 
 
 def slimmed(wheel: WheelUnderTest) -> Iterator[Finding]:
@@ -139,11 +135,11 @@ def _extra(wheel: WheelUnderTest, gpus: Iterable[GpuTarget], asked: set[str]) ->
 
 
 def _made_here(wheel: WheelUnderTest) -> list[LibraryFacts]:
-    return [one for one in wheel.own_libraries if not _is_foreign(wheel, one.path)]
-
-
-def _is_foreign(wheel: WheelUnderTest, path: str) -> bool:
-    return holds_foreign_code(wheel.project, PurePosixPath(path).name)
+    return [
+        one
+        for one in wheel.own_libraries
+        if not holds_foreign_code(wheel.project, PurePosixPath(one.path).name)
+    ]
 
 
 def _not_everywhere(wheel: WheelUnderTest, gpus: Iterable[GpuTarget]) -> Iterator[Finding]:

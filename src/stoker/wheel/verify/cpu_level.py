@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from stoker.knowledge.hardware import beyond, cpu_family, names_a_cpu
 from stoker.model.finding import Finding
 from stoker.model.value import size
-from stoker.wheel.verify.tested import CodeSample, Use, WheelUnderTest, error, note, warning
+from stoker.wheel.verify.tested import CodeSample, WheelUnderTest, error, note, warning
 
 _LONGEST = 90  # of a function's name in a finding
 
@@ -59,16 +59,12 @@ def _undispatched(sample: CodeSample) -> list[str]:
     return [
         f"{sample.path}: {use.instruction_set} in {_cut(use.function)}: {use.line}"
         for use in sample.uses
-        if not _is_chosen_by_cpu(use)
+        if not (use.copies or names_a_cpu(use.function) or names_a_cpu(use.file))
     ]
 
 
 def _cut(function: str) -> str:
     return function if len(function) <= _LONGEST else f"{function[:_LONGEST]}..."
-
-
-def _is_chosen_by_cpu(use: Use) -> bool:
-    return use.copies or names_a_cpu(use.function) or names_a_cpu(use.file)
 
 
 def _unread(wheel: WheelUnderTest) -> Iterator[Finding]:

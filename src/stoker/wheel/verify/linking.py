@@ -165,14 +165,14 @@ def relative_paths(wheel: WheelUnderTest) -> Iterator[Finding]:
 def outside_paths(wheel: WheelUnderTest) -> Iterator[Finding]:
     yield from _bad_folders(
         wheel,
-        lambda library: [folder for folder in search_folders(library) if _leads_out(folder)],
+        lambda library: [
+            folder
+            for folder in search_folders(library)
+            if folder.split("/").count("..") > _STEPS_TO_THE_TOP
+        ],
         "rpath-outside",
         "search paths lead out of the environment",
     )
-
-
-def _leads_out(folder: str) -> bool:
-    return folder.split("/").count("..") > _STEPS_TO_THE_TOP
 
 
 def _folders(library: LibraryFacts) -> Collection[str]:

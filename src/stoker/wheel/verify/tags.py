@@ -95,12 +95,10 @@ def _policy(platform: str, machine: str) -> PlatformPolicy | None:
     if not match[2]:
         return next((row for row in known if match[1] in row.aliases), None)
     told = (int(match[2]), int(match[3]))
-    not_newer = [row for row in known if _glibc(row) <= told]
+    not_newer = [
+        row for row in known if tuple(int(number) for number in row.name.split("_")[1:]) <= told
+    ]
     return not_newer[-1] if not_newer else None
-
-
-def _glibc(policy: PlatformPolicy) -> tuple[int, ...]:
-    return tuple(int(number) for number in policy.name.split("_")[1:])
 
 
 def portability(wheel: WheelUnderTest) -> Iterator[Finding]:
