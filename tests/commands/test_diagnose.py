@@ -356,3 +356,22 @@ def test_a_command_of_a_log_is_no_command_of_the_fixes(stoker: Stoker, tmp_path:
         log.write_text(f"$ make -v{words}\n{killed}\n")
         for option in ("--fix-script", "--json"):
             assert "MARKER" not in stoker("diagnose", str(log), option).stdout
+
+
+def test_a_terminal_obeys_nothing_of_a_log(stoker: Stoker, tmp_path: Path) -> None:
+    strange = "a\u202e\x9b2J\x1b]0;x\x07.cpp"
+    error = f"{strange}:1:10: fatal error: zstd.h: No such file or directory\n"
+    log = tmp_path / "build.log"
+    log.write_text(error)
+    home = tmp_path / "home"
+    forms: tuple[tuple[str, ...], ...] = ((str(log),), (str(log), "--fix-script"))
+    runs = [("diagnose", *words) for words in forms]
+    runs += [("diagnose", f"{log}\u202e\x9b"), ("inspect", "\u202e\x9b.whl")]
+    for words in runs:
+        _, shown = at_a_terminal(STOKER, *words, home=home, cwd=tmp_path)
+        assert not {"\u202e", "\x9b", "\x07"} & set(shown), words
+    _, shown = at_a_terminal(STOKER, "diagnose", str(log), "--json", home=home, cwd=tmp_path)
+    piped = stoker("diagnose", str(log), "--json").stdout
+    assert not {"\u202e", "\x9b"} & set(shown)
+    assert "\u202e" in json.loads(piped)["findings"][0]["evidence"][0]["text"]
+    assert json.loads(shown) == json.loads(piped)

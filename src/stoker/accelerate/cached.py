@@ -28,7 +28,8 @@ from stoker.model.errors import UsageError
 from stoker.model.events import AnyEvent, StepEnds
 from stoker.model.govern import Linker, LinkerChoice
 from stoker.model.secrets import redact
-from stoker.outside.files import remove_whole, room_on_disk, write_whole
+from stoker.outside.deleting import remove_file, remove_whole
+from stoker.outside.files import room_on_disk, write_whole
 from stoker.outside.folders import current_folder
 from stoker.outside.process import is_static
 
@@ -89,7 +90,7 @@ class RunCache:
         """Return what the cache had, once the commands have ended."""
         use = self._server.stop() if self._server.running else self._counts.use()
         with suppress(OSError):
-            self._log.unlink(missing_ok=True)
+            remove_file(self._log)
         return use
 
     def troubles(self, use: CacheUse) -> Iterator[str]:
@@ -182,7 +183,7 @@ class _SccacheServer:
         use = sccache.read_use(self._program, self._environment)
         sccache.stop_server(self._program, self._environment)
         self._environment = {}
-        self._configuration.unlink(missing_ok=True)
+        remove_file(self._configuration)
         return use
 
 

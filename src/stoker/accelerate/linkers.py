@@ -18,6 +18,7 @@ from stoker.model.errors import MissingError, StokerError
 from stoker.model.govern import CompileMode, Linker, LinkerChoice
 from stoker.model.value import Value
 from stoker.outside import process
+from stoker.outside.deleting import remove_file
 from stoker.outside.files import read_json, write_whole
 from stoker.outside.folders import state, unwritable
 from stoker.wheel import elf
@@ -255,4 +256,4 @@ def _kept() -> Iterator[TunedLinks]:
         if kept and Path(kept.folder).is_dir():
             yield kept
         elif kept:
-            path.unlink(missing_ok=True)
+            remove_file(path)

@@ -57,6 +57,7 @@ from stoker.model.tuning import (
 )
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import process
+from stoker.outside.deleting import remove_tree
 from stoker.outside.files import folder_of_process, sha256_of
 from stoker.outside.folders import cache, private_folder
 from stoker.wheel import fatbin
@@ -338,7 +339,7 @@ class _Bench:
         self.measurements.append(found)
         self._outputs.append(output)
         if not (step.is_link and trial is BASELINE and number == 0):  # others are compared with it
-            shutil.rmtree(place, ignore_errors=True)
+            remove_tree(place)
 
     def _run(
         self,

@@ -6,11 +6,11 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from shutil import rmtree
 from typing import TYPE_CHECKING
 
 from stoker.model.errors import CommandError, StokerError, UsageError
 from stoker.model.machine import PythonInstallation
+from stoker.outside.deleting import remove_tree
 from stoker.outside.files import write_whole
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def configure_tree(
         if not configured:
             raise CommandError("CMake does not accept it", output=error.output) from error
     finally:
-        rmtree(into, ignore_errors=True)
+        remove_tree(into)
 
 
 def make_wheel(
@@ -73,7 +73,7 @@ def make_wheel(
     editable: bool = False,
 ) -> Path:
     """Build the wheel of the tree in the folder ``into``, which then contains nothing else."""
-    rmtree(into, ignore_errors=True)
+    remove_tree(into)
     with _builder(tree, python, execute) as builder:
         return Path(builder.build("editable" if editable else "wheel", into, dict(settings)))
 
@@ -124,7 +124,7 @@ def clear_copies(build: Path) -> None:
         patterns.append("lib")
     for pattern in patterns:
         for folder in build.glob(pattern):
-            rmtree(folder, ignore_errors=True)
+            remove_tree(folder, below=build.parent)
 
 
 def setuptools_settings(

@@ -15,6 +15,7 @@ from stoker.govern.history import History
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.value import Value
 from stoker.outside import files, folders, locks
+from stoker.outside.deleting import remove_file, remove_whole
 from stoker.plan import records
 
 
@@ -103,8 +104,8 @@ def remove(entry: CleanupItem) -> bool:
         with locks.held(lock):
             memory_tree.drop_memory_tree(_build_of(path))
             if path.exists():
-                files.remove_whole(path)
-            lock.unlink(missing_ok=True)
+                remove_whole(path)
+            remove_file(lock)
     except locks.BusyError:
         return False
     return True

@@ -17,6 +17,7 @@ from stoker.govern.session import Session
 from stoker.model.errors import CommandError, Terminated
 from stoker.model.plan import Plan
 from stoker.outside import folders
+from stoker.outside.deleting import remove_tree
 from stoker.plan.subject import Subject
 
 _FIRST_ZIP_CAN_SAY = 315532800  # 1980-01-01
@@ -96,7 +97,7 @@ class Execution:
 
     def link_tools(self) -> None:
         """Link tools into a folder of ours: the chosen CMake's own may also hold a Python."""
-        shutil.rmtree(self._work.tools, ignore_errors=True)
+        remove_tree(self._work.tools)
         for name, path in self._tools_to_link().items():
             self._work.tools.mkdir(parents=True, exist_ok=True)
             (self._work.tools / name).symlink_to(path)

@@ -15,6 +15,7 @@ from stoker.model.errors import StokerError
 from stoker.model.finding import Severity
 from stoker.model.plan import PLAN_MEMBER
 from stoker.outside import files
+from stoker.outside.deleting import remove_tree
 from stoker.plan.grammar import name, parse
 from stoker.wheel.package.packaging import package
 from stoker.wheel.package.values import PackageMode, PackageRequest
@@ -34,7 +35,7 @@ def packed(
     wheel: Path, recorded: Mapping[str, object], request: PackageRequest, into: Path, log: StageLog
 ) -> Path:
     """Make a portable copy of a wheel that carries ``recorded``, alone in the folder ``into``."""
-    shutil.rmtree(into, ignore_errors=True)
+    remove_tree(into)
     page = msgspec.json.format(msgspec.json.encode(recorded)) + b"\n"
     planned, packaged = package(wheel, request, into, notes={PLAN_MEMBER: page})
     for note in planned.notes:

@@ -3,13 +3,13 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from shutil import rmtree
 
 from stoker.builds.backend import Execute
 from stoker.machine.installers import pip_in
 from stoker.model.build import Isolation
 from stoker.model.errors import CommandError, MissingError
 from stoker.outside import process
+from stoker.outside.deleting import remove_tree
 
 # Run by the Python that has it: everything that torch needs, as files and folders to link to.
 _PARTS_OF_TORCH = """
@@ -51,7 +51,7 @@ class Isolated:
 
     def make(self, base: str, kind: Isolation) -> None:
         """Make the environment, replacing an old one, for the interpreter ``base``."""
-        rmtree(self.folder, ignore_errors=True)
+        remove_tree(self.folder)
         if self._execute([base, "-m", "venv", str(self.folder)], self.folder.parent, {}):
             raise MissingError(f"{base} cannot make an environment", hints=[_NO_VENV])
         if kind is Isolation.TORCH:

@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 from stoker.model.errors import StorageError, UsageError
-from stoker.outside import files
+from stoker.outside.deleting import remove_file, remove_tree, remove_whole
 from stoker.outside.folders import private_folder
 
 _HOME = re.compile(r".+-[0-9a-f]{8}")
@@ -49,7 +49,7 @@ def put_in_memory(build: Path, home: Path) -> None:
         )
     try:
         if not build.is_symlink():
-            shutil.rmtree(home, ignore_errors=True)
+            remove_tree(home)
             build.symlink_to(home)
         home.mkdir(exist_ok=True)
     except OSError as error:
@@ -61,22 +61,22 @@ def take_out(build: Path) -> None:
     home = build.readlink()
     aside = build.with_name(f".{build.name}.from-memory")
     try:
-        shutil.rmtree(aside, ignore_errors=True)
+        remove_tree(aside)
         shutil.copytree(home, aside, symlinks=True)
-        build.unlink()
+        remove_file(build)
         aside.rename(build)
     except (OSError, shutil.Error) as error:
-        shutil.rmtree(aside, ignore_errors=True)
+        remove_tree(aside)
         raise StorageError(f"cannot move {build} from memory to disk: {error}") from error
-    shutil.rmtree(home, ignore_errors=True)
+    remove_tree(home)
 
 
 def drop_memory_tree(build: Path) -> None:
     """Delete what is in memory for a build folder, and the link to it."""
     if is_in_memory(build):
         if build.exists():
-            files.remove_whole(build.readlink())
-        build.unlink()
+            remove_whole(build.readlink())
+        remove_file(build)
 
 
 def _homes() -> str:

@@ -45,6 +45,7 @@ from stoker.model.plan import OriginKind, Plan, is_on
 from stoker.model.secrets import is_secret
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree
 from stoker.outside import files, folders, process
+from stoker.outside.deleting import remove_empty, remove_file, remove_whole
 from stoker.plan.records import lasting_json
 from stoker.plan.subject import Subject
 from stoker.source import cmake_api
@@ -141,7 +142,7 @@ class Staging:
         """Remove the build folder, if CMake has configured it, and its copy in memory."""
         memory_tree.drop_memory_tree(self.route.build)
         if (self.route.build / "CMakeCache.txt").exists():
-            files.remove_whole(self.route.build)
+            remove_whole(self.route.build)
 
     def run(self) -> tuple[Path, ...]:
         self._execution.link_tools()
@@ -297,9 +298,9 @@ class Staging:
                 self._say(_SECRET_OPTION.format(name=setting.name, cache=cache))
         # CMake would keep what an earlier configuration found or was given.
         if self._work.changed(BuildStage.CONFIGURE, "options", self._options_digest()):
-            cache.unlink(missing_ok=True)
+            remove_file(cache)
         asked = [s.name for s in self._plan.cmake if s.origin.kind in _ASKED and is_on(s.value)]
-        answer_file(build).unlink(missing_ok=True)
+        remove_file(answer_file(build))
         cmake_api.ask(build)  # for `stoker graph`
         if self.route.by_back_end:
             self._configure_by_back_end(asked, log)
@@ -382,9 +383,9 @@ class Staging:
             words = ("cmake", "--install", str(self.route.build), "--prefix", str(aside))
             self._execution.must(words, log, what="installing failed")
             if target.exists():
-                files.remove_whole(target)
+                remove_whole(target)
         if not any(target.iterdir()):
-            target.rmdir()
+            remove_empty(target)
             return ()
         return (target,)
 

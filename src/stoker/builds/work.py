@@ -27,6 +27,7 @@ from stoker.model.errors import StokerError
 from stoker.model.plan import Plan
 from stoker.model.value import Value
 from stoker.outside import files, folders, locks, process
+from stoker.outside.deleting import remove_file, remove_whole
 
 MARK = "STOKER_WORK"  # in the environment of all that a build starts
 
@@ -99,7 +100,7 @@ class Work:
         """Forget everything."""
         drop_memory_tree(self.build)
         if self.path.exists():
-            files.remove_whole(self.path)
+            remove_whole(self.path)
         self.path.mkdir(parents=True)
 
     def reason(self, stage: BuildStage, inputs: Mapping[str, str]) -> str | None:
@@ -125,7 +126,7 @@ class Work:
 
     def begin(self, stage: BuildStage) -> None:
         """Mark the stage as not done, until ``done`` is called."""
-        self._file(stage).unlink(missing_ok=True)
+        remove_file(self._file(stage))
 
     def done(self, stage: BuildStage, inputs: Mapping[str, str], outputs: tuple[Path, ...]) -> None:
         stamp = Stamp(inputs=dict(inputs), outputs=tuple(map(str, outputs)))
@@ -161,7 +162,7 @@ def growing(work: Work, plan: Plan, *, in_ram: bool) -> Growing:
 def placed(build: Path, work: Work, where: Growing, governed: Session) -> Iterator[None]:
     """Provide the build folder; move it to disk if it filled its share of memory."""
     if is_lost(build):
-        build.unlink()
+        remove_file(build)
         work.start_over()  # the results of earlier stages are lost with it
     in_memory = where.growth is not None
     if in_memory:

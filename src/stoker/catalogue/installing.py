@@ -36,6 +36,7 @@ from stoker.model.machine import Machine
 from stoker.model.plan import GpuTarget, Platform
 from stoker.model.value import Value, counted, size
 from stoker.outside import folders, process
+from stoker.outside.deleting import remove_file
 from stoker.outside.files import folder_of_process, read_json
 from stoker.outside.package_index import PackageIndex, download
 from stoker.outside.progress import Advance, stage
@@ -373,10 +374,10 @@ def slim_wheel(path: Path, request: SlimRequest, say: Say) -> SlimInstalled:
         say(f"{path.name} stays whole: {error.message}")
         output = path
     if output != path and output.stat().st_size >= before:
-        output.unlink()
+        remove_file(output)
         output = path
     elif output != path:
-        path.unlink()
+        remove_file(path)
     name, version, _, _ = parse_wheel_filename(output.name)
     after = output.stat().st_size
     say(f"{name} {version}: {size(before)} -> {size(after)}")

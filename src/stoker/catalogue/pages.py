@@ -11,7 +11,6 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from html import escape
 from types import MappingProxyType
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -36,6 +35,7 @@ from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError
 from stoker.model.plan import Backend
 from stoker.model.value import UNDECODABLE, Value
+from stoker.model.visible import html_text
 
 VARIANT_MEMBER = "variant.json"  # in dist-info
 _SCHEMA = "https://variants-schema.wheelnext.dev/peps/850/v0.2.0.json"
@@ -270,11 +270,11 @@ def _rendered(
 
 
 def _html(title: str, links: Iterator[str]) -> bytes:
-    return _HTML.format(api=_API, title=escape(title), links="\n".join(links)).encode()
+    return _HTML.format(api=_API, title=html_text(title), links="\n".join(links)).encode()
 
 
 def _root_html(group: WheelGroup, projects: list[str]) -> bytes:
-    links = (f'<a href="{escape(name)}/">{escape(name)}</a><br>' for name in projects)
+    links = (f'<a href="{html_text(name)}/">{html_text(name)}</a><br>' for name in projects)
     return _html(f"Simple index of {group.variant}", links)
 
 
@@ -286,7 +286,7 @@ def _root_json(projects: list[str]) -> bytes:
 def _project_html(group: WheelGroup, wheels: list[PublishedWheel], beside: dict[str, str]) -> bytes:
     links = [_link(wheel) for wheel in wheels]
     links += [
-        f'<a href="{escape(quote(name))}#sha256={digest}">{escape(name)}</a><br>'
+        f'<a href="{html_text(quote(name))}#sha256={digest}">{html_text(name)}</a><br>'
         for name, digest in beside.items()
     ]
     return _html(f"{group.project} for {group.variant}", iter(links))
@@ -301,8 +301,8 @@ def _link(wheel: PublishedWheel) -> str:
     }
     if wheel.requires_python:
         attributes["data-requires-python"] = wheel.requires_python
-    words = " ".join(f'{name}="{escape(value)}"' for name, value in attributes.items())
-    return f"<a {words}>{escape(wheel.file)}</a><br>"
+    words = " ".join(f'{name}="{html_text(value)}"' for name, value in attributes.items())
+    return f"<a {words}>{html_text(wheel.file)}</a><br>"
 
 
 def _project_json(group: WheelGroup, wheels: list[PublishedWheel], beside: dict[str, str]) -> bytes:

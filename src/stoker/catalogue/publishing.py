@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
-from html import escape
 from http.server import ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
@@ -30,6 +29,7 @@ from stoker.model.errors import ArtifactError, UsageError, unknown
 from stoker.model.finding import Severity
 from stoker.model.plan import Backend
 from stoker.model.value import Value
+from stoker.model.visible import html_text, visible_in_page
 from stoker.outside import folders
 from stoker.outside.files import folder_of_process, sha256_of
 from stoker.outside.progress import stage
@@ -299,7 +299,8 @@ def people_page(catalogue: PublishedCatalogue) -> bytes:
     values = {
         "policy": _policy(template),
         "variants": "\n".join(
-            f'<li><a href="{escape(name)}/">{escape(name)}</a></li>' for name in catalogue.variants
+            f'<li><a href="{html_text(name)}/">{html_text(name)}</a></li>'
+            for name in catalogue.variants
         ),
         "data": _embedded(_data(catalogue)),
     }
@@ -313,7 +314,7 @@ def _policy(template: str) -> str:
     sources = {"script-src": script, "style-src": style}
     parts = ["default-src 'none'", "base-uri 'none'", "form-action 'none'"]
     parts += [f"{kind} {' '.join(map(_hash, found))}" for kind, found in sources.items()]
-    return escape("; ".join(parts))
+    return html_text("; ".join(parts))
 
 
 def _hash(text: str) -> str:
@@ -322,7 +323,7 @@ def _hash(text: str) -> str:
 
 def _embedded(value: Any) -> str:
     """Return JSON that no HTML parser takes for the end of its element."""
-    text = msgspec.json.encode(value).decode()
+    text = visible_in_page(msgspec.json.encode(value).decode())
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 

@@ -5,7 +5,6 @@ that; `write` with `expected` fails where another publisher was quicker.
 """
 
 import secrets
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -15,6 +14,7 @@ from typing import Any, BinaryIO, Protocol
 from stoker.machine.installers import own_install
 from stoker.model.errors import MissingError, StokerError, StorageError, UsageError
 from stoker.outside import locks
+from stoker.outside.deleting import remove_empty, remove_file, remove_tree
 from stoker.outside.files import file_made_whole
 from stoker.outside.progress import stage
 
@@ -81,7 +81,7 @@ class FolderStore:
 
         with locks.held(self.root / OWN / "lock", waiting=waiting):
             # The lock is ours, so what lies here was left by a publisher that was killed.
-            shutil.rmtree(self._incoming, ignore_errors=True)
+            remove_tree(self._incoming)
             yield
 
     def read(self, path: str) -> tuple[bytes, str] | None:
@@ -124,13 +124,13 @@ class FolderStore:
         """Delete the file, and the folders above it that become empty."""
         target = self.root / path
         try:
-            target.unlink(missing_ok=True)
+            remove_file(target, below=self.root)
         except OSError as error:
             raise StorageError(f"cannot delete {target}: {error.strerror}") from error
         with suppress(OSError):
             for folder in target.relative_to(self.root).parents:
                 if folder != Path():
-                    (self.root / folder).rmdir()
+                    remove_empty(self.root / folder, below=self.root)
 
     def below(self, prefix: str) -> Iterator[tuple[str, int]]:
         for path in (self.root / prefix).rglob("*"):

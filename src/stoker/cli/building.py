@@ -42,7 +42,7 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
     request = recorded.request if recorded else BuildRequest(source=".")
     # Python has no stderr if it is closed.
     view = make_view(Progress(options["progress"]), sys.stderr or io.StringIO())
-    ci = CiReport(view.write, junit=options.get("junit"))
+    ci = CiReport(view.write_own, junit=options.get("junit"))
     ended: list[Built] = []
     diagnosis: Diagnosis | None = None
     try:
@@ -120,7 +120,7 @@ def _watcher(
     from stoker.outside.terminal import print_json
 
     def echo(chunk: bytes) -> None:
-        view.write(chunk.decode(errors="replace"))
+        view.write_own(chunk.decode(errors="replace"))
 
     def end(built: "Built") -> None:
         ended.append(built)

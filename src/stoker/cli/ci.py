@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.model.errors import StorageError
+from stoker.model.visible import visible
 from stoker.outside.streams import CiSystem, ci_system
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ _SUMMARY = "GITHUB_STEP_SUMMARY"  # names the file that GitHub shows on the page
 
 
 class CiReport:
-    """``write`` is for the log of the job. A file that cannot be written is a warning there."""
+    """``write`` is for the log of the job, with control sequences that fold it. A file that cannot
+    be written is a warning there.
+    """
 
     def __init__(self, write: Callable[[str], None], *, junit: Path | None = None):
         from stoker.report.ci import Sections
@@ -59,7 +62,7 @@ class CiReport:
         if self._system is not CiSystem.GITHUB:
             return
         if diagnosis:
-            self._write(annotation(diagnosis, os.environ.get("GITHUB_WORKSPACE", "")))
+            self._write(visible(annotation(diagnosis, os.environ.get("GITHUB_WORKSPACE", ""))))
         if page := os.environ.get(_SUMMARY):
             self._safely(lambda path: _append(path, summary), Path(page))
 
@@ -67,7 +70,7 @@ class CiReport:
         try:
             act(path)
         except (OSError, StorageError) as error:
-            self._write(f"stoker: cannot write {path}: {error}\n")
+            self._write(visible(f"stoker: cannot write {path}: {error}\n"))
 
 
 def _append(path: Path, text: str) -> None:

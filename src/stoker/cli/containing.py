@@ -107,7 +107,7 @@ def perform_inside(options: dict[str, Any]) -> None:
         variables=dict(map(_variable, options["env"])),
     )
     view = make_view(Progress(options["progress"]), sys.stderr or io.StringIO())
-    ci = CiReport(view.write, junit=options["junit"])
+    ci = CiReport(view.write_own, junit=options["junit"])
 
     def end(built: "Built") -> None:
         if options["as_json"]:

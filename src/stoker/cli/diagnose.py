@@ -1,13 +1,14 @@
 """`stoker diagnose`: find the cause of a failed build in its log."""
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from stoker.cli.ci import CiReport
 from stoker.model.errors import ExitStatus, UsageError, unknown
-from stoker.outside.streams import ci_system
+from stoker.outside.streams import ci_system, write_own
 
 if TYPE_CHECKING:
     from stoker.diagnose.values import Diagnosis
@@ -62,7 +63,7 @@ def diagnose(
         )
     diagnosis = diagnose_what(what, run)
     if ci_system(os.environ):
-        CiReport(lambda text: click.echo(text, nl=False, err=True)).diagnosed(diagnosis)
+        CiReport(lambda text: write_own(sys.stderr, text)).diagnosed(diagnosis)
     _show(diagnosis, as_json=as_json, as_script=fix_script)
     return {
         Status.FAILED: ExitStatus.OK,

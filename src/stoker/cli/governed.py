@@ -157,7 +157,7 @@ def run_governed(
     if in_ci:
         from stoker.cli.ci import CiReport
 
-        CiReport(view.write).ran(shlex.join(command), finished, diagnosis)
+        CiReport(view.write_own).ran(shlex.join(command), finished, diagnosis)
     return finished.status
 
 

@@ -108,7 +108,7 @@ def _watcher(view: "View", *, verbose: bool) -> "MatrixWatcher":
         view.write(end_line(result))
 
     def echo(chunk: bytes) -> None:
-        view.write(chunk.decode(errors="replace"))
+        view.write_own(chunk.decode(errors="replace"))
 
     def show(event: "AnyEvent") -> None:
         view.show(event)

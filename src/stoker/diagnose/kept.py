@@ -32,6 +32,7 @@ from stoker.model.runs import Attempt, Outcome, Run, RunSummary
 from stoker.model.secrets import HIDDEN, is_secret, redact
 from stoker.model.value import Value, size
 from stoker.outside import folders
+from stoker.outside.deleting import remove_file
 from stoker.outside.files import read_json, write_whole
 
 _RECORD = "record.json"  # in the folder of a build
@@ -73,9 +74,9 @@ def keep(
     write_about(kept)
     for number, old in enumerate(sorted(kept_runs(), reverse=True)):
         if number >= _MOST_LOGS:
-            (_folder() / f"{old}.log").unlink(missing_ok=True)
+            remove_file(_folder() / f"{old}.log")
         if number >= _MOST_RUNS:
-            (_folder() / f"{old}.json").unlink(missing_ok=True)
+            remove_file(_folder() / f"{old}.json")
     return kept
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from stoker.diagnose.values import Diagnosis, Evidence, FilledFix, FoundCause
 from stoker.knowledge.failures import Shell
 from stoker.model.shell import NOTHING, Template, fill, outside, recorded, with_arguments
+from stoker.model.visible import visible
 
 WIDEST = 400  # characters of a line of evidence
 _SURE = 0.9  # from here on, what an answer says is the share of such answers that are right
@@ -81,7 +82,7 @@ def _scripted(fix: FilledFix, *, comment: bool) -> Iterator[str]:
 
 
 def _comment(text: str) -> str:
-    return " ".join(text.split())
+    return visible(" ".join(text.split()))
 
 
 def _rebuilt(diagnosis: Diagnosis) -> Iterator[str]:

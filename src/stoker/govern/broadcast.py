@@ -21,6 +21,7 @@ from stoker.model.events import AnyEvent, Overview, RunBegins, RunEnds, StageCha
 from stoker.model.runs import RunSummary
 from stoker.model.secrets import redact
 from stoker.model.value import UNDECODABLE, duration
+from stoker.outside.deleting import remove_file
 from stoker.outside.folders import private_folder
 
 Show = Callable[[AnyEvent], None]
@@ -60,7 +61,7 @@ class Broadcast:
         self.send(RunEnds(at=time.time() - self._begins.at, summary=self._summary))
         if self._listener:
             with suppress(OSError):
-                Path(self._listener.getsockname()).unlink(missing_ok=True)
+                remove_file(Path(self._listener.getsockname()))
             with suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
             self._listener.close()
@@ -168,7 +169,7 @@ def _connected(path: Path) -> Watching | None:
     except ConnectionRefusedError:  # left by a run that was killed
         connection.close()
         with suppress(OSError):
-            path.unlink(missing_ok=True)
+            remove_file(path)
     except (OSError, *UNDECODABLE):
         connection.close()
     else:

@@ -11,7 +11,6 @@ A launcher that has received nothing for a while sends ``ping``, to check that t
 
 import os
 import resource
-import shutil
 import signal
 import socket
 import sys
@@ -56,6 +55,7 @@ from stoker.model.events import (
 from stoker.model.govern import GovernorOptions, NvccThreads, RunShare, RunTerms, Step
 from stoker.model.runs import Attempt
 from stoker.outside import locks
+from stoker.outside.deleting import remove_file, remove_tree
 from stoker.outside.folders import history
 
 _PRIORITY = -10  # as `nice` counts; only root may have it
@@ -135,7 +135,7 @@ class Daemon:
                         self._hear(peer)
                 self._turn()
         finally:
-            Path(self._options.socket).unlink(missing_ok=True)
+            remove_file(Path(self._options.socket))
             self._listener.close()
         if self._orphans:
             time.sleep(_KEEPER_TIMEOUT_S)
@@ -482,7 +482,7 @@ def _sweep(folder: Path) -> None:
         with suppress(OSError):
             if time.time() - lock.stat().st_mtime > _FORGOTTEN and not locks.is_held(lock):
                 for left in folder.glob(f"{lock.name.removesuffix(f'.sock{LOCK}')}.*"):
-                    shutil.rmtree(left) if left.is_dir() else left.unlink()
+                    remove_tree(left) if left.is_dir() else remove_file(left)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from stoker.govern.chain import Native
 from stoker.model.errors import MissingError, StokerError, StorageError
 from stoker.model.govern import GovernorOptions
 from stoker.outside import folders, locks, process
+from stoker.outside.deleting import remove_file
 from stoker.outside.files import file_made_whole
 from stoker.outside.folders import unwritable
 
@@ -262,7 +263,7 @@ def listen(path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX)
     aside = path.with_suffix(".new")  # no other process makes it: we have the lock
     try:
-        aside.unlink(missing_ok=True)
+        remove_file(aside)
         listener.bind(str(aside))
         listener.listen(BACKLOG)
         listener.setblocking(False)
@@ -315,7 +316,7 @@ class Activation:
             if self.started is None and not self._withdrawn:
                 self._withdrawn = True
                 with suppress(OSError):
-                    self._path.unlink(missing_ok=True)
+                    remove_file(self._path)
                 self.connection.shutdown(socket.SHUT_WR)  # wakes the thread
         self._thread.join()
         self._closing.close()

@@ -33,6 +33,8 @@ from stoker.model.events import (
 from stoker.model.govern import CompileMode, Reason
 from stoker.model.runs import RunSummary
 from stoker.model.value import counted, duration, size
+from stoker.model.visible import visible
+from stoker.outside.streams import write_own
 
 _ROWS = 3
 _LEAST_LINES = 6  # of a window; a smaller one is left to the command
@@ -76,8 +78,12 @@ class View:
         """Write in one piece, because the command writes there too. A closed pipe does not stop the
         build.
         """
+        self.write_own(visible(text))
+
+    def write_own(self, text: str) -> None:
+        """Write text that may contain control sequences: ours, or those of a command."""
         try:
-            self._stream.write(text)
+            write_own(self._stream, text)
             self._stream.flush()
         except OSError:
             _silence(self._stream)
@@ -140,7 +146,7 @@ class LiveView(View):
     def close(self) -> None:
         if self._size.lines:
             self._draw([""] * _ROWS)
-            self.write("\x1b7\x1b[r\x1b8")
+            self.write_own("\x1b7\x1b[r\x1b8")
         self._size = os.terminal_size((0, 0))
         self.write("".join(f"stoker: {plain(note)}\n" for note in self._notes))
         self._notes.clear()
@@ -161,14 +167,14 @@ class LiveView(View):
             self._size = now
             # Scroll first, so that no line of the command is covered; the column stays.
             room = "\x1bD" * _ROWS + f"\x1b[{_ROWS}A"
-            self.write(f"{room}\x1b7\x1b[1;{now.lines - _ROWS}r\x1b8")
+            self.write_own(f"{room}\x1b7\x1b[1;{now.lines - _ROWS}r\x1b8")
         return True
 
     def _draw(self, lines: list[str]) -> None:
         first, width = self._size.lines - _ROWS + 1, self._size.columns
         rows = (f"\x1b[{first + i};1H\x1b[2K{plain(line)[:width]}" for i, line in enumerate(lines))
         # Some characters are two columns wide, so wrapping is off meanwhile.
-        self.write(f"\x1b7\x1b[?7l{''.join(rows)}\x1b[?7h\x1b8")
+        self.write_own(f"\x1b7\x1b[?7l{''.join(rows)}\x1b[?7h\x1b8")
 
 
 class PageView(View):
@@ -198,7 +204,7 @@ class PageView(View):
 
     def close(self) -> None:
         if self._open:
-            self.write("\x1b[?25h\x1b[?1049l")
+            self.write_own("\x1b[?25h\x1b[?1049l")
         self._open = False
         self.write("".join(f"stoker: {plain(note)}\n" for note in self._notes))
         self._notes.clear()
@@ -219,7 +225,7 @@ class PageView(View):
         text = "".join(f"\x1b[2K{row}\r\n" for row in rows[:-1]) + f"\x1b[J{rows[-1]}"
         start = "" if self._open else "\x1b[?1049h\x1b[?25l"
         self._open = True
-        self.write(f"{start}\x1b[H\x1b[?7l{text}\x1b[?7h")
+        self.write_own(f"{start}\x1b[H\x1b[?7l{text}\x1b[?7h")
 
 
 def make_view(progress: Progress, stream: TextIO) -> View:

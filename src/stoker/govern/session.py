@@ -47,6 +47,7 @@ from stoker.model.plan import PlannedTargets
 from stoker.model.runs import Outcome, RunSummary
 from stoker.model.value import Value, duration, size
 from stoker.outside import process
+from stoker.outside.deleting import remove_file
 from stoker.outside.folders import current_folder, private_folder, unwritable
 from stoker.outside.locks import holding_toolchains
 from stoker.plan.compiled import where_from
@@ -341,7 +342,7 @@ class Session:
             return
         try:
             count = self._ungoverned.stat().st_size
-            self._ungoverned.unlink()
+            remove_file(self._ungoverned)
         except OSError:
             return
         if count:

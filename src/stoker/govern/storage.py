@@ -11,6 +11,7 @@ from stoker.model.errors import StorageError, UsageError
 from stoker.model.machine import Disk, Scratch, Tmp
 from stoker.model.value import size
 from stoker.outside import files
+from stoker.outside.deleting import remove_empty, remove_file
 from stoker.outside.files import folder_of_process, sweep
 from stoker.outside.folders import private_folder
 
@@ -163,8 +164,8 @@ class ScratchFolder:
 
     def __exit__(self, *_: object) -> None:
         with suppress(OSError):  # an empty folder is deleted sooner
-            (self._disk / "now").unlink(missing_ok=True)
-            (self._disk / "steps").rmdir()
+            remove_file(self._disk / "now")
+            remove_empty(self._disk / "steps")
         self._stack.close()
 
     def look(self) -> str | None:
@@ -194,7 +195,7 @@ class ScratchFolder:
     def _switch(self, *, to_ram: bool) -> None:
         goal = self._ram if to_ram and self._ram else self._disk / "steps"
         aside = self.path.with_name("next")
-        aside.unlink(missing_ok=True)
+        remove_file(aside)
         aside.symlink_to(goal)
         aside.replace(self.path)
         self._in_ram = to_ram

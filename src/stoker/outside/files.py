@@ -13,11 +13,10 @@ import msgspec
 from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.model.value import UNDECODABLE
 from stoker.outside import locks
+from stoker.outside.deleting import ASIDE, remove_file, remove_tree
 from stoker.outside.folders import nearest_existing, unwritable
 
 T = TypeVar("T")
-
-_ASIDE = ".stoker-"  # in the name of what is being made or deleted
 
 
 def sha256_of(path: Path) -> str:
@@ -101,7 +100,7 @@ def file_made_whole(path: Path, *, aside: Path | None = None) -> Iterator[Binary
     """Give a file to write; it becomes ``path`` only if nothing failed. Until then it is ``aside``,
     by default beside ``path``.
     """
-    aside = aside or path.with_name(f".{path.name}{_ASIDE}{os.urandom(8).hex()}")
+    aside = aside or path.with_name(f".{path.name}{ASIDE}{os.urandom(8).hex()}")
     try:
         if path.exists() and not (path.is_symlink() or path.is_file() or path.is_dir()):
             raise StorageError(f"cannot write {path}: it is a device or pipe, not a regular file")
@@ -115,7 +114,7 @@ def file_made_whole(path: Path, *, aside: Path | None = None) -> Iterator[Binary
             aside.replace(path)
         except BaseException:
             with suppress(OSError):
-                aside.unlink()
+                remove_file(aside)
             raise
     except OSError as error:
         raise unwritable(path, error) from error
@@ -128,7 +127,7 @@ def folder_made_whole(path: Path, *, mode: int = 0o755) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         import tempfile
 
-        aside = Path(tempfile.mkdtemp(prefix=f".{path.name}{_ASIDE}", dir=path.parent))
+        aside = Path(tempfile.mkdtemp(prefix=f".{path.name}{ASIDE}", dir=path.parent))
     except OSError as error:
         raise unwritable(path.parent, error, doing="write in") from error
     try:
@@ -141,45 +140,13 @@ def folder_made_whole(path: Path, *, mode: int = 0o755) -> Iterator[Path]:
         remove_tree(aside)
 
 
-def remove_whole(path: Path) -> None:
-    """Remove a folder: it disappears in one step, then its content is deleted. Links and files are
-    refused.
-    """
-    if path.is_symlink():
-        raise StorageError(
-            f"{path} is a symbolic link to {path.readlink()}: stoker does not follow it",
-            hints=["remove the link, or what it leads to, yourself"],
-        )
-    if path.is_file():
-        raise StorageError(f"cannot remove {path}: it is a file, not a folder")
-    try:
-        aside = path.rename(path.with_name(f".{path.name}{_ASIDE}{os.urandom(4).hex()}"))
-        with suppress(FileNotFoundError):  # another process may be clearing leftovers
-            open_up(aside)
-            import shutil
-
-            shutil.rmtree(aside)
-    except OSError as error:
-        raise StorageError(f"cannot remove {path}: {error.strerror or error}") from error
-
-
 def leftovers(folder: Path, name: str | None = None) -> list[Path]:
     """Return the incomplete or half-deleted folders beside ``folder / name``, or beside any name.
     Those of a running process look the same as those of a killed one; the caller must distinguish
     them.
     """
-    pattern = f".{glob.escape(name) if name else '*'}{_ASIDE}*"
+    pattern = f".{glob.escape(name) if name else '*'}{ASIDE}*"
     return sorted(path for path in folder.glob(pattern) if path.is_dir())
-
-
-def open_up(folder: Path) -> None:
-    """Make folders writable that a build has made read-only, so that they can be deleted."""
-    for place, subfolders, _ in os.walk(folder):
-        for path in (Path(place, name) for name in subfolders):
-            with suppress(FileNotFoundError):  # another process may be deleting it, too
-                mode = path.lstat().st_mode
-                if stat.S_ISDIR(mode) and mode & 0o700 != 0o700:
-                    path.chmod(0o700)
 
 
 def size_on_disk(folder: Path) -> int:
@@ -193,24 +160,6 @@ def size_on_disk(folder: Path) -> int:
                 status = Path(place, name).lstat()
                 seen[status.st_dev, status.st_ino] = status.st_blocks * 512
     return sum(seen.values())
-
-
-def remove_tree(folder: Path) -> None:
-    """Delete a folder and what is in it; what cannot be deleted stays. No link is followed."""
-    with suppress(OSError):  # it may not exist
-        # Every run does this, and shutil takes a while to import.
-        for _, subfolders, names, place in os.fwalk(folder, topdown=False):
-            for name in (*names, *subfolders):
-                _remove(name, place)
-        folder.rmdir()
-
-
-def _remove(name: str, folder: int) -> None:
-    with suppress(OSError):
-        try:
-            os.unlink(name, dir_fd=folder)
-        except OSError:
-            os.rmdir(name, dir_fd=folder)
 
 
 def room_on_disk(path: Path) -> tuple[int, int]:
@@ -272,7 +221,7 @@ def _remove_temporary(path: Path) -> None:
     """Remove a folder. Ignore files that cannot be removed, so that they do not hide the result."""
     remove_tree(path)
     with suppress(OSError):
-        _lock_of(path).unlink()
+        remove_file(_lock_of(path))
 
 
 def _lock_of(path: Path) -> Path:

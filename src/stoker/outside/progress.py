@@ -13,7 +13,8 @@ from threading import Event, Lock, Thread
 from typing import TextIO
 
 from stoker.model.value import duration, size
-from stoker.outside.streams import columns
+from stoker.model.visible import visible
+from stoker.outside.streams import columns, write_own
 
 _TICK_S = 0.25
 _QUIET_S = {True: 0.5, False: 2.0}  # of a stage, on a terminal and elsewhere
@@ -100,7 +101,7 @@ class _Meter:
     def say(self, text: str) -> None:
         with self._lock:
             self._erase()
-            self._write(f"{text}\n")
+            self._write(f"{visible(text)}\n")
 
     def _tick(self) -> None:
         while not self._over.wait(_TICK_S):
@@ -117,7 +118,7 @@ class _Meter:
         if stage.told > stage.start and now - stage.told < _BETWEEN_S[self._live]:
             return
         stage.told = now
-        line = progress_line(stage.title, stage.done, stage.total, elapsed)
+        line = progress_line(visible(stage.title), stage.done, stage.total, elapsed)
         if self._live:
             self._erase()
             self._drawn = True
@@ -131,7 +132,7 @@ class _Meter:
             self._drawn = False
 
     def _write(self, text: str) -> None:
-        self._stream.write(text)
+        write_own(self._stream, text)
         self._stream.flush()
 
 

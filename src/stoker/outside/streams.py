@@ -1,9 +1,10 @@
 """Standard output and standard error for any text, error messages, and CI systems. Every command
 imports this module, so it imports little.
 
-A character that the encoding lacks is written as an escape that is valid in JSON. Output that
-cannot be written is an error that is raised once; what is written to standard error then is lost,
-since there is no other place to tell it.
+A character that the encoding lacks, or that a terminal would obey, is written as an escape that is
+valid in JSON; standard output to a pipe or a file is data, and has the latter as they are. Output
+that cannot be written is an error that is raised once; what is written to standard error then is
+lost, since there is no other place to tell it.
 """
 
 import codecs
@@ -23,6 +24,7 @@ from stoker.model.errors import (
     StorageError,
 )
 from stoker.model.secrets import redact
+from stoker.model.visible import escape, visible
 
 # Compiled at first use, by re itself: it takes longer than all imports of this module.
 _NOT_XML = r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
@@ -95,13 +97,20 @@ def _codes(style: str) -> tuple[int, ...]:
 
 def write_error(text: str) -> None:
     """Write an error message to standard error: its first line as an error, then the hints."""
-    first, end, rest = text.partition("\n")
-    sys.stderr.write(styled(first, "error", sys.stderr) + end + rest)
+    first, end, rest = visible(text).partition("\n")
+    write_own(sys.stderr, styled(first, "error", sys.stderr) + end + rest)
+
+
+def write_own(stream: TextIO, text: str) -> None:
+    """Write text with control sequences of our own. What it contains from outside is ``visible``
+    already.
+    """
+    stream.write_own(text) if isinstance(stream, _Text) else stream.write(text)
 
 
 def xml_text(text: str) -> str:
     """Replace characters that XML cannot contain; programs may print them."""
-    return re.sub(_NOT_XML, "\N{REPLACEMENT CHARACTER}", text)
+    return visible(re.sub(_NOT_XML, "\N{REPLACEMENT CHARACTER}", text))
 
 
 # What was printed as JSON; an error is printed as JSON only if nothing else was.
@@ -134,7 +143,8 @@ def prepare_streams() -> None:
     if sys.stdout is None:
         sys.stdout = io.StringIO()
     elif sys.stdout is sys.__stdout__:
-        sys.stdout = _text(sys.stdout, _Output)
+        sys.stdout = output = _text(sys.stdout, _Output)
+        output.is_data = not output.isatty()
     if sys.stderr is None:
         sys.stderr = io.StringIO()
     elif sys.stderr is sys.__stderr__:
@@ -150,9 +160,22 @@ def finish_output() -> None:
         raise raw.problem
 
 
-def _text(stream: Any, kind: type[io.FileIO]) -> io.TextIOWrapper:
+class _Text(io.TextIOWrapper):
+    """Text of which people see all characters, unless it is data for another program."""
+
+    is_data = False
+
+    def write(self, text: str, /) -> int:
+        super().write(text if self.is_data else visible(text))
+        return len(text)
+
+    def write_own(self, text: str) -> None:
+        super().write(text)
+
+
+def _text(stream: Any, kind: type[io.FileIO]) -> _Text:
     raw = kind(stream.fileno(), "w", closefd=False)
-    return io.TextIOWrapper(
+    return _Text(
         raw if stream.write_through else io.BufferedWriter(raw),
         encoding=stream.encoding,
         errors=_ESCAPED,
@@ -190,12 +213,4 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
     """Return what is written in the place of characters that the encoding does not have."""
     assert isinstance(error, UnicodeEncodeError)
     wrong = error.object[error.start : error.end]
-    return "".join("#" if ord(one) in _BLOCKS else _escape(one) for one in wrong), error.end
-
-
-def _escape(character: str) -> str:
-    number = ord(character)
-    if number < 0x10000:
-        return f"\\u{number:04x}"
-    number -= 0x10000
-    return f"\\u{0xD800 + (number >> 10):04x}\\u{0xDC00 + (number & 0x3FF):04x}"
+    return "".join("#" if ord(one) in _BLOCKS else escape(one) for one in wrong), error.end

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TextIO
 
 from stoker.model.errors import StokerError
 from stoker.model.finding import Finding, Severity
+from stoker.model.visible import visible
 from stoker.outside import streams
 
 _UNLIMITED = 1_000_000  # columns where nothing limits a line
@@ -76,7 +77,7 @@ class Text:
         return Text.assemble(self, other, no_wrap=self.no_wrap)
 
     def append(self, text: "str | Text", style: str = "") -> "Text":
-        added = [(text.translate(_CONTROLS), "")] if isinstance(text, str) else text.parts
+        added = [(visible(text.translate(_CONTROLS)), "")] if isinstance(text, str) else text.parts
         base = f"{self.style} {style}"
         self.parts += [(part, f"{base} {own}".strip()) for part, own in added if part]
         return self
@@ -158,7 +159,7 @@ def rendered(page: Page, width: int = _UNLIMITED, *, styled: bool = False) -> st
 def _print(page: Page, stream: TextIO) -> None:
     terminal = bool(os.environ.get("FORCE_COLOR")) or stream.isatty()
     styled = streams.shows_colours(stream)
-    stream.write(rendered(page, _width(stream, terminal=terminal), styled=styled))
+    streams.write_own(stream, rendered(page, _width(stream, terminal=terminal), styled=styled))
 
 
 def _width(stream: TextIO, *, terminal: bool) -> int:

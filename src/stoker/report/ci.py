@@ -4,7 +4,6 @@ XML. Pure.
 
 import re
 from collections.abc import Sequence
-from html import escape
 from posixpath import relpath
 from xml.etree import ElementTree
 
@@ -14,6 +13,7 @@ from stoker.model.build import BuildRecord, StageEnd, StageResult
 from stoker.model.runs import RunSummary
 from stoker.model.secrets import redact
 from stoker.model.value import duration
+from stoker.model.visible import html_text
 from stoker.outside.streams import CiSystem, xml_text
 
 _WIDTH = max(len("configure"), len("prepare"))
@@ -118,7 +118,7 @@ def build_summary(record: BuildRecord, diagnosis: Diagnosis | None) -> str:
     source = record.plan.source
     name = f"{source.name} {source.version or ''}".strip() if source else "build"
     end = "failed" if record.error else "succeeded"
-    lines = [f"### stoker build: {escape(name)} for {escape(record.plan.name)} {end}", ""]
+    lines = [f"### stoker build: {html_text(name)} for {html_text(record.plan.name)} {end}", ""]
     lines += ["| stage | result | time |", "|---|---|---|"]
     for stage in record.stages:
         took = "" if stage.end is StageEnd.SKIPPED else duration(stage.wall_s)
@@ -152,10 +152,10 @@ def _cause(diagnosis: Diagnosis | None) -> list[str]:
         fixes = [fix.text for fix in finding.fix[:1]]
         commands = [command for fix in finding.fix[:1] for command in fix.commands]
         return [
-            f"**Cause: {escape(finding.title)}**",
+            f"**Cause: {html_text(finding.title)}**",
             "",
             *_preformatted(_lines(finding.evidence)),
-            *(f"{escape(text)}\n" for text in fixes),
+            *(f"{html_text(text)}\n" for text in fixes),
             *_preformatted(commands),
         ]
     return _preformatted(_lines(diagnosis.unexplained))
@@ -164,7 +164,9 @@ def _cause(diagnosis: Diagnosis | None) -> list[str]:
 def _preformatted(lines: Sequence[str]) -> list[str]:
     """Return text that Markdown shows as it is, whatever it contains."""
     return (
-        ["<pre>" + escape("\n".join(line or " " for line in lines)) + "</pre>", ""] if lines else []
+        ["<pre>" + html_text("\n".join(line or " " for line in lines)) + "</pre>", ""]
+        if lines
+        else []
     )
 
 

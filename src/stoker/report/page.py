@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from stoker.govern.explanation import cause_text, mode_text, once_text, waits_text
 from stoker.model.govern import Basis
 from stoker.model.runs import Explanation, Outcome
+from stoker.model.visible import visible_in_page
 from stoker.report.values import AttemptSpan, Comparison, Report, ReportedRun
 
 _STYLE = "page.css"
@@ -176,7 +177,8 @@ def _filled(template: str, **parts: str) -> str:
 
 def _inert(json: str) -> str:
     """Return JSON that an HTML parser takes for text: it ends at no tag and starts no comment."""
-    for character in "<>&\u2028\u2029":
+    json = visible_in_page(json)
+    for character in "<>&":
         json = json.replace(character, f"\\u{ord(character):04x}")
     return json
 

@@ -3,12 +3,12 @@ of its runs, what changed, and a table. It has the style of the report and no sc
 """
 
 from collections.abc import Callable, Sequence
-from html import escape
 from itertools import pairwise
 from typing import NamedTuple
 
 from stoker.model.runs import Run
 from stoker.model.value import counted, duration, size
+from stoker.model.visible import html_text
 from stoker.outside.streams import xml_text
 from stoker.report.page import page_style
 from stoker.report.trends import (
@@ -164,4 +164,4 @@ def _table(runs: Sequence[Run]) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(xml_text(text))
+    return html_text(xml_text(text))

@@ -171,6 +171,18 @@ def test_the_objects_that_were_not_used_for_longest_are_deleted(
     assert checkpoint.prune() == 0
 
 
+def test_no_file_is_deleted_through_a_link(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    mine, objects = tmp_path / "mine", tmp_path / "kept" / "objects"
+    mine.mkdir()
+    (objects / "ab").mkdir(parents=True)
+    (objects / "link").symlink_to(mine)
+    for folder in (mine, objects / "ab"):
+        for number in range(12):
+            (folder / f"{number:02}").write_bytes(bytes(100))
+    assert checkpoint.prune() == 3
+    assert len(list(mine.iterdir())) == 12
+
+
 def test_commands_for_the_cpu_at_hand_are_found(tmp_path: Path) -> None:
     rules = tmp_path / "CMakeFiles" / "rules.ninja"
     rules.parent.mkdir()

@@ -13,7 +13,7 @@ from stoker.builds.acquire import store as sources
 from stoker.builds.cleaning import CleanupItem, CleanupKind, choose, kept, kept_of, remove
 from stoker.builds.toolchains import store
 from stoker.model.errors import StorageError, UsageError
-from stoker.outside import files, folders, locks
+from stoker.outside import deleting, files, folders, locks
 from stoker.plan.records import RunFolder
 
 
@@ -110,7 +110,7 @@ def test_a_link_among_the_builds_is_not_followed(tree: Path, elsewhere: Path) ->
 
 def test_a_link_within_a_build_is_removed_and_not_followed(tree: Path, elsewhere: Path) -> None:
     path = built(tree, "cpu")
-    files.remove_whole(path / "build")
+    deleting.remove_whole(path / "build")
     (path / "build").symlink_to(elsewhere)
     (entry,) = kept_of(tree)
     assert entry.size_bytes < 100_000
@@ -207,19 +207,6 @@ def test_killed_deletion_is_found_again(tree: Path) -> None:
     (entry,) = kept(CleanupKind.BUILDS)
     assert remove(entry)
     assert list(folders.builds().glob("*/")) == []
-
-
-def test_folders_that_a_build_closed(tmp_path: Path) -> None:
-    closed = tmp_path / "gone/closed"
-    (closed / "in").mkdir(parents=True)
-    (tmp_path / "gone/link").symlink_to(tmp_path)
-    closed.chmod(0)
-    tmp_path.chmod(0o755)
-    files.open_up(tmp_path / "gone")
-    assert closed.stat().st_mode & 0o777 == 0o700
-    assert tmp_path.stat().st_mode & 0o777 == 0o755
-    files.remove_whole(tmp_path / "gone")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_history_is_no_folder() -> None:

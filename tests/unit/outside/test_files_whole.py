@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stoker.model.errors import ExitStatus, StorageError
-from stoker.outside import files
+from stoker.outside import deleting, files
 
 
 def content(folder: Path) -> list[str]:
@@ -169,7 +169,7 @@ def test_a_place_that_cannot_be(tmp_path: Path) -> None:
 def test_a_file_is_no_folder_to_remove(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(StorageError, match="cannot remove"):
-        files.remove_whole(tmp_path / "file")
+        deleting.remove_whole(tmp_path / "file")
     assert content(tmp_path) == ["file"]
 
 

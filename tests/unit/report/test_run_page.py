@@ -14,6 +14,7 @@ from generated_runs import generated_attempts, write_run
 from stoker.govern.history import History
 from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome
+from stoker.model.visible import visible
 from stoker.report.page import report_page
 from stoker.report.reporting import make_report
 
@@ -137,7 +138,7 @@ def test_waits_kills_and_predictions_are_those_of_the_history(stoker_home: Path)
 
 def test_names_survive_and_stay_text(stoker_home: Path) -> None:
     page = page_of(write_run(stoker_home, "hostile", hostile_attempts()))
-    assert data_of(page)["shown"]["columns"]["title"] == list(HOSTILE)
+    assert data_of(page)["shown"]["columns"]["title"] == list(map(visible, HOSTILE))
     kinds = [attributes.get("type") for attributes, _ in scripts_of(page)]
     assert kinds == ["application/json", None, None, None]
     assert "\u2028" not in page

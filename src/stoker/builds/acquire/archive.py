@@ -21,6 +21,7 @@ from stoker.model.errors import (
     UsageError,
 )
 from stoker.model.value import size
+from stoker.outside.deleting import remove_file
 from stoker.outside.folders import unwritable
 
 _MOST_MEMBERS = 1_000_000
@@ -91,7 +92,7 @@ class _Unpacking:
             case MemberKind.SYMBOLIC:
                 if len(member.target) > _LONGEST_TARGET:
                     raise _RefusedError(f"{name!r} is a link to {len(member.target):,} characters")
-                path.unlink(missing_ok=True)
+                remove_file(path, below=self._into)
                 self._links[name] = member.target
             case MemberKind.HARD:
                 self._copy(self._into / checked_name(member.target), path)
@@ -119,7 +120,7 @@ class _Unpacking:
             raise _RefusedError(f"{path.name!r} is a second name of a file that is not there")
         self._count(source.stat().st_size)
         if source != path:
-            path.unlink(missing_ok=True)
+            remove_file(path, below=self._into)
             shutil.copy2(source, path)
 
 
@@ -135,7 +136,7 @@ def checked_name(name: str) -> str:
 
 def _write(path: Path, member: ArchiveMember) -> None:
     assert member.content is not None
-    path.unlink(missing_ok=True)
+    remove_file(path)
     with path.open("xb") as stream:
         shutil.copyfileobj(member.content, stream, _CHUNK)
         if stream.tell() != member.size:

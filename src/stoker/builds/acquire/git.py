@@ -16,6 +16,7 @@ from stoker.model.errors import CommandError, MissingError, StokerError, UsageEr
 from stoker.model.secrets import redact, without_login
 from stoker.model.value import Value
 from stoker.outside import process
+from stoker.outside.deleting import remove_file, remove_tree
 from stoker.source.git_state import submodule_states
 
 Say = Callable[[str], None]
@@ -64,7 +65,7 @@ def fetch(url: str, found: Found, tree: Path, *, say: Say, keep_open: Collection
     tree.mkdir(exist_ok=True)
     git.do("init", "--quiet")
     for lock in (tree / ".git").rglob("*.lock"):
-        lock.unlink(missing_ok=True)  # left by a killed git: our lock excludes other processes
+        remove_file(lock, below=tree)  # left by a killed git: our lock excludes other processes
     git.do("config", "remote.origin.url", without_login(url))
     _fetch_commit(git, found)
     git.do("checkout", "--quiet", "--force", "--detach", found.commit)
@@ -130,7 +131,7 @@ def _fetch_submodules(git: "_Git") -> None:
     if not git.tried(*update, "--depth", "1"):
         # A shallow copy that lacks the commit would stay shallow, so it is deleted.
         git.do("submodule", "--quiet", "deinit", "--all", "--force")
-        shutil.rmtree(git.tree / ".git" / "modules", ignore_errors=True)
+        remove_tree(git.tree / ".git" / "modules", below=git.tree)
         git.do(*update)
 
 

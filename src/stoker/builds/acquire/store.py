@@ -5,7 +5,6 @@ made, shared while it is built. The next process completes or replaces what a ki
 """
 
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from stoker.model.source import Acquired, SourceKind
 from stoker.model.value import Value
 from stoker.outside import folders, locks
 from stoker.outside import package_index as index
+from stoker.outside.deleting import remove_file, remove_tree
 from stoker.outside.files import read_json, sha256_of
 from stoker.source.git_state import submodule_states
 
@@ -118,9 +118,9 @@ def _kept(wanted: _Wanted, say: Say) -> Iterator[tuple[Path, Record]]:
 
 def _make(wanted: _Wanted, entry: Path, descriptor: int) -> None:
     work = entry.with_name(f".{entry.name}.partial")
-    shutil.rmtree(entry, ignore_errors=True)  # damaged since it was made
+    remove_tree(entry)  # damaged since it was made
     if not wanted.resumes:
-        shutil.rmtree(work, ignore_errors=True)
+        remove_tree(work)
     try:
         work.mkdir(exist_ok=True)
         record = wanted.make(work, descriptor)
@@ -130,7 +130,7 @@ def _make(wanted: _Wanted, entry: Path, descriptor: int) -> None:
         raise folders.unwritable(entry, error, doing="keep a source in") from error
     finally:
         if not wanted.resumes:
-            shutil.rmtree(work, ignore_errors=True)
+            remove_tree(work)
 
 
 def _wanted(named: Named, say: Say) -> _Wanted:
@@ -167,7 +167,7 @@ def _of_index(named: Named, say: Say) -> _Wanted:
         archive = index.download(file, work, places, say=say)
         digest = sha256_of(archive)
         tree = _unpacked(archive, work)
-        archive.unlink()
+        remove_file(archive)
         return Record(
             kind=named.kind,
             given=named.shown,
@@ -195,7 +195,7 @@ def _of_git(named: Named, say: Say) -> _Wanted:
             if not begun:
                 raise
             say("what an earlier attempt left cannot be used: starting again")
-            shutil.rmtree(tree)
+            remove_tree(tree, strict=True)
             commit = git.fetch(named.place, found, tree, say=say, keep_open=keep_open)
         identity = f"commit {commit}"
         return Record(kind=named.kind, given=named.shown, tree=name, identity=identity)

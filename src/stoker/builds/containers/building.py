@@ -46,7 +46,8 @@ from stoker.model.errors import (
 from stoker.model.events import AnyEvent
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import folders, locks, process
-from stoker.outside.files import folder_made_whole, read_json, remove_whole, write_whole
+from stoker.outside.deleting import remove_tree, remove_whole
+from stoker.outside.files import folder_made_whole, read_json, write_whole
 from stoker.plan.records import RECORD
 from stoker.plan.subject import Subject
 from stoker.plan.survey import survey
@@ -274,7 +275,7 @@ class _Case:
                 outputs = tuple(_bring(path, out) for path in _made_in(made))
         finally:
             folder = self._bring_run(before, tree, contained)
-            shutil.rmtree(made, ignore_errors=True)
+            remove_tree(made)
         built = _read_built(folder, outputs)
         if built:
             watcher.end(built)

@@ -29,6 +29,7 @@ from stoker.model.errors import MissingError, StokerError, StorageError, UsageEr
 from stoker.model.govern import Role, StepRecord, Timing, Trace
 from stoker.model.runs import Attempt, Outcome
 from stoker.model.value import Value, json_bytes
+from stoker.outside.deleting import remove_file
 from stoker.outside.files import folder_problem, read_json, write_whole
 from stoker.outside.folders import unwritable
 
@@ -198,7 +199,8 @@ class Checkpoint:
         write_whole(path, write_trace(replace(trace, steps=steps)))
         files = sorted(path.parent.glob("steps-*.json"), key=_time)
         for old in files[:-_MOST_TRACES]:
-            old.unlink(missing_ok=True)
+            with suppress(StorageError):  # the folder is not ours alone: it may hold links
+                remove_file(old, below=self.folder)
 
     def _traces(self, identity: BuildIdentity) -> dict[str, Trace]:
         folder, found = self._path(identity, ""), {}
@@ -227,7 +229,7 @@ class Checkpoint:
         entries = [
             (state.st_mtime, state.st_size, path)
             for path in self._objects.glob("*/*")
-            if (state := _state(path))
+            if not path.parent.is_symlink() and (state := _state(path))
         ]
         excess = sum(size for _, size, _ in entries) - self._most_bytes
         if excess <= 0:
@@ -237,7 +239,7 @@ class Checkpoint:
         for _, size, path in sorted(entries):
             if excess <= 0:
                 break
-            path.unlink(missing_ok=True)
+            remove_file(path, below=self._objects)
             excess, deleted = excess - size, deleted + 1
         return deleted
 

@@ -27,6 +27,7 @@ from stoker.model.govern import Role
 from stoker.model.secrets import redact
 from stoker.model.value import Value
 from stoker.outside import locks
+from stoker.outside.deleting import remove_file
 from stoker.outside.files import folder_of_process, write_whole
 from stoker.settings.toml import read_file
 from stoker.settings.user_options import UserOptions
@@ -79,7 +80,7 @@ def _alone(out: Path) -> Iterator[None]:
             yield
         finally:
             with suppress(OSError):
-                lock.unlink()
+                remove_file(lock)
 
 
 class _Running:

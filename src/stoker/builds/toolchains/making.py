@@ -5,7 +5,6 @@ leftover is known by its name and its free lock, at once and on any file system.
 """
 
 import fcntl
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from stoker.model.value import Value
 from stoker.outside import files
+from stoker.outside.deleting import remove_tree
 
 _WORK = ".work"
 _LOCK = "lock"
@@ -47,7 +47,7 @@ def sweep(folder: Path, name: str | None = None) -> list[Path]:
     busy = [aside for aside in asides if _is_being_made(aside)]
     for aside in asides:
         if aside not in busy:
-            shutil.rmtree(aside, ignore_errors=True)
+            remove_tree(aside)
     return busy
 
 

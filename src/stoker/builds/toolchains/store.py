@@ -22,7 +22,8 @@ from stoker.builds.toolchains.manifest import MANIFEST, Toolchain, read_toolchai
 from stoker.builds.toolchains.request import ToolchainRequest
 from stoker.knowledge.packages import Proof, VersionCommand
 from stoker.model.errors import CommandError, StorageError, UsageError, unknown
-from stoker.outside import files, locks, process
+from stoker.outside import locks, process
+from stoker.outside.deleting import remove_tree, remove_whole
 
 _SECONDS = 300  # for a compile on a loaded machine; only a hang takes longer
 
@@ -81,7 +82,7 @@ def install(request: ToolchainRequest, *, into: Path | None = None, say: Say) ->
         say("verifying")
         verify_version(new.home, request.row.version, packages[request.row.package])
         warnings = _finish_with_host_compiler(request, new)
-        shutil.rmtree(new.work)
+        remove_tree(new.work, strict=True)
         write_manifest(new.home, request, packages=packages, warnings=warnings)
     return _found(path)
 
@@ -101,7 +102,7 @@ def remove(word: str) -> Toolchain:
         hint = "`stoker toolchain list` lists them"
         raise unknown("toolchain", word, [each.name for each in installed()], hint=hint)
     toolchain = _found(path)
-    files.remove_whole(path)
+    remove_whole(path)
     sweep(path.parent, path.name)
     return toolchain
 

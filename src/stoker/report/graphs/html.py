@@ -1,9 +1,9 @@
 """A build graph as an HTML page: the drawing and its tables, without scripts and requests."""
 
 from collections.abc import Iterator, Sequence
-from html import escape
 
 from stoker.model.value import duration
+from stoker.model.visible import html_text
 from stoker.outside.streams import xml_text
 from stoker.report.graphs.drawing import graph_svg
 from stoker.report.graphs.page import headline, impact_text, ready_text, sources, target_figures
@@ -36,7 +36,7 @@ tr:target { background: var(--mark); } a:focus-visible .box { stroke: var(--acce
 
 def graph_html(graph: BuildGraph) -> str:
     """Return the drawing with its tables. The page has no script and fetches nothing."""
-    title = escape(xml_text(headline(graph)))
+    title = html_text(xml_text(headline(graph)))
     targets = [
         (each.name, each.kind.value, *target_figures(each), ", ".join(each.needs))
         for each in graph.targets
@@ -53,7 +53,7 @@ def graph_html(graph: BuildGraph) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
             f"<title>{title}</title><style>{_PAGE_STYLE}</style></head><body>",
-            f"<h1>{escape(xml_text(graph.folder))}</h1><p>{escape(sources(graph))}</p>",
+            f"<h1>{html_text(xml_text(graph.folder))}</h1><p>{html_text(sources(graph))}</p>",
             _tiles(graph),
             *_impact_section(graph),
             *_section("Drawing", f'<div class="scroll">{graph_svg(graph)}</div>'),
@@ -93,7 +93,7 @@ def _impact_section(graph: BuildGraph) -> Iterator[str]:
             ("" if step.wall_s is None else duration(step.wall_s), step.target, step.output)
             for step in graph.impact.steps
         ]
-        title = escape(xml_text(impact_text(graph.impact)))
+        title = html_text(xml_text(impact_text(graph.impact)))
         yield from _section(title, _table(("time", "target", "step"), rows))
 
 
@@ -107,11 +107,11 @@ _NUMBERS = ("steps", "time", "peak", "compiles that wait for it", "done at the e
 def _table(names: Sequence[str], rows: Sequence[Sequence[str]], *, ids: bool = False) -> str:
     """``ids``: rows can be linked to from the drawing."""
     marks = [' class="number"' if name in _NUMBERS else "" for name in names]
-    head = "".join(f"<th{mark}>{escape(n)}</th>" for mark, n in zip(marks, names, strict=True))
+    head = "".join(f"<th{mark}>{html_text(n)}</th>" for mark, n in zip(marks, names, strict=True))
     lines = []
     for number, row in enumerate(rows):
         cells = "".join(
-            f"<td{mark}>{escape(xml_text(cell))}</td>"
+            f"<td{mark}>{html_text(xml_text(cell))}</td>"
             for mark, cell in zip(marks, row, strict=True)
         )
         lines.append(f'<tr id="target-{number}">{cells}</tr>' if ids else f"<tr>{cells}</tr>")

@@ -13,6 +13,7 @@ import msgspec
 from stoker.model.errors import CommandError, MissingError, UsageError
 from stoker.model.slimming import PACKAGE_MEMBER, PackageRecord
 from stoker.outside import files, process
+from stoker.outside.deleting import remove_tree, remove_whole
 from stoker.outside.process import threads
 from stoker.wheel.elf_edit import ElfEdit
 from stoker.wheel.engine import Content, Wheel
@@ -79,7 +80,7 @@ def apply(
     if stripped and debug.exists():
         if not force:
             raise UsageError(f"{debug} already exists", hints=["replace it with --force"])
-        files.remove_whole(debug)
+        remove_whole(debug)
     with open_sources() as sources:
         if not stripped:
             path = _revision(plan, wheel, sources, {}, notes).write(wheel, into, compress=True)
@@ -87,7 +88,7 @@ def apply(
         with files.folder_made_whole(debug) as aside:
             copies = _strip(stripped, wheel, sources, aside)
             path = _revision(plan, wheel, sources, copies, notes).write(wheel, into, compress=True)
-            shutil.rmtree(aside / _WORK)
+            remove_tree(aside / _WORK, strict=True)
     taken_out = sorted(debug.rglob(f"*{DEBUG_SUFFIX}"))
     return Packaged(
         path=str(path),

@@ -29,6 +29,7 @@ from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.model.slimming import SLIM_MEMBER
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import locks
+from stoker.outside.deleting import remove_empty, remove_file, remove_tree
 from stoker.outside.files import file_made_whole, write_whole
 
 STORE = "stoker-slim"  # the name of stores, after a dot if they are not in a dist-info folder
@@ -89,8 +90,8 @@ def held(store: Path) -> Iterator[None]:
                 yield
             finally:
                 with suppress(OSError):
-                    lock.unlink()
-                    store.rmdir()
+                    remove_file(lock)
+                    remove_empty(store)
     except locks.BusyError:
         raise StokerError(
             f"another stoker process is slimming or restoring {store.parent}",
@@ -134,7 +135,7 @@ def replace_prepared(site: Site, stamps: Mapping[str, Stamp | None]) -> None:
     except BaseException:
         _put_back(site, journal)
         raise
-    shutil.rmtree(site.store / _NEW, ignore_errors=True)
+    remove_tree(site.store / _NEW)
 
 
 def _replace(site: Site, file: Replaced, stamp: Stamp | None) -> None:
@@ -164,7 +165,7 @@ def _second_name(file: Path, other: Path, stamp: Stamp) -> None:
                 raise _changed(file) from None
     else:
         if stamp_of(other) != stamp:
-            other.unlink()
+            remove_file(other)
             raise _changed(file)
 
 
@@ -271,7 +272,7 @@ def _put_back(site: Site, journal: Journal) -> None:
             if original.exists():
                 original.replace(here)
             elif file.added and _is_ours(site, file):
-                here.unlink(missing_ok=True)
+                remove_file(here, below=site.root)
         clear(site.store)
     except OSError as error:
         raise StorageError(
@@ -311,9 +312,9 @@ def clear(store: Path, *, only: Iterable[str] | None = None) -> None:
         found = [path for path in store.iterdir() if only is None or path.name in only]
         for path in sorted(found, key=lambda path: path.name in set(StoreState)):
             if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
+                remove_tree(path, strict=True)
             elif path.name != _LOCK:
-                path.unlink()
+                remove_file(path)
     except OSError as error:
         raise StorageError(f"cannot delete {store}: {error.strerror or error}") from error
 
