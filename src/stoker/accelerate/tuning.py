@@ -4,6 +4,7 @@ folder, one at a time and governed.
 
 import hashlib
 import os
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -190,7 +191,7 @@ def _candidates(folder: Path, listed: Sequence[_Listed]) -> tuple[Sampled, ...]:
     if not any(not step.is_link for step in built):
         raise UsageError(
             f"nothing is compiled in {folder} yet",
-            hints=[f"build it first: `stoker run -- ninja -C {folder}`"],
+            hints=[f"build it first: `stoker run -- ninja -C {shlex.quote(str(folder))}`"],
         )
     return tuple(_timed(step, timings.get(step.output)) for step in built)
 

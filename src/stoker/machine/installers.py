@@ -7,6 +7,7 @@ the index that the user has configured.
 
 import importlib.util
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -159,7 +160,7 @@ def own_pip() -> tuple[str, ...] | None:
 def own_install(*packages: str) -> str:
     """Return the command that adds packages to the environment that stoker is installed in."""
     pip = f"{sys.executable} -m pip install"
-    uv = f"uv pip install --python {sys.executable}"
+    uv = f"uv pip install --python {shlex.quote(sys.executable)}"
     return f"{pip if own_pip() else uv} {' '.join(packages)}"
 
 

@@ -228,8 +228,8 @@ def _tool_missing(planned: PlannedBuild, name: str, tool: Tool | None) -> Findin
 
 
 def _from_index(name: str) -> str:
-    """Return the command that installs CMake or ninja as a wheel."""
-    return f"python3 -m pip install {name}"
+    """Return the command that installs a package of the index."""
+    return f"python3 -m pip install {shlex.quote(name)}"
 
 
 def _problem(name: str, tool: Tool | None) -> str:
@@ -336,7 +336,7 @@ def check_needs(planned: PlannedBuild) -> Iterator[Finding]:
             yield ok("need", f"{name} {tool.version if tool else here}", need.why)
             continue
         fix = planned.install(need.tool) if need.tool else ()
-        fix = fix or (f"python3 -m pip install {name}",) if need.python else fix
+        fix = fix or (_from_index(name),) if need.python else fix
         left_out = "; without it that part is left out" if need.optional else ""
         make = warning if need.optional else error
         yield make(f"{name}-missing", f"no {name} found", f"{need.why}{left_out}", fix)

@@ -15,7 +15,11 @@ def prepare_commands(subject: Subject) -> tuple[Command, ...]:
     known = subject.backend_recipe
     lines = known.commands if known else ()
     return tuple(
-        Command(stage="prepare", words=tuple(shlex.split(line.replace("{python}", subject.python))))
+        Command(
+            stage="prepare",
+            # After the line is split: a path may contain blanks and quotes.
+            words=tuple(word.replace("{python}", subject.python) for word in shlex.split(line)),
+        )
         for line in lines
     )
 
