@@ -7,9 +7,10 @@ version a compiler is) is asked of a ``Files`` that the caller hands in.
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise, takewhile
 from posixpath import basename, dirname, isabs, join, normpath
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -64,6 +65,12 @@ _OPEN = ('"', "'", "\\")  # a quotation mark or backslash without the rest
 _MANY_WORDS = 1000
 _ENTERING = re.compile(r"^(?:\s*(?::|cd\s+\S+)\s*&&)+\s*")  # how CMake begins custom commands
 _TITLE = 120  # characters of a custom command that are shown and kept
+# The commands of a build have most words in common, so what was read of them is remembered: so many
+# words, and so many lists of options.
+_WORDS_KEPT = 1 << 14
+_LISTS_KEPT = 256
+
+_Settings = tuple[str | None, ...]
 
 
 class Files(Protocol):
@@ -110,11 +117,18 @@ class _Place:
         return self.without_root(self.full(path)) if path else ""
 
     def without_root(self, text: str) -> str:
+        """Return a word whose paths do not depend on where the tree is."""
         if self._prefix != "/" and self._prefix in text:
             return self._root.sub(r"\1", text)
         return _lasting(text)
 
 
+@lru_cache(_LISTS_KEPT)
+def _place(directory: str, root: str) -> _Place:
+    return _Place(directory, root)
+
+
+@lru_cache(_LISTS_KEPT)
 def build_folder(directory: str) -> str:
     """Return the name of a build folder; the same for every build that pip or uv make of it."""
     return _lasting(normpath(directory))
@@ -146,20 +160,23 @@ def step_of(
 
     ``threads`` is what nvcc was told: the launcher, who sees its environment too, knows.
     """
-    place, files = _Place(directory, root), files or NoFiles()
+    place, files = _place(directory, root), files or NoFiles()
     program, *words = _compiler_command(command) or [""]
-    words = list(_expanded(words, place, files))
-    named = dict(_named_outputs(words))
-    sources = [word for word in words if _is_source(word)]
+    special = _special(words)
+    if any(_read(words[at]).is_response for at in special):
+        words = list(_expanded(words, place, files))
+        special = _special(words)
+    named = dict(_named_outputs(words, special))
+    sources = [words[at] for at in special if _read(words[at]).is_source]
     role = _role(basename(program), sources)
     output = named.get("output") or _default_output(role, words)
     compiled = sources[0] if sources and role in _SUFFIXES else ""
     source = place.relative(compiled or output)
-    flags = tuple(_flags(words, sources, place))
+    settings = _settings(words, special)
+    flags, shown = _flags(settings, place)
     identity = files.identity(program)
     # Options can be added only to a compiler that is started directly, not by a cache or a shell.
     direct = bool(command) and command[0] == program
-    archs = tuple(dict.fromkeys(_archs(words))) if role is Role.CUDA else ()
     return Step(
         key=_key(role, source, basename(program), identity, *flags),
         role=role,
@@ -168,17 +185,19 @@ def step_of(
         directory=build_folder(directory),
         dependency_file=named.get("dependencies", ""),
         compiler=basename(program),
-        flags=tuple(map(_shown, flags)),
-        archs=archs,
+        flags=shown,
+        archs=_archs(settings) if role is Role.CUDA else (),
         threads=threads if role is Role.CUDA else 1,
         input_bytes=_input_bytes(role, compiled, words, output, place, files),
-        collector=_collector(role, identity, words) if direct else Collector.NONE,
+        collector=_collector(role, identity, settings) if direct else Collector.NONE,
     )
 
 
-def _collector(role: Role, identity: str, words: Sequence[str]) -> Collector:
+@lru_cache(_LISTS_KEPT)
+def _collector(role: Role, identity: str, settings: _Settings) -> Collector:
     """``identity`` begins with the real name of the compiler: cc may be a link to clang."""
     name = identity.partition(" ")[0]
+    words = [word for word in settings if word is not None]
     if role is Role.CUDA and name == "nvcc" and has_free_threads(words):
         return Collector.FREE
     if role in (Role.C, Role.CXX) and named("gcc").fullmatch(name):
@@ -198,10 +217,14 @@ def link_identity(command: Sequence[str], directory: str) -> str:
     program, *words = _compiler_command(command) or [""]
     name = basename(program)
     direct = bool(command) and command[0] == program and named("drivers").fullmatch(name)
-    compiles = any(_is_source(word) or word == "-c" for word in words)
+    compiles = any(_read(word).is_source or word == "-c" for word in words)
     if not direct or compiles or keeps_linker(words):
         return ""
-    kept = (w for before, w in pairwise([name, *words]) if before in _OUTPUTS or not _is_input(w))
+    kept = (
+        word
+        for before, word in pairwise([name, *words])
+        if before in _OUTPUTS or not _read(word).is_input
+    )
     return _key(directory, name, *kept)
 
 
@@ -216,7 +239,7 @@ def moved(command: Sequence[str], folder: str) -> tuple[tuple[str, ...], str] | 
     """
     words, output, before = [], "", ""
     for word in command:
-        option, value = _output_option(word)
+        option, value = _read(word).option, _read(word).value
         if option and value and _OUTPUTS[option] != "target":
             target = join(folder, basename(value))
             word = word.removesuffix(value) + target
@@ -227,14 +250,14 @@ def moved(command: Sequence[str], folder: str) -> tuple[tuple[str, ...], str] | 
             word = found[1] + join(folder, basename(found[2]))
         if value and option and _OUTPUTS[option] == "output":
             output = target
-        before = word if _output_option(word)[0] == word else ""
+        before = word if _read(word).option == word else ""
         words.append(word)
     return (tuple(words), output) if output else None
 
 
 def custom_step(command: Sequence[str], directory: str, root: str) -> Step:
     """Return the step of a command that is not a compiler; its text is its source."""
-    place = _Place(directory, root)
+    place = _place(directory, root)
     text = command[-1] if "-c" in command[1:-1] else " ".join(command)
     text = place.without_root(_ENTERING.sub("", text))
     title = redact(text[: 10 * _TITLE])[:_TITLE]
@@ -256,11 +279,10 @@ def reads_files(command: Sequence[str], directory: str, knows: Callable[[str], b
     if len(command) > _MANY_WORDS or not knows(program):
         return True
     return any(
-        word.startswith("@")
-        or word in _RESPONSE
-        or (_is_input(word) and before not in _OUTPUTS)
-        or (_is_source(word) and not knows(dirname(normpath(join(directory, word)))))
-        for before, word in pairwise(["", *words])
+        read.is_response
+        or (read.is_input and (at == 0 or words[at - 1] not in _OUTPUTS))
+        or (read.is_source and not knows(dirname(normpath(join(directory, words[at])))))
+        for at, read in ((at, _read(words[at])) for at in _special(words))
     )
 
 
@@ -338,26 +360,67 @@ def _role(compiler: str, sources: Sequence[str]) -> Role:
     return by_suffix
 
 
-def _is_source(word: str) -> bool:
-    return not word.startswith("-") and role_of_source(word) is not Role.OTHER
+class _Word(NamedTuple):
+    """What a word says by itself."""
+
+    is_source: bool
+    is_input: bool  # of a link
+    is_response: bool  # it names or announces a response file
+    option: str  # that names an output, or empty
+    value: str  # of that option, if it is part of the same word: ``-ofile``, ``-MFfile``
+    dependencies: str  # the file that it names for the list of headers, or empty
+    is_setting: bool  # it is none of these, so it can change the output
 
 
-def _named_outputs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for word, following in pairwise([*words, ""]):
-        option, value = _output_option(word)
-        if option:
-            yield _OUTPUTS[option], value or following
-        elif found := _DEPENDENCIES.fullmatch(word):
-            yield "dependencies", found[1]
+@lru_cache(_WORDS_KEPT)
+def _read(word: str) -> _Word:
+    path = not word.startswith("-")
+    name, _, value = word.partition("=")
+    option = name if name in _OUTPUTS else ""
+    if not option and (joined := _JOINED_OUTPUT.fullmatch(word)):
+        option, value = joined[1], joined[2]
+    dependencies = _DEPENDENCIES.fullmatch(word)
+    is_source = path and role_of_source(word) is not Role.OTHER
+    is_input = path and word.endswith(_LINKED)
+    return _Word(
+        is_source=is_source,
+        is_input=is_input,
+        is_response=word.startswith("@") or word in _RESPONSE,
+        option=option,
+        value=value if option else "",
+        dependencies=dependencies[1] if dependencies else "",
+        is_setting=not (is_source or is_input or option or dependencies or word in ("-MD", "-MMD")),
+    )
 
 
-def _output_option(word: str) -> tuple[str, str]:
-    """Return the option and the value that is part of the same word: ``-ofile``, ``-MFfile``."""
-    name, _, joined = word.partition("=")
-    if name in _OUTPUTS:
-        return name, joined
-    found = _JOINED_OUTPUT.fullmatch(word)
-    return (found[1], found[2]) if found else ("", "")
+@lru_cache(_WORDS_KEPT)
+def _is_special(word: str) -> bool:
+    return _read(word).is_response or not _read(word).is_setting
+
+
+def _special(words: Sequence[str]) -> list[int]:
+    """Return where the words are that differ between the commands of a build."""
+    return [at for at, word in enumerate(words) if _is_special(word)]
+
+
+def _named_outputs(words: Sequence[str], special: Sequence[int]) -> Iterator[tuple[str, str]]:
+    for at in special:
+        read = _read(words[at])
+        if read.option:
+            yield _OUTPUTS[read.option], read.value or (words[at + 1] if words[at + 1 :] else "")
+        elif read.dependencies:
+            yield "dependencies", read.dependencies
+
+
+def _settings(words: Sequence[str], special: Sequence[int]) -> _Settings:
+    """Return all words that can change the output, with ``None`` in place of the others."""
+    kept: list[str | None] = [*words, None]
+    for at in special:
+        if not _read(words[at]).is_setting:
+            kept[at] = None
+        if words[at] in _OUTPUTS:
+            kept[at + 1] = None
+    return tuple(kept)
 
 
 def _default_output(role: Role, words: Sequence[str]) -> str:
@@ -366,20 +429,16 @@ def _default_output(role: Role, words: Sequence[str]) -> str:
     return "a.out" if role is Role.LINK else ""
 
 
-def _flags(words: Sequence[str], sources: Sequence[str], place: _Place) -> Iterator[str]:
-    """Return all other words that can change the output, independent of where the tree is."""
-    before, known = "", frozenset(sources)
-    for word in words:
-        option, value = _output_option(word)
-        if before in _OUTPUTS or option or word in known or word in ("-MD", "-MMD"):
-            before = word if option and not value else ""
-            continue
-        if not _DEPENDENCIES.fullmatch(word) and not _is_input(word):
-            yield _flag(word, before, place)
-        before = word
+@lru_cache(_LISTS_KEPT)
+def _flags(words: _Settings, place: _Place) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the words independent of where the tree is, and in the form in which they are kept."""
+    flags = tuple(
+        _flag(word, before, place) for before, word in pairwise([None, *words]) if word is not None
+    )
+    return flags, tuple(map(_shown, flags))
 
 
-def _flag(word: str, before: str, place: _Place) -> str:
+def _flag(word: str, before: str | None, place: _Place) -> str:
     if before in _FOLDERS:
         return place.relative(word)
     for option in ("-I", "-L"):
@@ -396,10 +455,6 @@ def _shown(flag: str) -> str:
     return hide_in_word(flag)
 
 
-def _is_input(word: str) -> bool:
-    return not word.startswith("-") and word.endswith(_LINKED)
-
-
 def _input_bytes(
     role: Role, compiled: str, words: Sequence[str], output: str, place: _Place, files: Files
 ) -> int:
@@ -407,14 +462,19 @@ def _input_bytes(
         return files.size(place.full(compiled))
     if role not in (Role.LINK, Role.ARCHIVE):
         return 0
-    inputs = (word for word in words if _is_input(word) and word != output)
+    inputs = (word for word in words if _read(word).is_input and word != output)
     return sum(files.size(place.full(word)) for word in inputs)
 
 
-def _archs(words: Sequence[str]) -> Iterator[str]:
-    for before, word in pairwise(["", *words]):
-        if word.startswith(_GPU) or before in _GPU:
-            yield from _ARCH.findall(word)
+@lru_cache(_LISTS_KEPT)
+def _archs(words: _Settings) -> tuple[str, ...]:
+    """Return the GPU targets, each once."""
+    found = (
+        _ARCH.findall(word)
+        for before, word in pairwise([None, *words])
+        if word and (word.startswith(_GPU) or before in _GPU)
+    )
+    return tuple(dict.fromkeys(arch for each in found for arch in each))
 
 
 def _key(*parts: str) -> str:

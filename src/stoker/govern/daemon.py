@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from math import inf
 from pathlib import Path
 
@@ -434,7 +434,7 @@ def _step(ask: Ask, root: str, files: BuildFiles) -> Step:
         directory=_text(step.directory),
         dependency_file=_text(step.dependency_file),
         compiler=_text(step.compiler),
-        flags=tuple(map(_text, step.flags)),
+        flags=_texts(step.flags),
     )
 
 
@@ -443,6 +443,11 @@ def _terms(field: bytes) -> RunTerms:
         return msgspec.json.decode(field, type=RunTerms)
     except msgspec.MsgspecError as error:
         raise ProtocolError(f"terms of a client: {error}") from error
+
+
+@lru_cache(256)  # steps of a target have the same flags
+def _texts(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(_text, words))
 
 
 def _text(words: str) -> str:
