@@ -200,6 +200,19 @@ def test_dependency_files(words: str) -> None:
     assert step.flags == ("-c",)
 
 
+def test_the_value_of_an_output_is_no_option() -> None:
+    """Whatever was read of the same word elsewhere."""
+    step = read("nvcc -arch=sm_80 -c a.cu -MT -arch=sm_90 -o x.o")
+    assert (step.archs, step.flags) == (("80",), ("-arch=sm_80", "-c"))
+    step = read("nvcc -arch=sm_90 -c a.cu -MT -arch=sm_80 -o x.o")
+    assert (step.archs, step.flags) == (("90",), ("-arch=sm_90", "-c"))
+
+
+def test_a_source_behind_an_option_for_a_folder() -> None:
+    step = read("gcc -include a.c -O2 -c b.c -o b.o")
+    assert step.flags == ("-include", "-O2", "-c")
+
+
 def test_options_that_only_begin_like_an_output() -> None:
     assert read("gcc -c a.c -O2").output == ""
 
