@@ -43,7 +43,7 @@ install_stoker() {
     cp -r "$stoker/src/stoker" "$root$site/"
     in_root cmake -S /build/stoker -B /tmp/launcher -G Ninja -DCMAKE_INSTALL_PREFIX=$site
     in_root cmake --build /tmp/launcher --target install
-    printf '#!/opt/stoker/bin/python3\nfrom stoker.__main__ import program\nprogram()\n' > "$root/opt/stoker/bin/stoker"
+    printf '#!/opt/stoker/bin/python3\nfrom stoker.__main__ import program\nimport sys\nsys.exit(program())\n' > "$root/opt/stoker/bin/stoker"
     chmod +x "$root/opt/stoker/bin/stoker"
 }
 
