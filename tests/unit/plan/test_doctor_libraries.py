@@ -9,11 +9,9 @@ from subjects import (
     arm_linux,
     cmake_option,
     cmake_tree,
-    debian,
     doctor,
     libraries,
     library,
-    linux,
     mac,
     named,
     names,
@@ -118,21 +116,6 @@ def test_cudnn_fits_the_cuda_of_the_plan(words: str, fix: str) -> None:
     finding = named(findings, "cudnn-missing")
     assert finding.fix[0] == fix
     assert finding.fix[1].startswith("export CUDNN_ROOT=")
-
-
-def test_libraries_by_distribution() -> None:
-    for id_, fix in (
-        ("debian", "apt-get install -y libopenmpi-dev"),
-        ("fedora", "dnf install -y openmpi-devel"),
-        ("arch", "pacman -S --noconfirm openmpi"),
-    ):
-        findings = doctor(
-            "cpu-mpi",
-            tree=pytorch_tree(),
-            toolbox=without("mpi"),
-            machine=linux(os=debian(id=id_)),
-        )
-        assert named(findings, "mpi-missing").fix[0] == fix
 
 
 # -- blas --------------------------------------------------------------------------------------

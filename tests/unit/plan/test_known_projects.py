@@ -289,23 +289,6 @@ def test_bitsandbytes_is_told_back_end_and_capability(tmp_path: Path) -> None:
     assert read_by(planned, "COMPUTE_CAPABILITY") == "CMakeLists.txt:4"
 
 
-def test_sglang_names_its_targets_itself(tmp_path: Path) -> None:
-    project = '[project]\nname = "sglang-kernel"\nversion = "0.4"\n'
-    backend = build_system("scikit-build-core", "torch", backend="scikit_build_core.build")
-    listed = (
-        'project(sgl)\nset(SGL_KERNEL_COMPILE_THREADS 32 CACHE STRING "threads")\n'
-        'option(ENABLE_BELOW_SM90 "old GPUs" ON)\n'
-    )
-    tree = made(tmp_path, CMakeLists__txt=listed, pyproject__toml=backend + project)
-    hopper, ada = plan("cu130-sm90", tree=tree), plan("cu130-sm89", tree=tree)
-    assert "TORCH_CUDA_ARCH_LIST" not in environment_of(hopper)
-    assert cmake_of(hopper)["SGL_KERNEL_COMPILE_THREADS"] == "1"
-    assert cmake_of(hopper)["ENABLE_BELOW_SM90"] == "OFF"
-    assert cmake_of(ada)["ENABLE_BELOW_SM90"] == "ON"
-    assert "8.9" in cubins(ada)
-    assert "8.9" not in cubins(hopper)
-
-
 # -- all recipes -----------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from packaging.version import Version
 
 from stoker.model.machine import Machine
 from stoker.model.plan import OriginKind
-from stoker.model.source import FrontEnd, ProjectKind, SourceTree
+from stoker.model.source import FrontEnd, SourceTree
 from subjects import (
     arm_linux,
     cmake_of,
@@ -139,14 +139,6 @@ def test_macs(platform: str, archs: str) -> None:
     assert "MACOSX_DEPLOYMENT_TARGET" in environment_of(planned)
 
 
-@pytest.mark.parametrize(
-    ("words", "build_type"),
-    [("cpu", None), ("cpu-debug", "Debug"), ("cpu-relwithdebinfo", "RelWithDebInfo")],
-)
-def test_the_build_type(words: str, build_type: str | None) -> None:
-    assert plan(words, tree=OLD).value("CMAKE_BUILD_TYPE") == build_type
-
-
 def test_features_are_options() -> None:
     environment = environment_of(plan("cu124-sm90-nonccl-tests-nokineto", tree=OLD))
     assert environment["USE_NCCL"] == environment["USE_KINETO"] == "0"
@@ -188,10 +180,3 @@ def test_without_bindings_it_is_plain_cmake() -> None:
     planned = plan("cpu-nobindings", tree=OLD)
     assert planned.commands[0].words[:3] == ("cmake", "-S", ".")
     assert planned.value("BUILD_PYTHON") == "0"
-
-
-def test_what_else_a_recipe_knows() -> None:
-    planned = plan("cu124-sm90", tree=OLD)
-    assert planned.recipe is ProjectKind.PYTORCH
-    assert any("flash_attn" in step.pattern for step in planned.heavy)
-    assert plan("cpu", tree=OLD).heavy == ()

@@ -74,14 +74,6 @@ def test_the_request() -> None:
     assert value["estimate"]["wall_s"]["amount"] < value["estimate"]["wall_s"]["most"]
 
 
-def test_everything_else_a_reader_may_want_is_there() -> None:
-    value = decoded(plan("cpu", tree=cmake_tree()))
-    assert value["commands"][0]["stage"] == "configure"
-    assert isinstance(value["findings"], list)
-    assert value["machine"]["cpus"] == 8
-    assert decoded(plan("cpu"))["source"] is None
-
-
 # -- pages -------------------------------------------------------------------------------------
 
 
@@ -110,13 +102,6 @@ def test_estimates_are_unknown_or_come_with_their_basis() -> None:
     assert text.count("unknown") == 2
 
 
-def test_a_page_says_where_values_come_from() -> None:
-    planned = plan("cpu", tree=cmake_tree(), defines={"DEMO_FAST": "1"}, said=file_line(12))
-    text = rendered(plan_page(planned))
-    assert "stoker.toml:12" in text
-    assert "8 CPUs" in text
-
-
 def test_remarks_stand_at_the_end() -> None:
     text = rendered(plan_page(plan("cpu-armv9")))
     assert "warn   the plan is for linux-aarch64" in text
@@ -130,20 +115,6 @@ def test_a_value_is_shown_as_it_is(value: str) -> None:
     """Square brackets and colons mean nothing in a value, whatever the terminal library thinks."""
     planned = plan("cpu", tree=cmake_tree(), defines={"DEMO_FAST": value})
     assert f" {value} " in rendered(plan_page(planned))
-
-
-@pytest.mark.parametrize("value", MARKUP[:3])
-def test_a_difference_is_shown_as_it_is(value: str) -> None:
-    before = plan("cpu", tree=cmake_tree())
-    after = plan("cpu", tree=cmake_tree(), defines={"DEMO_FAST": value})
-    assert value in rendered(differences_page(compare(before, after), "one", "two"))
-
-
-def test_an_origin_with_brackets_is_shown_as_it_is() -> None:
-    planned = plan("cpu-avx2", exported={"CXXFLAGS": "-g"})
-    odd = changed(planned.environment[0], why="because of [this]")
-    text = rendered(plan_page(changed(planned, environment=(odd,))))
-    assert "because of [this]" in text
 
 
 def test_differences() -> None:

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from governed_steps import record
 from stoker.govern.past_runs import steps_page
-from stoker.model.errors import CommandError, MissingError, UsageError
+from stoker.model.errors import CommandError, UsageError
 from stoker.model.finding import Finding, Severity
 from stoker.model.govern import CompileMode, StepRecord
 from stoker.model.plan import Backend, Variant
@@ -150,10 +150,6 @@ def test_the_catalogue_holds_every_word() -> None:
     assert "stoker.toml:3" in text
 
 
-def test_descriptions_are_shown_as_they_are() -> None:
-    assert "[our] :fire: machines" in rendered(catalogue_page(CATALOGUE))
-
-
 def test_one_variant_explained() -> None:
     explained = Explained(
         name="cu130-sm90+ptx-avx512",
@@ -179,10 +175,6 @@ def test_one_variant_explained() -> None:
 def test_an_error_with_its_place_and_hints() -> None:
     error = UsageError("unknown key 'x'", where="stoker.toml:3", hints=["one", "two"])
     assert error_text(error) == "stoker: stoker.toml:3: unknown key 'x'\n  one\n  two\n"
-
-
-def test_an_error_without_hints() -> None:
-    assert error_text(MissingError("cannot run nvcc")) == "stoker: cannot run nvcc\n"
 
 
 def test_a_failed_command_shows_the_end_of_its_output() -> None:
