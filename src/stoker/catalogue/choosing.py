@@ -191,6 +191,9 @@ def _other_torch(wheel: PublishedWheel, torch: PublishedWheel) -> str | None:
             continue
         if not required.specifier.contains(version, prereleases=True):
             return f"it requires {required}, not torch {torch.version}"
+    # Symbols prove more than a label does.
+    if version.public in wheel.loads_with or wheel.stable_abi:
+        return None
     if wheel.torch and _differ(wheel.torch.partition("+")[0], version.public):
         return f"it was built for torch {wheel.torch}, not {torch.version}"
     return None

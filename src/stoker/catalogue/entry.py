@@ -81,11 +81,18 @@ def make_entry(
         blas=plan.blas,
         cxx_abi=_cxx_abi(facts),
         torch=_built_for_torch(wheel),
+        loads_with=_loads_with(facts),
+        stable_abi=facts.loads_with is not None and facts.loads_with.stable_abi,
         slimmed_for=recorded.slim.targets if recorded.slim else (),
         verified=recorded.verified,
         built=identity.built,
     )
     return _checked(entry)
+
+
+def _loads_with(facts: ArtifactFacts) -> tuple[str, ...]:
+    fits = facts.loads_with.builds if facts.loads_with else ()
+    return tuple(dict.fromkeys(fit.release for fit in fits if fit.loads and not fit.torch))
 
 
 def _checked(entry: PublishedWheel) -> PublishedWheel:

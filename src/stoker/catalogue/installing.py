@@ -91,7 +91,7 @@ def read_host(python: str, wished: str | None = None) -> Host:
         python=asked.version,
         free_threaded=asked.free_threaded,
         gpus=tuple(HostGpu(name=gpu.name, capability=gpu.capability) for gpu in machine.gpus),
-        driver=next((gpu.driver for gpu in machine.gpus), None),
+        driver=next((gpu.driver for gpu in machine.gpus if gpu.is_nvidias), None),
         libc=machine.os.libc,
     )
     return host if wished is None else wished_host(host, wished, machine)

@@ -78,6 +78,8 @@ class PublishedWheel(Value, frozen=True, kw_only=True):
     blas: Line | None = None
     cxx_abi: CxxAbi | None = None
     torch: Line | None = None  # the release of PyTorch that an extension was built for
+    loads_with: tuple[Line, ...] = ()  # official releases of PyTorch that export all it needs
+    stable_abi: bool = False  # only the C shim of PyTorch is used, which later releases keep
     slimmed_for: tuple[Line, ...] = ()
     properties: tuple[Property, ...] = ()  # of a wheel variant
     providers: tuple[tuple[Line, Line], ...] = ()  # namespace and requirement, the publisher's own

@@ -307,11 +307,11 @@ def _needed_gcc(about: About) -> int | None:
 )
 def _arch_list(about: About) -> str | None:
     from stoker.knowledge.hardware import cuda_releases
-    from stoker.machine.gpus import read_gpus
+    from stoker.machine.gpus import nvidia_gpus
 
     release = cuda_releases().get(_used_cuda(about) or "")
     makes = release.archs if release else ()
-    present = sorted({gpu.capability for gpu in read_gpus(lambda _: None)})
+    present = sorted({gpu.capability for gpu in nvidia_gpus(lambda _: None)})
     asked = sorted(_asked_archs(about), key=float)
     chosen = [arch for arch in present or asked if not makes or arch in makes]
     return ";".join(chosen) or _any_arch(makes, about)
@@ -378,9 +378,9 @@ def _arch_number(about: About) -> str | None:
 
 @FACTS.text("machine.gpu", "the GPU of this machine")
 def _gpu(_: About) -> str | None:
-    from stoker.machine.gpus import read_gpus
+    from stoker.machine.gpus import nvidia_gpus
 
-    return next((gpu.name for gpu in read_gpus(lambda _: None)), None)
+    return next((gpu.name for gpu in nvidia_gpus(lambda _: None)), None)
 
 
 @FACTS.text("machine.torch_cuda", "the CUDA version of the torch that the interpreter has")

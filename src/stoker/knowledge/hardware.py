@@ -18,6 +18,7 @@ class GpuModel(Row, frozen=True, kw_only=True):
     arch: str
     names: tuple[str, ...]
     exact: bool = False
+    pci: tuple[str, ...] = ()  # PCI devices of Intel, as sysfs writes them
     device_ip: str | None = None  # Intel's number of the platform, as `ocloc ids` prints it
 
 

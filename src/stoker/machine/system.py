@@ -138,7 +138,7 @@ def read_machine(paths: tuple[Path, ...] = (), *, root: Path = Path("/")) -> Mac
     os_facts = read_system(tree, os.environ)
     cpu = read_cpu(tree)
     memory = read_memory(tree)
-    gpus = read_gpus(tree.note)
+    gpus = read_gpus(tree)
     disks = read_disks(tree, paths or default_paths())
     return Machine(
         os=os_facts,

@@ -77,9 +77,13 @@ class Memory(Value, frozen=True, kw_only=True):
 class Gpu(Value, frozen=True, kw_only=True):
     index: int
     name: str
-    capability: str  # "9.0"
-    memory: int
+    capability: str  # of NVIDIA's "9.0"; of others the architecture: "gfx942", "pvc"
+    memory: int  # 0 if it is unknown
     driver: str
+
+    @property
+    def is_nvidias(self) -> bool:
+        return "." in self.capability
 
 
 class Disk(Value, frozen=True, kw_only=True):

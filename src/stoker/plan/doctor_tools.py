@@ -169,7 +169,7 @@ def check_driver(planned: PlannedBuild) -> Iterator[Finding]:
     ):
         return
     for gpu in planned.subject.machine.gpus:
-        if major(gpu.driver) < release.driver:
+        if gpu.is_nvidias and major(gpu.driver) < release.driver:
             yield warning(
                 "driver-too-old",
                 f"{gpu.name}: driver {gpu.driver} cannot load CUDA {release.version} code",

@@ -233,14 +233,23 @@ _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Parts | None]], ...] = (
 )
 
 
+def _native_backend(machine: Machine) -> Backend:
+    """Return the back end of the GPUs; NVIDIA's come first on a machine with several kinds."""
+    if any(gpu.is_nvidias for gpu in machine.gpus):
+        return Backend.CUDA
+    found = (gpus().get(gpu.capability) for gpu in machine.gpus)
+    return next((gpu.backend for gpu in found if gpu), Backend.CPU)
+
+
 def _native(machine: Machine, *, cpu_only: bool) -> Parts:
     """Return what this machine is: its CPU, and its GPUs if it has any."""
     cpu = machine.cpu.microarchitecture
     parts: Parts = {"cpu": cpu} if cpu in cpu_names() else {}
     if machine.gpus and not cpu_only:
-        archs = sorted({gpu.capability for gpu in machine.gpus} & set(cuda_archs()))
-        gpu_targets = tuple(GpuTarget(arch=arch) for arch in archs)
-        return parts | {"backend": Backend.CUDA, "gpus": gpu_targets}
+        backend = _native_backend(machine)
+        known = {arch for arch, gpu in gpus().items() if gpu.backend is backend}
+        archs = sorted({gpu.capability for gpu in machine.gpus} & known)
+        return parts | {"backend": backend, "gpus": tuple(GpuTarget(arch=arch) for arch in archs)}
     if machine.os.system == "macos" and not cpu_only:
         return parts | {"backend": Backend.MPS}
     return parts

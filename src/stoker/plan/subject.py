@@ -135,9 +135,10 @@ class Subject(Value, frozen=True, kw_only=True):
     @property
     def gpus(self) -> tuple[GpuTarget, ...]:
         """The targets that were asked for, or else those of the GPUs in this machine."""
-        if self.variant.gpus or self.variant.backend is not Backend.CUDA or not self.here:
+        if self.variant.gpus or not self.here:
             return self.variant.gpus
-        archs = {gpu.capability for gpu in self.machine.gpus} & set(gpus())
+        known = {arch for arch, gpu in gpus().items() if gpu.backend is self.variant.backend}
+        archs = {gpu.capability for gpu in self.machine.gpus} & known
         return tuple(sorted((GpuTarget(arch=a) for a in archs), key=lambda t: t.sort_key))
 
     @property

@@ -50,6 +50,13 @@ def test_extensions_that_do_not_match(changes: dict[str, Any], reason: str) -> N
     assert any(reason in hint for hint in raised.value.hints)
 
 
+@pytest.mark.parametrize("proof", [{"stable_abi": True}, {"loads_with": ("2.9.1", "2.10.0")}])
+def test_symbols_count_more_than_a_label(proof: dict[str, Any]) -> None:
+    found = catalogue(published("cu128-sm90", version="2.10.0"), extension(torch="2.9", **proof))
+    both = ["torch 2.10.0+cu128.sm90", "flash-attn 2.8.3+cu128.sm90"]
+    assert chosen(found, "torch", "flash-attn") == both
+
+
 def test_an_older_torch_that_the_extension_was_built_for() -> None:
     found = catalogue(
         published("cu128-sm90", version="2.10.0"),

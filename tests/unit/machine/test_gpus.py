@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stoker.machine.gpus import read_gpus
+from stoker.machine.gpus import nvidia_gpus
 from stoker.model.machine import Gpu
 
 # How the driver behaves is in $FAKE_NVML; that it was shut down, it writes to $FAKE_NVML_CLOSED.
@@ -51,9 +51,9 @@ int nvmlDeviceGetMemoryInfo(void *device, unsigned long long *memory) {
 """
 READ = """
 import msgspec
-from stoker.machine.system import read_gpus
+from stoker.machine.gpus import nvidia_gpus
 notes = []
-gpus = read_gpus(notes.append)
+gpus = nvidia_gpus(notes.append)
 print(msgspec.json.encode([gpus, notes]).decode())
 """
 
@@ -121,7 +121,7 @@ def test_a_driver_that_lists_nothing(driver: Behave) -> None:
 
 def test_without_a_driver_there_is_nothing_to_say() -> None:
     notes: list[str] = []
-    gpus = read_gpus(notes.append)
+    gpus = nvidia_gpus(notes.append)
     if gpus:
         pytest.skip("this machine has a GPU")
     assert notes == []

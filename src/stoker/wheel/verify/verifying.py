@@ -156,9 +156,9 @@ def _samples(wheel: Wheel, tested: WheelUnderTest) -> tuple[CodeSample, ...]:
 def _tried(
     path: Path, tested: WheelUnderTest, python: str, environment: Mapping[str, str]
 ) -> list[Finding]:
-    from stoker.machine.gpus import read_gpus
+    from stoker.machine.gpus import nvidia_gpus
     from stoker.wheel.verify.trial import try_wheel
 
     notes: list[str] = []
-    gpus = [gpu.capability for gpu in read_gpus(notes.append)]
+    gpus = [gpu.capability for gpu in nvidia_gpus(notes.append)]
     return list(try_wheel(path, tested, python=python, gpus=gpus, environment=environment))
