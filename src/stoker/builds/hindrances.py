@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 
 from stoker.builds.backend import Execute, extra_requirements
@@ -12,17 +13,21 @@ from stoker.builds.isolated import Isolated
 from stoker.knowledge.packages import install_command
 from stoker.knowledge.projects import features
 from stoker.model.build import Isolation
-from stoker.model.errors import MissingError
+from stoker.model.distribution import read_requirement
+from stoker.model.errors import MissingError, UsageError
 from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Plan
 from stoker.model.source import ProjectKind, SourceTree
 from stoker.plan.doctor import examine
 from stoker.plan.doctor_tools import requirements_missing, unmet_requirements
 from stoker.plan.subject import Subject
+from stoker.wheel.metadata import required_name
 
 # Errors of doctor that do not prevent a build: the governor handles low memory, a full disk is
 # reported later, and requirements depend on the isolation.
 _NO_HINDRANCE = ("memory", "disk", "requirements")
+# setup.py files of extensions import these, and few declare it.
+_OF_EXTENSIONS = ("ninja", "packaging", "psutil", "setuptools", "wheel")
 
 
 def hindrances(
@@ -44,10 +49,27 @@ def hindrances(
     return found
 
 
-def fitting_isolation(subject: Subject, tree: SourceTree) -> Isolation:
-    """Return the isolation: PyTorch and its extensions see the installed packages, others only if
-    those suffice.
+def build_requirements(tree: SourceTree, torch: str | None) -> tuple[str, ...]:
+    """Return what the back end needs; ``torch`` is the PyTorch that the user names."""
+    if torch is None:
+        return tree.requirements
+    try:
+        line = f"torch=={torch}" if torch[:1].isdigit() else torch
+        if canonicalize_name(read_requirement(line).name) != "torch":
+            raise InvalidRequirement("it names another package")
+    except InvalidRequirement as error:
+        hints = ["for example --torch 2.9.1"]
+        raise UsageError(f"--torch {torch}: {error}", hints=hints) from None
+    others = [one for one in tree.requirements if required_name(one) != "torch"]
+    return tuple(dict.fromkeys((line, *others, *_OF_EXTENSIONS)))
+
+
+def fitting_isolation(subject: Subject, tree: SourceTree, *, torch: str | None = None) -> Isolation:
+    """Return the isolation: PyTorch and its extensions see the installed packages unless the user
+    names another ``torch``, others only if those suffice.
     """
+    if torch:
+        return Isolation.FULL
     needs_torch = any(line.startswith("torch") for line in tree.requirements)
     if tree.kind in (ProjectKind.PYTORCH, ProjectKind.EXTENSION) or needs_torch:
         return Isolation.NONE
@@ -56,12 +78,17 @@ def fitting_isolation(subject: Subject, tree: SourceTree) -> Isolation:
 
 
 def make_environment(
-    folder: Path, subject: Subject, tree: SourceTree, isolation: Isolation, execute: Execute
+    folder: Path,
+    subject: Subject,
+    tree: SourceTree,
+    isolation: Isolation,
+    requirements: Sequence[str],
+    execute: Execute,
 ) -> None:
     """Create the environment of the back end, with all its requirements."""
     isolated = Isolated(folder, execute)
     isolated.make(subject.toolbox.python.executable, isolation)
-    isolated.install(tree.requirements)
+    isolated.install(requirements)
     isolated.install(extra_requirements(Path(tree.path), python=isolated.python, execute=execute))
 
 

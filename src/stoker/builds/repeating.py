@@ -46,9 +46,13 @@ class _Named(Value, frozen=True, kw_only=True):
 
 
 class _How(Value, frozen=True, kw_only=True):
+    """The part of a `BuildRequest` that a wheel records; an older stoker recorded less."""
+
     mode: str = "plain"
     isolation: Isolation | None = None
     label: str | None = None
+    torch: str | None = None
+    accept_targets: bool = False
     source: str = ""
 
 
@@ -84,9 +88,7 @@ def _of_wheel(path: Path) -> RecordedBuild:
         variant=found.variant.name,
         environment=found.environment,
         cmake=found.cmake,
-        request=BuildRequest(
-            source=how.source, mode=how.mode, isolation=how.isolation, label=how.label
-        ),
+        request=BuildRequest(source="").given(msgspec.structs.asdict(how)),
     )
 
 

@@ -24,6 +24,7 @@ from stoker.builds.digests import digest, file_digest, installed_files, tree_sta
 from stoker.builds.execution import Execution
 from stoker.builds.finishing import check, handed_over, packed
 from stoker.builds.hindrances import (
+    build_requirements,
     fitting_isolation,
     hindrances,
     make_environment,
@@ -241,7 +242,7 @@ class Staging:
     def _prepare_inputs(self) -> dict[str, str]:
         return {
             "hindrances": digest([finding.title for finding in self._hindrances()]),
-            "requirements": digest([self.tree.requirements, self._isolation]),
+            "requirements": digest([self._requirements(), self._isolation]),
             "python": self._python_digest(),
         }
 
@@ -255,7 +256,9 @@ class Staging:
         if not self._isolation or not self._isolated:
             return ()
         folder, execute = self._work.environment, self._execution.executing(log)
-        make_environment(folder, self._subject, self.tree, self._isolation, execute)
+        make_environment(
+            folder, self._subject, self.tree, self._isolation, self._requirements(), execute
+        )
         return (folder,)
 
     def _hindrances(self) -> list[Finding]:
@@ -267,7 +270,12 @@ class Staging:
         configures = self.tree.front_end is FrontEnd.SCIKIT_BUILD_CORE
         if last is not BuildStage.WHEEL and not (configures and last is BuildStage.COMPILE):
             return None
-        return self._request.isolation or fitting_isolation(self._subject, self.tree)
+        return self._request.isolation or fitting_isolation(
+            self._subject, self.tree, torch=self._request.torch
+        )
+
+    def _requirements(self) -> tuple[str, ...]:
+        return build_requirements(self.tree, self._request.torch)
 
     def _python_digest(self) -> str:
         return python_digest(self._subject, self.tree, self._isolation)
@@ -398,7 +406,7 @@ class Staging:
             ),
             "time": self.environment["SOURCE_DATE_EPOCH"],
             "python": self._python_digest(),
-            "requirements": digest([self.tree.requirements, self._isolation]),
+            "requirements": digest([self._requirements(), self._isolation]),
         }
 
     def _wheel(self, log: StageLog) -> tuple[Path, ...]:
@@ -458,6 +466,7 @@ class Staging:
             "mode": self._request.mode,
             "isolation": self._isolation,
             "label": self._request.label,
+            "torch": self._request.torch,
             "accept_targets": self._request.accept_targets,
             "stoker": __version__,
             # A folder of this machine means nothing on another.

@@ -19,6 +19,7 @@ from stoker.settings.declared import SettingGroup
 @click.option(
     "--install-tree",
     is_flag=True,
+    default=None,  # a record may have it
     help="Make an installed tree instead of a wheel.",
     cls=Option,
     rare=True,
@@ -68,6 +69,7 @@ from stoker.settings.declared import SettingGroup
     "--build-in-ram",
     "in_ram",
     is_flag=True,
+    default=None,
     help="Keep the build folder in memory.",
     cls=Option,
     rare=True,
@@ -137,7 +139,7 @@ def build(**options: Any) -> None:
 @click.command()
 @click.argument("source", required=False, metavar="[SOURCE]")
 @request_options(source=False)
-@setting_options(SettingGroup.BUILD, without=("out", "mode", "label"))
+@setting_options(SettingGroup.BUILD, without=("out", "mode", "label", "torch"))
 @click.option("--fresh", is_flag=True, help="Start from the beginning.")
 @click.option("--verbose", is_flag=True, help="Show the full output of all tools.")
 @click.option("--shell-on-failure", is_flag=True, help="Open a shell when a stage fails.")

@@ -100,15 +100,9 @@ def _with_options(
     request: "BuildRequest", options: dict[str, Any], *, editable: bool
 ) -> "BuildRequest":
     """Return the request with the options that were given; they replace those of a record."""
-    from stoker.model.build import BuildRequest, Isolation
-
-    names = BuildRequest.__struct_fields__
-    given = {name: value for name, value in options.items() if name in names and value}
-    if isolation := options.get("isolation"):
-        given["isolation"] = Isolation(isolation)
-    given.setdefault("source", request.source or ".")
-    given.setdefault("out", "dist")  # not the folder of a recorded build
-    return msgspec.structs.replace(request, **(given | {"editable": editable}))
+    # The results do not go to the folder of a recorded build.
+    started = msgspec.structs.replace(request, source=request.source or ".", out="dist")
+    return started.given({**options, "editable": editable})
 
 
 def _watcher(

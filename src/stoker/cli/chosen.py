@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from stoker.model.errors import UsageError
 from stoker.model.plan import OriginKind
 from stoker.outside.streams import told
-from stoker.settings.declared import OPTIONS, CommandLine, SettingGroup
+from stoker.settings.declared import BUILD_SETTINGS, OPTIONS, CommandLine, SettingGroup
 
 if TYPE_CHECKING:
     from stoker.govern.session import RunOptions
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stoker.settings.user_options import UserOptions
 
 # Settings of a recorded build; only the command line replaces them.
-_RECORDED = ("source", "mode", "isolation", "label")
+_RECORDED = ("source", *(name for name in BUILD_SETTINGS if name != "out"))
 
 
 def read_request(arguments: dict[str, Any]) -> CommandLine:

@@ -1,6 +1,10 @@
 """A build: the request, its stages, and the record that it leaves."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
+
+import msgspec
 
 from stoker.model.plan import Plan
 from stoker.model.runs import RunSummary
@@ -63,7 +67,14 @@ class BuildRequest(Value, frozen=True, kw_only=True):
     in_ram: bool = False  # keep the build folder in memory
     verbose: bool = False
     isolation: Isolation | None = None  # None: chosen by the kind of project
+    torch: str | None = None  # a version or a requirement: installed for the build only
     accept_targets: bool = False  # also those that the plan does not state
+
+    def given(self, settings: Mapping[str, Any]) -> "BuildRequest":
+        """Return the request with the settings that it has a field for, unless they are None."""
+        said = {name: settings.get(name) for name in self.__struct_fields__}
+        changes = {name: value for name, value in said.items() if value is not None}
+        return msgspec.convert(msgspec.structs.asdict(self) | changes, BuildRequest)
 
 
 class GitState(Value, frozen=True, kw_only=True):

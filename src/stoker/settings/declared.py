@@ -117,6 +117,15 @@ _BUILD = (
         group=SettingGroup.BUILD,
     ),
     Declared(
+        name="torch",
+        rare=True,
+        reaches_out=True,
+        help="PyTorch that an extension is compiled with, installed for the build only: a version, "
+        "or what pip installs, such as torch==2.9.1+cu126. Default: the installed one.",
+        metavar="VERSION",
+        group=SettingGroup.BUILD,
+    ),
+    Declared(
         name="accept_targets",
         rare=True,
         help="Build also if compile commands name other GPU targets than the plan, or none.",
@@ -302,6 +311,9 @@ _LINKER = Declared(
 )
 _ALL = (*_PLAN, *_BUILD, *_MATRIX, *_GOVERN, *_CHAIN, _LINKER)
 OPTIONS: dict[str, Declared] = {option.name: option for option in _ALL}
+
+# Each is a field of BuildRequest.
+BUILD_SETTINGS = tuple(option.name for option in _BUILD)
 
 # Parts of a variant that can also be given apart from its name.
 PARTS = ("platform", "blas", "python", "build_type", "sanitizer")

@@ -20,7 +20,7 @@ from stoker.builds.matrices.slims import slim_one
 from stoker.builds.matrices.values import MatrixEnd, MatrixJob, MatrixManifest, MatrixResult
 from stoker.govern.session import RunOptions
 from stoker.govern.trace import read_trace
-from stoker.model.build import BuildRequest, Isolation, StageEnd
+from stoker.model.build import BuildRequest, StageEnd
 from stoker.model.errors import StokerError, Terminated, UnfinishedError, UsageError
 from stoker.model.events import AnyEvent, Overview
 from stoker.model.govern import Role
@@ -29,6 +29,7 @@ from stoker.model.value import Value
 from stoker.outside import locks
 from stoker.outside.deleting import remove_file
 from stoker.outside.files import folder_of_process, write_whole
+from stoker.settings.declared import BUILD_SETTINGS
 from stoker.settings.toml import read_file
 from stoker.settings.user_options import UserOptions
 
@@ -137,13 +138,9 @@ class _Running:
 
     def _build(self, governing: Governing) -> MatrixResult:
         chosen, job = self._item.chosen, self._item.job
-        isolation = chosen.value("isolation")
-        request = BuildRequest(
-            source=job.given,
-            out=str(self._out),
-            label=job.label,
-            mode=str(chosen.value("mode")),
-            isolation=Isolation(str(isolation)) if isolation else None,
+        settings = {name: chosen.value(name) for name in BUILD_SETTINGS}
+        request = BuildRequest(source=job.given).given(
+            settings | {"out": str(self._out), "label": job.label}
         )
         watcher = replace(self._watcher.build, show=self._show)
         built = build(self._item.asked, request, governing(chosen), watcher, apart=self._item.apart)
