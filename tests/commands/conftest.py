@@ -1,11 +1,14 @@
-"""What the tests of governed builds share, and those of `stoker slim`."""
+"""What the tests of governed builds share, those of `stoker slim`, and those in containers."""
 
+import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from built_libraries import Need
+from conftest import missing
 from governed import Build, wait_until
 from slim_wheels import make_wheel, torch_members
 
@@ -32,3 +35,23 @@ def members(need: Need, tmp_path: Path) -> dict[str, bytes]:
 @pytest.fixture
 def wheel(members: dict[str, bytes], tmp_path: Path) -> Path:
     return make_wheel(tmp_path, members)
+
+
+@pytest.fixture
+def system(need: Need, tmp_path: Path) -> Iterator[Path]:
+    """The root of a system: this one, with a layer over it that takes what is written."""
+    if os.geteuid() != 0:
+        missing("mounting a root folder needs root")
+    need("podman")
+    layer, root = tmp_path / "layer", tmp_path / "root"
+    for folder in (layer, root):
+        folder.mkdir()
+    # A layer may not be part of what lies below it, so it gets a file system of its own.
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", layer], check=True)
+    for name in ("upper/tmp", "work"):
+        (layer / name).mkdir(parents=True)
+    os.setxattr(layer / "upper/tmp", "trusted.overlay.opaque", b"y")  # /tmp is empty
+    layers = f"lowerdir=/,upperdir={layer}/upper,workdir={layer}/work"
+    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, root], check=True)
+    yield root
+    subprocess.run(["umount", root, layer], check=True)

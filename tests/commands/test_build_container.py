@@ -7,12 +7,12 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from conftest import PROJECTS, Stoker, missing
+from conftest import PROJECTS, Stoker
 from stoker.builds.containers.building import check_ended
 from stoker.model.errors import CommandError, ExitStatus, StorageError
 from stoker.outside import process
@@ -20,26 +20,6 @@ from stoker.outside import process
 KILN = PROJECTS.parents[1] / "examples" / "kiln"
 LIMIT = 1 << 30
 Need = Callable[[str], str]
-
-
-@pytest.fixture
-def system(need: Need, tmp_path: Path) -> Iterator[Path]:
-    """The root of a system: this one, with a layer over it that takes what is written."""
-    if os.geteuid() != 0:
-        missing("mounting a root folder needs root")
-    need("podman")
-    layer, root = tmp_path / "layer", tmp_path / "root"
-    for folder in (layer, root):
-        folder.mkdir()
-    # A layer may not be part of what lies below it, so it gets a file system of its own.
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", layer], check=True)
-    for name in ("upper/tmp", "work"):
-        (layer / name).mkdir(parents=True)
-    os.setxattr(layer / "upper/tmp", "trusted.overlay.opaque", b"y")  # /tmp is empty
-    layers = f"lowerdir=/,upperdir={layer}/upper,workdir={layer}/work"
-    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, root], check=True)
-    yield root
-    subprocess.run(["umount", root, layer], check=True)
 
 
 @pytest.fixture

@@ -100,6 +100,8 @@ def test_every_setting_is_documented() -> None:
         for option in OPTIONS.values()
     ]
     assert [row for row in rows if row not in text] == []
+    keys = re.findall(r"^\| `(\w+)` \| `--", text, re.MULTILINE)
+    assert len(keys) == len(set(keys)), "each is there once"
 
 
 def test_every_exit_status_is_documented() -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from stoker.model.build import BuildRequest, BuildStage
+from stoker.model.errors import UsageError
 from stoker.model.plan import Plan
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree
 from stoker.model.value import Value
@@ -37,6 +38,13 @@ def choose_route(
         by_setup = (python, "setup.py", "build", "--cmake-only")
         return Route(tree=root, build=root / "build", configure=by_setup, in_tree=True, last=last)
     if not by_cmake:
+        if request.target or request.install_tree:
+            flag = "--target" if request.target else "--install-tree"
+            raise UsageError(
+                f"{flag} is for projects that CMake configures, and {tree.name} is built by "
+                f"{tree.front_end}",
+                hints=[f"leave out {flag}: a build compiles only what has changed"],
+            )
         in_tree = tree.front_end is not FrontEnd.SETUPTOOLS
         return Route(tree=root, build=build, in_tree=in_tree, settings=given, last=BuildStage.WHEEL)
     options = {setting.name: setting.value for setting in plan.cmake}

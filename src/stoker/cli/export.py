@@ -87,6 +87,11 @@ from stoker.model.value import byte_count
     metavar="WHEEL|URL",
     help="The wheel of stoker that the other machine installs; a file is copied to --out.",
 )
+@click.option(
+    "--torch",
+    metavar="VERSION",
+    help="PyTorch that an extension is compiled with, as in `stoker build --torch`.",
+)
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write the files to a folder.")
 @click.option("--force", is_flag=True, help="Replace files that exist already.")
 @click.option("--json", "as_json", is_flag=True, help="Print paths and contents as JSON.")
@@ -106,6 +111,7 @@ def export(
     allow: tuple[str, ...],
     trust_network: bool,
     requirement: str | None,
+    torch: str | None,
     out: Path | None,
     force: bool,
     as_json: bool,
@@ -122,7 +128,7 @@ def export(
     \b
     stoker export dockerfile https://github.com/pytorch/pytorch@v2.9.1 --variant cu128-sm90 \
         --stoker dist/stoker-0.1.0-py3-none-manylinux_2_17_x86_64.whl --out image
-    stoker export github-actions flash-attn==2.8.3 --matrix --stoker URL --out .
+    stoker export github-actions flash-attn==2.8.3 --torch 2.9.1 --matrix --stoker URL --out .
     stoker export kubernetes --cluster distcc --workers 8 --cpus 16 --out workers
     """
     from stoker.export.cluster import render_cluster
@@ -142,7 +148,7 @@ def export(
     disk, seconds = _bytes("--disk", builder_disk), int(hours * 3600)
     wheel = None
     if cluster:
-        if source or matrix or only or requirement or shards or request.options:
+        if source or matrix or only or requirement or torch or shards or request.options:
             raise UsageError(
                 "--cluster exports workers, not a build: leave out SOURCE, variants, --shards "
                 "and --stoker",
@@ -174,6 +180,7 @@ def export(
             only=only,
             size=size,
             stoker=requirement,
+            torch=torch,
             image=image,
             shards=shards or 0,
         )

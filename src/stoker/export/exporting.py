@@ -3,13 +3,16 @@
 import re
 import shutil
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from ipaddress import IPv4Network
 from pathlib import Path
 from statistics import quantiles
 
 from msgspec.structs import replace
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from stoker.builds.acquire.naming import Named, parse
+from stoker.export.files import PYTORCH
 from stoker.govern.history import History
 from stoker.knowledge.export_targets import (
     BuilderSize,
@@ -24,11 +27,12 @@ from stoker.knowledge.export_targets import (
     cluster_engine,
     clusters,
 )
-from stoker.knowledge.projects import builder_image
+from stoker.knowledge.projects import builder_image, projects
 from stoker.knowledge.steps import prior_of
 from stoker.model.errors import UsageError
 from stoker.model.govern import Role, Step, StepRecord
-from stoker.model.plan import Plan
+from stoker.model.plan import Backend, Plan
+from stoker.model.recipe import ProjectRecipe
 from stoker.model.source import SourceKind
 from stoker.model.value import Value, size
 from stoker.outside.files import write_whole
@@ -149,6 +153,7 @@ class ExportWanted(Value, frozen=True, kw_only=True):
     only: str = ""
     size: BuilderSize
     stoker: str | None  # a wheel, a URL or a requirement
+    torch: str | None = None  # that an extension is compiled with
     image: str | None = None
     shards: int = 0
 
@@ -164,16 +169,25 @@ def export(wanted: ExportWanted, request: CommandLine) -> Export:
     given = wanted.source or chosen.text("source")
     if given is None:
         raise UsageError("no SOURCE", hints=[f"for example {_EXAMPLE}"])
-    source = _portable(parse(given))
+    named = parse(given)
+    source, project = _portable(named), _project(named)
+    if project and project.torch and not wanted.torch:
+        raise UsageError(
+            f"{project.name} is compiled with PyTorch, which the other machine has to install",
+            hints=["name its version: --torch 2.9.1"],
+        )
+    more = ["--torch", wanted.torch] if wanted.torch else []
     requests = [
         replace(request, options={**request.options, "variant": name})
         for name in _variants(wanted, request, chosen)
     ]
     plans = [plan(one) for one in requests]
     jobs = tuple(
-        _job(planned, [source, *_defines(one)], _image(wanted, planned))
+        _job(planned, [source, *_defines(one), *more], _image(wanted, planned, project))
         for planned, one in zip(plans, requests, strict=True)
     )
+    for job in jobs:
+        _check_machine(wanted, job)
     return Export(
         format=wanted.format,
         source=source,
@@ -181,6 +195,7 @@ def export(wanted: ExportWanted, request: CommandLine) -> Export:
         size=wanted.size,
         shards=wanted.shards,
         jobs=jobs,
+        project=project.name if project else None,
     )
 
 
@@ -257,14 +272,38 @@ def _portable(named: Named) -> str:
     return named.shown
 
 
-def _image(wanted: ExportWanted, planned: Plan) -> str:
+def _project(named: Named) -> ProjectRecipe | None:
+    """Return the recipe that the name of a source tells; the tree itself is not here."""
+    name = named.place.rstrip("/").rpartition("/")[2].removesuffix(".git")
+    name = canonicalize_name(name)
+    found = (one for one in projects().values() if name in (one.name, *one.packages))
+    return next(found, None)
+
+
+def _check_machine(wanted: ExportWanted, job: ExportJob) -> None:
+    """Refuse a wheel of stoker that does not run where the job does."""
+    file = (wanted.stoker or "").partition("#")[0].rpartition("/")[2]
+    with suppress(InvalidWheelFilename):
+        platforms = {tag.platform for tag in parse_wheel_filename(file)[3]}
+        cpu = job.plan.platform.cpu
+        if not any(platform == "any" or platform.endswith(cpu) for platform in platforms):
+            raise UsageError(
+                f"{file} does not run on {job.plan.platform}, where {job.name} is built",
+                hints=[f"name the wheel of stoker for {cpu}, or the platform: --platform OS-CPU"],
+            )
+
+
+def _image(wanted: ExportWanted, planned: Plan, project: ProjectRecipe | None) -> str:
     """Return the builder image of a job; nothing for a format that uses none."""
     if wanted.format in _WITHOUT_IMAGE:
         if wanted.image:
             raise UsageError(f"--image is not for {wanted.format}: its file uses no image")
         return ""
     variant, platform = planned.variant, planned.platform
-    usual = builder_image(planned.recipe, platform.cpu, variant.backend, variant.toolkit)
+    # A project without GPU code needs no toolkit; PyTorch's images have those of all others.
+    plain = variant.backend is Backend.CPU and not (project and project.name == PYTORCH)
+    kind = "" if plain else PYTORCH
+    usual = builder_image(kind, platform.cpu, variant.backend, variant.toolkit)
     if found := wanted.image or usual:
         return _checked_image(found)
     raise UsageError(

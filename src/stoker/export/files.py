@@ -22,8 +22,8 @@ from stoker.knowledge.export_targets import (
 )
 from stoker.model.errors import UsageError
 from stoker.model.plan import Backend, OriginKind
-from stoker.model.source import ProjectKind
 
+PYTORCH = "pytorch"  # the name of its recipe
 OWN_PYTHON = "3.12"  # runs stoker itself in builder images, whatever Python the wheel is for
 
 
@@ -135,7 +135,9 @@ def _dockerfiles(export: Export) -> Iterable[ExportedFile]:
         lines = [
             f"# {s.name}={s.value}"
             for s in job.plan.environment
-            if s.origin.kind is not OriginKind.MACHINE and s.value.isprintable()
+            if s.origin.kind is not OriginKind.MACHINE
+            and s.value.isprintable()
+            and export.project == PYTORCH  # the tree of another project is not here to be read
         ]
         pip = ("/opt/stoker/bin/pip", "install", "--no-cache-dir", export.requirement)
         build = ("/opt/stoker/bin/stoker", *job.command[1:], "--out", "/wheels")
@@ -242,12 +244,13 @@ def _flox(export: Export) -> Iterable[ExportedFile]:
 
 
 def _nix_files(export: Export, folder: str) -> Iterable[ExportedFile]:
+    if export.project != PYTORCH:
+        raise UsageError(
+            f"{export.source} is not PyTorch, and {export.format} files are for PyTorch only: they "
+            "use the recipe of nixpkgs",
+            hints=["`stoker export dockerfile` works for any project"],
+        )
     for job in export.jobs:
-        if job.plan.recipe is not ProjectKind.PYTORCH:
-            raise UsageError(
-                f"{export.format} files are for PyTorch only: nixpkgs has its recipe",
-                hints=["`stoker export dockerfile` works for any project"],
-            )
         name = f"pytorch-{job.name}"
         text = _fill(export, "nix", {**_nix_values(job, name), "file": f"{name}.nix"})
         yield ExportedFile(path=f"{folder}{name}.nix", text=text)

@@ -49,6 +49,7 @@ class Export(Value, frozen=True, kw_only=True):
     requirement: str  # what pip installs to get stoker
     size: BuilderSize
     jobs: tuple[ExportJob, ...]
+    project: str | None = None  # the recipe of the source, as far as its name tells
     shards: int = 0  # jobs that compile each variant together; 0: one job builds it
 
 

@@ -92,6 +92,7 @@ class ProjectRecipe(Value, frozen=True, kw_only=True, forbid_unknown_fields=True
     facts_from: str = ""  # repository, commit and day that the facts were read from
     packages: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    torch: bool = False  # it is compiled with PyTorch
     kind: ProjectKind | None = None
     front_end: FrontEnd | None = None
     folder: str = ""  # of CMakeLists.txt, where it is not the root

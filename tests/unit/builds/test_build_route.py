@@ -7,6 +7,7 @@ import pytest
 
 from stoker.builds.route import Route, choose_route
 from stoker.model.build import BuildRequest, BuildStage
+from stoker.model.errors import UsageError
 from stoker.model.source import FrontEnd, SourceTree
 from subjects import cmake_tree, extension_tree, plan, pytorch_tree
 
@@ -77,6 +78,13 @@ def test_pytorch_without_python_is_plain_cmake(words: str, asked: dict[str, Any]
     assert found.configure[0] == "cmake"
     assert found.build == BUILD
     assert found.last is BuildStage.INSTALL
+
+
+@pytest.mark.parametrize("asked", [{"target": "core"}, {"install_tree": True}])
+def test_a_back_end_without_cmake_has_no_targets(asked: dict[str, Any]) -> None:
+    """The option was ignored, and a whole wheel was built."""
+    with pytest.raises(UsageError, match=r"is built by setup\.py"):
+        way(extension_tree(), **asked)
 
 
 def test_an_extension_compiles_by_itself() -> None:

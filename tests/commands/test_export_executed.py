@@ -1,0 +1,235 @@
+"""`stoker export`: what an exported file says is executed, up to compiles and a wheel.
+
+CI systems and Slurm are replaced by a shell that gets their variables, a Dockerfile by its
+instructions in a container. The environment that holds stoker is the one of these tests.
+"""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from conftest import PROJECTS, Stoker
+from repositories import git, git_environment
+
+Need = Callable[[str], str]
+pytestmark = pytest.mark.usefixtures("git_alone")
+HERE = f"linux-{platform.machine()}"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    """The address of a git repository with a small project, and its tag."""
+    return repository(tmp_path / "mini-wheel")
+
+
+def repository(folder: Path) -> str:
+    subprocess.run(["cp", "-r", PROJECTS / folder.name, folder], check=True)
+    git(folder, "init", "--quiet")
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "--message", "first")
+    git(folder, "tag", "v1")
+    return f"file://{folder}@v1"
+
+
+@pytest.fixture
+def exported(
+    stoker: Stoker, tmp_path: Path, source: str, need: Need
+) -> Callable[..., tuple[Path, dict[str, str]]]:
+    """Export the build of the project for this machine; return the folder and an environment."""
+    need("cmake")
+    need("ninja")
+
+    def export(form: str, *words: str, of: str = source) -> tuple[Path, dict[str, str]]:
+        out, tools = tmp_path / "exported", tmp_path / "bin"
+        words = ("--variant", "cpu", "--platform", HERE, "--stoker", "stoker", *words)
+        done = stoker("export", form, of, *words, "--out", str(out))
+        assert done.returncode == 0, done.stderr
+        tools.mkdir(exist_ok=True)
+        # The image has this interpreter; its new environment is the one of the tests.
+        python = tools / "python3.12"
+        python.write_text(
+            f'#!/bin/sh\nset -e\ntest "$1 $2" = "-m venv"\nln -sn {sys.prefix} "$3"\n'
+        )
+        python.chmod(0o755)
+        path = f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+        return out, {**os.environ, "PATH": path, "PIP_NO_INDEX": "1"}
+
+    return export
+
+
+def run(script: str, folder: Path, environment: dict[str, str], *, ends: bool = True) -> str:
+    done = subprocess.run(
+        ["sh", "-e", "-c", script],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0 or not ends, done.stdout + done.stderr
+    return done.stderr
+
+
+def venv(folder: Path) -> str:
+    """Return another name of the environment: the script makes a lock beside it."""
+    (folder / "venv").symlink_to(sys.prefix)
+    return str(folder / "venv")
+
+
+def check_wheel(folder: Path) -> None:
+    (wheel,) = folder.rglob("mini_wheel-*.whl")
+    assert platform.machine() in wheel.name
+
+
+def test_a_slurm_script_builds(
+    exported: Callable[..., tuple[Path, dict[str, str]]], tmp_path: Path
+) -> None:
+    folder, environment = exported("slurm")
+    environment |= {"STOKER_VENV": venv(tmp_path), "SLURM_ARRAY_TASK_ID": "0"}
+    environment["SLURM_SUBMIT_DIR"] = str(tmp_path / "submitted")
+    run("bash wheels.sbatch", folder, environment)
+    check_wheel(tmp_path / "submitted" / "wheels")
+
+
+@pytest.mark.slow
+def test_the_steps_of_a_github_workflow_build(
+    exported: Callable[..., tuple[Path, dict[str, str]]], tmp_path: Path
+) -> None:
+    folder, environment = exported("github-actions")
+    job = yaml.safe_load((folder / ".github/workflows/wheels.yml").read_text())["jobs"]["build"]
+    (row,) = job["strategy"]["matrix"]["include"]
+    environment |= {"GITHUB_WORKSPACE": str(folder), "GITHUB_PATH": str(tmp_path / "path")}
+    for step in job["steps"]:
+        if "run" in step:
+            given = dict(step.get("env", {}))
+            for name, value in row.items():
+                given = {n: v.replace(f"${{{{ matrix.{name} }}}}", value) for n, v in given.items()}
+            run(step["run"], folder, {**environment, **given})
+    check_wheel(folder / "wheels")
+
+
+@pytest.mark.slow
+def test_the_script_of_a_gitlab_job_builds(
+    exported: Callable[..., tuple[Path, dict[str, str]]],
+) -> None:
+    folder, environment = exported("gitlab")
+    job = yaml.safe_load((folder / ".gitlab-ci.yml").read_text())["wheel"]
+    (row,) = job["parallel"]["matrix"]
+    environment["CI_PROJECT_DIR"] = str(folder)
+    for name, value in {**job["variables"], **row}.items():
+        environment[name] = value.replace("$CI_PROJECT_DIR", str(folder)).replace("$$", "$")
+    run("\n".join(job["script"]), folder, environment)
+    check_wheel(folder / "wheels")
+
+
+def in_image(form: str, folder: Path) -> tuple[dict[str, str], list[list[str]]]:
+    """Return the variables and the commands of a file that builds in an image."""
+    if form == "dockerfile":
+        lines = (folder / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
+        (path,) = (line.removeprefix("ENV PATH=") for line in lines if line.startswith("ENV"))
+        first = lines[: lines.index("FROM scratch AS wheel")]
+        words = [line[line.index("[") :] for line in first if line.startswith("RUN")]
+        return {"PATH": path}, [json.loads(line) for line in words]
+    if form == "kubernetes":
+        job = yaml.safe_load((folder / "wheels.yaml").read_text())
+        (box,) = job["spec"]["template"]["spec"]["containers"]
+        variables = {one["name"]: one["value"] for one in box["env"]}
+        return variables, [[*box["command"], *(word.replace("$$", "$") for word in box["args"])]]
+    (step,) = yaml.safe_load((folder / "cloudbuild.yaml").read_text())["steps"]
+    variables = dict(line.split("=", 1) for line in step["env"])
+    return variables, [[step["entrypoint"], *(word.replace("$$", "$") for word in step["args"])]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["dockerfile", "kubernetes", "cloudbuild"])
+def test_what_runs_in_an_image_builds(
+    form: str,
+    exported: Callable[..., tuple[Path, dict[str, str]]],
+    tmp_path: Path,
+    system: Path,
+    need: Need,
+) -> None:
+    """The image is the root of this machine, with the Python that the file expects."""
+    folder, _ = exported(form)
+    variables, commands = in_image(form, folder)
+    python = system / "opt/python/cp312-cp312/bin"
+    python.mkdir(parents=True)
+    shutil.move(tmp_path / "bin/python3.12", python)
+    # A link would be another interpreter: one without the packages of its environment.
+    (python / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (python / "python3").chmod(0o755)
+    path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+    variables["PATH"] = variables.get("PATH", "$PATH").replace("$PATH", path)
+    variables |= {"PIP_NO_INDEX": "1", **git_environment()}
+    need("runc")
+    options = ["--rm", "--runtime", "runc", "--network", "host"]
+    options += ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"]
+    options += [word for name, value in variables.items() for word in ("-e", f"{name}={value}")]
+    shared = tmp_path / "mini-wheel"
+    options += ["-v", f"{shared}:{shared}", "--rootfs", str(system)]
+    for command in commands:
+        done = subprocess.run(
+            ["podman", "run", *options, *command], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    check_wheel(system / ("workspace/wheels" if form == "cloudbuild" else "wheels"))
+
+
+@pytest.mark.slow
+@pytest.mark.network
+@pytest.mark.timeout(1500)
+def test_an_extension_is_compiled_with_the_pytorch_that_is_named(
+    exported: Callable[..., tuple[Path, dict[str, str]]], tmp_path: Path
+) -> None:
+    """Nothing installed PyTorch on the other machine, so the build ended at once."""
+    source = repository(tmp_path / "mini-extension")
+    folder, environment = exported("slurm", "--torch", "2.9.1", of=source)
+    del environment["PIP_NO_INDEX"]
+    environment |= {"STOKER_VENV": venv(tmp_path), "SLURM_ARRAY_TASK_ID": "0"}
+    environment["SLURM_SUBMIT_DIR"] = str(tmp_path / "submitted")
+    # A Python of one's own may add its folder to the search path, which `verify` then refuses.
+    told = run("bash wheels.sbatch", folder, environment, ends=False)
+    assert "wheel      done" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nix", "https://example.org/a/flash-attention@v2"], "is not PyTorch"),
+        (["flox", "numpy==2.0"], "is not PyTorch"),
+        (["slurm", "flash-attn==2.8.3", "--stoker", "stoker"], "--torch 2.9.1"),
+        (
+            ["dockerfile", "numpy==2.0", "--stoker", "{other}"],
+            "does not run on linux-",
+        ),
+        (
+            ["slurm", "numpy==2.0", "--stoker", "https://example.org/{other}#sha256=0"],
+            "does not run on linux-",
+        ),
+    ],
+)
+def test_what_could_not_build_is_refused(
+    stoker: Stoker, tmp_path: Path, words: list[str], message: str
+) -> None:
+    cpu = "x86_64" if platform.machine() == "aarch64" else "aarch64"
+    other = f"stoker-0.1.0-py3-none-manylinux_2_17_{cpu}.whl"
+    (tmp_path / other).write_bytes(b"")
+    words = [word.format(other=other) for word in words]
+    done = stoker("export", *words, "--variant", "cpu", "--platform", HERE, cwd=tmp_path)
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+
+
+def test_a_dockerfile_of_a_project_without_gpu_code_uses_a_plain_image(stoker: Stoker) -> None:
+    words = ("--variant", "cpu", "--platform", HERE, "--stoker", "stoker", "--json")
+    done = stoker("export", "dockerfile", "ujson==5.11.0", *words)
+    (file,) = json.loads(done.stdout)["files"]
+    assert f"FROM quay.io/pypa/manylinux_2_28_{platform.machine()} AS build" in file["text"]
+    assert "USE_CUDA" not in file["text"], "that is an option of PyTorch"
