@@ -48,7 +48,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stoker.govern.policies import Adaptive
+from stoker.govern.adaptive import Adaptive
 from stoker.govern.simulate import in_mode, scattered, simulate
 from stoker.govern.trace import read_trace
 from stoker.knowledge.compilers import mode_options, shipped_effects

@@ -24,7 +24,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stoker.govern.policies import Adaptive
+from stoker.govern.adaptive import Adaptive
 from stoker.govern.simulate import simulate, with_threads
 from stoker.model.govern import Collector, CompileMode, Role, Step, StepRecord
 from stoker.model.value import byte_count

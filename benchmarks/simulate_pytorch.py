@@ -20,7 +20,8 @@ from statistics import median
 
 from msgspec.structs import replace
 
-from stoker.govern.policies import Adaptive, FixedJobs, Levels, TwoPhase
+from stoker.govern.adaptive import Adaptive
+from stoker.govern.policies import FixedJobs, Levels, TwoPhase
 from stoker.govern.policy import Policy
 from stoker.govern.simulate import Shape, climbing, flat, scattered, simulate
 from stoker.govern.trace import read_trace

@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stoker.govern.policy import urgency
 from stoker.govern.profile import PARTS, Profile
+from stoker.govern.queue import urgency
 from stoker.model.govern import (
     Basis,
     Prediction,

@@ -19,7 +19,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stoker.govern.policies import Adaptive
+from stoker.govern.adaptive import Adaptive
 from stoker.govern.simulate import scattered, simulate
 from stoker.govern.trace import read_trace
 from stoker.model.govern import (

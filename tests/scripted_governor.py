@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from stoker.govern.governor import Governor
-from stoker.govern.policy import MemoryReading
+from stoker.govern.memory_view import MemoryReading
 from stoker.govern.predict import Predictor
 from stoker.govern.protocol import VERSION, Ask, Done, Usage
 from stoker.model.events import AnyEvent

@@ -115,8 +115,9 @@ def run_governed(
     from stoker.accelerate.cached import run_cache
     from stoker.diagnose.sieve import Sieve
     from stoker.govern.explanation import RunExplanation, SerialBuild, with_decisions_logged
+    from stoker.govern.outputs import kept_outputs, opened
     from stoker.govern.progress import Progress, make_view, summary_text, unseen_text
-    from stoker.govern.running import jobs_of, kept_outputs, opened, run
+    from stoker.govern.running import jobs_of, run
 
     settings = with_settings(arguments)
     if respect_jobs and (jobs := jobs_of(command)):

@@ -29,8 +29,9 @@ from stoker.govern.command_line import as_remote, custom_step, reads_files, step
 from stoker.govern.connections import Connections, Peer
 from stoker.govern.governor import Governor
 from stoker.govern.graph import Graphs
+from stoker.govern.history_writer import HistoryWriter
+from stoker.govern.memory_view import MemoryReading
 from stoker.govern.policies import make_policy
-from stoker.govern.policy import MemoryReading
 from stoker.govern.processes import BACKLOG, LOCK, Keeper, process_behind
 from stoker.govern.protocol import (
     Ask,
@@ -42,7 +43,7 @@ from stoker.govern.protocol import (
     read_numbers,
     read_usage,
 )
-from stoker.govern.recording import HistoryWriter, ServedRun
+from stoker.govern.served_run import ServedRun
 from stoker.machine.memory import Meter
 from stoker.model.events import (
     AnyEvent,

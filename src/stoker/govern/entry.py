@@ -1,20 +1,27 @@
-"""Decides whether memory ran out, by evidence, because a driver hides its compiler's death.
+r"""One step from its request to its end: its phase, its attempts, and what is told about both.
 
-gcc and nvcc end normally when the kernel kills the compiler below them, and say so in one of
-several ways. That text alone could also mean a `kill -9` by the user, and a refused allocation a
-`ulimit -v`. So the text counts only together with what the machine shows.
+Every step is in one phase, and the methods of its entry move it:
+
+    ask -> WAITING -> admit -> RUNNING -> done -> gone
+              ^                 |  \
+              |                 |   done, out of memory -> WAITING, with a larger reservation
+              +- killed <- STOPPING <- kill
+
+A running step may be paused meanwhile, and keeps its permit. Independent of the other steps, and of
+what decides: a move that users are told about returns its event.
 """
 
-import re
 from collections.abc import Callable
 from enum import StrEnum
 
 from msgspec.structs import replace
 
+from stoker.govern.evidence import Surroundings, ran_out_of_memory
+from stoker.govern.memory_view import MemoryReading
 from stoker.govern.modes import forced_by
-from stoker.govern.policy import BusyCpus, MemoryReading, WaitClock
 from stoker.govern.profile import Recorder
 from stoker.govern.protocol import Done, Usage
+from stoker.govern.waits import BusyCpus, WaitClock
 from stoker.model.events import (
     RunningStep,
     StepEnds,
@@ -35,65 +42,7 @@ from stoker.model.govern import (
     StepRecord,
 )
 from stoker.model.runs import Attempt, Explanation, Intervention, Outcome
-from stoker.model.value import Value, size
-
-# How drivers, shells and make report a compiler that was killed.
-_KILLED = re.compile(
-    rb"Killed signal terminated program"
-    rb"|internal compiler error: Killed"
-    rb"|died due to signal 9\b"
-    rb"|^(?:.*\s)?Killed\s*$"
-    rb"|terminated (?:with|by) signal (?:9|SIGKILL)",
-    re.MULTILINE,
-)
-# How compilers and linkers report an allocation that was refused.
-_REFUSED = re.compile(
-    rb"catastrophic error: out of memory|out of memory allocating|virtual memory exhausted"
-    rb"|std::bad_alloc|Cannot allocate memory|LLVM ERROR: out of memory|memory exhausted"
-)
-_KILL_STATUSES = (9, 137)
-_SIGKILL = 9
-
-
-class Surroundings(Value, frozen=True, kw_only=True):
-    """What the machine showed while an attempt ran. Kills are counted in the run's own group;
-    ``None`` where no such counter can be read.
-    """
-
-    oom_kills: int | None
-    least_free: int
-    limit: int
-
-    @property
-    def was_tight(self) -> bool:
-        return self.least_free < max(self.limit // 20, 64 << 20)
-
-
-def ran_out_of_memory(status: int, signal: int, tail: bytes, surroundings: Surroundings) -> bool:
-    """Return whether a failed attempt failed because memory ran out, so that it is repeated."""
-    killed = signal == _SIGKILL or status in _KILL_STATUSES or bool(_KILLED.search(tail))
-    refused = bool(_REFUSED.search(tail))
-    if not (killed or refused):
-        return False
-    if surroundings.oom_kills is None:
-        return surroundings.was_tight
-    if surroundings.oom_kills > 0:
-        return True
-    return refused and surroundings.was_tight
-
-
-# -- entry -----------------------------------------------------------------------------------------
-# One step from its request to its end: its phase, its attempts, and what is told about both.
-#
-# Every step is in one phase, and the methods of its entry move it:
-#
-# ask -> WAITING -> admit -> RUNNING -> done -> gone ^ | \-> done, out of memory -> WAITING, with
-# a larger reservation | \-> kill -> STOPPING -> killed -> WAITING
-# \-----------------------------------------------------/
-#
-# A running step may be paused meanwhile, and keeps its permit. Independent of the other steps,
-# and of what decides: a move that users are told about returns its event.
-
+from stoker.model.value import size
 
 _MOST_PAUSES = 20  # pauses of one attempt that the history keeps
 
@@ -147,8 +96,6 @@ class Entry:
     @property
     def title(self) -> str:
         return self.step.title
-
-    # -- moves -----------------------------------------------------------------------------------
 
     def admit(
         self, choice: ModeChoice | None, reading: MemoryReading, now: float, *, on_trial: bool
@@ -243,8 +190,6 @@ class Entry:
             peak=usage.peak,
             cause=cause,
         )
-
-    # -- what is told about it -------------------------------------------------------------------
 
     def waits(self) -> StepWaits:
         return StepWaits(

@@ -1,17 +1,13 @@
-"""What comes: memory and CPU slots from now on, and the deadlines of runs.
+"""The memory and CPU slots that running steps will use from now on.
 
 The future is divided into stretches, which are longer the further ahead they are. In each stretch
 a step counts with the most memory that it is expected to use there. Every prediction has a margin.
 Errors of learned predictions are independent, so their margins add as squares; shipped figures may
 all be wrong in the same direction, so theirs add up.
-
-A step that would end after the deadline of its run is set aside, and the other steps of the run
-continue. Once none of those runs or waits, the steps aside are refused: the build tool then ends
-by itself, and what it has made stays. Independent of how steps are admitted.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import chain, islice
 from math import inf, sqrt
@@ -19,9 +15,8 @@ from math import inf, sqrt
 from msgspec.structs import replace
 
 from stoker.govern import profile
-from stoker.govern.entry import Entry
 from stoker.model.govern import Basis, Pace, Prediction, Request, Running, State
-from stoker.model.value import Value, duration
+from stoker.model.value import Value
 
 _SHORTEST = 0.25  # seconds
 _GROWTH = 1.03  # factor from one stretch's end to the next
@@ -32,12 +27,6 @@ _LOOKED_AT = 16  # waiting steps whose durations decide how far ahead to look
 _SPAN = 32  # stretches that are looked at as a whole; where memory is short, more never have room
 _MOMENT = 1e-9  # seconds; every step takes part of the first stretch, also one that should be over
 _PRIOR = Basis.PRIOR
-
-
-# Seconds without a step that may start, after which no other one is expected to ask: a build tool
-# starts all that it can at once.
-_SETTLED = 2.0
-_MOST_NAMED = 5  # steps that never fit; a warning for each of a thousand hides the others
 
 
 def _ends() -> tuple[float, ...]:
@@ -333,92 +322,3 @@ def _highest(step: Running) -> float:
     if current <= prediction.peak:
         return _high(prediction)
     return (current + max(0, current - prediction.high)) * (1 + _margin(prediction, 1.0)[0])
-
-
-# -- deadlines -------------------------------------------------------------------------------------
-
-
-class Deadline(Value, frozen=True, kw_only=True):
-    """When the steps of a run should have ended, how many seconds it had in all, and how many
-    seconds later the steps that still run are ended.
-    """
-
-    at: float
-    span: float
-    grace: float
-
-
-class Deadlines:
-    """The deadlines of all runs, and the steps that were set aside because of them."""
-
-    def __init__(self) -> None:
-        self.aside: dict[int, Entry] = {}  # by the number of the step
-        self._runs: dict[int, Deadline] = {}
-        self._idle_since: dict[int, float] = {}
-        self._named: dict[int, set[str]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._runs)
-
-    def limit(self, run: int, deadline: Deadline) -> None:
-        self._runs[run] = deadline
-        self._named[run] = set()
-
-    def forget(self, run: int) -> None:
-        """Forget a run that has ended."""
-        for known in (self._runs, self._idle_since, self._named):
-            known.pop(run, None)
-
-    def is_late(self, run: int, seconds: float, now: float) -> bool:
-        """Return whether a step of so many seconds would end after the deadline of its run."""
-        deadline = self._runs.get(run)
-        return deadline is not None and now + seconds > deadline.at
-
-    def is_over(self, run: int, now: float) -> bool:
-        """Return whether the steps of a run must end now."""
-        deadline = self._runs.get(run)
-        return deadline is not None and now >= deadline.at + deadline.grace
-
-    def fits(self, run: int, seconds: float) -> bool:
-        """Return whether a step could end in time if it were the first one of its run."""
-        return run not in self._runs or seconds <= self._runs[run].span
-
-    def over(self, busy: Iterable[int], now: float) -> Iterator[Entry]:
-        """Yield the steps to refuse: those of runs that are over, or in which no other step runs or
-        waits. ``busy`` are the runs of the steps that do.
-        """
-        waiting = {entry.run for entry in self.aside.values()} - set(busy)
-        self._idle_since = {run: self._idle_since.get(run, now) for run in waiting}
-        for entry in list(self.aside.values()):
-            idle = now - self._idle_since.get(entry.run, now)
-            if idle >= _SETTLED or self.is_over(entry.run, now):
-                yield entry
-
-    def refusal(self, entry: Entry, seconds: float, now: float, ran: float) -> str:
-        """Return what the launcher of a step prints that was refused, or ended after it ran."""
-        if ran:
-            over = f"the {duration(self._runs[entry.run].span)} of --stop-after are over"
-            return f"stoker: {entry.title} was ended after {duration(ran)}: {over}\n"
-        left = duration(max(0.0, self._runs[entry.run].at - now))
-        return (
-            f"stoker: {entry.title} was not started: it takes about {duration(seconds)}, and "
-            f"--stop-after leaves {left}\n"
-        )
-
-    def too_long(self, run: int, expected: Mapping[str, float]) -> Iterator[str]:
-        """Yield a warning for steps that take longer than the run has in all, longest first.
-        ``expected`` has the seconds of steps by name; every step is named once.
-        """
-        named = self._named.get(run)
-        if named is None:
-            return
-        new = [
-            name
-            for name in sorted(expected, key=lambda name: -expected[name])
-            if name not in named and not self.fits(run, expected[name])
-        ]
-        span = duration(self._runs[run].span)
-        for name in new[: max(0, _MOST_NAMED - len(named))]:
-            takes = duration(expected[name])
-            yield f"{name} takes about {takes}: it does not fit into --stop-after {span}"
-        named.update(new)

@@ -12,21 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from stoker.govern.deadlines import Deadline, Deadlines
 from stoker.govern.entry import Connection, Entry, PathLeft, StepPhase
-from stoker.govern.forecast import Deadline, Deadlines
+from stoker.govern.memory_view import MemoryReading, MemoryView
 from stoker.govern.modes import Modes, failed_by_mode, without_modes
-from stoker.govern.policy import (
-    BusyCpus,
-    Contention,
-    MemoryReading,
-    MemoryView,
-    Policy,
-    Queue,
-    after_oom,
-    after_preemption,
-)
+from stoker.govern.policy import Policy
 from stoker.govern.predict import Predictor
 from stoker.govern.protocol import VERSION, Ask, Done, ProtocolError, Usage, encode
+from stoker.govern.queue import Queue
+from stoker.govern.repeats import after_oom, after_preemption
+from stoker.govern.waits import BusyCpus, Contention
 from stoker.knowledge.compilers import mode_options
 from stoker.knowledge.steps import prior_of, usual_seconds
 from stoker.model.events import AnyEvent, Overview, StepTooLate, Warned
@@ -106,8 +101,6 @@ class Governor:
         self._done: Counter[int] = Counter()  # steps of each run
         self._repeats: Counter[int] = Counter()
 
-    # -- runs ------------------------------------------------------------------------------------
-
     def join(self, run: int, share: RunShare) -> None:
         """Take in a run, which has limits of its own."""
         self._shares[run] = share
@@ -169,8 +162,6 @@ class Governor:
 
     def _share(self, run: int) -> RunShare:
         return self._shares.get(run) or RunShare(cpus=self._cpus)
-
-    # -- what launchers say ----------------------------------------------------------------------
 
     def asked(
         self, connection: Connection, ask: Ask, step: Step, path: PathLeft, now: float
@@ -263,8 +254,6 @@ class Governor:
             raise ProtocolError("a report about a step that has no permit")
         return entry
 
-    # -- failed attempts that are repeated -------------------------------------------------------
-
     def _out_of_memory(self, entry: Entry, done: Done, now: float) -> None:
         entry.killed = self._intervention(Reason.OOM, now)
         alone = len(self._holding) == 1
@@ -296,8 +285,6 @@ class Governor:
                 plain = without_modes(waiting)
                 self._entries[waiting.id].request = plain
                 self._queue.add(plain)
-
-    # -- decisions -------------------------------------------------------------------------------
 
     def read(self, reading: MemoryReading, now: float) -> None:
         """Take in a reading of the meter."""
@@ -371,8 +358,6 @@ class Governor:
         """
         self._learned, self._reconsidered = True, -_RECONSIDER
         self.changed = True
-
-    # -- deadlines -------------------------------------------------------------------------------
 
     def limit_time(self, run: int, left: float, span: float, now: float, *, grace: float) -> None:
         """Start no step of the run that would end in more than ``left`` seconds, and end those that
@@ -494,8 +479,6 @@ class Governor:
         if entry.kill(cause):
             self._send(entry.connection, encode("kill"))
 
-    # -- the end of attempts ---------------------------------------------------------------------
-
     def _wait_again(
         self, entry: Entry, request: Request, usage: Usage, outcome: Outcome, now: float
     ) -> None:
@@ -545,8 +528,6 @@ class Governor:
         self._served.pop(run, None)
         if self._shares.pop(run, None) and self._shares:
             self._adopt_limits()
-
-    # -- what is known now -----------------------------------------------------------------------
 
     def state(self, now: float) -> State:
         running, ours = tuple(entry.running for entry in self._holding.values()), self._used()

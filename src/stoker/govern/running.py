@@ -1,17 +1,9 @@
-"""`stoker run`: a command under the governor, from its environment to its summary, and its output.
-
-A command that `stoker run` starts writes to our own streams. Where those are files, what it has
-written is read from them; what goes to a terminal or a pipe is copied meanwhile.
-"""
+"""`stoker run`: a command under the governor, from its environment to its summary."""
 
 import os
 import re
 import shlex
-import stat
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import BinaryIO
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -23,39 +15,6 @@ from stoker.model.value import Value
 from stoker.outside.folders import current_folder
 from stoker.outside.process import MachineTime, children_cpu_s, is_static
 from stoker.outside.relay import Copy
-
-_STREAMS = (1, 2)
-
-
-class OutputFile(Value, frozen=True, kw_only=True):
-    """A regular file that stdout, stderr or both go to, and its size before the command ran."""
-
-    descriptor: int
-    begin: int
-
-
-def kept_outputs() -> tuple[OutputFile, ...]:
-    """Return the files that stdout and stderr go to. Call it before the command runs."""
-    found: dict[tuple[int, int], OutputFile] = {}
-    for descriptor in _STREAMS:
-        with suppress(OSError):  # a stream may be closed
-            state = os.fstat(descriptor)
-            if stat.S_ISREG(state.st_mode):
-                kept = OutputFile(descriptor=descriptor, begin=state.st_size)
-                found.setdefault((state.st_dev, state.st_ino), kept)
-    return tuple(found.values())
-
-
-def opened(outputs: tuple[OutputFile, ...]) -> Iterator[BinaryIO]:
-    """Yield each output as a stream that starts where the command began; skip unreadable files."""
-    for kept in outputs:
-        with suppress(OSError), Path(f"/dev/fd/{kept.descriptor}").open("rb") as stream:
-            stream.seek(kept.begin)
-            yield stream
-
-
-# -- running ---------------------------------------------------------------------------------------
-
 
 _JOBS = re.compile(r"(?:-j ?|--jobs[ =]|--parallel[ =])([1-9]\d*)")
 _JOBS_APART = ("-j", "--jobs", "--parallel")

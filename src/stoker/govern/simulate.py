@@ -18,11 +18,12 @@ from msgspec.structs import replace
 from stoker.govern.bounds import bounds, paths
 from stoker.govern.chain import window as build_window
 from stoker.govern.governor import Governor
-from stoker.govern.policy import MemoryReading, Policy
+from stoker.govern.memory_view import MemoryReading
+from stoker.govern.policy import Policy
 from stoker.govern.predict import Predictor
 from stoker.govern.profile import PARTS, TYPICAL_SHARE, climbed
 from stoker.govern.protocol import VERSION, Ask, Done, Usage, decode
-from stoker.govern.trace import StagePlace, Stages, at_workers, seconds_at
+from stoker.govern.remote_steps import StagePlace, Stages, at_workers, seconds_at
 from stoker.knowledge.compilers import mode_of, nvcc_rounds, shipped_effects
 from stoker.knowledge.steps import client_costs, usual_seconds
 from stoker.model.events import AnyEvent, StepPauses, StepTooLate
@@ -40,8 +41,6 @@ from stoker.model.runs import Attempt, Outcome
 
 Shape = Callable[[StepRecord, float], float]  # bytes in use after a share of the step's life
 Effects = Callable[[StepRecord], Sequence[ModeEffect]]  # what modes change of a step
-
-# Mean memory over peak if only the peak was measured: gcc 12 on C++ at -O2 and -O3, 0.76-0.83.
 
 _INTERVAL = 0.25  # seconds between two readings of the meter
 _INSTANTS = 2 * PARTS  # at which a shape is sampled
@@ -351,8 +350,6 @@ class _Simulation:
             "the workers": seconds_at(StagePlace.WORKER, stages) / self._distribution.places,
         }
 
-    # -- what the governor tells -----------------------------------------------------------------
-
     def _obey(self, index: int, message: bytes) -> None:
         """Do what a launcher does when the governor tells it something."""
         word, fields = decode(message.rstrip(b"\n"))
@@ -391,8 +388,6 @@ class _Simulation:
             self._modes[attempt.record.mode] += 1
         if attempt.outcome in (Outcome.PREEMPTED, Outcome.OOM):
             self._lost += attempt.record.cpu_s
-
-    # -- what happens by itself ------------------------------------------------------------------
 
     def _ask(self) -> None:
         """Start steps as the build tool does: in its order, once their inputs exist, and no more at

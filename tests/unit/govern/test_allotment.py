@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern.modes import allotments
-from stoker.govern.policies import Adaptive
+from stoker.govern.adaptive import Adaptive
+from stoker.govern.allotment import allotments
 from stoker.govern.simulate import simulate
 from stoker.knowledge.compilers import thread_effects
 from stoker.model.govern import (

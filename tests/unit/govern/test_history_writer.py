@@ -13,7 +13,7 @@ import governed_steps as make
 from governed import wait_until
 from governed_steps import GB
 from stoker.govern.history import History
-from stoker.govern.recording import HistoryWriter
+from stoker.govern.history_writer import HistoryWriter
 from stoker.model.govern import Basis, StepRecord
 from stoker.model.runs import Attempt, Outcome
 

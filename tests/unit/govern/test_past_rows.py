@@ -11,9 +11,9 @@ import governed_steps as make
 import served_history
 from fuzz_seeds import SEEDS
 from stoker.govern.history import History
+from stoker.govern.history_writer import HistoryWriter
 from stoker.govern.predict import Knowledge, Predictor
 from stoker.govern.profile import PARTS, profile_of
-from stoker.govern.recording import HistoryWriter
 from stoker.govern.trace import read_trace
 from stoker.model.govern import Collector, CompileMode, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 import governed_steps as make
 from governed_steps import GB
 from stoker.govern import profile as profiles
-from stoker.govern.policies import Adaptive
+from stoker.govern.adaptive import Adaptive
 from stoker.govern.profile import climb
 from stoker.model.govern import (
     Basis,

@@ -9,8 +9,12 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern.policies import Adaptive, FixedJobs, Levels, TwoPhase, make_policy
-from stoker.govern.policy import NAMES, Policy, Queue, Slope, after_oom, after_preemption, urgency
+from stoker.govern.adaptive import Adaptive
+from stoker.govern.memory_view import Slope
+from stoker.govern.policies import FixedJobs, Levels, TwoPhase, make_policy
+from stoker.govern.policy import NAMES, Policy
+from stoker.govern.queue import Queue, urgency
+from stoker.govern.repeats import after_oom, after_preemption
 from stoker.govern.simulate import flat, simulate
 from stoker.model.errors import UsageError
 from stoker.model.govern import Basis, CompileMode, ModeEffect, Reason, Request, State

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
+from stoker.govern.adaptive import Adaptive
 from stoker.govern.bounds import bounds, critical_path, paths
-from stoker.govern.policies import Adaptive
 from stoker.govern.simulate import simulate
 from stoker.knowledge.compilers import shipped_effects
 from stoker.model.govern import Collector, CompileMode

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern.policies import Adaptive, FixedJobs, Levels, TwoPhase
+from stoker.govern.adaptive import Adaptive
+from stoker.govern.policies import FixedJobs, Levels, TwoPhase
 from stoker.govern.policy import Policy
 from stoker.govern.profile import PARTS, Profile
 from stoker.govern.simulate import (

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern.policies import Adaptive
+from stoker.govern.adaptive import Adaptive
 from stoker.govern.simulate import simulate
 from stoker.knowledge.steps import client_costs
 from stoker.model.govern import Role, SimulatedWorkers, SimulationResult, StepRecord

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 import governed_steps as make
 from conftest import slow
 from governed_steps import GB
-from stoker.govern.policies import Adaptive, FixedJobs
+from stoker.govern.adaptive import Adaptive
+from stoker.govern.policies import FixedJobs
 from stoker.govern.simulate import simulate
 from stoker.model.govern import SimulationResult, StepRecord
 

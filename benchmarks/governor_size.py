@@ -1,0 +1,85 @@
+"""Counts what a reader of the governor has to know: `python benchmarks/governor_size.py`.
+
+Constants are numbers with a name, of a module or a class, in the modules that predict and decide:
+everything that was chosen and could have been chosen otherwise. Branches are the places in the
+same modules at which the code goes one way or another. Lines are those of all files of govern/.
+``--names`` lists the constants.
+"""
+
+import argparse
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+GOVERN = Path(__file__).parents[1] / "src/stoker/govern"
+# What only moves messages, files and text decides nothing.
+NOT_DECIDING = {
+    *("__init__", "broadcast", "build_files", "build_folder", "chain", "client", "command_line"),
+    *("commands", "connections", "daemon", "explanation", "history", "history_writer"),
+    *("past_runs", "processes", "progress", "protocol", "recording", "running", "served_run"),
+    *("session", "simulate", "simulating", "storage", "tally", "trace", "remote_steps", "evidence"),
+    *("outputs", "bounds", "graph", "work_left"),
+}
+_BRANCHES = (ast.If, ast.IfExp, ast.While, ast.For, ast.comprehension, ast.ExceptHandler, ast.Match)
+
+
+def deciding() -> list[Path]:
+    return sorted(path for path in GOVERN.glob("*.py") if path.stem not in NOT_DECIDING)
+
+
+def constants(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of numbers that a module or one of its classes defines."""
+    bodies = [tree.body, *(each.body for each in ast.walk(tree) if isinstance(each, ast.ClassDef))]
+    for statement in (each for body in bodies for each in body):
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            name, value = statement.targets[0].id, statement.value
+        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            name, value = statement.target.id, statement.value
+        else:
+            continue
+        if value is not None and _is_chosen(value):
+            yield name
+
+
+def _is_chosen(value: ast.expr) -> bool:
+    """Return whether an expression is a number, or has one in it; 0 and 1 say nothing."""
+    if any(isinstance(each, ast.Call | ast.Subscript | ast.Lambda) for each in ast.walk(value)):
+        return False
+    numbers = (each.value for each in ast.walk(value) if isinstance(each, ast.Constant))
+    return any(
+        isinstance(each, float) or (isinstance(each, int) and each not in (0, 1))
+        for each in numbers
+    )
+
+
+def branches(tree: ast.Module) -> int:
+    found = sum(isinstance(each, _BRANCHES) for each in ast.walk(tree))
+    return found + sum(
+        len(each.values) - 1 for each in ast.walk(tree) if isinstance(each, ast.BoolOp)
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--names", action="store_true", help="list the constants")
+    options = parser.parse_args()
+    total = [0, 0]
+    sys.stdout.write(f"{'module':18} {'constants':>9} {'branches':>9} {'lines':>6}\n")
+    for path in deciding():
+        text = path.read_text()
+        tree = ast.parse(text)
+        names = list(constants(tree))
+        counts = len(names), branches(tree)
+        total = [before + new for before, new in zip(total, counts, strict=True)]
+        lines = len(text.splitlines())
+        sys.stdout.write(f"{path.stem:18} {counts[0]:9} {counts[1]:9} {lines:6}\n")
+        if options.names:
+            sys.stdout.write(f"    {', '.join(names)}\n")
+    lines = sum(len(path.read_text().splitlines()) for path in GOVERN.glob("*.py"))
+    sys.stdout.write(f"{'all that decide':18} {total[0]:9} {total[1]:9}\n")
+    sys.stdout.write(f"{'all of govern/':18} {'':9} {'':9} {lines:6}\n")
+
+
+if __name__ == "__main__":
+    main()
