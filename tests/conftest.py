@@ -173,8 +173,8 @@ def heavy(*values: object) -> "pytest.ParameterSet":
     return pytest.param(*values, marks=pytest.mark.heavy)
 
 
-# Arguments with which a tool that knows no --version ends with status 0.
-_TRIALS = {"sh": ("-c", ":"), "dash": ("-c", ":")}
+# What shows that a tool works, where --version does not.
+_TRIALS = {"sh": ("-c", ":"), "dash": ("-c", ":"), "podman": ("info",)}
 
 
 @cache
