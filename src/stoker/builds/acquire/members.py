@@ -149,11 +149,13 @@ class _Remembering:
 class _CarefulInfo(tarfile.TarInfo):
     """Refuses headers that would use an unlimited amount of memory."""
 
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_CarefulInfo":
-        info = super().frombuf(buf, encoding, errors)
-        if info.size < 0 or (info.type in _LONG_HEADERS and info.size > _MOST_HEADER):
-            raise ValueError(f"a header of {info.size:,} bytes")
+    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        """Limit the size of what is read at once; newer releases of Python do not call frombuf()
+        for the headers of a file, but all call this with each.
+        """
+        if self.size < 0 or (self.type in _LONG_HEADERS and self.size > _MOST_HEADER):
+            raise ValueError(f"a header of {self.size:,} bytes")
+        info: tarfile.TarInfo = super()._proc_member(tar)  # type: ignore[misc]
         return info
 
     def _proc_pax(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
