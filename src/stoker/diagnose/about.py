@@ -26,6 +26,13 @@ _INTERPRETERS = (
 # An interpreter of a command: the folder of its programs, and one of them.
 _PROGRAM = r"(.*/bin)/((?:python|pip|activate|uv)[\w.-]*)"
 _PROGRAM_IN_SCRIPT = r"([^\s'\"();&|<>=]*/bin)/((?:python|pip|activate|uv)[\w.-]*)"
+# Headers that builds generate, and those of torch, which no package of a distribution has.
+_NO_PACKAGE = (
+    r"\.pb\.h$|_generated\.h$|(?:^|/)(?:config|version|\w+_export|moc_\w+)\.h(?:pp)?$|\.inc$|\.moc$"
+    r"|^(?:torch|ATen|c10|caffe2|TH|THC|THCUNN|cutlass|cute)/"
+)
+_REFUSES = r"CMake Error at \S{0,300}/([\w.+]{1,60}?)(?:-c|C)onfig(?:-version|Version)?\.cmake:"
+_OF_WINDOWS = r"(?:^|[\s\"'(=])[A-Za-z]:\\[\w.$ ()-]{1,60}\\|\bcl\.exe\b|\bLNK\d{4}\b"
 _TEMPORARY = ("pip-build-env", "/builds-v0/")  # environments of pip and uv for one build
 
 
@@ -52,6 +59,10 @@ class About:
         """Return the same for another log."""
         return About(lines=lines, run=self.run, here=self.here)
 
+    def of_run(self, run: FailedRun) -> "About":
+        """Return the same for another run."""
+        return About(lines=self.lines, run=run, here=self.here)
+
     def with_groups(
         self, groups: Mapping[str, Sequence[str]], known: Mapping[str, Known]
     ) -> "About":
@@ -75,6 +86,24 @@ class About:
         if found := self.groups.get(group):
             return [word for word in found if is_plain(word) and len(word) <= _LONGEST]
         return self.known[group].value.split() if group in self.known else ()
+
+    def missing(self, group: str) -> Sequence[str]:
+        """Return the words of a group that a package may have: not a header that the build should
+        have made, nor a package of CMake that is there and refuses something itself.
+        """
+        words = self.words(group)
+        if group == "header":
+            return [word for word in words if not compiled(_NO_PACKAGE).search(word)]
+        if group == "cmake":
+            found = (compiled(_REFUSES).search(line.text) for line in self.lines)
+            refuses = {match[1].lower() for match in found if match}
+            return [word for word in words if word.lower() not in refuses]
+        return words
+
+    @cached_property
+    def is_windows(self) -> bool:
+        """Whether the log is of a build on Windows, where no command for sh can be typed."""
+        return not self.run.command and self.first(_OF_WINDOWS) is not None
 
     @cached_property
     def own_python(self) -> str | None:

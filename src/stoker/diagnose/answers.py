@@ -53,7 +53,7 @@ def value(name: str, about: About) -> Outside | ShellScript | None:
     if source == ValueSource.INSTALL:
         return _install(ProvidedKind(rest), about)
     if source == ValueSource.SEARCH:
-        words = about.words(rest)
+        words = about.missing(rest)
         return search_command(ProvidedKind(rest), words[0], about.here) if words else None
     return _FACTS[name][1](about) or None
 
@@ -66,6 +66,8 @@ def _filled(fix: Fix, about: About) -> FilledFix | None:
     text, commands = _text(fix.text, about), _commands(fix, about)
     if text is None or commands is None:
         return None
+    if about.is_windows and fix.shell is Shell.SH:
+        return FilledFix(text=text)
     return FilledFix(text=text, commands=commands, build=_build(fix, about), shell=fix.shell)
 
 
@@ -119,7 +121,7 @@ def _install(kind: ProvidedKind, about: About) -> ShellScript | None:
     of_conda = any("-conda-linux-gnu-" in line.text for line in about.lines)
     return install_commands(
         kind,
-        about.words(kind),
+        about.missing(kind),
         about.here,
         python=lambda: about.interpreter,  # it is asked only where pip installs
         conda_build=of_conda,

@@ -8,12 +8,14 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from stoker.diagnose.about import About
+from stoker.diagnose.answers import answers
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.values import (
     Diagnosis,
@@ -26,7 +28,7 @@ from stoker.diagnose.values import (
 from stoker.diagnose.verdict import apart, diagnose, finding_of, merged
 from stoker.knowledge.failures import failures
 from stoker.model.build import StageEnd, StageResult
-from stoker.model.errors import StorageError
+from stoker.model.errors import StokerError, StorageError
 from stoker.model.govern import Role
 from stoker.model.runs import Attempt, Outcome, Run, RunSummary
 from stoker.model.secrets import HIDDEN, is_secret, redact
@@ -153,6 +155,7 @@ _KILLED = re.compile(r"\bKilled\b|signal 9\b")
 _DOUBTFUL = 0.4  # that a killed process lacked memory, where the run had enough
 _ENOUGH = 0.5  # of the limit is the most that a run with enough memory uses
 _LIKELY = 0.9  # that memory was it, where the counter moved and no other cause is known
+_ALONE = 0.8  # of the limit: a step that needed this much leaves no room for others
 _MOST_SHOWN = 5
 
 
@@ -165,6 +168,12 @@ class Measured(Value, frozen=True, kw_only=True):
     limit: int = 0
     killed: tuple[Attempt, ...] = ()
     failed: tuple[Attempt, ...] = ()
+
+    @property
+    def alone(self) -> str:
+        """What a step needed that ran out of memory by itself; empty if none did."""
+        most = max((attempt.record.peak_bytes for attempt in self.killed), default=0)
+        return f"{size(most)} of {size(self.limit)}" if 0 < _ALONE * self.limit <= most else ""
 
     @property
     def had_enough(self) -> bool:
@@ -224,9 +233,12 @@ def _out_of_memory(
     if not measured.oom_kills and not measured.killed:
         return None
     evidence = tuple(_memory(measured))
+    about = about.of_run(replace(about.run, alone=measured.alone))
     for finding in findings:
         if finding.cause in (_OF_CUDA, _OF_HOST):
-            return replace(finding, confidence=1.0, evidence=(*evidence, *finding.evidence))
+            fix = answers(failures()[finding.cause], about) if measured.alone else finding.fix
+            evidence = (*evidence, *finding.evidence)
+            return replace(finding, confidence=1.0, evidence=evidence, fix=fix)
     if findings and not measured.killed:
         return None  # it was killed and tried again; what failed is something else
     cuda = any(attempt.record.step.role is Role.CUDA for attempt in measured.killed)
@@ -332,6 +344,9 @@ def _of_kept(kept: KeptRun | None) -> Diagnosis:
     if kept.log.exists():
         diagnosis = _of_file(kept.log, "", about)
     measured = of_summary(kept.summary) if kept.summary else Measured(status=1)
+    if measured.oom_kills and kept.run:
+        with suppress(StokerError):  # the history may have been cleaned
+            measured = measured_run(str(kept.run))[1]
     return with_measured(diagnosis, measured, about)
 
 

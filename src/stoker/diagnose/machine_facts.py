@@ -4,6 +4,7 @@ Each is read when a fix needs it. A fact that is not known has no value, and a f
 not offered.
 """
 
+import math
 import os
 import re
 import resource
@@ -313,6 +314,8 @@ def _arch_list(about: About) -> str | None:
     makes = release.archs if release else ()
     present = sorted({gpu.capability for gpu in nvidia_gpus(lambda _: None)})
     asked = sorted(_asked_archs(about), key=float)
+    refused = _refused_archs(about)
+    present = [arch for arch in present if arch not in refused]
     chosen = [arch for arch in present or asked if not makes or arch in makes]
     return ";".join(chosen) or _any_arch(makes, about)
 
@@ -321,15 +324,34 @@ def _any_arch(makes: Sequence[str], about: About) -> str | None:
     """Return the first architecture that nvcc makes and the log allows, with its PTX, which newer
     GPUs translate: that runs everywhere.
     """
-    plain = [arch for arch in makes if re.fullmatch(r"[\d.]+", arch)]
-    allowed = [arch for arch in plain if float(arch) * 10 >= _least_arch(about)]
+    allowed = _allowed_archs(makes, about)
     return f"{min(allowed, key=float)}+PTX" if allowed else None
 
 
-@FACTS.text("machine.arch_list_ptx", "the same with PTX for newer GPUs")
+def _allowed_archs(makes: Sequence[str], about: About) -> list[str]:
+    refused = _refused_archs(about)
+    plain = [arch for arch in makes if re.fullmatch(r"[\d.]+", arch) and arch not in refused]
+    return [arch for arch in plain if float(arch) * 10 >= _least_arch(about)]
+
+
+def _refused_archs(about: About) -> set[str]:
+    """Return the architectures that the log says are not supported. Where 9.0a is refused, 9.0 may
+    do.
+    """
+    named = [word for word in about.words("arch") if not re.fullmatch(r"\d+\.\d[af]", word)]
+    numbers = [re.sub(r"\D", "", word) for word in named]
+    return {f"{number[:-1]}.{number[-1]}" for number in numbers if len(number) > 1}
+
+
+@FACTS.text("machine.arch_list_ptx", "the newest that nvcc makes, with PTX for newer GPUs")
 def _arch_list_ptx(about: About) -> str | None:
-    archs = _arch_list(about)
-    return f"{archs.removesuffix('+PTX')}+PTX" if archs else None
+    from stoker.knowledge.hardware import cuda_releases
+
+    release = cuda_releases().get(_used_cuda(about) or "")
+    known = _allowed_archs(release.archs if release else sorted(_asked_archs(about)), about)
+    too_new = min(map(float, _refused_archs(about)), default=math.inf)
+    allowed = [arch for arch in known if float(arch) < too_new]
+    return f"{max(allowed, key=float)}+PTX" if allowed else None
 
 
 def _least_arch(about: About) -> int:

@@ -40,6 +40,18 @@ _FOLDER_OPTION = r"(?:--build|-C|-B)[ =]?([^\s'\"]+)"
 _ONLY_BUILDS = r"^(?:\S*/)?(?:ninja|make|cmake --build)\b"
 _OF_PYTHON = r"/usr/include/python(3\.\d{1,2})\b"
 _BY_UV = r"Failed to (?:download and )?build `|\buv (?:pip|sync|build|add|run) "
+_BY_CARGO = (
+    r"custom build command for `|^\s{0,24}Compiling [\w-]+ v\d"
+    r"|\bcargo(?:\.exe)? (?:build|install|run)\b"
+)
+_BY_MAKE = r"^\s{0,24}g?make(?:\[\d+\])?: |\bMakefile:\d+"
+_BY_TORCH = r"\b(?:torch|pytorch|cpp_extension|setup\.py|caffe2|pip|ATen)\b"
+_TEMPORARY_FILE = (
+    r"((?:/tmp/|/var/tmp/|\btmpxft_|/cc[A-Za-z0-9]{6}\.)[^\s:'\"]{0,200})[^\n]{0,80}"
+    r"(?:No space left|Success$|Errno 28)|writing file"
+    r"|Could not install packages due to an OSError: \[Errno 28\]"
+    r"|(?:Errno 28|os error 28)[^\n]{0,80}(/tmp/\S{0,80})"
+)
 _PACKAGES = (
     r"(?:Failed building wheel for|Failed to build|Building wheel for) `?([A-Za-z0-9][\w.-]{0,60})"
 )
@@ -59,6 +71,11 @@ def _command(about: About) -> ShellScript | None:
 @FACTS.text("run.governed", "the command that failed, if stoker ran it")
 def _governed(about: About) -> str | None:
     return about.run.command or None
+
+
+@FACTS.text("run.alone", "the memory that one step needed alone when it ran out of it")
+def _alone(about: About) -> str | None:
+    return about.run.alone or None
 
 
 @FACTS.text("run.folder", "the folder in which it ran")
@@ -177,6 +194,46 @@ def _managed(about: About) -> str | None:
 def _uv(about: About) -> str | None:
     by_uv = about.run.command.startswith("uv ") or about.first(_BY_UV)
     return "uv" if by_uv else None
+
+
+@FACTS.text("run.cargo", "the word cargo, if cargo built")
+def _cargo(about: About) -> str | None:
+    return "cargo" if about.first(_BY_CARGO) else None
+
+
+@FACTS.text("run.without_torch", "cargo or make, if it builds without torch's build code")
+def _without_torch(about: About) -> str | None:
+    """Return the tool that does not read the variables of torch, such as TORCH_CUDA_ARCH_LIST."""
+    if cargo := _cargo(about):
+        return cargo
+    return "make" if about.first(_BY_MAKE) and not about.first(_BY_TORCH) else None
+
+
+@FACTS.command("run.no_error", "the options that keep the warnings of the log warnings")
+def _no_error(about: About) -> ShellScript | None:
+    template = Template("-Wno-error={name}")
+    made = (fill(template, {"name": outside(name)}) for name in about.words("warning"))
+    return joined(filter(None, made), " ")
+
+
+@FACTS.text("run.own_path", "the path of the log, if it is in the folder of the run or the home")
+def _own_path(about: About) -> str | None:
+    homes = [Path(one).resolve() for one in (about.run.folder, _home(about)) if one]
+    for word in about.words("path"):
+        path = Path(about.run.folder or ".", word).resolve()
+        if any(home in path.parents and home != Path("/") for home in homes):
+            return str(path)
+    return None
+
+
+def _home(about: About) -> str:
+    return about.here.environment.get("HOME", "")
+
+
+@FACTS.text("run.temporary_file", "the temporary file that the log says could not be written")
+def _temporary_file(about: About) -> str | None:
+    found = about.first(_TEMPORARY_FILE)
+    return found[0][:80] if found else None
 
 
 @FACTS.text("run.not_executable", "the program of the source tree that is not executable")

@@ -3,6 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import BinaryIO
 
 from stoker.model.value import Value
@@ -39,6 +40,16 @@ _PREFIX = "|".join(
     )
 )
 _MOST_PREFIXES = 4
+# A log that was pasted as one line is as long as this, and has so many beginnings of lines in it.
+_FOLDED = 150
+_LEAST_BEGINNINGS = 2
+_BEGINNINGS = (
+    r" (?=\[\d{1,6}/\d{1,6}\] [A-Z]|\[ {0,2}\d{1,3}%\] [A-Z]|FAILED: |ninja: "
+    r"|g?make(?:\[\d+\])?: \*\*\* "
+    r"|[\w./+-]{1,200}:\d{1,6}:\d{1,5}: (?:fatal |internal compiler )?(?:error|note): |CMake Error"
+    r"|Traceback \(most recent|  File \"|[A-Z]\w{2,40}Error: |ERROR: |collect2: "
+    r"|compilation terminated|/usr/bin/ld: |nvcc fatal)"
+)
 
 
 def clean(text: str) -> str:
@@ -231,7 +242,18 @@ def _lines(part: _Part) -> Iterator[Line]:
     for end in _ends(part):
         for number, state in _states(end):
             for piece in _pieces(state):
-                yield Line(number=number, text=clean(piece.decode("utf-8", "replace")))
+                for text in _unfolded(clean(piece.decode("utf-8", "replace"))):
+                    yield Line(number=number, text=text)
+
+
+def _unfolded(text: str) -> list[str]:
+    """Return a line, or the lines of a log that was pasted as one."""
+    if len(text) < _FOLDED:
+        return [text]
+    starts = [found.start() + 1 for found in re.finditer(_BEGINNINGS, text)]
+    if len(starts) < _LEAST_BEGINNINGS:
+        return [text]
+    return [text[begin:end].rstrip() for begin, end in pairwise([0, *starts, len(text)])]
 
 
 def _ends(part: _Part) -> Iterator[_Part]:

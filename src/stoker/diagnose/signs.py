@@ -84,8 +84,10 @@ _TOOLS = (
 _ECHOES = ("CalledProcessError", "SystemExit", "KeyboardInterrupt", "DeprecationWarning")
 # Sources that are not the user's: headers of the system, of packages, and bundled projects.
 _FOREIGN = (
-    r"^/usr/(?!src/)|^/opt/|/site-packages/|/dist-packages/|/third[_-]?party/|/_deps/|/vendor/"
-    r"|/external/|/extern/|/deps/|/envs/[^/]+/include|/conda/|/cuda[^/]*/"
+    r"^/usr/(?!src/)|^/opt/|/site-packages/|/dist-packages/|/envs/[^/]+/include|/conda/|/cuda[^/]*/"
+    r"|/pip-(?:install|download|build-env|wheel|unpack)-|/sdists-v\d|/builds-v\d|/\.cargo/|/go/pkg/mod/"
+    r"|(?:^|/)(?:third[_-]?party|_deps|vendor(?:ed)?|extern(?:al)?s?|deps|subprojects|submodules"
+    r"|node_modules|vcpkg(?:_installed)?|\.conan2?|bazel-\w+/external)/"
 )
 PATTERNS = (
     *_COMPILER_ERRORS,

@@ -51,6 +51,8 @@ _GIVEN_UP: _Tables = {
         r"cc1(?:plus)?: (?:all|some) warnings being treated as errors",
         r"compilation terminated\.",
         r"\d+ errors? (?:generated|detected in the compilation)",
+        r"^exit status [1-9]\d{0,2}$",
+        r"^thread \d{1,9} panic: ",
     ),
     Level.PACKAGE: (
         r"ERROR: (?:Failed building|Failed to build|Could not build)",

@@ -16,10 +16,13 @@ class Status(StrEnum):
 
 
 class FailedRun(Value, frozen=True, kw_only=True):
-    """The run whose log is diagnosed; both are empty if it is not known."""
+    """The run whose log is diagnosed; all are empty if it is not known. ``alone`` is what a step
+    needed that ran out of memory although no other needed much.
+    """
 
     command: str = ""
     folder: str = ""
+    alone: str = ""
 
 
 class Evidence(Value, frozen=True, kw_only=True):

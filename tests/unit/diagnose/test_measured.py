@@ -9,7 +9,7 @@ from stoker.diagnose.about import About
 from stoker.diagnose.kept import Measured, of_attempts, of_summary, with_measured
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.texts import sureness
-from stoker.diagnose.values import Diagnosis, Status
+from stoker.diagnose.values import Diagnosis, FailedRun, Status
 from stoker.diagnose.verdict import diagnose, merged
 from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome, RunSummary
@@ -91,3 +91,18 @@ def test_a_failed_step_without_a_log_is_unknown_but_named() -> None:
 def test_without_measurements_the_log_has_the_word() -> None:
     log = of_log("a.cpp:1:2: error: what")
     assert with_measured(log, Measured(), About()) == log
+
+
+def test_fewer_steps_at_once_are_no_answer_where_one_alone_ran_out_of_memory() -> None:
+    about = About(run=FailedRun(command="ninja"))
+    log = diagnose(
+        read_log(BytesIO(b"g++: fatal error: Killed signal terminated program cc1plus\n")),
+        about=about,
+    )
+    assert "--cpus" in str(log.findings[0].fix)
+    measured = of_attempts([attempt(Outcome.OOM, Role.CXX)], summary(1, 1))
+    fix = with_measured(log, measured, about).findings[0].fix
+    assert "7.0 GiB of 8.0 GiB" in fix[0].text
+    assert not any(word in str(fix) for word in ("--cpus", "MAX_JOBS"))
+    small = replace(measured, limit=64 * GIBIBYTE)
+    assert "--cpus" in str(with_measured(log, small, about).findings[0].fix)

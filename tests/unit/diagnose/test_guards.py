@@ -1,0 +1,155 @@
+"""Answers that would be wrong whatever the cause is, and fixes that could not help."""
+
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from diagnosed import BOOKWORM, answer, commands, cuda, machine, only
+from stoker.diagnose.about import About
+from stoker.diagnose.sieve import read_log
+from stoker.diagnose.values import Status
+from stoker.diagnose.verdict import diagnose
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "[3/9] Building CXX object a.o\nKilled\n",
+        "building\nerror: something odd happened\ndone\n",
+        "ERROR: the frobnicator is broken\n",
+        "Run make\nProcess completed with exit code 2.\n",
+        "The command '/bin/sh -c pip install .' returned a non-zero code: 137\n",
+        "thread 4321 panic: index out of bounds\n",
+        "./main.go:5:2: undefined: foo\nexit status 2\n",
+    ],
+)
+def test_an_error_is_never_nothing(log: str, tmp_path: Path) -> None:
+    assert answer(log, machine(tmp_path, BOOKWORM)).status in (Status.FAILED, Status.UNKNOWN)
+
+
+def test_a_log_that_was_pasted_as_one_line_is_read_as_lines(tmp_path: Path) -> None:
+    log = (
+        "[3/9] Building CXX object a.o FAILED: a.o /usr/bin/c++ -O2 -c a.cpp -o a.o a.cpp:1:10: "
+        "fatal error: zstd.h: No such file or directory 1 | #include <zstd.h> | ^~~~~~~~ "
+        "compilation terminated. ninja: build stopped: subcommand failed.\n"
+    )
+    found = only(log, machine(tmp_path, BOOKWORM))
+    assert found.cause == "system-headers-missing"
+    assert found.evidence[0].text.startswith("a.cpp:1:10: fatal error: zstd.h")
+    assert found.evidence[0].line == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "cause"),
+    [
+        ("src/a.cpp", "source-error"),
+        ("/home/me/project/a.cpp", "source-error"),
+        ("/tmp/pip-req-build-x1/a.cpp", "source-error"),
+        ("/tmp/pip-install-x1/foo_2/a.cpp", "dependency-source-error"),
+        ("/venv/lib/python3.11/site-packages/torch/include/a.h", "dependency-source-error"),
+        ("third_party/fmt/a.h", "dependency-source-error"),
+        ("build/_deps/fmt-src/a.h", "dependency-source-error"),
+        ("/root/.cargo/registry/src/index/foo-1.0/a.c", "dependency-source-error"),
+    ],
+)
+def test_only_files_of_the_users_tree_are_his_source(file: str, cause: str, tmp_path: Path) -> None:
+    log = f"{file}:3:5: error: expected ';' before 'x'\n"
+    assert only(log, machine(tmp_path, BOOKWORM)).cause == cause
+
+
+def test_a_package_that_refuses_something_is_not_installed(tmp_path: Path) -> None:
+    head = "CMake Error at /usr/lib/cmake/{}/{}Config.cmake:9 (message):\n"
+    rest = "  Could NOT find CURL (missing: CURL_LIBRARY)\n-- Configuring incomplete\n"
+    here = machine(tmp_path, BOOKWORM)
+    other, own = (answer(head.format(name, name) + rest, here) for name in ("Foo", "CURL"))
+    assert "libcurl4" in str(other.findings[0].fix)
+    assert "apt" not in str(own.findings[0].fix)
+
+
+@pytest.mark.parametrize("header", ["mill/gate.pb.h", "config.h", "torch/csrc/gone.h"])
+def test_a_header_that_no_package_has_is_not_searched(header: str, tmp_path: Path) -> None:
+    log = f"a.cpp:1:10: fatal error: {header}: No such file or directory\n"
+    assert "apt" not in str(only(log, machine(tmp_path, BOOKWORM)).fix)
+
+
+def test_no_command_for_sh_on_windows(tmp_path: Path) -> None:
+    log = (
+        "C:\\VS\\bin\\cl.exe /c a.cpp\n"
+        "a.cpp(3): fatal error C1083: Cannot open include file: 'zlib.h': No such file\n"
+    )
+    here = machine(tmp_path, BOOKWORM)
+    (found,) = diagnose(read_log(BytesIO(log.encode())), about=About(here=here)).findings
+    assert found.fix
+    assert not any(fix.commands or fix.build for fix in found.fix)
+    assert commands(only(log, here))  # of a run on this machine, which is not Windows
+
+
+def test_a_target_that_the_log_refuses_is_not_prescribed(tmp_path: Path) -> None:
+    here = machine(tmp_path, BOOKWORM)
+    cuda(tmp_path, "13.0")
+    log = "torch\nnvcc fatal   : Unsupported gpu architecture 'compute_120'\n"
+    values = [line for fix in only(log, here).fix for line in fix.commands if "ARCH_LIST" in line]
+    assert values == ["export TORCH_CUDA_ARCH_LIST=11.0+PTX"]
+
+
+@pytest.mark.parametrize(
+    ("line", "reads"),
+    [
+        ("error: failed to run custom build command for `candle-kernels v0.1`", False),
+        ("make: *** [Makefile:3: a.o] Error 1", False),
+        ("  File setup.py, line 3, in torch.utils.cpp_extension", True),
+    ],
+)
+def test_a_variable_is_set_only_for_what_reads_it(line: str, reads: bool, tmp_path: Path) -> None:
+    here = machine(tmp_path, BOOKWORM)
+    cuda(tmp_path, "13.0")
+    log = f"nvcc fatal   : Unsupported gpu architecture 'compute_120'\n{line}\n"
+    assert ("TORCH_CUDA_ARCH_LIST" in str(answer(log, here).findings[0].fix)) is reads
+
+
+def test_each_warning_is_an_option_of_its_own(tmp_path: Path) -> None:
+    log = (
+        "a.c:3:5: error: unused variable 'x' [-Werror=unused-variable]\n"
+        "a.c:4:5: error: 'y' may be used uninitialized [-Werror=maybe-uninitialized]\n"
+        "cc1: all warnings being treated as errors\n"
+    )
+    found = commands(only(log, machine(tmp_path, BOOKWORM)))
+    assert '-Wno-error=unused-variable -Wno-error=maybe-uninitialized" CXXFLAGS' in found
+
+
+def test_a_broken_cache_is_left_out_completely(tmp_path: Path) -> None:
+    log = "sccache: error: Server startup failed: no\nerror: build failed\n"
+    found = commands(only(log, machine(tmp_path, BOOKWORM)))
+    assert "RUSTC_WRAPPER= " in found
+    assert "unset CMAKE_C_COMPILER_LAUNCHER" in found
+    other = "sccache: error: failed to execute compile\nninja: build stopped: subcommand failed.\n"
+    assert only(other, machine(tmp_path / "b", BOOKWORM)).cause == "compiler-cache-broken"
+
+
+def test_a_folder_that_was_not_configured_is_no_stale_cache(tmp_path: Path) -> None:
+    missing = "ninja: error: loading 'build.ninja': No such file or directory\n"
+    here = machine(tmp_path, BOOKWORM)
+    assert only(missing, here).cause == "build-not-configured"
+    failed = answer(f"-- Configuring incomplete, errors occurred!\n{missing}", here)
+    assert "stale-cmake-cache" not in [finding.cause for finding in failed.findings]
+
+
+@pytest.mark.parametrize(
+    ("file", "helps"), [("/tmp/ccAb12Cd.s", True), ("a.o", False), ("/build/liba.so", False)]
+)
+def test_another_folder_for_temporary_files_helps_only_them(
+    file: str, helps: bool, tmp_path: Path
+) -> None:
+    log = f"fatal error: error writing to {file}: No space left on device\n"
+    assert ("TMPDIR" in str(only(log, machine(tmp_path, BOOKWORM)).fix)) is helps
+
+
+def test_no_file_of_the_system_changes_its_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    here = machine(tmp_path, BOOKWORM, HOME=str(tmp_path))
+    for path, offered in ((f"{tmp_path}/cache/a", True), ("/usr/lib/python3/dist-packages", False)):
+        found = answer(f"mkdir: {path}: Permission denied\n", here)
+        assert ("chown" in str([one.fix for one in found.findings])) is offered
