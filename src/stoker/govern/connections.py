@@ -24,7 +24,7 @@ class Peer:
         self.socket = stream
         self.connection = stream.fileno()  # its number, which is free again when it is closed
         self._received = bytearray()  # of a line that is not complete yet
-        self.unsent = b""
+        self.unsent = bytearray()
         self.blocked = False  # the other side does not read; the selector reports when it does
         self.closed = False
         self.run: int | None = None  # of a client
@@ -65,11 +65,11 @@ class Peer:
         self.unsent += message
         try:
             while self.unsent:
-                self.unsent = self.unsent[self.socket.send(self.unsent) :]
+                del self.unsent[: self.socket.send(self.unsent)]
         except BlockingIOError:
             return
         except OSError:
-            self.unsent = b""  # it is gone; the next read reports that
+            self.unsent.clear()  # it is gone; the next read reports that
 
 
 class Connections:

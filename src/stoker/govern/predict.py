@@ -9,6 +9,7 @@ shifts the predictions that follow.
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from math import exp
 from statistics import median
 from typing import Annotated, Any
@@ -16,10 +17,11 @@ from typing import Annotated, Any
 from msgspec import Meta
 from msgspec.structs import replace
 
-from stoker.govern.profile import PARTS, TYPICAL_SHARE, Profile, climb, profile_of, stepped
+from stoker.govern.profile import PARTS, TYPICAL_SHARE, climb, profile_of, stepped
 from stoker.knowledge.compilers import measured_effect, nvcc_rounds, shipped_effects, thread_effects
 from stoker.knowledge.steps import KnownStep, Prior, known_step, prior_of
 from stoker.model.govern import (
+    ABOUT_THE_STEP,
     Basis,
     CompileMode,
     ModeEffect,
@@ -94,7 +96,7 @@ class _Estimate(Value, frozen=True, kw_only=True):
     peak: float
     high: float
     seconds: float | None
-    profile: Profile
+    profiles: tuple[bytes, ...]  # the latest ones; their maximum is taken when it is needed
     # The folder of the samples, and its rows then: as long as there is no other, it holds. Shipped
     # figures of a source are of no folder.
     folder: str | None = None
@@ -182,10 +184,16 @@ class Predictor:
             mode = CompileMode.DEFAULT
         if mode is not CompileMode.DEFAULT:
             row = self._in_default_mode(row)
-        expected = self._amounts(step, self._estimate(step))
-        self._memory[expected.basis].learn(below=row.peak_bytes <= expected.high)
+        expected = self._estimate(step)
+        _, high = self._peaks(step, expected)
+        self._memory[expected.basis].learn(below=row.peak_bytes <= high)
         here = step.role is not Role.REMOTE
-        if here and expected.learned and expected.seconds and expected.seconds >= _SHORTEST:
+        if (
+            here
+            and expected.basis in ABOUT_THE_STEP
+            and expected.seconds
+            and expected.seconds >= _SHORTEST
+        ):
             self._paces.append(max(row.wall_s, _SHORTEST) / expected.seconds)
             self._pace = None
         sample = _Sample(
@@ -283,7 +291,7 @@ class Predictor:
         """
         measured = self._effects.get(_source(step), {})
         if peak is None:
-            peak = self._amounts(step, self._estimate(step)).peak
+            peak, _ = self._peaks(step, self._estimate(step))
         known = known_step(step.role, step.source) is not None
         return tuple(
             measured.get(each.mode) or self._expected_effect(step, each, known=known)
@@ -331,7 +339,7 @@ class Predictor:
     def _measured(self, step: Step, effect: ModeEffect) -> ModeEffect:
         wide = replace(step, threads=effect.threads)
         seen = {sample.rounds for sample in self._by_key.get(step.key, ())}
-        one, many = (self._amounts(each, self._estimate(each)) for each in (step, wide))
+        one, many = (self.predict(each) for each in (step, wide))
         if not {step.rounds, wide.rounds} <= seen or not one.seconds or not many.seconds:
             return effect
         memory = _within((1.0, effect.memory), many.peak / max(1, one.peak))
@@ -352,11 +360,21 @@ class Predictor:
         return Pace(usual=usual, spread=max(_LEAST_SPREAD, slow / usual, usual / fast))
 
     def predict(self, step: Step) -> Prediction:
-        return self._amounts(step, self._estimate(step))
+        estimate = self._estimate(step)
+        peak, high = self._peaks(step, estimate)
+        profiles = estimate.profiles
+        return Prediction(
+            peak=peak,
+            high=high,
+            profile=tuple(map(max, *profiles)) if len(profiles) > 1 else tuple(b"".join(profiles)),
+            seconds=estimate.seconds,
+            waves=step.rounds,
+            basis=estimate.basis,
+        )
 
-    def _amounts(self, step: Step, estimate: _Estimate) -> Prediction:
-        """Return the prediction with today's scale and offset, which change with every step that
-        ends.
+    def _peaks(self, step: Step, estimate: _Estimate) -> tuple[int, int]:
+        """Return the expected and the high peak with today's scale and offset, which change with
+        every step that ends.
         """
         basis, peak, high = estimate.basis, estimate.peak, estimate.high
         if basis is Basis.KNOWN:  # durations differ in any case, which the pace shows
@@ -364,14 +382,7 @@ class Predictor:
             high = peak * _SHIPPED_WIDTH
         prior, factor = prior_of(step).peak, self._memory[basis].factor
         peak, high = prior * peak, prior * high * factor
-        return Prediction(
-            peak=round(peak),
-            high=round(max(peak, high)),
-            profile=estimate.profile,
-            seconds=estimate.seconds,
-            waves=step.rounds,
-            basis=basis,
-        )
+        return round(peak), round(max(peak, high))
 
     def _usual_scale(self, role: Role) -> float:
         if role not in self._usual_scales:
@@ -430,7 +441,7 @@ def _estimated(step: Step, basis: Basis, samples: Sequence[_Sample]) -> _Estimat
         peak=peak,
         high=high,
         seconds=median(seconds) * nvcc_rounds(step) if seconds else None,
-        profile=_profile(samples, step.rounds),
+        profiles=_profiles(samples, step.rounds),
     )
 
 
@@ -516,12 +527,14 @@ def _folders(source: str) -> Iterator[str]:
     yield ""
 
 
-def _profile(samples: Sequence[_Sample], rounds: int) -> Profile:
-    """Return the maximum of the latest profiles; empty if none has as many rounds."""
-    alike = [
-        each.profile for each in samples if each.rounds == rounds and len(each.profile) == PARTS
-    ]
-    return tuple(map(max, *alike[-_LATEST:])) if len(alike) > 1 else tuple(b"".join(alike))
+def _profiles(samples: Sequence[_Sample], rounds: int) -> tuple[bytes, ...]:
+    """Return the latest profiles of steps with as many rounds."""
+    alike = (
+        each.profile
+        for each in reversed(samples)
+        if each.rounds == rounds and len(each.profile) == PARTS
+    )
+    return tuple(islice(alike, _LATEST))
 
 
 def _peak_and_high(basis: Basis, peaks: list[float], prior: Prior) -> tuple[float, float]:

@@ -225,7 +225,7 @@ class Basis(StrEnum):
 _SHARE_OF_GRACE = 1 / 20  # of the time of a run
 _MOST_GRACE = 300.0  # seconds
 # A constant, because to look up a member of an enum takes longer than the comparison.
-_ABOUT_THE_STEP = (Basis.EXACT, Basis.SOURCE, Basis.KNOWN)
+ABOUT_THE_STEP = (Basis.EXACT, Basis.SOURCE, Basis.KNOWN)
 
 
 class Prediction(Value, frozen=True, kw_only=True, cache_hash=True):
@@ -242,7 +242,7 @@ class Prediction(Value, frozen=True, kw_only=True, cache_hash=True):
     @property
     def learned(self) -> bool:
         """Whether the prediction is about this step itself, not about similar steps."""
-        return self.basis in _ABOUT_THE_STEP
+        return self.basis in ABOUT_THE_STEP
 
 
 class TimeLimit(Value, frozen=True, kw_only=True):
