@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results" / "cache.json"
 BIN = Path(sys.executable).parent
-SETTINGS = {"CCACHE_DEPEND": "1", "CCACHE_COMPILERCHECK": "content"}  # what stoker uses
+SETTINGS = {"CCACHE_COMPILERCHECK": "content"}  # what stoker uses
 
 
 def main() -> None:

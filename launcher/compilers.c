@@ -18,9 +18,12 @@ struct word {
 
 static const char *const COMPILE_ONLY[] = {"-c", "--compile", "-dc", "--device-c", NULL};
 
-static const char *const LISTS_HEADERS[] = {"-MD", "-MMD", NULL};
-
 static const char *const DEVICE_LANGUAGES[] = {"cu", "cuda", "hip", NULL};
+
+/* An assembler reads files that no preprocessor and no list of headers shows. */
+static const char *const ASSEMBLER_LANGUAGES[] = {
+    "s", "S", "sx", "asm", "assembler", "assembler-with-cpp", NULL,
+};
 
 /* Long options of nvcc and their short forms, which caches know from gcc. */
 static const char *const SHORT_OPTIONS[][2] = {
@@ -104,6 +107,13 @@ static bool is_among(struct word word, const char *const *list)
     while (*list && !is_word(word, *list))
         list++;
     return *list != NULL;
+}
+
+static bool is_byte_of(char byte, const char *set)
+{
+    while (*set && *set != byte)
+        set++;
+    return *set != '\0';
 }
 
 static bool contains(const char *text, const char *part)
@@ -397,12 +407,21 @@ bool is_probe(const char *compiler, char *const *arguments, bool wrapped)
 
 /* ---- caches ----------------------------------------------------------------------------------*/
 
-static bool is_device_source(struct word word)
+/* What follows the last dot. */
+static struct word suffix_of(struct word word)
 {
     size_t dot = word.length;
     while (dot > 0 && word.start[dot - 1] != '.')
         dot--;
-    return dot > 0 && is_among((struct word){word.start + dot, word.length - dot}, DEVICE_LANGUAGES);
+    return dot > 0 ? (struct word){word.start + dot, word.length - dot} : (struct word){"", 0};
+}
+
+/* An option by which a compiler reads modules, or starts other programs than its own. CMake has the
+ * names of modules in a response file. */
+static bool hides_inputs(struct word option)
+{
+    return starts_with(option.start, "-fmodule") || is_word(option, "-wrapper") ||
+           is_word(suffix_of(option), "modmap");
 }
 
 const char *short_option(const char *word)
@@ -417,29 +436,87 @@ const char *short_option(const char *word)
 struct compile {
     bool known; /* such a command, of a compiler that caches understand */
     bool device;
-    bool lists; /* writes the names of the headers that it reads */
+    bool lists;   /* writes the names of the headers that it reads */
+    bool partly;  /* without those of the system */
+    bool hides;   /* reads files of which a cache does not learn */
 };
 
 static struct compile read_compile(const char *compiler, char *const *arguments)
 {
     struct word name = without_version(word_of(compiler));
-    struct compile found = {false, is_word(name, "nvcc"), false};
+    struct compile found = {.device = is_word(name, "nvcc")};
     for (char *const *word = arguments + 1; *word; word++) {
         struct word whole = word_of(short_option(*word));
-        bool language = is_word(whole, "-x") && word[1];
-        found.device |= is_device_source(whole) ||
-                        (language && is_among(word_of(word[1]), DEVICE_LANGUAGES));
-        found.lists |= is_among(whole, LISTS_HEADERS);
+        bool option = **word == '-';
+        struct word language = is_word(whole, "-x") && word[1] ? word_of(word[1]) : suffix_of(whole);
+        found.device |= is_among(language, DEVICE_LANGUAGES);
+        found.hides |= (!option || is_word(whole, "-x")) && is_among(language, ASSEMBLER_LANGUAGES);
+        found.hides |= hides_inputs(whole);
+        found.lists |= is_word(whole, "-MD");
+        found.partly |= is_word(whole, "-MMD");
         found.known |= is_among(whole, COMPILE_ONLY);
     }
     found.known &= ends_with_one_of(name, CACHED);
     return found;
 }
 
-bool is_cacheable(const char *compiler, char *const *arguments)
+enum caching judge_caching(const char *compiler, char *const *arguments)
 {
     struct compile compile = read_compile(compiler, arguments);
-    return compile.known && (compile.lists || !compile.device);
+    if (!compile.known)
+        return NO_COMPILE;
+    if (compile.hides)
+        return UNSAFE;
+    if (!compile.device)
+        return SAFE;
+    return compile.lists && !compile.partly ? SAFE_BY_LIST : UNSAFE_BY_TEXT;
+}
+
+const char *source_of(char *const *arguments)
+{
+    static const char *const SOURCES[] = {"c", "cc", "cpp", "cxx", "c++", "C", "cu", NULL};
+    for (char *const *word = arguments; *word && *++word;)
+        if (**word != '-' && is_among(suffix_of(word_of(*word)), SOURCES))
+            return *word;
+    return NULL;
+}
+
+/* True for a directive behind a quote, a blank, or an escape for the end of a line or a tab. */
+static bool is_directive(const char *text, size_t before, const char *name)
+{
+    size_t length = text_length(name);
+    char last = before > 0 ? text[-1] : '\n';
+    bool escape = before > 1 && text[-2] == '\\' && (last == 'n' || last == 't');
+    return (escape || is_byte_of(last, "\"' \t\n;")) && starts_with(text, name) &&
+           is_byte_of(text[length], " \t\\\"");
+}
+
+bool has_assembler_files(const char *text, size_t length)
+{
+    for (size_t at = 0; at < length; at++)
+        if (text[at] == '.' && (is_directive(text + at, at, ".incbin") ||
+                                is_directive(text + at, at, ".include")))
+            return true;
+    return false;
+}
+
+/* The value of an option that is one word or two, or NULL. */
+static const char *option_value(char *const *word, const char *option)
+{
+    if (!starts_with(*word, option))
+        return NULL;
+    size_t length = text_length(option);
+    return (*word)[length] ? *word + length : word[1];
+}
+
+const char *next_prefix(char *const **word)
+{
+    while (**word) {
+        const char *prefix = option_value((*word)++, "-B");
+        if (prefix)
+            return prefix;
+    }
+    return NULL;
 }
 
 bool is_distributor(const char *name)
@@ -510,13 +587,6 @@ static void scan_word(struct scan *scan, struct word word)
     } else if (scan->first) {
         scan_command(scan, word, name);
     }
-}
-
-static bool is_byte_of(char byte, const char *set)
-{
-    while (*set && *set != byte)
-        set++;
-    return *set != '\0';
 }
 
 static void scan_text(struct scan *scan, const char *text)

@@ -45,10 +45,26 @@ void write_jobs(char **words, char *const *arguments, const char *jobs);
  * a configure script or of CMake, or preprocesses for the wrapper that started it, if one did. */
 bool is_probe(const char *compiler, char *const *arguments, bool wrapped);
 
-/* True if a command makes one object file in a way that a compiler cache may keep. A CUDA compile
- * must also list the headers that it reads: ccache would otherwise compare what the preprocessor
- * prints, and nvcc prints only the side of the device. */
-bool is_cacheable(const char *compiler, char *const *arguments);
+/* What a compiler cache may do with a command. */
+enum caching {
+    NO_COMPILE,     /* it does not make one object file */
+    UNSAFE,         /* it reads files of which no cache learns: assembler sources, modules */
+    UNSAFE_BY_TEXT, /* kernels of which nvcc's preprocessor prints only the side of the device */
+    SAFE,
+    SAFE_BY_LIST,   /* the same, with a complete list of the headers that are read */
+};
+
+enum caching judge_caching(const char *compiler, char *const *arguments);
+
+/* The source of a compile, as it is named, or NULL. */
+const char *source_of(char *const *arguments);
+
+/* True if a source has an assembler read a file: a directive .incbin or .include in a text. There must
+ * be a zero behind the text. */
+bool has_assembler_files(const char *text, size_t length);
+
+/* The next value of -B, where a driver finds the programs that it starts, or NULL. */
+const char *next_prefix(char *const **word);
 
 /* True for a program that sends compiles to other machines. */
 bool is_distributor(const char *name);

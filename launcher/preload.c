@@ -28,6 +28,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -258,7 +259,10 @@ static int start_launcher(const struct call *call, const char *kind, const char 
     return call->spawns && result == 0 ? 0 : start_without_us(call);
 }
 
-enum { PREFIX_BYTES = sizeof CCACHE_PREFIX + 1 + PATH_MAX };
+enum {
+    PREFIX_BYTES = sizeof CCACHE_PREFIX + 1 + PATH_MAX,
+    CCACHE_VARIABLES = 2, /* the most that ccache_variables returns */
+};
 
 /* Writes the variable by which ccache starts the launcher. Returns false if that is not needed. */
 static bool write_prefix(char *entry, const struct call *call, const char *cache)
@@ -272,17 +276,49 @@ static bool write_prefix(char *entry, const struct call *call, const char *cache
     return true;
 }
 
-/* Starts a ccache of the user's own that starts the launcher for each compile that it lacks. */
-static int start_prefixed(const struct call *call, const char *path)
+/* ccache's direct mode takes the same command in two folders for the same compile, although the
+ * compiler looks for headers below each of them. This variable is a part of its key (chains.py); the
+ * folder is added where the source lies below it. Build folders of one tree still share objects. */
+#define DIRECT_KEY "OBJC_INCLUDE_PATH"
+enum { PLACE_BYTES = 2 * PATH_MAX };
+
+/* Writes that variable. Returns false if it is not needed. */
+static bool write_place(char *entry, const struct call *call, char *const *words)
+{
+    static const char NAME[] = DIRECT_KEY "=";
+    char folder[PATH_MAX];
+    const char *key = variable(call->environment, DIRECT_KEY), *place = folder;
+    const char *base = variable(call->environment, "CCACHE_BASEDIR");
+    size_t length = key ? text_length(key) : 0;
+    const char *source = source_of(words);
+    if (!key || !source || *source == '/' || starts_with(source, "..") ||
+        variable(call->environment, "CCACHE_NOHASHDIR") ||
+        length + sizeof NAME + 1 > PATH_MAX || syscall(SYS_getcwd, folder, sizeof folder) <= 0)
+        return false;
+    if (base && starts_with(folder, base))
+        place += text_length(base); /* another checkout shares objects */
+    copy(entry, NAME, sizeof NAME - 1);
+    copy(entry + sizeof NAME - 1, key, length);
+    length += sizeof NAME - 1;
+    entry[length++] = ':';
+    copy(entry + length, place, text_length(place));
+    return true;
+}
+
+/* Starts a ccache of the user's own with the variables that this compile needs. A static one also
+ * starts the launcher for each compile that it lacks. */
+static int start_ccache(const struct call *call, const char *path)
 {
     char prefix[PREFIX_BYTES];
-    if (!write_prefix(prefix, call, path))
-        return make_unchanged(call);
-    LIST(environment, count(call->environment) + saved.count + 2);
+    LIST(environment, count(call->environment) + saved.count + 2 + CCACHE_VARIABLES);
     if (!environment)
         return make_unchanged(call);
     char **end = write_environment(environment, call);
-    *end++ = prefix;
+    char *const *words = call->arguments + is_ccache(program_name(path));
+    if (write_prefix(prefix, call, path))
+        *end++ = prefix;
+    for (const char *const *more = ccache_variables(call, *words ? *words : "", words); *more; more++)
+        *end++ = (char *)*more;
     *end = NULL;
     int result = make(call, call->file, call->search, call->arguments, environment);
     END_OF(environment);
@@ -315,13 +351,14 @@ static bool write_profile(char *entry, const struct call *call, const char *path
 /* Starts the wrapper with the compiler's command, and the launcher if there is no wrapper any more. */
 static int start_wrapper(const struct call *call, const char *path)
 {
-    size_t most = count(call->arguments) + 2, entries = count(call->environment) + 4;
+    size_t most = count(call->arguments) + 2;
+    size_t entries = count(call->environment) + 5 + CCACHE_VARIABLES;
     const char *wrapper = variable(call->environment, "STOKER_WRAPPER");
     LIST(words, most + entries);
     if (!words)
         return start_launcher(call, NULL, path);
     char **environment = words + most, **end = environment;
-    char profile[PROFILE_BYTES], prefix[PREFIX_BYTES];
+    char profile[PROFILE_BYTES], prefix[PREFIX_BYTES], place[PLACE_BYTES];
     words[0] = (char *)wrapper;
     words[1] = (char *)path;
     for (size_t at = 1; at + 1 < most; at++)
@@ -330,6 +367,11 @@ static int start_wrapper(const struct call *call, const char *path)
         *end++ = profile; /* the first of two variables of a name counts */
     if (write_prefix(prefix, call, wrapper))
         *end++ = prefix;
+    if (leads_to_ccache(wrapper) && write_place(place, call, words + 1))
+        *end++ = place;
+    if (leads_to_ccache(wrapper))
+        for (const char *const *more = ccache_variables(call, path, words + 1); *more; more++)
+            *end++ = (char *)*more;
     for (char *const *entry = call->environment; entry && *entry; entry++)
         *end++ = *entry;
     *end++ = WRAPPED_MARK "=1";
@@ -384,8 +426,8 @@ static int start(struct call call)
         return start_open(&call);
     if (verdict == WRAPPED)
         return start_wrapper(&call, path);
-    if (verdict == PREFIXED)
-        return start_prefixed(&call, path);
+    if (verdict == CCACHED)
+        return start_ccache(&call, path);
     if (verdict == LAUNCHED)
         return start_launcher(&call, NULL, path);
     if (verdict == LAUNCHED_CUSTOM || verdict == LAUNCHED_REMOTE)

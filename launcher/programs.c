@@ -8,6 +8,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -67,6 +68,31 @@ bool is_script(const char *path)
     return read_start(path, start, SELFMAG) > 0 && !starts_with(start, ELFMAG);
 }
 
+bool is_source_with_files(const char *path)
+{
+    enum { OVERLAP = 16 }; /* no directive is longer */
+    char block[4096];
+    struct stat status;
+    if (syscall(SYS_newfstatat, AT_FDCWD, path, &status, 0) < 0 || !S_ISREG(status.st_mode))
+        return false; /* opening a pipe would be noticed by its writer */
+    int file = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    bool found = false;
+    long length = 0, size = 0;
+    while (file >= 0 && !found &&
+           (size = syscall(SYS_read, file, block + length, sizeof block - 1 - (size_t)length)) > 0) {
+        length += size;
+        block[length] = '\0';
+        found = has_assembler_files(block, (size_t)length);
+        long kept = length < OVERLAP ? length : OVERLAP;
+        for (long at = 0; at < kept; at++)
+            block[at] = block[length - kept + at];
+        length = kept;
+    }
+    if (file >= 0)
+        syscall(SYS_close, file);
+    return found;
+}
+
 /* Joins folder and name. False: that is too long. */
 static bool join(char *path, const char *folder, size_t length, const char *name)
 {
@@ -88,7 +114,13 @@ static bool has_slash(const char *file)
     return *file == '/';
 }
 
-static enum program search_folders(const char *folders, const char *name, char *path)
+bool folder_holds(const char *folder, size_t length, const char *name)
+{
+    char path[PATH_MAX];
+    return join(path, folder, length, name) && syscall(SYS_faccessat, AT_FDCWD, path, F_OK) == 0;
+}
+
+enum program search_folders(const char *folders, const char *name, char *path)
 {
     for (bool more = true; more;) {
         size_t length = 0;

@@ -5,6 +5,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 /* clang's limits.h lacks it in code without the C library. */
 #ifndef PATH_MAX
@@ -28,11 +29,20 @@ bool is_dynamic(const char *path);
  * the first line. */
 bool is_script(const char *path);
 
+/* True if a regular file is a source that has an assembler read other files. */
+bool is_source_with_files(const char *path);
+
 /* ---- where a program is ----------------------------------------------------------------------*/
 
 /* Finds the program that a call of exec will start: on the PATH, if `search` is set and the name has
  * no slash. Writes its path, always with a slash in it, to PATH_MAX bytes. */
 enum program locate(const char *file, bool search, char *path);
+
+/* Finds a program in a list of folders as in PATH, and writes its path to PATH_MAX bytes. */
+enum program search_folders(const char *folders, const char *name, char *path);
+
+/* True if there is such a file. `folder` need not end where its text does, nor with a slash. */
+bool folder_holds(const char *folder, size_t length, const char *name);
 
 /* True if the path is a link to ccache or the like, also through other links. */
 bool leads_to_wrapper(const char *path);

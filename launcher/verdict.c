@@ -62,6 +62,80 @@ bool takes_prefix(const struct call *call, const char *path)
     return true;
 }
 
+/* True if a folder has programs that a driver would start in place of its own. */
+static bool replaces_programs(const char *folder, size_t length)
+{
+    static const char *const PROGRAMS[] = {"as", "cc1", "cc1plus", NULL};
+    for (const char *const *name = PROGRAMS; *name; name++)
+        if (folder_holds(folder, length, *name))
+            return true;
+    return false;
+}
+
+/* True if a compile starts other programs than the ones that stoker has told the cache of, since a
+ * cache compares the driver alone, or has an assembler read files. */
+static bool hides_inputs(const struct call *call, char *const *words)
+{
+    const char *source = source_of(words);
+    if (source && is_source_with_files(source))
+        return true;
+    char path[PATH_MAX];
+    const char *assembler = variable(call->environment, "STOKER_ASSEMBLER");
+    const char *folders = variable(call->environment, "PATH");
+    if (assembler && folders &&
+        (search_folders(folders, "as", path) == ABSENT || !same_text(path, assembler)))
+        return true;
+    for (const char *prefix; (prefix = next_prefix(&words));)
+        if (replaces_programs(prefix, text_length(prefix)))
+            return true;
+    const char *folder = variable(call->environment, "COMPILER_PATH");
+    while (folder && *folder) {
+        size_t length = 0;
+        while (folder[length] && folder[length] != ':')
+            length++;
+        if (replaces_programs(folder, length))
+            return true;
+        folder += length + (folder[length] == ':');
+    }
+    return variable(call->environment, "GCC_EXEC_PREFIX") != NULL;
+}
+
+/* ccache compares what the preprocessor prints, and nvcc's prints only the side of the device. In its
+ * depend mode it compares the listed headers instead, which needs the direct mode. */
+static bool has_depend_mode(const struct call *call)
+{
+    return !variable(call->environment, "CCACHE_NODIRECT") &&
+           !variable(call->environment, "CCACHE_NODEPEND");
+}
+
+const char *const *ccache_variables(const struct call *call, const char *path, char *const *words)
+{
+    static const char *const NONE[] = {NULL}, *const OFF[] = {"CCACHE_DISABLE=1", NULL},
+                      *const BY_LIST[] = {"CCACHE_DEPEND=1", "CCACHE_DIRECT=1", NULL};
+    enum caching caching = judge_caching(program_name(path), words);
+    if (caching == NO_COMPILE)
+        return NONE;
+    if (caching == UNSAFE || caching == UNSAFE_BY_TEXT || hides_inputs(call, words))
+        return OFF;
+    if (caching == SAFE)
+        return NONE;
+    return has_depend_mode(call) ? BY_LIST : OFF;
+}
+
+/* True if the wrapper returns the object of a plain compile, as far as we know. */
+static bool is_safe_with(const char *wrapper, const struct call *call, const char *path)
+{
+    char *const *words = call->arguments;
+    enum caching caching = judge_caching(program_name(path), words);
+    if (caching == NO_COMPILE || caching == UNSAFE || hides_inputs(call, words) ||
+        is_extra_compiler(program_name(path), variable(call->environment, "STOKER_UNCACHED")))
+        return false;
+    if (same_text(program_name(wrapper), "sccache"))
+        return true; /* it looks at both sides of a kernel */
+    return caching == SAFE ||
+           (caching == SAFE_BY_LIST && (!leads_to_ccache(wrapper) || has_depend_mode(call)));
+}
+
 /* True if a cache or distributor (STOKER_WRAPPER) is to start this compiler. Caches do not look at
  * the flags that nvcc reads from the environment, so these must be the ones that stoker has told
  * the cache of. */
@@ -71,7 +145,7 @@ static bool is_wrapped(const struct call *call, const char *path)
     const char *wrapper = variable(call->environment, "STOKER_WRAPPER");
     return wrapper && wrapper[0] == '/' && !variable(call->environment, WRAPPED_MARK) &&
            same_text(program_name(words[0]), program_name(path)) &&
-           is_cacheable(program_name(path), words) &&
+           is_safe_with(wrapper, call, path) &&
            same_variable(call, "NVCC_APPEND_FLAGS", "STOKER_NVCC_APPEND_FLAGS") &&
            same_variable(call, "NVCC_PREPEND_FLAGS", "STOKER_NVCC_PREPEND_FLAGS") &&
            examine(wrapper) == NATIVE && (is_dynamic(wrapper) || takes_prefix(call, wrapper)) &&
@@ -143,6 +217,14 @@ static bool is_of_another_user(const struct call *call)
     return socket && syscall(SYS_faccessat, AT_FDCWD, socket, W_OK) < 0 && errno == EACCES;
 }
 
+/* True if this compile by the user's own ccache needs variables: `ccache gcc -c a.c`, or ccache under
+ * the name of a compiler. */
+static bool needs_variables(const struct call *call, const char *path)
+{
+    char *const *words = call->arguments + is_ccache(program_name(path));
+    return *words && *ccache_variables(call, *words, words);
+}
+
 enum verdict judge(const struct call *call, char *path)
 {
     char own[PATH_MAX];
@@ -158,8 +240,9 @@ enum verdict judge(const struct call *call, char *path)
     bool compiles = governs && is_compiler(program_name(path), extra);
     if (compiles && !leads_to_wrapper(path))
         return judge_compiler(call, path, extra);
-    if ((compiles || (governs && is_ccache(program_name(path)))) && takes_prefix(call, path))
-        return PREFIXED;
+    if ((compiles || (governs && is_ccache(program_name(path)))) && leads_to_ccache(path) &&
+        (takes_prefix(call, path) || needs_variables(call, path)))
+        return CCACHED;
     if (governs && is_remote_compile(program_name(path), call->arguments))
         return starts_with(calling_program(own), "stoker-launcher") ? UNCHANGED : LAUNCHED_REMOTE;
     bool without_us = program == FOREIGN || is_emulator(program_name(path)) ||

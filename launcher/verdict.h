@@ -30,12 +30,16 @@ enum verdict {
     LAUNCHED_REMOTE, /* the launcher in place of a distributor */
     OPEN,            /* the build tool with a wide window of jobs */
     WRAPPED,         /* a cache or distributor in place of the compiler */
-    PREFIXED,        /* a ccache that starts the launcher by itself */
+    CCACHED,         /* a ccache of the user's own, with variables that this compile needs */
 };
 
 /* True for a ccache that is linked statically, as its authors distribute it: our library cannot be
  * in it, but its prefix can name the launcher. That is a list of words, and the user's own stays. */
 bool takes_prefix(const struct call *call, const char *path);
+
+/* The variables that ccache needs for a compile of `path`: none, depend mode for kernels, or those that
+ * switch it off. NULL ends the list. */
+const char *const *ccache_variables(const struct call *call, const char *path, char *const *words);
 
 /* Also writes the path of the program to PATH_MAX bytes; only a call that stays unchanged may have
  * none. */

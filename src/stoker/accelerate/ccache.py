@@ -11,6 +11,7 @@ from stoker.outside.files import folder_problem
 
 _TIMEOUT_S = 20.0
 _HITS = ("direct_cache_hit", "preprocessed_cache_hit")
+_MISSES = ("cache_miss", "preprocessor_error")  # the latter also if the disk of the cache is full
 _LANGUAGES = {".c": "C", ".cu": "CUDA", ".cuh": "CUDA", ".hip": "HIP", ".s": "assembler"}
 
 
@@ -139,8 +140,8 @@ class RunCounts:
     def _count(self, line: str) -> None:
         if line.startswith("# "):
             self._language = _LANGUAGES.get(PurePath(line[2:]).suffix, "C++")
-        elif line in _HITS or line == "cache_miss":
-            self._counts.setdefault(self._language, [0, 0])[line == "cache_miss"] += 1
+        elif line in _HITS or line in _MISSES:
+            self._counts.setdefault(self._language, [0, 0])[line in _MISSES] += 1
         elif line == "remote_storage_hit":
             self._remote_hits += 1
         elif line in ("remote_storage_error", "remote_storage_timeout"):

@@ -1,6 +1,8 @@
 """sccache: its server, which compiles for all clients of a run, and its counters."""
 
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -9,6 +11,7 @@ from stoker.model.errors import StokerError
 from stoker.outside import process
 
 _TIMEOUT_S = 30.0
+_CUDA_HOMES = ("CUDA_HOME", "CUDA_PATH")
 
 
 class _Counts(msgspec.Struct, frozen=True):
@@ -41,6 +44,38 @@ def start_server(program: str, environment: Mapping[str, str]) -> str | None:
     except StokerError as error:
         return str(error)
     return None
+
+
+def broken_compilers(program: str, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the compilers that this sccache cannot start, with the reason."""
+    import shutil  # most runs do not use sccache
+
+    from stoker.knowledge.compilers import remote_schemes
+
+    engine = _version(program, environment)
+    for defect in remote_schemes().defect:
+        paths = {
+            path
+            for path in (
+                environment.get("CUDACXX", ""),
+                *(f"{environment.get(name, '')}/bin/{defect.compiler}" for name in _CUDA_HOMES),
+                shutil.which(defect.compiler, path=environment.get("PATH")) or "",
+            )
+            if os.access(path, os.X_OK)
+        }
+        for version in {_version(path, environment) for path in sorted(paths)}:
+            if engine and version and defect.has(engine, version):
+                yield defect.compiler, f"{defect.compiler} {version}: {defect.why}"
+                break
+
+
+def _version(program: str, environment: Mapping[str, str]) -> str:
+    try:
+        printed = process.check([program, "--version"], timeout=_TIMEOUT_S, env=environment)
+    except StokerError:
+        return ""
+    found = re.search(r"(?:release |sccache )(\d+\.\d+)", printed)
+    return found[1] if found else ""
 
 
 def client_configuration(scheduler: str, token: str) -> str:

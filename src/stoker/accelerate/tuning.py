@@ -23,7 +23,6 @@ from stoker.accelerate.advice import (
     results_of,
     trials_of,
 )
-from stoker.accelerate.cached import run_cache
 from stoker.accelerate.linkers import (
     TunedLink,
     differences,
@@ -31,6 +30,7 @@ from stoker.accelerate.linkers import (
     linker_version,
     read_linkage,
 )
+from stoker.accelerate.run_cache import run_cache
 from stoker.govern.build_files import BuildFiles
 from stoker.govern.build_folder import find_build, timings_of
 from stoker.govern.command_line import compiler_words, link_identity, moved, step_of

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stoker import __version__
-from stoker.accelerate.cached import run_cache
+from stoker.accelerate.run_cache import run_cache
 from stoker.builds.acquire.store import acquired
 from stoker.builds.jobs.job import FarmPart, Job, identity_of
 from stoker.builds.repeating import RecordedBuild

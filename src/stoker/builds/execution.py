@@ -93,6 +93,7 @@ class Execution:
             surroundings({**base, "PATH": path}, plan, maps=maps, epoch=epoch),
             folder=Path(os.path.commonpath((route.tree, route.build))),
             mapped=True,
+            tree=route.tree,
         )
 
     def link_tools(self) -> None:

@@ -112,7 +112,7 @@ def run_governed(
     """Run a command under the governor, and return the exit status."""
     from msgspec.structs import replace
 
-    from stoker.accelerate.cached import run_cache
+    from stoker.accelerate.run_cache import run_cache
     from stoker.diagnose.sieve import Sieve
     from stoker.govern.explanation import RunExplanation, SerialBuild, with_decisions_logged
     from stoker.govern.outputs import kept_outputs, opened

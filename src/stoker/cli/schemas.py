@@ -14,8 +14,8 @@ from stoker.outside.terminal import JSON_VERSION
 _PLAN = "stoker.model.plan:Plan"
 OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "build": {"": "stoker.builds.building:Built"},
-    "cache stats": {"": "stoker.accelerate.cached:CacheUse"},
-    "cache status": {"": "stoker.accelerate.cached:CacheStatus"},
+    "cache stats": {"": "stoker.model.caching:CacheUse"},
+    "cache status": {"": "stoker.model.caching:CacheStatus"},
     "catalogue prune": {"": "stoker.catalogue.index:Pruned"},
     "catalogue publish": {"": "stoker.catalogue.publishing:PublishReport"},
     "catalogue select": {"": "stoker.catalogue.choosing:Selection"},

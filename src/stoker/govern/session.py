@@ -105,6 +105,7 @@ class CompilerChain(Protocol):
         *,
         folder: Path | None,
         mapped: bool,
+        tree: Path | None,
     ) -> list[str]:
         """Add its variables to the environment of a governed command; return what cannot be
         used.
@@ -186,10 +187,15 @@ class Session:
         )
 
     def environment(
-        self, base: Mapping[str, str], *, folder: Path | None = None, mapped: bool = False
+        self,
+        base: Mapping[str, str],
+        *,
+        folder: Path | None = None,
+        mapped: bool = False,
+        tree: Path | None = None,
     ) -> dict[str, str]:
         """Return the environment in which a command's compilers ask the governor; unchanged if they
-        cannot. ``folder`` and ``mapped`` are for the cache: see ``chain_environment``.
+        cannot. ``folder``, ``mapped`` and ``tree`` are for the cache: see ``RunCache.enter``.
         """
         if isinstance(self._client, NoGovernor):
             return dict(base)
@@ -210,7 +216,9 @@ class Session:
         self._ungoverned = Path(environment["STOKER_LOCKS"], f"ungoverned-{self._run}")
         with suppress(OSError):
             self._ungoverned.touch()
-        for problem in self._cache.enter(environment, base, folder=folder, mapped=mapped):
+        for problem in self._cache.enter(
+            environment, base, folder=folder, mapped=mapped, tree=tree
+        ):
             self._show(Warned(at=0.0, text=f"{problem}; the build continues without it"))
         return environment
 

@@ -205,11 +205,32 @@ def _patterns() -> tuple[_Match, _Match, _Match, _Match]:
 _FIELD = re.compile(r"\{([\w-]+)\}")
 
 
+class CacheDefect(Row, frozen=True, kw_only=True):
+    """A compiler that an engine cannot start, from a release on, until one of the engine."""
+
+    engine: str
+    compiler: str
+    since: str
+    fixed: str
+    why: str
+
+    def has(self, engine: str, compiler: str) -> bool:
+        """Return whether a version of the engine breaks a version of the compiler."""
+        return _numbers(engine) < _numbers(self.fixed) and _numbers(compiler) >= _numbers(
+            self.since
+        )
+
+
 class RemoteSchemes(Row, frozen=True, kw_only=True):
     """Templates of variables, by engine and scheme of an address."""
 
     ccache: dict[str, dict[str, str]]
     sccache: dict[str, dict[str, str]]
+    defect: tuple[CacheDefect, ...]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
 @cache

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from stoker.accelerate.caching import chain_environment, resolve_chain
+from stoker.accelerate.chains import chain_environment, resolve_chain
 from stoker.accelerate.distributing import read_distribution, refuse_public, without_workers
 from stoker.govern.chain import window
 from stoker.model.caching import CacheEngine, ChainOptions, Distributor, FoundEngine

@@ -20,6 +20,10 @@ int main(int count, char **words)
     const char *files = getenv("CCACHE_EXTRAFILES");
     if (files)
         fprintf(log, "%s\n", files);
+    if (getenv("CCACHE_DEPEND"))
+        fprintf(log, "depend\n");
+    if (getenv("CCACHE_DISABLE"))
+        fprintf(log, "off\n");
     fclose(log);
     if (getenv("WRAPPER_HIT"))
         return 0;
@@ -85,6 +89,8 @@ def test_a_wrapper_that_is_gone_is_left_out(wrapped: Preloaded) -> None:
         ("-c a.cu -o a.o", False),  # ccache would compare preprocessed text
         ("-MD -MF a.d -c a.cu -o a.o", True),
         ("--generate-dependencies-with-compile --dependency-output a.d -c a.cu -o a.o", True),
+        ("-MMD -MF a.d -c a.cu -o a.o", False),  # headers of the system are missing
+        ("-MD -MMD -MF a.d -c a.cu -o a.o", False),
     ],
 )
 def test_nvcc_is_cached_only_with_a_list_of_headers(
@@ -195,3 +201,122 @@ def test_a_prefix_of_the_users_own_stays(static: Preloaded) -> None:
     assert static.outputs() == ["a.o"]
     static.output("sh", "-c", "./ccache /usr/bin/gcc -c a.c -o a.o; true")
     assert calls(static) == ["/usr/bin/gcc -c a.c -o a.o"]
+
+
+# -- what a cache must not see -----------------------------------------------------------------
+
+
+@pytest.fixture
+def ccached(wrapped: Preloaded) -> Preloaded:
+    """With a stand-in for a dynamic ccache."""
+    wrapped.environment["STOKER_WRAPPER"] = str(build(wrapped.folder, "ccache", WRAPPER))
+    return wrapped
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "-c a.S -o a.o",  # the assembler reads what .include and .incbin name
+        "-c a.s -o a.o",
+        "-x assembler-with-cpp -c a.c -o a.o",
+        "-fmodules-ts -c a.c -o a.o",
+        "-fmodule-file=said.pcm -c a.c -o a.o",
+        "-c a.c -o a.o @a.o.modmap",
+        "-wrapper /usr/bin/env -c a.c -o a.o",
+    ],
+)
+def test_compiles_that_read_what_no_cache_sees_are_not_cached(
+    ccached: Preloaded, words: str
+) -> None:
+    compiler = nothing(ccached, "g++")
+    ccached.output("sh", "-c", f"{compiler} {words}; true")
+    assert calls(ccached) == []
+    assert len(ccached.governed()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "cached"),
+    [
+        ('void f(void) { asm(".incbin \\"blob\\""); }', False),
+        ('asm("nop\\n\\t.include \\"more\\"");', False),
+        ('asm(R"(\n.include "more"\n)");', False),
+        ("int f() { return list.include(1) + list.incbin; } // an include", True),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 4090, 4100, 8185])
+def test_sources_whose_assembler_reads_files_are_not_cached(
+    ccached: Preloaded, text: str, before: int, cached: bool
+) -> None:
+    compiler = nothing(ccached, "g++")
+    (ccached.folder / "a.cc").write_text("x" * before + "\n" + text)
+    ccached.output("sh", "-c", f"{compiler} -c a.cc -o a.o; true")
+    assert bool(calls(ccached)) is cached
+
+
+def test_a_pipe_is_not_opened(ccached: Preloaded) -> None:
+    compiler = build(ccached.folder, "gcc", 'int main(void) { return system("cat a.c > a.o"); }')
+    (ccached.folder / "a.c").unlink()
+    line = f"mkfifo a.c; (echo one; sleep 1; echo two) > a.c & {compiler} -c a.c -o a.o && wait $!"
+    ccached.output("sh", "-c", line)
+    assert (ccached.folder / "a.o").read_text() == "one\ntwo\n"
+
+
+def test_only_kernels_are_cached_in_depend_mode(ccached: Preloaded) -> None:
+    """It trusts the list of headers, and does not see what inline assembler includes."""
+    nvcc = nothing(ccached, "nvcc")
+    ccached.output("sh", "-c", "gcc -MD -c a.c -o a.o; gcc -MMD -c a.c -o a.o; true")
+    assert "depend" not in calls(ccached)
+    ccached.output("sh", "-c", f"{nvcc} -MD -c a.cu -o a.o; true")
+    assert calls(ccached)[1:] == ["depend"]
+    for variable in ("CCACHE_NODIRECT", "CCACHE_NODEPEND"):  # the user's own
+        ccached.output("sh", "-c", f"{variable}=1 {nvcc} -MD -c a.cu -o a.o; true")
+        assert calls(ccached) == []
+
+
+@pytest.mark.parametrize("variable", ["", "COMPILER_PATH=bin", "GCC_EXEC_PREFIX=bin/"])
+@pytest.mark.parametrize("program", ["as", "cc1plus", "ld"])
+def test_another_assembler_is_not_hidden_from_the_cache(
+    ccached: Preloaded, program: str, variable: str
+) -> None:
+    """conda's Python compiles with -B of a folder that has a linker only."""
+    (ccached.folder / "bin").mkdir()
+    compiler = nothing(ccached, "gcc")
+    nothing(ccached, f"bin/{program}")
+    option = "" if variable else "-B bin"
+    ccached.output("sh", "-c", f"{variable} {compiler} {option} -c a.c -o a.o; true")
+    assert bool(calls(ccached)) is (program == "ld" and "GCC" not in variable)
+
+
+def test_another_assembler_on_the_path_is_not_hidden_from_the_cache(ccached: Preloaded) -> None:
+    compiler = nothing(ccached, "gcc")
+    (ccached.folder / "bin").mkdir()
+    line = f"{compiler} -c a.c -o a.o; true"
+    known = nothing(ccached, "bin/as")
+    path = ccached.environment["PATH"]
+    ccached.environment |= {"PATH": f"{known.parent}:{path}", "STOKER_ASSEMBLER": str(known)}
+    ccached.output("sh", "-c", line)
+    assert len(calls(ccached)) == 1
+    ccached.output("sh", "-c", f"PATH=/usr/bin:/bin {line}")
+    assert calls(ccached) == []
+
+
+def test_a_ccache_of_the_build_itself_is_as_safe(ccached: Preloaded) -> None:
+    """PyTorch starts ccache by itself, and /usr/lib/ccache has it under the names of compilers."""
+    del ccached.environment["STOKER_WRAPPER"]
+    nvcc = nothing(ccached, "nvcc")
+    for words, said in (
+        (f"{nvcc} -MD -c a.cu -o a.o", ["depend"]),
+        (f"{nvcc} -MMD -c a.cu -o a.o", ["off"]),
+        ("/usr/bin/gcc -MMD -c a.c -o a.o", []),
+        ("/usr/bin/gcc -B . -x assembler -c /dev/null -o a.o", ["off"]),
+    ):
+        ccached.output("sh", "-c", f"./ccache {words}; true")
+        assert calls(ccached)[1:] == said
+
+
+def test_a_compiler_that_breaks_the_cache_is_left_out(wrapped: Preloaded) -> None:
+    nvcc = nothing(wrapped, "nvcc")
+    wrapped.environment["STOKER_UNCACHED"] = "nvcc"
+    wrapped.output("sh", "-c", f"{nvcc} -MD -c a.cu -o a.o; gcc -c a.c -o a.o; true")
+    (call,) = calls(wrapped)
+    assert call.endswith("gcc -c a.c -o a.o")

@@ -6,9 +6,10 @@
     FOLDER/builds/ID/done-*.json    shards that have ended
     FOLDER/builds/ID/steps-*.json   times and peaks of the steps of each job
 
-Objects are found by the content of all that went into them, and ccache checks them when it reads
-them: one that is damaged or does not fit is compiled again. All other files are written whole; one
-that cannot be read is ignored. A checkpoint at an address of a server holds objects only.
+Objects are found as in the compiler cache, by the content of what the compiler has read, and ccache
+checks them when it reads them: one that is damaged or does not fit is compiled again. All other
+files are written whole; one that cannot be read is ignored. A checkpoint at an address of a server
+holds objects only.
 """
 
 import os

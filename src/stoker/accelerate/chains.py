@@ -37,12 +37,6 @@ _PREFIX_MAP = re.compile(r"(-f\w+-prefix-map=)[^\s=]*=")
 # Options of ccache: the name in its configuration, the variable, the value and the reason.
 _CCACHE = (
     (
-        "depend_mode",
-        "CCACHE_DEPEND",
-        "1",
-        "nvcc's preprocessor hides changes of host code; no compile needs a preprocessor run",
-    ),
-    (
         "compiler_check",
         "CCACHE_COMPILERCHECK",
         "content",
@@ -300,19 +294,38 @@ def without_secrets_in(chain: Chain) -> Chain:
 
 
 def chain_environment(
-    chain: Chain, base: Mapping[str, str], *, folder: str, mapped: bool, sccache_socket: str
+    chain: Chain,
+    base: Mapping[str, str],
+    *,
+    folder: str,
+    mapped: bool,
+    sccache_socket: str,
+    names: str | None = None,
+    assembler: str | None = None,
 ) -> dict[str, str]:
     """Return the variables that a governed command gets for the chain.
 
     Paths below ``folder`` are the same for the cache wherever the folder is. ``mapped`` says that
     compilers record other names for folders, so that their objects do not depend on them at all.
+    ``names`` is a digest of the names of headers; without one, ccache compares what the
+    preprocessor prints. ``assembler`` is the program on the PATH.
     """
     added = {setting.name: setting.value for setting in chain.settings}
+    if assembler and chain.engine is not CacheEngine.NONE:
+        added["STOKER_ASSEMBLER"] = assembler
     if chain.wrapper:
         added["STOKER_WRAPPER"] = chain.wrapper
         added |= {f"STOKER_{name}": base[name] for name in _NVCC_FLAGS if name in base}
     if chain.engine is CacheEngine.CCACHE:
         added["CCACHE_BASEDIR"] = folder
+        if names:
+            own = base.get(_DIRECT_KEY)
+            added[_DIRECT_KEY] = f"{own}:{names}" if own else names
+        else:
+            added["CCACHE_NODIRECT"] = "1"
+        if assembler:
+            own = base.get("CCACHE_EXTRAFILES")
+            added["CCACHE_EXTRAFILES"] = f"{own}:{assembler}" if own else assembler
         if mapped:
             added["CCACHE_NOHASHDIR"] = "1"
         if flags := " ".join(base.get(name, "") for name in _NVCC_FLAGS).strip():
@@ -327,9 +340,15 @@ def chain_environment(
     return {name: value for name, value in added.items() if name not in base or name in _REPLACED}
 
 
+# ccache takes this variable into the key of its direct mode alone, because it can only change what
+# the preprocessor finds. Compilers of C and C++ do not read it.
+_DIRECT_KEY = "OBJC_INCLUDE_PATH"
 _REPLACED = (
+    "CCACHE_EXTRAFILES",
     "CCACHE_NAMESPACE",
+    _DIRECT_KEY,
     "DISTCC_HOSTS",
+    "STOKER_ASSEMBLER",
     "SCCACHE_DIRECT",
     "STOKER_WRAPPER",
     *(f"STOKER_{name}" for name in _NVCC_FLAGS),

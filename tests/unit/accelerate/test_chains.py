@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from stoker.accelerate.caching import (
+from stoker.accelerate.ccache import read_ccache
+from stoker.accelerate.chains import (
     chain_environment,
     resolve_chain,
     with_collector,
     with_nvcc_threads,
     without_secrets_in,
 )
-from stoker.accelerate.ccache import read_ccache
 from stoker.knowledge.compilers import remote_variables
 from stoker.model.caching import CacheEngine, Chain, ChainOptions, FoundEngine
 from stoker.model.errors import MissingError, UsageError
@@ -26,8 +26,18 @@ CCACHE = {"ccache": FoundEngine(program="/usr/bin/ccache", folder="/cache")}
 SCCACHE = {"sccache": FoundEngine(program="/usr/bin/sccache")}
 
 
-def environment(chain: Chain, **base: str) -> dict[str, str]:
-    return chain_environment(chain, base, folder="/tree", mapped=True, sccache_socket="/s")
+def environment(
+    chain: Chain, *, names: str | None = "digest", assembler: str | None = None, **base: str
+) -> dict[str, str]:
+    return chain_environment(
+        chain,
+        base,
+        folder="/tree",
+        mapped=True,
+        sccache_socket="/s",
+        names=names,
+        assembler=assembler,
+    )
 
 
 def variables(chain: Chain) -> dict[str, str]:
@@ -37,7 +47,7 @@ def variables(chain: Chain) -> dict[str, str]:
 def test_auto_is_ccache_if_it_is_installed() -> None:
     chain = resolve_chain(ChainOptions(), CCACHE, {})
     assert (chain.engine, chain.wrapper) == (CacheEngine.CCACHE, "/usr/bin/ccache")
-    assert variables(chain) == {"CCACHE_DEPEND": "1", "CCACHE_COMPILERCHECK": "content"}
+    assert variables(chain) == {"CCACHE_COMPILERCHECK": "content"}
     assert all(setting.why for setting in chain.settings)
     absent = resolve_chain(ChainOptions(), {}, {})
     assert (absent.wrapper, absent.parts[0].why) == (None, "ccache is not installed")
@@ -61,13 +71,27 @@ def test_what_the_user_has_set_wins() -> None:
     own = {"CMAKE_CXX_COMPILER_LAUNCHER": "/opt/ccache;-x"}
     chain = resolve_chain(ChainOptions(cache=CacheEngine.SCCACHE), SCCACHE, own)
     assert (chain.wrapper, chain.parts[0].what) == (None, "/opt/ccache;-x")
-    assert variables(chain)["CCACHE_DEPEND"] == "1"  # nvcc needs it with any ccache
-    configured = {"ccache": FoundEngine(program="/c", own=frozenset({"depend_mode"}))}
-    assert "CCACHE_DEPEND" not in variables(resolve_chain(ChainOptions(), configured, {}))
+    assert variables(chain) == {"CCACHE_COMPILERCHECK": "content"}
+    configured = {"ccache": FoundEngine(program="/c", own=frozenset({"compiler_check"}))}
+    assert variables(resolve_chain(ChainOptions(), configured, {})) == {}
     chain = resolve_chain(ChainOptions(), CCACHE, {"CCACHE_COMPILERCHECK": "mtime"})
     assert "CCACHE_COMPILERCHECK" not in variables(chain)
     assert resolve_chain(ChainOptions(), CCACHE, {"CCACHE_DISABLE": "1"}).wrapper is None
     assert "CCACHE_BASEDIR" not in environment(chain, CCACHE_BASEDIR="/mine")
+
+
+def test_names_of_headers_and_the_assembler_are_in_the_keys_of_ccache() -> None:
+    chain = resolve_chain(ChainOptions(), CCACHE, {})
+    added = environment(chain, assembler="/usr/bin/as")
+    assert added["OBJC_INCLUDE_PATH"] == "digest"
+    assert (added["CCACHE_EXTRAFILES"], added["STOKER_ASSEMBLER"]) == ("/usr/bin/as",) * 2
+    own = {"OBJC_INCLUDE_PATH": "/mine", "CCACHE_EXTRAFILES": "/own"}
+    added = environment(chain, assembler="/usr/bin/as", **own)
+    assert added["OBJC_INCLUDE_PATH"] == "/mine:digest"
+    assert added["CCACHE_EXTRAFILES"] == "/own:/usr/bin/as"
+    unknown = environment(chain, names=None)
+    assert unknown["CCACHE_NODIRECT"] == "1"
+    assert "OBJC_INCLUDE_PATH" not in unknown
 
 
 @pytest.mark.parametrize("cache", [CacheEngine.NONE, CacheEngine.SCCACHE])

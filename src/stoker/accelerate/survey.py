@@ -1,0 +1,180 @@
+"""Which cache, distributor and linkers a run here would use, and the state of the cache."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from resource import RLIM_INFINITY, RLIMIT_AS, RLIMIT_CPU, RLIMIT_DATA, RLIMIT_FSIZE, getrlimit
+
+from msgspec.structs import replace
+
+from stoker.accelerate import ccache, sccache
+from stoker.accelerate.chains import cache_for, missing_program, resolve_chain
+from stoker.accelerate.distributing import read_distribution, refuse_public, without_workers
+from stoker.machine.cpu import read_usable
+from stoker.machine.file_tree import FileTree
+from stoker.model.caching import (
+    CacheEngine,
+    CacheStatus,
+    CacheUse,
+    Chain,
+    ChainOptions,
+    ChainPart,
+    Distributor,
+    FoundEngine,
+)
+from stoker.model.errors import UsageError
+from stoker.model.govern import Linker, LinkerChoice
+from stoker.model.secrets import redact
+from stoker.outside.deleting import remove_whole
+from stoker.outside.process import is_static
+
+
+def survey_chain(
+    wanted: ChainOptions, environment: Mapping[str, str], *, ask_workers: bool = False
+) -> Chain:
+    """Return the chain that a run here would use. With ``ask_workers``, workers of distcc that do
+    not answer or make other objects are left out.
+    """
+    distribution = read_distribution(wanted.distribute, environment)
+    if not wanted.trust_network:
+        refuse_public({host: _addresses(host) for host in distribution.hosts})
+    cache = cache_for(wanted, distribution)
+    cache = CacheEngine.CCACHE if cache is CacheEngine.AUTO else cache
+    names = {wanted.launcher, cache.value, distribution.engine.value}
+    found = {
+        name: _found(name, environment) for name in filter(None, names) if _path(name, environment)
+    }
+    if distribution.engine is Distributor.ICECC:
+        problem, slots = _icecc_state(environment, distribution.words)
+        distribution = replace(distribution, problem=problem, slots=slots)
+    elif ask_workers and distribution.workers and distribution.engine in found:
+        program = found[distribution.engine].program
+        unwanted = _unwanted_workers(program, distribution.workers, environment)
+        distribution = without_workers(distribution, unwanted) if unwanted else distribution
+    problem = _remote_problem(wanted.remote) if wanted.remote else None
+    chain = resolve_chain(
+        wanted,
+        found,
+        environment,
+        remote_problem=problem,
+        distribution=distribution,
+        cpus=read_usable(FileTree()),
+    )
+    return _with_linkers(chain, wanted.linker)
+
+
+def _with_linkers(chain: Chain, wanted: Linker) -> Chain:
+    linkers, why = LinkerChoice(), "--linker auto uses what `stoker tune` has measured"
+    if wanted is not Linker.DEFAULT:
+        from stoker.accelerate.linkers import choose_linkers  # most runs keep the default linker
+
+        linkers = choose_linkers(wanted)
+        why = linkers.why
+    names = dict.fromkeys(linkers.measured.values()) or [linkers.every]
+    what = ", ".join(mode.value for mode in names)
+    part = ChainPart(role="linker", what=what, why=why, unusable=linkers.unusable)
+    return replace(chain, linkers=linkers, parts=(*chain.parts, part))
+
+
+def _addresses(host: str) -> tuple[str, ...]:
+    from stoker.outside.web import addresses  # most runs do not distribute
+
+    return addresses(host)
+
+
+def _remote_problem(url: str) -> str | None:
+    from stoker.accelerate.workers import remote_problem  # most runs have no remote
+
+    return remote_problem(url)
+
+
+def _path(name: str, environment: Mapping[str, str]) -> str | None:
+    """Return the path of a program, as a shell finds it; a run does without shutil."""
+    folders = [""] if "/" in name else os.get_exec_path(environment)
+    paths = (Path(folder, name).absolute() for folder in folders)
+    return next((str(p) for p in paths if p.is_file() and os.access(p, os.X_OK)), None)
+
+
+def _found(name: str, environment: Mapping[str, str]) -> FoundEngine:
+    path = _path(name, environment)
+    assert path is not None
+    if name not in (CacheEngine.CCACHE, CacheEngine.SCCACHE):
+        return FoundEngine(program=path)
+    if limit := _compilers_limit():
+        return FoundEngine(program=path, problem=f"it would share the compiler's limit ({limit})")
+    if name == CacheEngine.CCACHE:
+        return ccache.read_ccache(path, environment)
+    problem = "it is linked statically, so the compilers that it starts cannot be governed"
+    return FoundEngine(program=path, problem=problem if is_static(path) else None)
+
+
+def _compilers_limit() -> str:
+    """Return the command that has set a limit with which no cache is started (verdict.c): the cache
+    writes files and needs memory too, and would fail in place of the compiler.
+    """
+    limits = {"f": RLIMIT_FSIZE, "v": RLIMIT_AS, "d": RLIMIT_DATA, "t": RLIMIT_CPU}
+    found = (option for option, limit in limits.items() if getrlimit(limit)[0] != RLIM_INFINITY)
+    return next((f"`ulimit -{option}`" for option in found), "")
+
+
+def _unwanted_workers(
+    program: str, workers: Sequence[str], environment: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Return the workers of distcc that are to be left out, with the reasons.
+
+    If none can compile, those that are silent stay: distcc then compiles here, or fails if that is
+    not allowed.
+    """
+    from stoker.accelerate.workers import WorkerProblem, worker_problems  # most runs do not use it
+
+    compiler = environment.get("CXX") or _path("c++", environment)
+    found = worker_problems(program, workers, compiler, environment) if compiler else {}
+    if len(found) < len(workers):
+        return found
+    return {name: why for name, why in found.items() if why is WorkerProblem.DIFFERENT}
+
+
+def _icecc_state(environment: Mapping[str, str], scheduler: str) -> tuple[str | None, int]:
+    """Return why icecc cannot be used, and how many jobs its machines take, as far as it tells."""
+    from stoker.accelerate.workers import icecc_problem, scheduler_state  # most runs do not use it
+
+    if (problem := icecc_problem(environment)) or not scheduler:
+        return problem, 0
+    return scheduler_state(scheduler)
+
+
+def cache_status(wanted: ChainOptions, environment: Mapping[str, str]) -> CacheStatus:
+    """Return the state of the cache that a run here would use, and of its remote."""
+    engine, program = _chosen(wanted, environment)
+    ask = ccache.status if engine is CacheEngine.CCACHE else sccache.status
+    status = ask(program, environment)
+    if not wanted.remote:
+        return status
+    problem = _remote_problem(wanted.remote)
+    return replace(status, remote=redact(wanted.remote), remote_problem=problem)
+
+
+def cache_use(wanted: ChainOptions, environment: Mapping[str, str]) -> CacheUse:
+    """Return the engine's own counters."""
+    engine, program = _chosen(wanted, environment)
+    if engine is CacheEngine.SCCACHE:
+        return sccache.read_use(program, environment)
+    return ccache.use_of(ccache.read_counters(program, environment))
+
+
+def clear_cache(status: CacheStatus, environment: Mapping[str, str]) -> None:
+    if status.engine is CacheEngine.CCACHE:
+        ccache.clear(status.program, environment)
+    elif status.folder:
+        sccache.stop_server(status.program, environment)
+        remove_whole(Path(status.folder))
+
+
+def _chosen(wanted: ChainOptions, environment: Mapping[str, str]) -> tuple[CacheEngine, str]:
+    engine = CacheEngine.CCACHE if wanted.cache is CacheEngine.AUTO else wanted.cache
+    if engine is CacheEngine.NONE:
+        raise UsageError("no cache is in use: --cache none")
+    program = _path(engine.value, environment)
+    if program is None:
+        raise missing_program(engine.value)
+    return engine, program

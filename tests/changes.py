@@ -1,0 +1,287 @@
+"""Changes between two compiles that a cache must notice, for benchmarks/cache_truth.py and tests.
+
+A change has two states, 0 and 2. Its files are written before the compile, with the state in place
+of each "%". ``compile`` is a shell command that makes $OUT with $CC and $LIST, the options by which
+the compiler lists the headers that it reads; "a.X" is the source.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+HOST = ("gcc", "clang")
+NVCC = ("nvcc",)
+COMPILERS = (*HOST, *NVCC)
+LISTS = {"-MD": "-MD -MF list.d", "-MMD": "-MMD -MF list.d", "none": ""}
+STATES = (0, 2)
+OLD = 978_307_200.0  # the time of every file, as tar, rsync -t and cp -p set it
+
+_OWN = {"clang": "-fno-integrated-as"}  # what a compiler needs to start the assembler
+_TEMPORARY = re.compile(rb"tmpxft_[0-9a-f]{8}_[0-9a-f]{8}")  # nvcc names a symbol after it
+
+_COMPILE = "$CC $LIST -c a.X -o $OUT"
+_SAID = "int said = SAID;\n"
+_HEADER = "#define SAID %\n"
+_INCLUDE = f"#include <said.h>\n{_SAID}"
+_WITH_SCRIPT = 'PATH="$PWD/bin:$PATH" ' + _COMPILE
+_HAS = '#if __has_include("said.h")\nint said = 2;\n#else\nint said;\n#endif\n'
+_BLOB = (
+    'void NAME(void) { __asm__(".pushsection .rodata\\n.incbin \\"blob\\"\\n.popsection\\n"); }\n'
+)
+
+
+def _script(program: str, option: str) -> str:
+    """Return a script that starts a program with one more option."""
+    return f'#!/bin/sh\nexec {shutil.which(program) or program} {option} "$@"\n'
+
+
+_ASSEMBLER = {
+    "a.X": "int said(void) { return 1; }\n",
+    "bin/as": _script("as", "--generate-missing-build-notes=$(test % = 0 && echo no || echo yes)"),
+}
+
+
+class Change(NamedTuple):
+    """``only`` are the files of one state. ``timed``: the object holds the time of its compile."""
+
+    files: Mapping[str, str]
+    compile: str = _COMPILE
+    compilers: tuple[str, ...] = COMPILERS
+    only: tuple[int, str] | None = None  # a state, and a file that the other one lacks
+    link: tuple[str, str] | None = None  # a symbolic link, and what it leads to
+    timed: bool = False
+
+    def prepare(self, folder: Path, state: int, suffix: str) -> None:
+        """Write the files of a state, and remove those of the other one."""
+        for name, text in self.files.items():
+            path = folder / name.replace("%", str(state)).replace("a.X", f"a.{suffix}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            new = path.with_name(f"{path.name}.new")
+            new.write_text(text.replace("%", str(state)))
+            new.chmod(0o755 if text.startswith("#!") else 0o644)
+            os.utime(new, (OLD, OLD))
+            new.replace(path)
+        if self.only and self.only[0] != state:
+            (folder / self.only[1]).unlink()
+        if self.link:
+            name, target = (part.replace("%", str(state)) for part in self.link)
+            (folder / name).unlink(missing_ok=True)
+            (folder / name).symlink_to(target)
+
+
+CHANGES: dict[str, Change] = {
+    "source": Change({"a.X": "int said = %;\n"}),
+    "option": Change({"a.X": _SAID}, f"{_COMPILE} -DSAID=$STATE"),
+    "header": Change({"a.X": _INCLUDE, "include/said.h": _HEADER}, f"{_COMPILE} -Iinclude"),
+    "system-header": Change(
+        {"a.X": _INCLUDE, "include/said.h": _HEADER}, f"{_COMPILE} -isystem include"
+    ),
+    "only-system-headers": Change({"a.X": "#include <stddef.h>\nsize_t said = %;\n"}),
+    "linked-folder": Change(
+        {"a.X": _INCLUDE, "%/said.h": _HEADER}, f"{_COMPILE} -Iinclude", HOST, link=("include", "%")
+    ),
+    "forced-header": Change(
+        {"a.X": _SAID, "said.h": _HEADER}, f"{_COMPILE} -include ./said.h", HOST
+    ),
+    "macro-file": Change({"a.X": _SAID, "said.h": _HEADER}, f"{_COMPILE} -imacros ./said.h", HOST),
+    "CPATH": Change({"a.X": _INCLUDE, "%/said.h": _HEADER}, f"CPATH=$STATE {_COMPILE}", HOST),
+    "header-in-CPATH": Change(
+        {"a.X": _INCLUDE, "include/said.h": _HEADER}, f"CPATH=include {_COMPILE}"
+    ),
+    # Where the compiler looks
+    "earlier-header": Change(
+        {"a.X": _INCLUDE, "first/said.h": _HEADER, "second/said.h": "#define SAID 1\n"},
+        f"{_COMPILE} -Ifirst -Isecond",
+        only=(2, "first/said.h"),
+    ),
+    "header-beside": Change(
+        {"a.X": _INCLUDE.replace("<said.h>", '"said.h"'), "said.h": _HEADER, "second/said.h": ""},
+        f"{_COMPILE} -Isecond -DSAID=1",
+        only=(2, "said.h"),
+    ),
+    "has-include": Change({"a.X": _HAS, "said.h": ""}, only=(2, "said.h")),
+    "has-include-no-more": Change({"a.X": _HAS, "said.h": ""}, only=(0, "said.h")),
+    # What the preprocessor does not read
+    "incbin": Change({"a.X": _BLOB.replace("NAME", "said"), "blob": "blob %\n"}),
+    "incbin-in-system-header": Change(
+        {
+            "a.X": "#include <said.h>\nvoid said(void) { take(); }\n",
+            "include/said.h": f"static {_BLOB.replace('NAME', 'take')}",
+            "blob": "blob %\n",
+        },
+        f"{_COMPILE} -isystem include",
+    ),
+    "incbin-in-assembler": Change(
+        {"a.S": '.incbin "blob"\n', "blob": "blob %\n"}, _COMPILE.replace("a.X", "a.S"), HOST
+    ),
+    "include-in-assembler": Change(
+        {"a.S": '.include "more"\n', "more": ".long %\n"}, _COMPILE.replace("a.X", "a.S"), HOST
+    ),
+    "include-in-inline-assembler": Change(
+        {"a.X": '__asm__(".include \\"more\\"");\n', "more": ".long %\n"}, compilers=HOST
+    ),
+    "date-in-system-header": Change(
+        {
+            "a.X": "#include <said.h>\nextern const char said[] = SAID;\n",
+            "include/said.h": "#define SAID __DATE__\n",
+        },
+        f"SOURCE_DATE_EPOCH=$((1000000000 + STATE * 86400)) {_COMPILE} -w -isystem include",
+        ("gcc",),
+    ),
+    "time-in-system-header": Change(
+        {
+            "a.X": "#include <said.h>\nextern const char said[] = SAID;\n",
+            "include/said.h": "#define SAID __TIME__\n",
+        },
+        f"{_COMPILE} -w -isystem include",
+        timed=True,
+    ),
+    # Files from which compilers take options, or which they load
+    "response-file": Change({"a.X": _SAID, "words": "-DSAID=%\n"}, f"{_COMPILE} @words", HOST),
+    "options-file": Change(
+        {"a.X": _SAID, "words": "-DSAID=%\n"}, f"{_COMPILE} --options-file words", NVCC
+    ),
+    "specs": Change(
+        {"a.X": _SAID, "more": "*cpp:\n-DSAID=%\n"}, f"{_COMPILE} -specs=more", ("gcc",)
+    ),
+    "configuration-file": Change(
+        {"a.X": _SAID, "more.cfg": "-DSAID=%\n"}, f"{_COMPILE} --config ./more.cfg", ("clang",)
+    ),
+    "precompiled-header": Change(
+        {"a.X": _SAID, "said.h": _HEADER},
+        f"$CC -x c-header said.h -o said.h.gch && {_COMPILE} -include said.h",
+        ("gcc",),
+    ),
+    "module": Change(
+        {
+            "a.cc": "import said;\nint said = value();\n",
+            "said.cc": "export module said;\nexport inline int value() { return %; }\n",
+        },
+        "g++ -std=c++20 -fmodules-ts -c said.cc -o said.o && "
+        "g++ -std=c++20 -fmodules-ts $LIST -c a.cc -o $OUT",
+        ("gcc",),
+    ),
+    # Programs that compilers start
+    "assembler-by-option": Change(_ASSEMBLER, f"{_COMPILE} $OWN -Bbin", HOST),
+    "assembler-by-variable": Change(_ASSEMBLER, f"COMPILER_PATH=bin {_COMPILE}", ("gcc",)),
+    "assembler-on-PATH": Change(_ASSEMBLER, _WITH_SCRIPT, ("gcc",)),
+    "wrapper-of-the-driver": Change(
+        {
+            "a.X": _SAID,
+            "more": '#!/bin/sh\ntest "${1##*/}" != cc1 || set -- "$@" -DSAID=%\nexec "$@"\n',
+        },
+        f"{_COMPILE} -wrapper ./more",
+        ("gcc",),
+    ),
+    "host-compiler": Change(
+        {
+            "a.X": "#ifdef SAID\nint said = SAID;\n#endif\n",
+            "bin/g++": _script("g++", "-DSAID=%"),
+        },
+        f"{_COMPILE} -ccbin bin/g++",
+        NVCC,
+    ),
+    **{
+        f"{kind}-{name}": Change(files, _WITH_SCRIPT, (name,), link=link)
+        for name in (*HOST, *NVCC)
+        for kind, files, link in (
+            ("script", {"a.X": _SAID, f"bin/{name}": _script(name, "-DSAID=%")}, None),
+            (
+                "file-of-a-script",
+                {
+                    "a.X": _SAID,
+                    "bin/flags": "-DSAID=%\n",
+                    f"bin/{name}": _script(name, "$(cat bin/flags)"),
+                },
+                None,
+            ),
+            (
+                "link-to-a-script",
+                {"a.X": _SAID, "bin/kept": "", f"%/{name}": _script(name, "-DSAID=%")},
+                (f"bin/{name}", f"../%/{name}"),
+            ),
+        )
+    },
+    # nvcc
+    "host-code": Change({"a.X": "#ifndef __CUDA_ARCH__\nint said = %;\n#endif\n"}, compilers=NVCC),
+    "header-of-host-code": Change(
+        {"a.X": f"#ifndef __CUDA_ARCH__\n{_INCLUDE}#endif\n", "include/said.h": _HEADER},
+        f"{_COMPILE} -isystem include",
+        NVCC,
+    ),
+    "device-code": Change({"a.X": "__global__ void said(int *to) { *to = %; }\n"}, compilers=NVCC),
+    "flags-of-nvcc": Change({"a.X": _SAID}, f"NVCC_APPEND_FLAGS=-DSAID=$STATE {_COMPILE}", NVCC),
+}
+
+
+class Cell(NamedTuple):
+    change: str
+    list: str
+
+    @property
+    def output(self) -> str:
+        return f"{self.change}{self.list}.o"
+
+    @property
+    def what(self) -> Change:
+        return CHANGES[self.change]
+
+
+References = dict[int, dict[Cell, bytes]]  # by state
+
+
+class Project:
+    """The compiles of some cells, each in a folder of its own."""
+
+    def __init__(self, folder: Path, compiler: str, cells: list[Cell]):
+        self.folder, self.cells = folder, cells
+        self.compiler = compiler
+        self._suffix = "cu" if compiler in NVCC else "c"
+        for cell in cells:
+            self._place(cell).mkdir(parents=True)
+        (folder / "stoker.toml").touch()
+
+    def _place(self, cell: Cell) -> Path:
+        return self.folder / f"{cell.change}{cell.list}"
+
+    def prepare(self, state: int) -> list[str]:
+        """Write the files of a state; return the command that compiles them all."""
+        lines = []
+        for cell in self.cells:
+            place = self._place(cell)
+            cell.what.prepare(place, state, self._suffix)
+            (place / cell.output).unlink(missing_ok=True)
+            compile_it = cell.what.compile.replace("a.X", f"a.{self._suffix}")
+            lines.append(
+                f"( cd {place} && OUT={cell.output} LIST='{LISTS[cell.list]}' && {compile_it} ) &"
+            )
+        own = _OWN.get(self.compiler, "")
+        begin = [f"CC='{self.compiler}' OWN='{own}' STATE={state}"]
+        (self.folder / "compile.sh").write_text("\n".join([*begin, *lines, "wait", ""]))
+        return ["sh", "compile.sh"]
+
+    def objects(self) -> dict[Cell, bytes]:
+        """Return what was compiled; a compile that failed has nothing."""
+        return {
+            cell: _TEMPORARY.sub(b"", path.read_bytes())
+            for cell in self.cells
+            if (path := self._place(cell) / cell.output).exists()
+        }
+
+    def references(self) -> References:
+        """Compile plainly. A cell that cannot be compiled, or that changes nothing, is an error."""
+        found = {}
+        for state in STATES:
+            subprocess.run(self.prepare(state), cwd=self.folder, check=True)
+            found[state] = self.objects()
+        for cell in self.cells:
+            first, second = (objects.get(cell) for objects in found.values())
+            if first is None or second is None or (first == second and not cell.what.timed):
+                raise AssertionError(
+                    f"{cell} cannot be compiled by {self.compiler}, or changes nothing"
+                )
+        return found

@@ -1,0 +1,44 @@
+"""Every kind of change makes the object of a plain compile, with ccache as stoker uses it."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from changes import CHANGES, Cell, Project
+from governed import Build
+
+
+@pytest.mark.parametrize("names", [False, True], ids=["contents", "names"])
+def test_a_cache_returns_the_object_of_a_plain_compile(
+    build: Build, need: Callable[[str], str], tmp_path: Path, names: bool
+) -> None:
+    """With -MMD, which does not list headers of the system. benchmarks/cache_truth.py does all."""
+    need("ccache")
+    compiler = "gcc"
+    need(compiler)
+    cells = [
+        Cell(name, "-MMD")
+        for name, change in CHANGES.items()
+        if compiler in change.compilers and bool(change.only) is names
+    ]
+    project = Project(build.folder / "project", compiler, cells)
+    references = project.references()
+    environment = {"STOKER_CACHE": "ccache", "CCACHE_DIR": str(tmp_path / "cache")}
+    wrong = []
+    for number, state in enumerate((0, 0, 2, 0)):
+        command = project.prepare(state)
+        began = time.strftime("%H:%M:%S").encode()
+        done = build.run("sh", "-c", 'cd project && "$@"', "sh", *command, **environment)
+        assert done.status == 0, done.err
+        for cell, made in project.objects().items():
+            right = began <= made_at(made) if cell.what.timed else made == references[state][cell]
+            if not right:
+                wrong.append(f"{cell.change} in run {number}")
+    assert wrong == []
+
+
+def made_at(made: bytes) -> bytes:
+    """Return the time in an object of the change that has one."""
+    return next(word for word in made.split(b"\0") if len(word) == 8 and word.count(b":") == 2)

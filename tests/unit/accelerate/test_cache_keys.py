@@ -1,0 +1,70 @@
+"""The names of headers that are in the key of ccache's direct mode."""
+
+from pathlib import Path
+
+import pytest
+
+from stoker.accelerate.cache_keys import assembler, header_names
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in ("src/a.cpp", "include/said.h", "Eigen/Dense"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["first/said.h", "src/said.hpp", "include/Core", "more.cu"])
+def test_a_name_that_may_be_included_counts(tree: Path, name: str) -> None:
+    before = header_names(tree)
+    path = tree / name
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    after = header_names(tree)
+    assert before != after
+    path.write_text("another content")
+    assert header_names(tree) == after
+    path.unlink()
+    assert header_names(tree) == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["src/a.o", "build/said.h", ".git/said.h", ".venv/said.h", "gen/said.h", "src/config.h", "x.d"],
+)
+def test_what_builds_generate_does_not_count(tree: Path, name: str) -> None:
+    """Otherwise a second build would not find what the first one has kept."""
+    (tree / "build").mkdir()
+    (tree / "build/CMakeCache.txt").touch()
+    (tree / ".gitignore").write_text("# generated\n/gen/\nconfig.h\n*.tmp\n!kept.tmp\n")
+    before = header_names(tree)
+    (tree / name).parent.mkdir(exist_ok=True)
+    (tree / name).touch()
+    assert header_names(tree) == before
+
+
+def test_the_folder_of_a_tree_does_not_count(tree: Path) -> None:
+    before = header_names(tree)
+    moved = tree.rename(tree.with_name("moved"))
+    assert header_names(moved) == before
+
+
+def test_a_link_to_another_folder_counts_by_its_name(tree: Path) -> None:
+    before = header_names(tree)
+    (tree / "linked").symlink_to(tree)  # it is not followed, so it cannot be a circle
+    assert header_names(tree) != before
+
+
+def test_too_many_files_have_no_digest(tree: Path) -> None:
+    assert header_names(tree, most=5) is None
+
+
+def test_the_assembler_is_the_first_one_on_the_path(tmp_path: Path) -> None:
+    (tmp_path / "folder/as").mkdir(parents=True)
+    program = tmp_path / "as"
+    program.touch()
+    path = f"{tmp_path}/folder:{tmp_path}"
+    assert assembler({"PATH": path}) is None
+    program.chmod(0o755)
+    assert assembler({"PATH": path}) == str(program)
