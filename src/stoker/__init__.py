@@ -28,6 +28,9 @@ class _Interface(ModuleType):
 
         return getattr(api, name)
 
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *_FUNCTIONS})
+
     def __setattr__(self, name: str, value: object) -> None:
         if name not in _FUNCTIONS or not isinstance(value, ModuleType):
             super().__setattr__(name, value)

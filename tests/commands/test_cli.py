@@ -179,3 +179,9 @@ def test_completion_scripts(stoker: Stoker, shell: str) -> None:
 def test_completion_offers_commands(stoker: Stoker) -> None:
     done = stoker(_STOKER_COMPLETE="bash_complete", COMP_WORDS="stoker do", COMP_CWORD="1")
     assert done.stdout == "plain,doctor\n"
+
+
+def test_help_has_help(stoker: Stoker) -> None:
+    done = stoker("help", "help")
+    assert (done.returncode, "--completion" in done.stdout) == (0, True), done.stderr
+    assert stoker("help", "plan", "help").returncode == 2

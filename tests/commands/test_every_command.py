@@ -68,6 +68,9 @@ def test_each_command_does_its_work(stoker: Stoker, tmp_path: Path) -> None:
         if name in OUTPUTS and status == 0 and name != "tune":
             told = subprocess.check_output([*command, "--json"], cwd=tmp_path, stderr=DEVNULL)
             jsonschema.validate(json.loads(told), schema(name))
+            if name == "package":  # it plans, and writes nothing
+                told = subprocess.check_output([*command, "--dry-run", "--json"], cwd=tmp_path)
+                jsonschema.validate(json.loads(told), schema(name))
     assert not wrong, "\n".join(wrong)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from built_libraries import Need, build
 from conftest import Stoker, missing
-from slim_libraries import listed
+from slim_libraries import build_library, cubins, listed
 from slim_wheels import (
     CUDA,
     LISTING,
@@ -328,6 +328,20 @@ def test_a_wheel_with_another_tag_inside_can_be_published(
     assert "as in the wheel that was slimmed" in found["too-new-symbols"]["title"]
     done = stoker("catalogue", "publish", str(made), "--to", str(tmp_path / "catalogue"))
     assert done.returncode == 0, done.stderr
+
+
+def test_libraries_without_code_for_the_gpu_are_named(
+    need: Need, members: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They kept code of another GPU without a word, because a region may not be empty."""
+    (tmp_path / "old").mkdir()
+    members["torch/lib/libold.so"] = build_library(
+        need, tmp_path / "old", [cubins(1, 80)]
+    ).read_bytes()
+    report = slim_json(capsys, make_wheel(tmp_path, members), "--for", "sm90", "--dry-run")
+    (note,) = report["notes"]
+    assert "nothing in 1 file runs on these GPUs" in note
+    assert "torch/lib/libold.so" in note
 
 
 def test_a_fault_that_is_new_is_an_error(

@@ -62,3 +62,14 @@ def test_importing_costs_little() -> None:
     words = [sys.executable, "-c", code]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout == "['stoker']\n"
+
+
+def test_the_functions_are_listed() -> None:
+    assert {"diagnose", "history", "inspect", "plan", "run", "steps"} <= set(dir(stoker))
+
+
+def test_a_variant_has_its_name() -> None:
+    """The JSON of a plan has it, and the value had not."""
+    options = {"platform": "linux-x86_64"}
+    planned = stoker.plan("cu130-h100-openblas-py312-debug", options=options)
+    assert planned.variant.name == planned.name == "cu130-sm90-openblas-py312-debug-linux_x86_64"

@@ -175,7 +175,11 @@ def select(
     from stoker.outside.terminal import print_json, show
 
     target = target_python(python)
-    _, selection = installing.select(index, projects, python=target, wished=wished)
+    located, selection = installing.select(index, projects, python=target, wished=wished)
+    own = selection.wheels[0].project
+    others = [name for name in located.catalogue.projects if name != own]
+    if others and not projects:
+        _say(f"no project was named, so this is {own}; there are also {', '.join(others[:10])}")
     if as_json:
         print_json(selection)
     else:

@@ -49,6 +49,7 @@ def _help(context: click.Context, words: tuple[str, ...], shell: str | None, sch
     for word in words:
         group = shown.command
         commands = group.list_commands(shown) if isinstance(group, click.Group) else []
+        commands += ["help"] if group is command else []
         if not isinstance(group, click.Group) or word not in commands:
             from stoker.model.errors import unknown
 

@@ -33,7 +33,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "options": {"options": "[stoker.model.source:CMakeOption]"},
     "package": {
         "plan": "stoker.wheel.package.values:PackagePlan",
-        "packaged": "stoker.wheel.package.values:Packaged",
+        "packaged": "stoker.wheel.package.values:Packaged?",  # nothing in a dry run
     },
     "plan": {
         "variant": f"{_PLAN}.variant",
@@ -97,6 +97,8 @@ def schema(command: str) -> dict[str, Any]:
 def _type(text: Any) -> Any:
     if not isinstance(text, str):
         return text
+    if text.endswith("?"):
+        return _type(text[:-1]) | None
     if text.startswith("["):
         return tuple[_type(text[1:-1]), ...]  # type: ignore[misc]
     module, _, path = text.partition(":")

@@ -239,7 +239,7 @@ def package(
     if dry_run:
         with shown():
             plan = plan_package(wheel, request)
-        print_json({"plan": plan}) if as_json else show(package_page(plan))
+        print_json({"plan": plan, "packaged": None}) if as_json else show(package_page(plan))
         return
     with shown(), stage(f"packaging {wheel.name}"):
         plan, packaged = package(wheel, request, out, force=force)

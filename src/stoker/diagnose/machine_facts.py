@@ -569,16 +569,16 @@ _SMALL = 64 * 1024**2  # bytes: less than this is little on any file system
 _PROGRESS = r"\[ {0,2}(\d{1,3})%\]|\[(\d{1,6})/(\d{1,6})\]"
 
 
-@FACTS.text(
-    "machine.full", "where the full file system is mounted, and how much is free of how much"
-)
+@FACTS.text("machine.shortage", "that a file system is full, and how much is free of how much")
 def _full(about: About) -> str | None:
     disk = _full_disk(about)
     if disk is None:
         return None
-    if disk.has_files:
-        return f"{disk.where} ({size(disk.free)} of {size(disk.total)} free)"
-    return f"{disk.where} (it can hold no more files)"
+    if not disk.has_files:
+        return f"{disk.where} is full (it can hold no more files)"
+    # What a compiler could not write completely is deleted by now.
+    how = "is full" if disk.free < disk.total / 2 else "is too small"
+    return f"{disk.where} {how} ({size(disk.free)} of {size(disk.total)} free)"
 
 
 @FACTS.text("machine.full_is_temporary", "the folder for temporary files, if only that is full")

@@ -99,6 +99,27 @@ class Variant(Value, frozen=True, kw_only=True):
     features: tuple[Feature, ...] = ()
     platform: Platform | None = None
 
+    @property
+    def name(self) -> str:
+        """Every part that is not the default, in a fixed order: ``cu130-sm90-avx512``."""
+        backend = self.backend.value
+        if self.toolkit and self.backend is Backend.CUDA:
+            backend = "cu" + self.toolkit.replace(".", "")
+        elif self.toolkit:
+            backend += self.toolkit
+        words = [
+            backend,
+            "+".join(target.word for target in self.gpus),
+            self.cpu or "",
+            self.blas or "",
+            "" if self.python is None else "py" + self.python.replace(".", ""),
+            "" if self.build_type is BuildType.RELEASE else self.build_type.value.casefold(),
+            self.sanitizer or "",
+            *(feature.name if feature.on else f"no{feature.name}" for feature in self.features),
+            "" if self.platform is None else f"{self.platform.os}_{self.platform.cpu}",
+        ]
+        return "-".join(word for word in words if word)
+
 
 PLAN_MEMBER = "stoker-plan.json"  # in a wheel's dist-info: the Plan that it was built by
 

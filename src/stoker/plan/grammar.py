@@ -351,19 +351,8 @@ def parts_beside(variant: Variant, allowed: Iterable[str]) -> list[str]:
 
 
 def name(variant: Variant) -> str:
-    """Return every part that is not the default, in a fixed order; ``parse`` reads it back."""
-    words = [
-        _backend_word(variant),
-        "+".join(target.word for target in variant.gpus),
-        variant.cpu or "",
-        variant.blas or "",
-        "" if variant.python is None else "py" + variant.python.replace(".", ""),
-        "" if variant.build_type is BuildType.RELEASE else variant.build_type.value.casefold(),
-        variant.sanitizer or "",
-        *(feature.name if feature.on else f"no{feature.name}" for feature in variant.features),
-        "" if variant.platform is None else f"{variant.platform.os}_{variant.platform.cpu}",
-    ]
-    return "-".join(word for word in words if word)
+    """Return the name of a variant; ``parse`` reads it back."""
+    return variant.name
 
 
 def label(variant: Variant) -> str:
@@ -371,11 +360,3 @@ def label(variant: Variant) -> str:
     tag.
     """
     return re.sub(r"[^a-z0-9]+", ".", name(msgspec.structs.replace(variant, platform=None)))
-
-
-def _backend_word(variant: Variant) -> str:
-    if variant.toolkit is None:
-        return variant.backend.value
-    if variant.backend is Backend.CUDA:
-        return "cu" + variant.toolkit.replace(".", "")
-    return f"{variant.backend}{variant.toolkit}"

@@ -64,7 +64,7 @@ def test_the_file_system_that_is_full_is_named(
     monkeypatch.setattr(machine_facts, "_disk", lambda _: full)
     log = "[3/9] c++ -c a.cpp\nfatal error: error writing to a.o: No space left on device\n"
     found = only(log, here, str(tmp_path))
-    assert f"{tmp_path} (0 B of 1000 MiB free)" in found.title + found.fix[0].text
+    assert f"{tmp_path} is full (0 B of 1000 MiB free)" in found.title + found.fix[0].text
     assert "TMPDIR" not in commands(found)
 
 

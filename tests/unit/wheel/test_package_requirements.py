@@ -186,3 +186,18 @@ def test_packages_of_libraries_inside_are_dropped() -> None:
     pytorch = torch("2.9.1", "12.8", *lines)
     assert dropped_requirements(pytorch, (), ["libcublas.so.12"]) == (*lines[:1], *lines[2:4])
     assert dropped_requirements(pytorch, (), []) == ()
+
+
+@pytest.mark.parametrize(
+    ("wheel", "mode", "like", "message"),
+    [
+        (torch("2.9.1", "13.0"), PackageMode.PLAIN, "2.9.1", "--mode plain adds none"),
+        (built(library("warm/_C.so", "libc.so.6")), PackageMode.PYPI, "2.9.1", "is for PyTorch"),
+        (torch("2.9.1", "13.0"), PackageMode.BUNDLE, "9.9.9", "no known release"),
+    ],
+)
+def test_a_release_that_would_be_ignored_is_refused(
+    wheel: BuiltWheel, mode: PackageMode, like: str, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        added(wheel, mode, like=like)

@@ -40,6 +40,8 @@ def _checked(line: str) -> str:
 
 
 def _known(built: BuiltWheel, request: PackageRequest, providers: Providers) -> tuple[str, ...]:
+    if request.like:
+        _check_like(built, request, request.like)
     if request.mode is PackageMode.PLAIN:
         return ()
     brought = _brought(built, providers)
@@ -48,6 +50,19 @@ def _known(built: BuiltWheel, request: PackageRequest, providers: Providers) -> 
     if built.is_extension:
         return _of_extension(built, request, brought)
     return _of_toolkit(brought, known_cuda_of(built, request)) if brought else ()
+
+
+def _check_like(built: BuiltWheel, request: PackageRequest, like: str) -> None:
+    """Raise UsageError where --like would have no effect."""
+    if request.mode is PackageMode.PLAIN:
+        raise UsageError(
+            "--like chooses requirements, and --mode plain adds none", hints=["use --mode pypi"]
+        )
+    if not (built.is_torch or built.is_extension):
+        raise UsageError(f"--like is for PyTorch and its extensions, not for {built.facts.name}")
+    if _base_version(like) not in (row.torch for row in releases()):
+        known = ", ".join(dict.fromkeys(row.torch for row in releases()))
+        raise UsageError(f"--like {like}: no known release of PyTorch", hints=[f"known: {known}"])
 
 
 def _brought(built: BuiltWheel, providers: Providers) -> list[Bringer]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from stoker.model.artifact import TargetKind
 from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.model.slimming import SlimReport
-from stoker.model.value import Value, size
+from stoker.model.value import Value, counted, size
 from stoker.outside.files import folder_of_process
 from stoker.wheel.elf import MAGIC
 from stoker.wheel.reader import open_file
@@ -28,6 +28,7 @@ from stoker.wheel.slim.in_place import STORE, held, state_of
 from stoker.wheel.target import Target, check_new, check_replaceable
 
 _WHEEL_FOLDER = Path("dist")
+_FEW = 8  # names in a note
 
 
 class OutputOptions(Value, frozen=True, kw_only=True):
@@ -234,6 +235,12 @@ def _remarks(cuts: Sequence[Cut]) -> list[str]:
         skipped = any(row.skipped_because for row in rows)
         notes.append(
             "no library was changed" if skipped else "it holds only code that these GPUs run"
+        )
+    if empty := [row.path for row in rows if row.kept and row.kept == row.stubs]:
+        notes.append(
+            f"nothing in {counted(len(empty), 'file')} runs on these GPUs, as before; the smallest "
+            f"part is kept, because none may be empty: {', '.join(empty[:_FEW])}"
+            + (f" and {len(empty) - _FEW} more" if empty[_FEW:] else "")
         )
     if any(cut.nvidia and cut.changes for cut in cuts):
         notes.append(f"it holds modified NVIDIA libraries, do not redistribute it: '{PRIVATE}'")
