@@ -81,6 +81,21 @@ static _Noreturn void become_command(const struct attempt *attempt, const char *
     command_execute(attempt->command);
 }
 
+/* Kills all that the command started, and removes what it wrote. mold writes to a file that it maps, and
+ * whose name says nothing of the output: only the mapping shows which link it belongs to. */
+static uint64_t kill_and_undo(pid_t group, bool repeated)
+{
+    char mold[PATH_MAX];
+    bool links = command_kind != CUSTOM && tree_maps(getpid(), "/.mold-", mold);
+    if (group > 0)
+        kill(-group, SIGKILL);
+    uint64_t cpu_us = tree_kill();
+    if (links)
+        unlink(mold);
+    files_undo(repeated);
+    return cpu_us;
+}
+
 /* Runs the keeper. It exits with the command's status, so that its parent sees that status. */
 static _Noreturn void keep(const struct attempt *attempt, const char *step, const sigset_t *mask,
                            const int ends[2], pid_t launcher)
@@ -107,8 +122,7 @@ static _Noreturn void keep(const struct attempt *attempt, const char *step, cons
                 end_as(status);
         sigwaitinfo(&awaited, NULL);
     }
-    tree_kill();
-    files_undo(false);
+    kill_and_undo(0, false); /* the group is ours */
     folder_remove(attempt->folder);
     _exit(126);
 }
@@ -244,13 +258,10 @@ void attempt_abandon(struct attempt *attempt, bool repeated)
 {
     if (!attempt->command)
         return;
-    if (attempt->running)
-        kill(-attempt->keeper, SIGKILL);
-    attempt->cpu_us += tree_kill();
+    attempt->cpu_us += kill_and_undo(attempt->running ? attempt->keeper : 0, repeated);
     if (attempt->running)
         end(attempt);
     attempt->daemons = false;
-    files_undo(repeated);
     attempt_tidy(attempt);
     attempt->command = NULL;
 }

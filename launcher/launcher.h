@@ -207,6 +207,10 @@ uint64_t tree_cpu_us(const struct rusage *usage);
 /* Sends a signal to all descendants of `root`, excluding `root`. */
 void tree_signal(pid_t root, int number);
 
+/* Finds a file that a descendant of `root` has mapped and whose path contains `part`. `path` has PATH_MAX
+ * bytes. */
+bool tree_maps(pid_t root, const char *part, char *path);
+
 /* Kills and reaps all descendants of the calling process, also in other groups and sessions. Gives up
  * those that do not end. SIGCHLD must be blocked. Returns the CPU time they used, in microseconds. */
 uint64_t tree_kill(void);

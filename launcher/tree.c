@@ -276,6 +276,29 @@ void tree_signal(pid_t root, int number)
             kill(own.items[i], number);
 }
 
+bool tree_maps(pid_t root, const char *part, char *path)
+{
+    static struct pids found, own;
+    walk(root, &found, &own);
+    for (size_t i = 0; i < found.count; i++) {
+        char maps[64];
+        snprintf(maps, sizeof maps, "/proc/%d/maps", found.items[i]);
+        const char *line = read_proc(maps), *end = strstr(line, part);
+        if (!end)
+            continue;
+        for (const char *next; (next = strchr(line, '\n')) && next < end;)
+            line = next + 1;
+        line = strchr(line, '/'); /* nothing before the path has one */
+        size_t length = strcspn(line, "\n");
+        if (length >= PATH_MAX)
+            continue;
+        memcpy(path, line, length);
+        path[length] = '\0';
+        return true;
+    }
+    return false;
+}
+
 uint64_t tree_kill(void)
 {
     uint64_t cpu_us = 0;

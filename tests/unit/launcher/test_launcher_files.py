@@ -172,6 +172,37 @@ def test_lld_leaves_no_temporary_file(
     assert not (tmp_path / "lib.so.tmp0a1b2c3").exists()
 
 
+@pytest.mark.parametrize("ends", ["kill", "end", "killed launcher"])
+def test_mold_leaves_no_temporary_file(
+    launch: Launch, governor: ScriptedGovernor, tmp_path: Path, ends: str
+) -> None:
+    """Its name says nothing of the output, so that of another link stays."""
+    ours, other, ready = (tmp_path / name for name in (".mold-aB3dE6", ".mold-gH1jK2", "ready"))
+    other.touch()
+    process = launch.python(
+        "import mmap, sys, time\n"
+        "file = open(sys.argv[1], 'wb+')\n"
+        "file.truncate(8192)\n"
+        "mapped = mmap.mmap(file.fileno(), 0)\n"
+        "file.close()\n"
+        "open(sys.argv[2], 'w').close()\n"
+        "time.sleep(1000)\n",
+        ours,
+        ready,
+    )
+    step = governor.asked()
+    step.permit()
+    until(ready.exists, "it links")
+    if ends == "kill":
+        killed(step)
+    elif ends == "end":
+        step.say("end")
+    else:
+        process.kill()
+    until(lambda: not ours.exists(), "it is deleted")
+    assert other.exists()
+
+
 @pytest.mark.parametrize("scratch", ["disk", "memory"])
 def test_a_reproducer_outlives_its_step(
     launch: Launch, governor: ScriptedGovernor, steps: Path, tmp_path: Path, scratch: str
