@@ -152,7 +152,7 @@ def _write_report(built: "Built", view: "View") -> None:
 
 def diagnose(error: "StageError", view: "View") -> "Diagnosis | None":
     """Print the likely cause before the error itself, and return the diagnosis."""
-    from stoker.diagnose.kept import keep_build
+    from stoker.diagnose.run_diagnoses import keep_build
     from stoker.diagnose.texts import short_diagnosis
     from stoker.diagnose.values import FailedRun
     from stoker.outside.folders import current_folder

@@ -81,7 +81,7 @@ def perform_inside(options: dict[str, Any]) -> None:
     from stoker.builds.containers.building import ContainerWatcher, Inside, build_inside
     from stoker.builds.containers.engine import EngineKind
     from stoker.builds.repeating import read_recorded
-    from stoker.diagnose.kept import diagnose_folder
+    from stoker.diagnose.run_diagnoses import diagnose_folder
     from stoker.govern.progress import Progress, make_view
     from stoker.outside.terminal import print_json
 

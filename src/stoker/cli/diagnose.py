@@ -91,7 +91,7 @@ def _show(diagnosis: "Diagnosis", *, as_json: bool, as_script: bool) -> None:
 
 def _explain(cause: str, stage: str | None, *, as_json: bool, markdown: bool) -> None:
     """Print a cause, or all of them."""
-    from stoker.diagnose.pages import cause_list, cause_page, reference
+    from stoker.diagnose.cause_pages import cause_list, cause_page, reference
     from stoker.knowledge.failures import FailureStage, failures
     from stoker.outside.terminal import print_json, show
 

@@ -181,7 +181,7 @@ def _diagnosis(
     quiet: bool,
 ) -> "Diagnosis | None":
     """Keep the output of a command that failed, and write and return its diagnosis."""
-    from stoker.diagnose.kept import keep_run
+    from stoker.diagnose.run_diagnoses import keep_run
     from stoker.diagnose.texts import short_diagnosis
     from stoker.diagnose.values import FailedRun
     from stoker.outside.folders import current_folder

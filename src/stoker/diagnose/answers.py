@@ -2,7 +2,15 @@
 
 from collections.abc import Mapping
 
-from stoker.diagnose import machine_facts, run_facts
+from stoker.diagnose import (
+    cuda_facts,
+    disk_facts,
+    gcc_facts,
+    machine_facts,
+    python_facts,
+    run_facts,
+    target_facts,
+)
 from stoker.diagnose.about import About
 from stoker.diagnose.installing import install_commands, search_command
 from stoker.diagnose.values import FilledFix
@@ -21,7 +29,15 @@ from stoker.knowledge.providers import ProvidedKind
 from stoker.model.secrets import redact
 from stoker.model.shell import NOTHING, Outside, ShellScript, Template, fill, lines, outside
 
-_FACTS = {**run_facts.FACTS, **machine_facts.FACTS}
+_FACTS = {
+    **run_facts.FACTS,
+    **python_facts.FACTS,
+    **machine_facts.FACTS,
+    **disk_facts.FACTS,
+    **gcc_facts.FACTS,
+    **cuda_facts.FACTS,
+    **target_facts.FACTS,
+}
 NAMES: Mapping[str, str] = {name: what for name, (what, _) in sorted(_FACTS.items())}
 _AGAIN = Template("{run.command}")
 _LONGEST = 300  # characters of a value in a text

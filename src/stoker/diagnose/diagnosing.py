@@ -19,7 +19,7 @@ def diagnose_what(what: str | None, run: str | None = None) -> Diagnosis:
     ``run`` is the run that wrote a file.
     """
     if what is None:
-        from stoker.diagnose.kept import diagnose_last
+        from stoker.diagnose.run_diagnoses import diagnose_last
 
         return diagnose_last()
     if what == "-":
@@ -27,7 +27,7 @@ def diagnose_what(what: str | None, run: str | None = None) -> Diagnosis:
     path = Path(what)
     try:
         if path.is_dir() or (not path.exists() and what.isdecimal()):
-            from stoker.diagnose.kept import diagnose_folder, diagnose_run
+            from stoker.diagnose.run_diagnoses import diagnose_folder, diagnose_run
 
             return diagnose_folder(path) if path.is_dir() else diagnose_run(what)
         with path.open("rb") as stream:
@@ -52,7 +52,8 @@ def excerpt(log: Path) -> str:
 def _of_stream(stream: BinaryIO, run: str | None, file: str = "") -> Diagnosis:
     if run is None:
         return diagnose(read_log(stream), file=file)
-    from stoker.diagnose.kept import measured_run, with_measured  # a log alone needs neither
+    from stoker.diagnose.measured import with_measured  # a log alone needs neither
+    from stoker.diagnose.run_diagnoses import measured_run
 
     found, measured = measured_run(run)
     about = About(run=found)

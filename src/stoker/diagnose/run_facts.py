@@ -1,4 +1,4 @@
-"""Facts of the run that failed: its command, its folders and its Python.
+"""Facts of the run that failed: its command, its folders and its source.
 
 Each is read when a fix needs it. A fact that is not known has no value, and a fix that needs it is
 not offered.
@@ -12,8 +12,6 @@ from pathlib import Path
 
 from stoker.diagnose.about import About, Facts
 from stoker.diagnose.installing import (
-    pip_command,
-    pip_install,
     search_folders,
     system_commands,
 )
@@ -24,7 +22,6 @@ from stoker.model.shell import ShellScript, Template, fill, joined, outside, quo
 FACTS = Facts()
 
 _MOST_FOLDERS = 5000  # in which a file is searched
-
 # What a log shows of the command that was run: one of these alone, without anything that a shell
 # or another program would execute, or fetch from an address.
 _SHOWN = r"^\$ (\S.{1,200})$"
@@ -38,8 +35,6 @@ _CACHE = "CMakeCache.txt"
 _BUILT_IN = r"-- Build files have been written to: (\S.{0,300})$"
 _FOLDER_OPTION = r"(?:--build|-C|-B)[ =]?([^\s'\"]+)"
 _ONLY_BUILDS = r"^(?:\S*/)?(?:ninja|make|cmake --build)\b"
-_OF_PYTHON = r"/usr/include/python(3\.\d{1,2})\b"
-_BY_UV = r"Failed to (?:download and )?build `|\buv (?:pip|sync|build|add|run) "
 _BY_CARGO = (
     r"custom build command for `|^\s{0,24}Compiling [\w-]+ v\d"
     r"|\bcargo(?:\.exe)? (?:build|install|run)\b"
@@ -173,27 +168,6 @@ def _needs(about: About) -> ShellScript | None:
 def _family(package: str) -> str:
     """Return what the names of packages with the same files begin with, such as libcurl."""
     return package.partition("-")[0].rstrip("0123456789")
-
-
-@FACTS.text("run.python", "the interpreter that builds")
-def _python(about: About) -> str | None:
-    return about.python
-
-
-@FACTS.command("run.pip", "the command that installs Python packages for the build")
-def _pip(about: About) -> ShellScript | None:
-    return None if about.interpreter.managed else pip_command(about.here, about.interpreter)
-
-
-@FACTS.text("run.managed", "the interpreter, if the distribution forbids pip to change it")
-def _managed(about: About) -> str | None:
-    return about.python if about.interpreter.managed else None
-
-
-@FACTS.text("run.uv", "the word uv, if uv built")
-def _uv(about: About) -> str | None:
-    by_uv = about.run.command.startswith("uv ") or about.first(_BY_UV)
-    return "uv" if by_uv else None
 
 
 @FACTS.text("run.cargo", "the word cargo, if cargo built")
@@ -356,52 +330,3 @@ def _found_below(folder: str, name: str) -> Path | None:
         if number > _MOST_FOLDERS:
             return None
     return None
-
-
-# -- python ----------------------------------------------------------------------------------------
-
-
-@FACTS.text(
-    "run.python_wanted", "the oldest version of Python that a requirement in the log allows"
-)
-def _python_wanted(about: About) -> str | None:
-    text = " ".join(about.groups.get("wanted", ()))
-    versions = re.findall(r"(>=|>|==|~=|<=|<|!=)?\s*(3\.\d{1,2})", text)
-    least = [number for sign, number in versions if sign in (">=", "==", "~=", "")]
-    least += [f"3.{int(number[2:]) + 1}" for sign, number in versions if sign == ">"]
-    below = [f"3.{int(number[2:]) - 1}" for sign, number in versions if sign == "<"]
-    found = sorted(least or below, key=lambda number: int(number[2:]))
-    return found[-1] if found else None
-
-
-@FACTS.command("run.python_new", "the commands that make an environment with that version")
-def _python_new(about: About) -> ShellScript | None:
-    wanted = _python_wanted(about)
-    if wanted is None:
-        return None
-    version = {"version": outside(wanted)}
-    if about.here.which(f"python{wanted}"):
-        template = Template(
-            "python{version} -m venv .venv-{version} && . .venv-{version}/bin/activate"
-        )
-        return fill(template, version)
-    made = fill(
-        Template(
-            "uv venv --seed --python {version} .venv-{version}\n. .venv-{version}/bin/activate"
-        ),
-        version,
-    )
-    uv = None if about.here.which("uv") else pip_install(["uv"], about.here, about.interpreter)
-    return joined(filter(None, (uv, made)))
-
-
-@FACTS.command("machine.python_headers", "the command that installs the headers of the interpreter")
-def _python_headers(about: About) -> ShellScript | None:
-    manager = about.here.manager
-    named = about.first(_OF_PYTHON)
-    version = named[1] if named else about.interpreter.version
-    if not version or manager not in ("apt", "dnf", "apk", "zypper"):
-        return None
-    ending = {"apt": "-dev", "apk": "3-dev"}.get(manager, "-devel")
-    package = f"python{'' if manager == 'apk' else version}{ending}"
-    return system_commands([package], about.here, manager)

@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 
-from stoker.diagnose.lines import Texts, compiled, joined, paragraphs, uv_messages
+from stoker.diagnose.lines import Texts, compiled
+from stoker.diagnose.messages import joined, paragraphs, uv_messages
 from stoker.diagnose.sieve import Line
 from stoker.diagnose.steps import LogSteps
 from stoker.knowledge.failures import Failure, Sign, failures

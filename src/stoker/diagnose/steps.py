@@ -8,7 +8,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 
-from stoker.diagnose.lines import Texts, compiled, messages
+from stoker.diagnose.lines import Texts, compiled
+from stoker.diagnose.messages import messages
 from stoker.diagnose.sieve import Line
 from stoker.model.value import Value
 

@@ -51,13 +51,9 @@ def where(evidence: Evidence) -> str:
     return f"{evidence.file}:{evidence.line}: " if evidence.file else f"line {evidence.line}: "
 
 
-# -- script ----------------------------------------------------------------------------------------
-# Runs under dash, stops at the first error, and builds again.
-
-
 def fix_script(diagnosis: Diagnosis) -> str:
     """Return a script for review: the first fix of each finding, the others as comments, and then
-    the build.
+    the build. It runs under dash and stops at the first error.
     """
     lines = [
         "#!/bin/sh",

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.diagnose.sieve import clean
+from stoker.diagnose.cleaned import clean
 
 ERROR = "    a.cpp:1:2: error: no"
 

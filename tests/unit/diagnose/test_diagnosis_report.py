@@ -7,7 +7,8 @@ import pytest
 
 from failure_index import examples
 from stoker.diagnose.about import About
-from stoker.diagnose.pages import cause_list, cause_page, diagnosis_page, reference
+from stoker.diagnose.cause_pages import cause_list, cause_page, reference
+from stoker.diagnose.pages import diagnosis_page
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.texts import fix_script, short_diagnosis
 from stoker.diagnose.values import Diagnosis, FailedRun, Status

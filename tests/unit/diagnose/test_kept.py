@@ -6,7 +6,7 @@ import pytest
 from governed_steps import run_summary
 from stoker.diagnose import kept
 from stoker.diagnose.diagnosing import diagnose_what
-from stoker.diagnose.kept import keep_run
+from stoker.diagnose.run_diagnoses import keep_run
 from stoker.diagnose.sieve import Sieve
 from stoker.diagnose.values import FailedRun
 from stoker.model.runs import RunSummary

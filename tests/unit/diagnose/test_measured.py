@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from governed_steps import run_summary
 from stoker.diagnose.about import About
-from stoker.diagnose.kept import Measured, of_attempts, of_summary, with_measured
+from stoker.diagnose.measured import Measured, of_attempts, of_summary, with_measured
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.texts import sureness
 from stoker.diagnose.values import Diagnosis, FailedRun, Status

@@ -1,7 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.diagnose.lines import Texts, paragraphs
+from stoker.diagnose.lines import Texts
+from stoker.diagnose.messages import paragraphs
 from stoker.diagnose.sieve import Line
 
 LOG = """

@@ -3,7 +3,8 @@ from io import BytesIO
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.diagnose.sieve import LONGEST, read_log
+from stoker.diagnose.cleaned import LONGEST
+from stoker.diagnose.sieve import read_log
 
 MEGABYTE = 1024**2
 PLAIN = b"[1/9] Building CXX object native/ErrorReport.cpp.o -Wno-error\n"

@@ -1,0 +1,68 @@
+"""Restores a line as the tool printed it, without what terminals and CI systems added to it."""
+
+import re
+from itertools import pairwise
+
+LONGEST = 4096  # characters that are looked at as one line
+_DATE = r"\d{4}-\d\d-\d\d"
+_TIME = r"\d{1,2}:\d\d:\d\d(?:[.,]\d{1,9})?"
+_STAMP = rf"{_DATE}[T ]{_TIME}(?:Z| ?[+-]\d\d:?\d\d)?"
+# Colours, cursor movements, titles and other commands to the terminal. These patterns are compiled
+# at first use, by re itself: most runs of a command succeed.
+_ESCAPES = (
+    r"\x1b(?:\[[0-9;:?]{0,40}[ -/]{0,4}[@-~]|[\]_PX^][^\x07\x1b]{0,400}(?:\x07|\x1b\\)"
+    r"|[()][0-9A-B]|[=>78cDEHM])"
+)
+_PREFIX = "|".join(
+    (
+        rf"[^\t]{{1,80}}\t[^\t]{{1,80}}\t(?=\ufeff?{_DATE})",  # GitHub: job, step
+        rf"\ufeff?\[?{_STAMP}\]?(?: \d\d[OE]\+?)?(?:[ \t:]|$)",  # most CI systems
+        rf"\[?{_TIME}\]?[:]?(?:[ \t]|$)",
+        r"#\d{1,4} (?:\d{1,6}\.\d{1,3}(?: |$))?",  # docker build
+        # docker build, shown again with the error: four digits, or more before the point
+        r"\s{0,8}(?:\d\.\d{3}|\d\d\.\d\d|\d{3,6}\.\d)(?: |$)",
+        r">{1,2} (?!\[)",  # quoted in a message
+        r" => => # ",
+        r"[a-z][\w.-]{0,40}[-_]\d{1,3}[ \t]{1,20}\| ",  # docker compose
+        r"\[(?:rank|default)\d{1,4}\]: ?",  # torchrun
+        r"\([\w ]{1,40}pid=\d{1,9}\) ",  # Ray, vLLM
+        r"(?:INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./-]{1,80}:\d{1,5}\] ",
+        r"\[(?:build|cmake|proc|main)\] ",  # editors
+        r"##?\[(?:error|warning|command|debug|section)\]",
+        r"section_(?:start|end):\d{1,12}:[\w.-]{1,80}(?:\[[^\]]{0,80}\])?",  # GitLab
+    )
+)
+_MOST_PREFIXES = 4
+# A log that was pasted as one line is as long as this, and has so many beginnings of lines in it.
+_FOLDED = 150
+_LEAST_BEGINNINGS = 2
+_BEGINNINGS = (
+    r" (?=\[\d{1,6}/\d{1,6}\] [A-Z]|\[ {0,2}\d{1,3}%\] [A-Z]|FAILED: |ninja: "
+    r"|g?make(?:\[\d+\])?: \*\*\* "
+    r"|[\w./+-]{1,200}:\d{1,6}:\d{1,5}: (?:fatal |internal compiler )?(?:error|note): |CMake Error"
+    r"|Traceback \(most recent|  File \"|[A-Z]\w{2,40}Error: |ERROR: |collect2: "
+    r"|compilation terminated|/usr/bin/ld: |nvcc fatal)"
+)
+
+
+def clean(text: str) -> str:
+    """Return the text without escapes, prefixes and trailing blanks; indentation and progress are
+    kept.
+    """
+    if "\x1b" in text:
+        text = re.sub(_ESCAPES, "", text)
+    for _ in range(_MOST_PREFIXES):
+        if not (prefix := re.match(_PREFIX, text)):
+            break
+        text = text[prefix.end() :]
+    return text.rstrip()
+
+
+def unfolded(text: str) -> list[str]:
+    """Return a line, or the lines of a log that was pasted as one."""
+    if len(text) < _FOLDED:
+        return [text]
+    starts = [found.start() + 1 for found in re.finditer(_BEGINNINGS, text)]
+    if len(starts) < _LEAST_BEGINNINGS:
+        return [text]
+    return [text[begin:end].rstrip() for begin, end in pairwise([0, *starts, len(text)])]
