@@ -29,7 +29,8 @@ def sources(tmp_path: Path) -> Path:
     (tmp_path / "host").write_text('#!/bin/sh\nexec g++ "$@" && date >> log\n')
     (tmp_path / "host").chmod(0o755)
     shutil.copy("/bin/true", tmp_path / "nvcc")  # on the PATH, nvcc may be a script
-    shutil.copy("/bin/true", tmp_path / "g++-real")
+    for name in ("clang", "g++-real"):
+        shutil.copy("/bin/true", tmp_path / name)
     return tmp_path
 
 
@@ -110,9 +111,9 @@ REASONS = {
         "./nvcc -c a.c -o a.o --time log",
         "gcc -O3 -c a.c -o a.o -fopt-info-vec=log",
         "gcc -O3 -c a.c -o a.o -fdump-tree-all=log",
-        "clang -c a.c -o a.o -Xclang -header-include-file -Xclang log",
-        "clang -c a.c -o a.o -Xclang -diagnostic-log-file -Xclang log",
-        "clang -c a.c -o a.o -fproc-stat-report=log",
+        "./clang -c a.c -o a.o -Xclang -header-include-file -Xclang log",
+        "./clang -c a.c -o a.o -Xclang -diagnostic-log-file -Xclang log",
+        "./clang -c a.c -o a.o -fproc-stat-report=log",
     ),
     "it has too many outputs": ("gcc -c a.c -o a.o" + " -MF a.d" * 8,),
     "it takes jobs from make's job server": (
