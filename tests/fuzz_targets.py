@@ -241,7 +241,7 @@ def toml(data: bytes, folder: Path) -> None:
 def words(data: bytes, folder: Path) -> None:  # noqa: ARG001
     """Parse arguments of the command line: variants, sizes, durations, sources."""
     text = data.decode(errors="surrogateescape").replace("\0", "")
-    accepted = sum(_accepts(read, text) for read in (_amount, _time, _variant, naming.parse))
+    accepted = sum(_accepts(read, text) for read in (_amount, _time, _variant, naming.parse_source))
     if not accepted:
         raise UsageError("not a word")
 

@@ -9,7 +9,7 @@ import pytest
 
 from built_libraries import Need, build
 from conftest import Stoker
-from stoker.builds.finishing import check
+from stoker.builds.finishing import check_wheel
 from stoker.builds.stages import StageLog
 from stoker.cli.wheel import verify as command
 from stoker.model.errors import ArtifactError, StokerError, UsageError
@@ -163,7 +163,7 @@ def test_a_build_says_how_a_wheel_gets_the_libraries_it_lacks(
 ) -> None:
     wheel = _lacking(tmp_path, need, library)
     with (tmp_path / "log").open("wb") as stream, pytest.raises(StokerError) as raised:
-        check(wheel, StageLog(tmp_path / "log", stream, None), mode)
+        check_wheel(wheel, StageLog(tmp_path / "log", stream, None), mode)
     hints = "\n".join(raised.value.hints)
     assert f"{library}, needed by mill/libmill.so" in hints
     assert re.findall(r"next: --mode (\w+)", hints) == ([said] if said else [])

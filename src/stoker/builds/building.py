@@ -20,7 +20,7 @@ from stoker.builds.work import (
     Growing,
     Work,
     growing,
-    held,
+    held_work,
     in_tree_folder,
     locked,
     placed,
@@ -108,7 +108,7 @@ def build(
         plan = make_plan(subject, estimated(subject))
         if recorded:
             plan = _repeated(subject, plan, recorded, watcher)
-        work = stack.enter_context(held(_work_folder(subject, apart)))
+        work = stack.enter_context(held_work(_work_folder(subject, apart)))
         folder = stack.enter_context(RunFolder(run_name(_tree(subject).name, subject.name)))
         chain = part.checkpoint.wanted(options.chain) if part else options.chain
         cache = run_cache(chain)

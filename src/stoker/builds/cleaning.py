@@ -52,7 +52,7 @@ class Cleaning(Value, frozen=True, kw_only=True):
         return sum(kept.size_bytes for kept in self.chosen)
 
 
-def choose(kept: Iterable[CleanupItem], *, before: float, keep: int = 0) -> Cleaning:
+def choose_items(kept: Iterable[CleanupItem], *, before: float, keep: int = 0) -> Cleaning:
     """Choose what was last used before a time, except busy ones, links and the ``keep`` newest."""
     chosen: list[CleanupItem] = []
     spared: list[CleanupItem] = []
@@ -81,7 +81,7 @@ def kept(kind: CleanupKind) -> Iterator[CleanupItem]:
         return
     root, lock_of = _PLACES[kind]
     if kind is CleanupKind.TOOLCHAINS:
-        store.installed()  # removes leftovers, except folders that are being made
+        store.installed_toolchains()  # removes leftovers, except folders that are being made
     for path in sorted(root().glob("*/" if kind is not CleanupKind.TOOLCHAINS else "[!.]*/")):
         yield from _described(kind, path, lock_of(path))
 
@@ -95,7 +95,7 @@ def kept_of(tree: Path) -> Iterator[CleanupItem]:
             yield from _described(CleanupKind.BUILDS, place, work.build_lock(path))
 
 
-def remove(entry: CleanupItem) -> bool:
+def remove_item(entry: CleanupItem) -> bool:
     """Remove a folder unless a process uses it; return whether it was removed."""
     path, lock = Path(entry.path), Path(entry.lock)
     if not path.exists():
@@ -149,12 +149,12 @@ def _build_of(path: Path) -> Path:
 _LONGEST_RUN = 7 * 86_400  # seconds; one that has not ended by then was killed
 
 
-def survey(kinds: Collection[CleanupKind], *, older_than: float, keep: int) -> Cleaning:
+def survey_all(kinds: Collection[CleanupKind], *, older_than: float, keep: int) -> Cleaning:
     """Return what can be removed of everything that stoker keeps."""
     found = [entry for kind in kinds for entry in kept(kind)]
     if CleanupKind.HISTORY in kinds:
         found += _history()
-    return choose(found, before=time.time() - older_than, keep=keep)
+    return choose_items(found, before=time.time() - older_than, keep=keep)
 
 
 def survey_tree(source: str, *, older_than: float, keep: int) -> Cleaning:
@@ -163,7 +163,7 @@ def survey_tree(source: str, *, older_than: float, keep: int) -> Cleaning:
     if not tree.is_dir():
         hints = ["`stoker clean builds` also removes builds of archives, URLs and packages"]
         raise UsageError(f"there is no folder {source}", hints=hints)
-    return choose(kept_of(tree), before=time.time() - older_than, keep=keep)
+    return choose_items(kept_of(tree), before=time.time() - older_than, keep=keep)
 
 
 def remove_chosen(cleaning: Cleaning) -> Cleaning:
@@ -175,7 +175,7 @@ def remove_chosen(cleaning: Cleaning) -> Cleaning:
     gone, problems = list(forgotten), []
     for entry in cleaning.chosen:
         try:
-            if entry not in forgotten and remove(entry):
+            if entry not in forgotten and remove_item(entry):
                 gone.append(entry)
         except StorageError as error:
             problems.append(error)

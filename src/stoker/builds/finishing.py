@@ -19,7 +19,7 @@ from stoker.outside.deleting import remove_tree
 from stoker.plan.grammar import name, parse
 from stoker.wheel.package.packaging import package
 from stoker.wheel.package.values import PackageMode, PackageRequest
-from stoker.wheel.verify.tested import shortened
+from stoker.wheel.verify.tested import shortened_evidence
 from stoker.wheel.verify.verifying import verify
 
 _OF_MODES = ("missing-library", "library-off-path")  # findings that another --mode fixes
@@ -43,7 +43,7 @@ def packed(
     return Path(packaged.path)
 
 
-def check(wheel: Path, log: StageLog, mode: str) -> None:
+def check_wheel(wheel: Path, log: StageLog, mode: str) -> None:
     """Verify a wheel; raise an error if it does not match its plan and its tags."""
     verification = verify(wheel)
     for finding in verification.findings:
@@ -53,7 +53,7 @@ def check(wheel: Path, log: StageLog, mode: str) -> None:
     if not verification.ok:
         wrong = [one for one in verification.findings if one.severity is Severity.ERROR]
         hints = mending(
-            [replace(shortened(one), fix=()) for one in wrong]
+            [replace(shortened_evidence(one), fix=()) for one in wrong]
         )  # the wheel has not been delivered yet
         fixes = " ".join(line for one in wrong if one.name in _OF_MODES for line in one.fix)
         better = (each for each in _NEXT if f"--mode {each}" in fixes and each != mode)

@@ -111,7 +111,7 @@ def refusal(off: Sequence[SwitchedOff], subject: Subject) -> MissingError:
         row = next((row for row in features().values() if row.option == one.name), None)
         wanted = (row.library,) if row and row.library else one.libraries
         lines = [install_command(name, subject.machine.os, subject.cuda_version) for name in wanted]
-        hints += commands(line for command in lines for line in command)
+        hints += pasted_commands(line for command in lines for line in command)
     without = " ".join(f"-D {one.name}=OFF" for one in off)
     hints.append(f"to build without it: {without}")
     names = " and ".join(one.name for one in off)
@@ -123,11 +123,11 @@ def mending(findings: Sequence[Finding]) -> list[str]:
     lines = [
         line
         for finding in findings
-        for line in (finding.title, *finding.evidence.splitlines(), *commands(finding.fix))
+        for line in (finding.title, *finding.evidence.splitlines(), *pasted_commands(finding.fix))
     ]
     return lines[1:]
 
 
-def commands(lines: Iterable[str]) -> list[str]:
+def pasted_commands(lines: Iterable[str]) -> list[str]:
     """Return shell commands as hints that can be pasted."""
     return [f"  $ {line}" for line in lines]

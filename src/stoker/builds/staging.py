@@ -22,7 +22,7 @@ from stoker.builds.device_compiles import (
 )
 from stoker.builds.digests import digest, file_digest, installed_files, tree_state
 from stoker.builds.execution import Execution
-from stoker.builds.finishing import check, handed_over, packed
+from stoker.builds.finishing import check_wheel, handed_over, packed
 from stoker.builds.hindrances import (
     build_requirements,
     fitting_isolation,
@@ -500,7 +500,7 @@ class Staging:
         return {"torch": version, "requires": (f"torch=={version.partition('+')[0]}",)}
 
     def _verify(self, wheel: Path, log: StageLog) -> tuple[Path, ...]:
-        check(wheel, log, self._request.mode)
+        check_wheel(wheel, log, self._request.mode)
         return ()
 
     def _do(self, stage: BuildStage, act: Act, inputs: Inputs) -> tuple[Path, ...]:

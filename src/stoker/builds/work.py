@@ -60,7 +60,7 @@ def build_lock(path: Path) -> Path:
 
 
 @contextmanager
-def held(path: Path) -> Iterator["Work"]:
+def held_work(path: Path) -> Iterator["Work"]:
     """Lock the folder while the block runs, after ending processes that a killed build left."""
     with locked(path):
         process.end_all_with(MARK, str(path))

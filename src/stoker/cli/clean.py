@@ -67,7 +67,7 @@ def clean(
 
     Files of a running build are kept.
     """
-    from stoker.builds.cleaning import survey, survey_tree
+    from stoker.builds.cleaning import survey_all, survey_tree
 
     kinds = [CleanupKind(word) for word in words if word in list(CleanupKind)]
     if everything and words:
@@ -78,7 +78,7 @@ def clean(
             raise UsageError("name either kinds or one source tree", hints=hints)
         unused = second_count(_LONG_UNUSED) if older_than is None else older_than
         assert unused is not None
-        _perform(survey(kinds or list(CleanupKind), older_than=unused, keep=keep), **how)
+        _perform(survey_all(kinds or list(CleanupKind), older_than=unused, keep=keep), **how)
         return
     if len(words) > 1:
         raise UsageError("name one source tree", hints=["`stoker clean --help` lists the kinds"])

@@ -90,7 +90,7 @@ def _governing(chosen: Any) -> Any:
 
 def _watcher(view: "View", *, verbose: bool) -> "MatrixWatcher":
     from stoker.builds.building import Watcher
-    from stoker.builds.matrices.page import begin_line, end_line
+    from stoker.builds.matrices.page import job_begin_line, job_end_line
     from stoker.builds.matrices.running import MatrixWatcher
     from stoker.builds.stages import StageError
     from stoker.cli.building import diagnose
@@ -98,14 +98,14 @@ def _watcher(view: "View", *, verbose: bool) -> "MatrixWatcher":
     from stoker.report.ci import stage_line
 
     def begin(number: int, total: int, job: "MatrixJob") -> None:
-        view.write(begin_line(number, total, job))
+        view.write(job_begin_line(number, total, job))
 
     def end(result: "MatrixResult", error: "StokerError | None") -> None:
         if isinstance(error, StageError):
             diagnose(error, view)
         if error is not None:
             view.write(error_text(error))
-        view.write(end_line(result))
+        view.write(job_end_line(result))
 
     def echo(chunk: bytes) -> None:
         view.write_own(chunk.decode(errors="replace"))

@@ -168,15 +168,15 @@ def _trust(path: Path, form: str | None) -> None:
 
 def _list(words: tuple[str, ...], *, as_json: bool) -> None:
     from stoker.outside.terminal import print_json, show
-    from stoker.plan.shown import catalogue_page, explained_page
-    from stoker.plan.survey import catalogue, explain
+    from stoker.plan.shown import explained_page, known_words_page
+    from stoker.plan.survey import explain, known_words
 
     if words:
         explained = explain(" ".join(words))
         print_json(explained) if as_json else show(explained_page(explained))
     else:
-        known = catalogue()
-        print_json(known) if as_json else show(catalogue_page(known))
+        known = known_words()
+        print_json(known) if as_json else show(known_words_page(known))
 
 
 def _only(forms: tuple[str, ...]) -> str | None:

@@ -65,7 +65,7 @@ def install(toolchain: str, wanted: tuple[str, ...], into: Path | None, as_json:
     stoker toolchain install ninja
     """
     from stoker.builds.toolchains.request import parse_request
-    from stoker.builds.toolchains.store import install as install_toolchain
+    from stoker.builds.toolchains.store import install_toolchain as install_toolchain
     from stoker.outside.terminal import print_json
 
     names = [name for words in wanted for name in words.split(",") if name.strip()]
@@ -89,11 +89,11 @@ def _exports(made: "Toolchain") -> list[str]:
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def list_(as_json: bool) -> None:
     """List the toolchains."""
-    from stoker.builds.toolchains.store import installed
+    from stoker.builds.toolchains.store import installed_toolchains
     from stoker.outside.locks import toolchains_folder
     from stoker.outside.terminal import print_json
 
-    found = installed()
+    found = installed_toolchains()
     if as_json:
         print_json(found, "toolchains")
     elif not found:
@@ -113,7 +113,7 @@ def remove(toolchain: str) -> None:
     \b
     stoker toolchain remove cuda-13.0
     """
-    from stoker.builds.toolchains.store import remove as remove_toolchain
+    from stoker.builds.toolchains.store import remove_toolchain as remove_toolchain
 
     gone = remove_toolchain(toolchain)
     _say(f"removed {gone.path}, {size(gone.manifest.size_bytes)}")

@@ -149,10 +149,10 @@ def inspect(target: str, against: str | None, torch: tuple[str, ...], as_json: b
     if against is None:
         _print(facts[0], as_json)
     else:
-        from stoker.wheel.differences import compare
+        from stoker.wheel.differences import compare_facts
 
         new, old = facts
-        _print(compare(old, new), as_json)  # as with `stoker report --against`
+        _print(compare_facts(old, new), as_json)  # as with `stoker report --against`
     problems = [problem for each in facts for problem in each.problems]
     if problems:
         more = [f"{len(problems) - 1} more could not be read"] if problems[1:] else []
@@ -169,7 +169,7 @@ def _print(value: Any, as_json: bool) -> None:
     elif isinstance(value, ArtifactFacts):
         show(inspect_page.inspection_page(value))
     else:
-        show(inspect_page.differences_page(value))
+        show(inspect_page.fact_differences_page(value))
 
 
 @click.command()

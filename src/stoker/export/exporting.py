@@ -11,7 +11,7 @@ from statistics import quantiles
 from msgspec.structs import replace
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from stoker.builds.acquire.naming import Named, parse
+from stoker.builds.acquire.naming import Named, parse_source
 from stoker.export.files import PYTORCH
 from stoker.govern.history import History
 from stoker.knowledge.export_targets import (
@@ -169,7 +169,7 @@ def export(wanted: ExportWanted, request: CommandLine) -> Export:
     given = wanted.source or chosen.text("source")
     if given is None:
         raise UsageError("no SOURCE", hints=[f"for example {_EXAMPLE}"])
-    named = parse(given)
+    named = parse_source(given)
     source, project = _portable(named), _project(named)
     if project and project.torch and not wanted.torch:
         raise UsageError(

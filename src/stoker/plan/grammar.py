@@ -36,7 +36,7 @@ Parts = dict[str, Any]  # the fields of Variant that a word gives
 _LONGEST = 1000  # characters of a variant
 _MOST_TOGETHER = 12  # words that mean one thing together
 _FILLERS = frozenset({"with", "and", "for", "only", "on", "the", "a"})
-_CATALOGUE = re.compile(r"^(?:python3(?P<minor>\d+)packages\.)?(?:py)?torch-", re.ASCII)
+_NAMED_BUILD = re.compile(r"^(?:python3(?P<minor>\d+)packages\.)?(?:py)?torch-", re.ASCII)
 _TRADEMARK = re.compile(r"\((?:r|tm|c|nvgpu)\)|[()]")
 _PTX = re.compile(r"(?<=[a-z0-9])(?:\s+(?:with|and))?[\s+-]+ptx\b")
 _CAPABILITY = re.compile(r"\d+\.\d+[af]?", re.ASCII)
@@ -52,10 +52,10 @@ def parse(text: str, machine: Machine | None = None) -> Variant:
         raise UsageError(f"a variant of {len(text):,} characters: '{text[:40]}...'")
     folded = _TRADEMARK.sub(" ", text.casefold()).strip()
     given: list[tuple[str, Any]] = []
-    if catalogue := _CATALOGUE.match(folded):
-        folded = folded[catalogue.end() :]
-        if catalogue["minor"]:
-            given.append(("python", _python(catalogue["minor"])))
+    if named := _NAMED_BUILD.match(folded):
+        folded = folded[named.end() :]
+        if named["minor"]:
+            given.append(("python", _python(named["minor"])))
     folded = re.sub(r"\s*\+\s*", "+", _PTX.sub("+ptx", folded))
     words = [word for word in re.split(r"[-\s,;]+", folded) if word]
     if not [word for word in words if word not in _FILLERS]:

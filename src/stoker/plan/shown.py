@@ -10,7 +10,7 @@ from stoker.model.source import ListedOption, ProjectKind, SourceTree
 from stoker.model.value import duration, size
 from stoker.outside.terminal import Group, Indented, Listing, Page, Text, finding_lines, whole
 from stoker.plan.records import Difference
-from stoker.plan.survey import Catalogue, Explained
+from stoker.plan.survey import Explained, KnownWords
 
 # -- plan ------------------------------------------------------------------------------------------
 # Renders a plan as a page, a shell script or a .env file, and the findings of doctor.
@@ -188,13 +188,13 @@ def _count(number: int, noun: str) -> str:
 # The words of variants as tables; one variant explained.
 
 
-def catalogue_page(catalogue: Catalogue) -> Page:
+def known_words_page(known: KnownWords) -> Page:
     parts: list[Page] = []
-    if catalogue.named:
-        parts += [_named(catalogue), Text()]
-    parts += [_gpus(catalogue), Text(), _cpus(catalogue), Text(), _features(catalogue), Text()]
-    parts.append(_words("BLAS", catalogue.blas))
-    parts.append(_words("Platforms", catalogue.platforms))
+    if known.named:
+        parts += [_named(known), Text()]
+    parts += [_gpus(known), Text(), _cpus(known), Text(), _features(known), Text()]
+    parts.append(_words("BLAS", known.blas))
+    parts.append(_words("Platforms", known.platforms))
     parts.append(_words("Build types", ("debug", "relwithdebinfo", "minsizerel")))
     parts.append(_words("Sanitizers", ("asan", "ubsan", "tsan")))
     parts.append(Text("\nJoin words by dashes: cu130-sm90-avx512, cpu-avx2, cu128-sm80+sm90+ptx."))
@@ -202,32 +202,32 @@ def catalogue_page(catalogue: Catalogue) -> Page:
     return Group(*parts)
 
 
-def _named(catalogue: Catalogue) -> Listing:
+def _named(known: KnownWords) -> Listing:
     table = Listing("name", "variant", "where", "", title="Named in stoker.toml")
-    for entry in catalogue.named:
+    for entry in known.named:
         table.add(entry.name, entry.variant, entry.where, entry.description)
     return table
 
 
-def _gpus(catalogue: Catalogue) -> Listing:
+def _gpus(known: KnownWords) -> Listing:
     table = Listing("word", "made by CUDA", "GPUs", title="GPU targets")
-    for entry in catalogue.gpus:
+    for entry in known.gpus:
         makers = f"{entry.cuda[0]} to {entry.cuda[-1]}" if entry.cuda else entry.backend.value
         table.add(entry.word, makers, ", ".join(entry.names))
     return table
 
 
-def _cpus(catalogue: Catalogue) -> Listing:
+def _cpus(known: KnownWords) -> Listing:
     title = "CPU levels (and microarchitectures such as zen4, neoverse_v2)"
     table = Listing("word", "runs on", title=title)
-    for word, serves in catalogue.cpus.items():
+    for word, serves in known.cpus.items():
         table.add(word, serves)
     return table
 
 
-def _features(catalogue: Catalogue) -> Listing:
+def _features(known: KnownWords) -> Listing:
     table = Listing("word", "", title="Features (no in front switches one off: nonccl)")
-    for word, text in catalogue.features.items():
+    for word, text in known.features.items():
         table.add(word, text)
     return table
 

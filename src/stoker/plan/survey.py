@@ -66,7 +66,7 @@ class NamedEntry(Value, frozen=True, kw_only=True):
     where: str
 
 
-class Catalogue(Value, frozen=True, kw_only=True):
+class KnownWords(Value, frozen=True, kw_only=True):
     gpus: tuple[GpuEntry, ...]
     cpus: dict[str, str]
     blas: tuple[str, ...]
@@ -274,10 +274,10 @@ def _listed(tree: SourceTree, option: CMakeOption) -> ListedOption:
     )
 
 
-def catalogue() -> Catalogue:
+def known_words() -> KnownWords:
     """Return every word of variants, and the named variants of stoker.toml."""
     path = find_file(Path.cwd())
-    return Catalogue(
+    return KnownWords(
         gpus=tuple(_gpu_entry(row) for row in gpus().values()),
         cpus={level.name: level.serves for level in cpu_levels().values()},
         blas=tuple(blas_libraries()),

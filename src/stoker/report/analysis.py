@@ -44,7 +44,7 @@ def analyse(
     wall = summary.wall_s if summary else last
     spans = _spans(attempts)
     completed = [_record(span) for span in spans if span.completed]
-    path, path_s = critical_path(spans, dependencies, run.directory)
+    path, path_s = critical_spans(spans, dependencies, run.directory)
     outcomes = [span.outcome for span in spans]
     peak = max((span.peak for span in spans), default=0)
     return RunAnalysis(
@@ -187,7 +187,7 @@ def cpu_time(spans: Sequence[AttemptSpan], *, wall: float, cpus: int) -> CpuTime
     )
 
 
-def critical_path(
+def critical_spans(
     spans: Sequence[AttemptSpan], dependencies: Dependencies, root: str
 ) -> tuple[tuple[int, ...], float]:
     """Return the spans of the longest chain of dependent steps, and the seconds that the chain

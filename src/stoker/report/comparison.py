@@ -19,7 +19,7 @@ _SAME_CPU_TIME = 0.05  # share by which CPU time may differ where only the CPUs 
 _LONGER = 0.1  # share by which the wall time must differ then
 
 
-def compare(
+def compare_runs(
     before: RunAnalysis,
     after: RunAnalysis,
     read_before: Includes | None = None,

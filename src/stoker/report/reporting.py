@@ -22,7 +22,7 @@ from stoker.model.runs import Attempt, Includes, Outcome, Run, run_folder_of
 from stoker.model.value import UNDECODABLE
 from stoker.plan.records import RECORD, runs_folder
 from stoker.report.analysis import RecordedRun, analyse, records
-from stoker.report.comparison import compare
+from stoker.report.comparison import compare_runs
 from stoker.report.phases import CompilerPhase, phase_file, read_phases
 from stoker.report.values import (
     BuildFacts,
@@ -84,7 +84,7 @@ def make_report(
         cost=cost,
         currency=prices.currency,
         before=ReportedRun(run=before.analysis, build=before.build) if before else None,
-        comparison=compare(before.analysis, analysis, before.includes, shown.includes)
+        comparison=compare_runs(before.analysis, analysis, before.includes, shown.includes)
         if before
         else None,
     )

@@ -98,7 +98,7 @@ def _unescaped(escape: re.Match[str]) -> str:
     return _ESCAPED.get(escape[1], escape[1])
 
 
-def parse(text: str) -> Script:
+def parse_script(text: str) -> Script:
     """Return all commands up to the end, or up to the first text that is not CMake."""
     commands: list[CMakeCommand] = []
     position = counted = 0

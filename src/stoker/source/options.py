@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from stoker.model.source import CMakeOption, Minimum, OptionKind, ReadVariable
 from stoker.model.value import Value
 from stoker.source import conditions
-from stoker.source.cmake import ArgumentKind, CMakeCommand, parse
+from stoker.source.cmake import ArgumentKind, CMakeCommand, parse_script
 from stoker.source.files import TreeFiles
 
 ROOT = "CMakeLists.txt"
@@ -86,7 +86,7 @@ def _cmake_files(files: TreeFiles, root: str) -> Iterator[str]:
 
 def _added_folders(files: TreeFiles, file: str) -> Iterator[str]:
     """Yield the CMakeLists.txt of each folder that a file adds, such as ``vendor/library``."""
-    for command in parse(files.text(file) or "").commands:
+    for command in parse_script(files.text(file) or "").commands:
         if command.name != "add_subdirectory" or not command.arguments:
             continue
         name = command.arguments[0].value
@@ -185,7 +185,7 @@ def _is_cmake(file: str) -> bool:
 
 
 def _commands(files: TreeFiles, file: str) -> tuple[CMakeCommand, ...]:
-    script = parse(files.text(file) or "")
+    script = parse_script(files.text(file) or "")
     if problem := script.problem:
         files.note(f"{file}:{problem.line}: {problem.message}; what follows was not read")
     return script.commands
@@ -315,7 +315,7 @@ def _minimum(commands: Sequence[CMakeCommand]) -> str | None:
 
 def read_project(files: TreeFiles, folder: str = "") -> CMakeProject | None:
     """Return the project() of the tree's root, or of the folder that is its root for CMake."""
-    return _project(parse(files.text(posixpath.join(folder, ROOT)) or "").commands)
+    return _project(parse_script(files.text(posixpath.join(folder, ROOT)) or "").commands)
 
 
 def _project(commands: Sequence[CMakeCommand]) -> CMakeProject | None:

@@ -16,7 +16,7 @@ from stoker.model.distribution import read_requirement
 from stoker.model.source import FrontEnd
 from stoker.model.value import UNDECODABLE, Value, checked_toml
 from stoker.source.files import TreeFiles
-from stoker.source.python_code import read_setup, read_version
+from stoker.source.python_code import read_module_version, read_setup
 from stoker.source.requirements import parse_requirements
 
 _LARGEST_HEAD = 256 << 10  # characters of PKG-INFO that are searched for fields
@@ -180,5 +180,5 @@ def _front_end(
 
 def _module_version(files: TreeFiles, name: str) -> str | None:
     module = canonicalize_name(name).replace("-", "_")
-    versions = (read_version(files, f"{at}{module}/__init__.py") for at in ("", "src/"))
+    versions = (read_module_version(files, f"{at}{module}/__init__.py") for at in ("", "src/"))
     return next(filter(None, versions), None)

@@ -45,7 +45,7 @@ def read_setup(files: TreeFiles) -> Setup:
     )
 
 
-def read_version(files: TreeFiles, file: str) -> str | None:
+def read_module_version(files: TreeFiles, file: str) -> str | None:
     """Return the literal that a module assigns to ``__version__``."""
     text = files.text(file)
     module = _parsed(files, file, text) if text and "__version__" in text else None

@@ -15,7 +15,7 @@ from stoker.model.distribution import read_requirement
 from stoker.model.value import size as in_words
 
 
-def compare(before: ArtifactFacts, after: ArtifactFacts) -> tuple[FactDifference, ...]:
+def compare_facts(before: ArtifactFacts, after: ArtifactFacts) -> tuple[FactDifference, ...]:
     """Return all facts that differ: of the whole artifact first, then of each library."""
     old, new = {"": _whole(before)}, {"": _whole(after)}
     alone = before.kind is after.kind is TargetKind.LIBRARY  # its name says nothing

@@ -126,7 +126,7 @@ def open_member(file: Reader, member: Member) -> Reader:
     return InflatedReader(packed, size=member.size, crc=member.crc, lookout=FatbinLookout())
 
 
-def read_file(path: Path, name: str, also: Also = None) -> LibraryFacts | None:
+def read_library_file(path: Path, name: str, also: Also = None) -> LibraryFacts | None:
     """Return the facts of an ELF file, or None for other files. ``name`` is used in messages."""
     with open_file(path, name) as reader:
         return read_library(reader, also) if reader.read_at(0, len(MAGIC)) == MAGIC else None
@@ -140,7 +140,7 @@ def is_elf(path: Path) -> bool:
         return reader.read_at(0, len(MAGIC)) == MAGIC
 
 
-def files_of(folder: Path) -> tuple[str, ...]:
+def files_below(folder: Path) -> tuple[str, ...]:
     """Return all files in a folder and its subfolders, with links, relative to it. A subfolder that
     disappears meanwhile has none: another stoker process may slim a part of the folder.
     """
@@ -165,7 +165,7 @@ def read_files(root: Path, files: Iterable[str], also: Also = None) -> tuple[Lib
         if path.is_symlink() or not path.is_file():
             continue
         try:
-            library = read_file(path, printable(name), also)
+            library = read_library_file(path, printable(name), also)
         except StorageError as error:
             problem = printable(str(error))
             library = LibraryFacts(path=printable(name), size_bytes=0, problem=problem)

@@ -43,7 +43,7 @@ def inspection_page(facts: ArtifactFacts) -> Page:
     return Group(*spaced[:-1])
 
 
-def bar(share: float, width: int = _BAR_WIDTH) -> str:
+def share_bar(share: float, width: int = _BAR_WIDTH) -> str:
     """Return a bar that fills ``share`` of the width, to an eighth of a character; never empty."""
     eighths = max(1, round(min(share, 1.0) * width * 8))
     whole, rest = divmod(eighths, 8)
@@ -79,7 +79,7 @@ def _device_code(facts: ArtifactFacts) -> Listing | None:
     largest = max((_bytes(group) for group in by_arch.values()), default=0)
     table = Listing("", "", ">", ">", "", title=f"Device code  {size(_bytes(codes))}", indent=2)
     for arch, group in islice(by_arch.items(), _MOST_ROWS):
-        share = Text(bar(_bytes(group) / max(1, largest)), style="bar")
+        share = Text(share_bar(_bytes(group) / max(1, largest)), style="bar")
         table.add(f"{arch}", share, *_amounts(group))
     if left_over := [code for code in codes if not code.linked]:
         table.add("not linked", Text("never runs", style="dim"), *_amounts(left_over))
@@ -173,7 +173,9 @@ def _sections(library: LibraryFacts) -> Listing:
     table = Listing("", "", ">", title="Sections", indent=2)
     largest = sorted(library.sections.items(), key=lambda item: -item[1])[:10]
     for name, amount in largest:
-        table.add(f"{name}", Text(bar(amount / library.size_bytes), style="bar"), size(amount))
+        table.add(
+            f"{name}", Text(share_bar(amount / library.size_bytes), style="bar"), size(amount)
+        )
     return table
 
 
@@ -232,7 +234,7 @@ def _remarks(facts: ArtifactFacts) -> Text | None:
     return Text("\n".join(facts.notes), style="dim") if facts.notes else None
 
 
-def differences_page(differences: Sequence[FactDifference]) -> Page:
+def fact_differences_page(differences: Sequence[FactDifference]) -> Page:
     if not differences:
         return Text("no difference")
     table = Listing("", "", "before", "after")

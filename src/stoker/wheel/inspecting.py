@@ -19,14 +19,14 @@ from stoker.model.artifact import (
 from stoker.model.errors import StorageError, UsageError
 from stoker.wheel.facts import (
     Also,
-    files_of,
+    files_below,
     installed_facts,
-    read_file,
     read_files,
+    read_library_file,
     read_wheel,
 )
 from stoker.wheel.loads_with import loads_with, torch_needs
-from stoker.wheel.origins import installed_path, resolve
+from stoker.wheel.origins import installed_path, resolve_needed
 from stoker.wheel.reader import printable
 from stoker.wheel.runs_on import minimum_driver, oldest_manylinux, served_gpus
 from stoker.wheel.symbols import dynamic_symbols
@@ -94,7 +94,7 @@ def wheel_artifact(
 
 
 def _library(path: Path, also: Also) -> ArtifactFacts:
-    library = read_file(path, printable(path.name), also)
+    library = read_library_file(path, printable(path.name), also)
     if library is None:
         raise UsageError(
             f"'{path}' is neither a wheel nor an ELF file",
@@ -112,7 +112,7 @@ def _library(path: Path, also: Also) -> ArtifactFacts:
 
 
 def _folder(path: Path, also: Also) -> ArtifactFacts:
-    files = files_of(path)
+    files = files_below(path)
     return _assemble(
         path=path,
         kind=TargetKind.FOLDER,
@@ -162,7 +162,7 @@ def _assemble(
     names = [PurePosixPath(file).name for file in files]
     suffixes = Counter(PurePosixPath(name).suffix for name in names)
     read = [library for library in libraries if not library.problem]
-    dependencies = resolve(
+    dependencies = resolve_needed(
         read, holds=holds, files=set(names), requires=wheel.requires if wheel else ()
     )
     return ArtifactFacts(

@@ -15,7 +15,7 @@ _CUDA = re.compile(r"-cu(\d{2})$", re.ASCII)  # at the end of a package's name
 _ORIGIN = re.compile(r"\$ORIGIN\b|\$\{ORIGIN\}")
 
 
-def resolve(
+def resolve_needed(
     libraries: Sequence[LibraryFacts],
     *,
     holds: Callable[[str], bool],

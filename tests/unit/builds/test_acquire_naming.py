@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.builds.acquire.naming import Named, parse
+from stoker.builds.acquire.naming import Named, parse_source
 from stoker.model.errors import StokerError, UsageError
 from stoker.model.source import SourceKind
 
@@ -31,29 +31,29 @@ GIT, INDEX = SourceKind.GIT, SourceKind.INDEX
     ],
 )
 def test_words(given: str, kind: SourceKind, place: str, reference: str | None) -> None:
-    assert parse(given) == Named(kind=kind, place=place, reference=reference)
+    assert parse_source(given) == Named(kind=kind, place=place, reference=reference)
 
 
 def test_what_is_there_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("torch==2.6.0", "a@b"):
         Path(name).mkdir()
-        assert parse(name).kind is SourceKind.FOLDER
+        assert parse_source(name).kind is SourceKind.FOLDER
     Path("a@b/.git").mkdir()
-    assert parse("a@b@v1") == Named(kind=GIT, place=str(tmp_path / "a@b"), reference="v1")
+    assert parse_source("a@b@v1") == Named(kind=GIT, place=str(tmp_path / "a@b"), reference="v1")
     Path("x.tar.gz").touch()
-    assert parse("./x.tar.gz").kind is SourceKind.ARCHIVE
+    assert parse_source("./x.tar.gz").kind is SourceKind.ARCHIVE
 
 
 def test_credentials_are_not_shown() -> None:
-    assert parse("https://me:secret@host/x.git@v1").shown == "https://host/x.git@v1"
-    assert parse("https://token@host/x.git").shown == "https://host/x.git"
-    assert parse("https://me:p@ss#?@host/x.git@v1").shown == "https://host/x.git@v1"
-    assert parse("ssh://me:secret@host/x.git").shown == "ssh://me@host/x.git"
-    assert "secret" not in parse("https://host/x.git?private_token=secret").shown
-    assert parse("ssh://git@host/x.git").shown == "ssh://git@host/x.git"
-    assert parse("git@host:x.git@v1").shown == "git@host:x.git@v1"
-    assert parse("Torch==2.6").shown == "torch==2.6"
+    assert parse_source("https://me:secret@host/x.git@v1").shown == "https://host/x.git@v1"
+    assert parse_source("https://token@host/x.git").shown == "https://host/x.git"
+    assert parse_source("https://me:p@ss#?@host/x.git@v1").shown == "https://host/x.git@v1"
+    assert parse_source("ssh://me:secret@host/x.git").shown == "ssh://me@host/x.git"
+    assert "secret" not in parse_source("https://host/x.git?private_token=secret").shown
+    assert parse_source("ssh://git@host/x.git").shown == "ssh://git@host/x.git"
+    assert parse_source("git@host:x.git@v1").shown == "git@host:x.git@v1"
+    assert parse_source("Torch==2.6").shown == "torch==2.6"
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_words_that_name_nothing(
     monkeypatch.chdir(tmp_path)
     Path("pytorch").mkdir()
     with pytest.raises(UsageError, match=message) as caught:
-        parse(given)
+        parse_source(given)
     assert any(hint in line for line in caught.value.hints)
 
 
@@ -83,13 +83,13 @@ def test_only_git_has_tags(given: str, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     Path("x.tar.gz").touch()
     with pytest.raises(UsageError, match="only git has tags"):
-        parse(given, "v1")
+        parse_source(given, "v1")
 
 
 @given(st.text(), st.none() | st.text())
 def test_any_word(word: str, tag: str | None) -> None:
     try:
-        named = parse(word, tag)
+        named = parse_source(word, tag)
     except StokerError:
         return
     assert not (named.reference or "").startswith("-")

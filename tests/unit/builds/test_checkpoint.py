@@ -12,7 +12,7 @@ from conftest import Stoker
 from governed_steps import record
 from stoker.builds.jobs.checkpoint import BuildIdentity, Checkpoint
 from stoker.builds.jobs.job import FarmPart, Job, names_native
-from stoker.builds.jobs.shards import Piece, Shard, compile_pieces, parse_shard, split
+from stoker.builds.jobs.shards import Piece, Shard, compile_pieces, parse_shard, split_pieces
 from stoker.builds.jobs.simulation import simulate_farm
 from stoker.govern.history import History
 from stoker.govern.trace import write_trace
@@ -37,11 +37,11 @@ def test_every_step_is_in_one_shard_and_none_has_much_more_work(
     costs: list[float], shards: int
 ) -> None:
     pieces = [Piece(output=f"{n}.o", cost=cost) for n, cost in enumerate(costs)]
-    shares = split(pieces, shards)
+    shares = split_pieces(pieces, shards)
     assert sorted(output for share in shares for output in share) == sorted(
         piece.output for piece in pieces
     )
-    assert shares == split(pieces[::-1], shards)
+    assert shares == split_pieces(pieces[::-1], shards)
     known = {piece.output: piece.cost for piece in pieces}
     loads = [sum(known[output] for output in share) for share in shares]
     bound = max([sum(costs) / shards, *costs])
@@ -57,7 +57,7 @@ def test_steps_with_much_memory_are_spread() -> None:
     known = {edge.outputs[0]: Timing(seconds=10, peak=16 * GIB) for edge in heavy}
     known |= {edge.outputs[0]: Timing(seconds=10, peak=GIB) for edge in light}
     pieces = compile_pieces(edges, range(len(edges)), known)
-    shares = split(pieces, 2)
+    shares = split_pieces(pieces, 2)
     assert [sum(output.startswith("k") for output in share) for share in shares] == [1, 1]
     assert "lib.so" not in {piece.output for piece in pieces}
 
@@ -74,7 +74,7 @@ def test_the_first_job_decides_the_split(checkpoint: Checkpoint) -> None:
     first = checkpoint.shares(HERE, PIECES, 3)
     others = tuple(Piece(output=piece.output, cost=10 - piece.cost) for piece in PIECES)
     assert checkpoint.shares(HERE, others, 3) == first
-    assert checkpoint.shares(OTHER, others, 3) == split(others, 3)
+    assert checkpoint.shares(OTHER, others, 3) == split_pieces(others, 3)
 
 
 @pytest.mark.parametrize("harm", ["cut", "another", "missing step"])

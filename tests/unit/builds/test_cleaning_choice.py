@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.builds.cleaning import CleanupItem, CleanupKind, choose
+from stoker.builds.cleaning import CleanupItem, CleanupKind, choose_items
 
 ENTRIES = st.lists(
     st.builds(
@@ -30,7 +30,9 @@ def names(entries: tuple[CleanupItem, ...]) -> list[str]:
 
 
 def test_by_age() -> None:
-    cleaning = choose([entry("old", 1), entry("new", 9), entry("busy", 1, busy=True)], before=5)
+    cleaning = choose_items(
+        [entry("old", 1), entry("new", 9), entry("busy", 1, busy=True)], before=5
+    )
     assert names(cleaning.chosen) == ["old"]
     assert cleaning.bytes == 10
     assert names(cleaning.spared) == ["new", "busy"]
@@ -38,13 +40,13 @@ def test_by_age() -> None:
 
 def test_the_newest_of_each_kind_stay() -> None:
     runs = [entry(f"run{n}", n, kind=CleanupKind.RUNS) for n in range(4)]
-    cleaning = choose([*runs, entry("build", 0)], before=10, keep=2)
+    cleaning = choose_items([*runs, entry("build", 0)], before=10, keep=2)
     assert names(cleaning.chosen) == ["run1", "run0"]
 
 
 @given(ENTRIES, st.integers(0, 100), st.integers(0, 5))
 def test_nothing_is_lost_from_sight(entries: list[CleanupItem], before: int, keep: int) -> None:
-    cleaning = choose(entries, before=before, keep=keep)
+    cleaning = choose_items(entries, before=before, keep=keep)
     assert sorted(map(str, (*cleaning.chosen, *cleaning.spared))) == sorted(map(str, entries))
     assert not any(kept.busy or kept.used > before for kept in cleaning.chosen)
     for kind in CleanupKind:

@@ -10,7 +10,14 @@ from held_locks import held_elsewhere
 from stoker.builds import cleaning as kept_module
 from stoker.builds import memory_tree, work
 from stoker.builds.acquire import store as sources
-from stoker.builds.cleaning import CleanupItem, CleanupKind, choose, kept, kept_of, remove
+from stoker.builds.cleaning import (
+    CleanupItem,
+    CleanupKind,
+    choose_items,
+    kept,
+    kept_of,
+    remove_item,
+)
 from stoker.builds.toolchains import store
 from stoker.model.errors import StorageError, UsageError
 from stoker.outside import deleting, files, folders, locks
@@ -48,10 +55,10 @@ def test_builds_are_found_and_removed(tree: Path, tmp_path: Path) -> None:
     assert found.keys() == {first, second, other}
     assert found[first].size_bytes >= 100_000
     assert {Path(entry.path) for entry in kept_of(tree)} == {first, second}
-    assert remove(found[first])
+    assert remove_item(found[first])
     assert [Path(entry.path) for entry in kept_of(tree)] == [second]
     assert not work.build_lock(first).exists()
-    assert remove(found[first])  # once more does no harm
+    assert remove_item(found[first])  # once more does no harm
 
 
 def test_build_inside_the_tree(tree: Path) -> None:
@@ -60,10 +67,10 @@ def test_build_inside_the_tree(tree: Path) -> None:
     with work.locked(work.in_tree_folder(tree)):
         (entry,) = kept_of(tree)
         assert entry.busy
-        assert not remove(entry)
+        assert not remove_item(entry)
     (entry,) = kept_of(tree)
     assert entry.path == str(tree / "build")
-    assert remove(entry)
+    assert remove_item(entry)
     assert list(tree.iterdir()) == []
 
 
@@ -88,9 +95,9 @@ def test_what_a_link_of_the_user_leads_to_stays(tree: Path, elsewhere: Path) -> 
         pass
     (entry,) = kept_of(tree)
     assert entry.link == str(elsewhere)
-    assert choose([entry], before=time.time()).chosen == ()
+    assert choose_items([entry], before=time.time()).chosen == ()
     with pytest.raises(StorageError, match="symbolic link"):
-        remove(entry)  # as if it had become a link meanwhile
+        remove_item(entry)  # as if it had become a link meanwhile
     assert (tree / "build").is_symlink()
     assert untouched(elsewhere)
 
@@ -102,7 +109,7 @@ def test_a_link_among_the_builds_is_not_followed(tree: Path, elsewhere: Path) ->
     (entry,) = kept(CleanupKind.BUILDS)
     assert entry.link == str(elsewhere)
     with pytest.raises(StorageError, match="symbolic link"):
-        remove(entry)
+        remove_item(entry)
     with pytest.raises(StorageError, match="symbolic link"):
         work.Work(link).start_over()
     assert untouched(elsewhere)
@@ -114,7 +121,7 @@ def test_a_link_within_a_build_is_removed_and_not_followed(tree: Path, elsewhere
     (path / "build").symlink_to(elsewhere)
     (entry,) = kept_of(tree)
     assert entry.size_bytes < 100_000
-    assert remove(entry)
+    assert remove_item(entry)
     assert not path.exists()
     assert untouched(elsewhere)
 
@@ -151,9 +158,9 @@ def test_what_is_used_stays(tree: Path, how: str) -> None:
         (entry,) = kept_of(tree)
         assert entry.busy
         assert not before.busy
-        assert not remove(before)
+        assert not remove_item(before)
         assert path.is_dir()
-    assert remove(before)
+    assert remove_item(before)
 
 
 def test_looking_is_no_use(tree: Path) -> None:
@@ -170,10 +177,10 @@ def test_a_run_is_busy_while_it_runs() -> None:
     with RunFolder("cpu") as folder:
         (entry,) = kept(CleanupKind.RUNS)
         assert entry.busy
-        assert not remove(entry)
+        assert not remove_item(entry)
         assert folder.path.is_dir()
     (entry,) = kept(CleanupKind.RUNS)
-    assert remove(entry)
+    assert remove_item(entry)
     assert list(kept(CleanupKind.RUNS)) == []
 
 
@@ -187,7 +194,7 @@ def test_sources_whole_and_half_made() -> None:
             "pkg-1.0-aa": False,
             ".pkg-2.0-bb.partial": True,
         }
-        assert [remove(entry) for entry in found.values()].count(True) == 1
+        assert [remove_item(entry) for entry in found.values()].count(True) == 1
     assert [path.name for path in root.glob("*/")] == [".pkg-2.0-bb.partial"]
 
 
@@ -205,7 +212,7 @@ def test_killed_deletion_is_found_again(tree: Path) -> None:
     path = built(tree, "cpu")
     path.rename(path.with_name(f".{path.name}.stoker-0011"))
     (entry,) = kept(CleanupKind.BUILDS)
-    assert remove(entry)
+    assert remove_item(entry)
     assert list(folders.builds().glob("*/")) == []
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stoker.builds.matrices.decisions import (
     build_sharing,
     cache_order,
-    check_cuda,
+    check_same_cuda,
     check_slim,
     completed_label,
     distinct_labels,
@@ -153,11 +153,11 @@ def test_what_slimming_cannot_give(words: str, message: str) -> None:
 
 def test_a_wheel_of_another_cuda_release() -> None:
     check_slim(parse("cu128-h100-py312-linux-x86_64"))
-    check_cuda(parse("cu128-h100"), "12.8")
-    check_cuda(parse("h100"), "12.8")
-    check_cuda(parse("cu128-h100"), None)
+    check_same_cuda(parse("cu128-h100"), "12.8")
+    check_same_cuda(parse("h100"), "12.8")
+    check_same_cuda(parse("cu128-h100"), None)
     with pytest.raises(UsageError, match=r"CUDA 12\.8, and the variant for 12\.6"):
-        check_cuda(parse("cu126-h100"), "12.8")
+        check_same_cuda(parse("cu126-h100"), "12.8")
 
 
 def test_the_whole_is_the_sum_of_what_is_known() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stoker.builds.matrices.page import begin_line, end_line, results_page, whole_line
+from stoker.builds.matrices.page import job_begin_line, job_end_line, results_page, whole_line
 from stoker.builds.matrices.values import MatrixEnd, MatrixJob, MatrixResult, WheelFrom
 from stoker.model.plan import Quantity
 from stoker.outside.terminal import show
@@ -39,12 +39,12 @@ def test_the_time_of_the_whole(seconds: list[float | None], line: str) -> None:
 
 def test_the_lines_of_a_job() -> None:
     slim = job(made_from=WheelFrom.SLIM, python="3.12")
-    assert begin_line(2, 6, job()) == "stoker: 2 of 6: building fleet (cu128-sm90)\n"
-    assert begin_line(3, 6, slim).startswith("stoker: 3 of 6: slimming fleet for Python 3.12 (")
+    assert job_begin_line(2, 6, job()) == "stoker: 2 of 6: building fleet (cu128-sm90)\n"
+    assert job_begin_line(3, 6, slim).startswith("stoker: 3 of 6: slimming fleet for Python 3.12 (")
     done = MatrixResult(job=job(), end=MatrixEnd.DONE, wall_s=3.0, wheel="mill.whl")
-    assert end_line(done) == "stoker: fleet: done in 3 s: mill.whl\n"
+    assert job_end_line(done) == "stoker: fleet: done in 3 s: mill.whl\n"
     stopped = MatrixResult(job=job(), end=MatrixEnd.INTERRUPTED, wall_s=3.0)
-    assert "the same command continues" in end_line(stopped)
+    assert "the same command continues" in job_end_line(stopped)
 
 
 def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.builds.toolchains.assemble import assemble, link_sonames, merge
+from stoker.builds.toolchains.assemble import assemble, link_sonames, merge_trees
 from stoker.builds.toolchains.request import parse_request
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -49,7 +49,7 @@ def test_merged_folders_hold_everything_and_the_first_stays(
         write(folder / "two", *second)
         for name in ("one", "two"):
             (folder / name).mkdir(exist_ok=True)
-            merge(folder / name, folder / "target")
+            merge_trees(folder / name, folder / "target")
         expected = {path: f"two/{path}" for path in second if not clashes(path, first)}
         expected |= {path: f"one/{path}" for path in first}
         assert contents(folder / "target") == expected

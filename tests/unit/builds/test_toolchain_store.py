@@ -114,11 +114,11 @@ def linux(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def install(words: str, *wanted: str, into: Path | None = None) -> Toolchain:
-    return store.install(parse_request(words, wanted), into=into, say=list[str]().append)
+    return store.install_toolchain(parse_request(words, wanted), into=into, say=list[str]().append)
 
 
 def names() -> list[str]:
-    return [toolchain.name for toolchain in store.installed()]
+    return [toolchain.name for toolchain in store.installed_toolchains()]
 
 
 def test_a_tool_is_installed_listed_and_removed(index: Index) -> None:
@@ -127,8 +127,8 @@ def test_a_tool_is_installed_listed_and_removed(index: Index) -> None:
     assert made.path == str(store.root() / "ninja")
     assert os.access(f"{made.path}/bin/ninja", os.X_OK)
     assert made.manifest.version == "1.13.2"
-    assert store.installed() == [made]
-    assert store.remove("ninja") == made
+    assert store.installed_toolchains() == [made]
+    assert store.remove_toolchain("ninja") == made
     assert list(store.root().iterdir()) == []
 
 
@@ -235,15 +235,15 @@ def test_only_toolchains_are_removed(index: Index, tmp_path: Path) -> None:
     into = tmp_path / "own"
     install("ninja", into=into)
     with pytest.raises(UsageError, match="not a toolchain"):
-        store.remove(str(tmp_path))
+        store.remove_toolchain(str(tmp_path))
     with pytest.raises(UsageError, match="unknown toolchain") as caught:
-        store.remove("ninja-1.12")
+        store.remove_toolchain("ninja-1.12")
     assert caught.value.hints == (
         "did you mean ninja-1.13?",
         "`stoker toolchain list` lists them",
     )
-    store.remove(str(into))
-    store.remove("ninja==1.13")
+    store.remove_toolchain(str(into))
+    store.remove_toolchain("ninja==1.13")
     assert not into.exists()
     assert names() == []
 
@@ -268,7 +268,7 @@ def test_two_at_once_do_not_fight(index: Index) -> None:
             install("ninja")
         assert names() == []
 
-    store.install(parse_request("ninja"), say=meddle)
+    store.install_toolchain(parse_request("ninja"), say=meddle)
     assert messages[-1] == "verifying"
     assert names() == ["ninja"]
 

@@ -6,7 +6,7 @@ from stoker.govern.build_folder import Dependencies
 from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.runs import Attempt, Includes, Outcome, Run
 from stoker.report.analysis import RecordedRun, analyse
-from stoker.report.comparison import compare
+from stoker.report.comparison import compare_runs
 from stoker.report.values import Comparison, RunAnalysis
 
 
@@ -51,7 +51,7 @@ def compared(
     read_before: Includes | None = None,
     read_after: Includes | None = None,
 ) -> Comparison:
-    return compare(analysed(*before), analysed(*after), read_before, read_after)
+    return compare_runs(analysed(*before), analysed(*after), read_before, read_after)
 
 
 def read(**steps: dict[str, str]) -> Includes:

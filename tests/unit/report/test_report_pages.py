@@ -13,8 +13,8 @@ from stoker.model.runs import Attempt, Outcome
 from stoker.model.source import ListedOption, OptionKind
 from stoker.outside.streams import error_text
 from stoker.outside.terminal import Group, finding_lines, rendered
-from stoker.plan.shown import catalogue_page, doctor_page, explained_page, options_page, verdict
-from stoker.plan.survey import Catalogue, Explained, GpuEntry, NamedEntry, Served
+from stoker.plan.shown import doctor_page, explained_page, known_words_page, options_page, verdict
+from stoker.plan.survey import Explained, GpuEntry, KnownWords, NamedEntry, Served
 from subjects import cmake_option, cmake_tree, doctor, plan, pytorch_tree
 
 
@@ -120,7 +120,7 @@ def test_notes_of_the_tree_and_odd_texts() -> None:
 
 # -- variants ----------------------------------------------------------------------------------
 
-CATALOGUE = Catalogue(
+CATALOGUE = KnownWords(
     gpus=(
         GpuEntry(
             word="sm90", backend=Backend.CUDA, arch="9.0", names=("H100",), cuda=("11.8", "13.4")
@@ -143,7 +143,7 @@ CATALOGUE = Catalogue(
 
 
 def test_the_catalogue_holds_every_word() -> None:
-    text = rendered(catalogue_page(CATALOGUE))
+    text = rendered(known_words_page(CATALOGUE))
     for word in ("sm90", "H100", "gfx942", "MI300X", "avx2", "mkl", "nccl", "linux-x86_64"):
         assert word in text
     assert "11.8 to 13.4" in text

@@ -10,21 +10,21 @@ from hypothesis import strategies as st
 
 from conftest import slow
 from stoker.outside import process
-from stoker.source.cmake import Argument, ArgumentKind, CMakeCommand, Problem, parse
+from stoker.source.cmake import Argument, ArgumentKind, CMakeCommand, Problem, parse_script
 
 UNQUOTED, QUOTED, BRACKET = ArgumentKind
 
 
 def arguments(text: str) -> list[tuple[ArgumentKind, str]]:
     """The kinds and values of the arguments of the only command of a text."""
-    script = parse(text)
+    script = parse_script(text)
     assert script.problem is None
     (command,) = script.commands
     return [(argument.kind, argument.value) for argument in command.arguments]
 
 
 def test_commands_have_a_name_in_lower_case_and_a_line() -> None:
-    script = parse("\n# first\nproject(x)\n\nIF (a)\n endif()")
+    script = parse_script("\n# first\nproject(x)\n\nIF (a)\n endif()")
     assert [(command.name, command.line) for command in script.commands] == [
         ("project", 3),
         ("if", 5),
@@ -59,14 +59,14 @@ def test_parentheses_within_a_condition_are_arguments() -> None:
 
 def test_comments_of_any_kind_are_skipped() -> None:
     text = "#[[ one(\n ]] a() # b()\n#[=[ ]] c() ]=]\n#[==\nd()"
-    assert [(command.name, command.line) for command in parse(text).commands] == [
+    assert [(command.name, command.line) for command in parse_script(text).commands] == [
         ("a", 2),
         ("d", 5),
     ]
 
 
 def test_placeholders_of_a_template_are_skipped_between_commands() -> None:
-    assert [command.name for command in parse("a()\n@CONTENT@\nb()").commands] == ["a", "b"]
+    assert [command.name for command in parse_script("a()\n@CONTENT@\nb()").commands] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_placeholders_of_a_template_are_skipped_between_commands() -> None:
 def test_a_broken_text_gives_what_came_before_and_the_line(
     rest: str, line: int, message: str
 ) -> None:
-    script = parse(f"before(it)\n{rest}")
+    script = parse_script(f"before(it)\n{rest}")
     assert [command.name for command in script.commands] == ["before"]
     assert script.problem == Problem(line=line, message=message)
 
@@ -140,7 +140,7 @@ def test_what_is_printed_is_parsed_to_itself(
     commands: list[tuple[str, list[Argument]]], gap: str
 ) -> None:
     text, expected = printed(commands, gap)
-    script = parse(text)
+    script = parse_script(text)
     assert list(script.commands) == expected
     assert script.problem is None
 
@@ -150,7 +150,7 @@ def test_a_cut_text_gives_the_commands_before_the_cut(
     commands: list[tuple[str, list[Argument]]], gap: str, cut: int
 ) -> None:
     text, expected = printed(commands, gap)
-    script = parse(text[: cut % (len(text) + 1)])
+    script = parse_script(text[: cut % (len(text) + 1)])
     assert list(script.commands) == expected[: len(script.commands)]
 
 
@@ -163,7 +163,7 @@ def test_values_come_back_from_quotes_and_brackets(first: str, second: str) -> N
 
 @given(st.text() | st.text('()[]="\\#\n a$@{}'))
 def test_no_text_is_too_strange(text: str) -> None:
-    script = parse(text)
+    script = parse_script(text)
     lines = [command.line for command in script.commands]
     assert lines == sorted(lines)
     if script.problem:
@@ -197,7 +197,7 @@ def test_cmake_sees_the_same(tmp_path: Path, need: Callable[[str], str]) -> None
     seen = [step for step in steps if step[0] != "endif"]  # CMake 4 traces it, older ones do not
     ours = [
         (command.name, command.line, [argument.value for argument in command.arguments])
-        for command in parse(SCRIPT).commands
+        for command in parse_script(SCRIPT).commands
     ]
     assert seen == [step for step in ours if step[0] != "endif" and step[2] != ["never", "reached"]]
 
@@ -210,4 +210,4 @@ def test_cmake_sees_the_same(tmp_path: Path, need: Callable[[str], str]) -> None
 @pytest.mark.parametrize("outside", ["a(", *map(slow, ("#", "@", ""))])
 def test_long_texts_take_no_more_than_their_length(outside: str, inside: str) -> None:
     for text in ((outside + inside) * 30_000, outside + inside * 100_000):
-        parse(text)
+        parse_script(text)

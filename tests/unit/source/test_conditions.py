@@ -3,11 +3,11 @@
 import pytest
 
 from stoker.source import conditions
-from stoker.source.cmake import parse
+from stoker.source.cmake import parse_script
 
 
 def test_a_condition_is_written_on_one_line() -> None:
-    (command,) = parse('if((A AND\n    NOT ( B )) OR "x y" MATCHES z)').commands
+    (command,) = parse_script('if((A AND\n    NOT ( B )) OR "x y" MATCHES z)').commands
     assert conditions.condition_text(command.arguments) == '(A AND NOT (B)) OR "x y" MATCHES z'
 
 

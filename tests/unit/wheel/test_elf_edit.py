@@ -17,7 +17,7 @@ from stoker.model.errors import ArtifactError
 from stoker.wheel import elf
 from stoker.wheel.elf import Elf
 from stoker.wheel.elf_edit import ElfEdit, Patch, make_patch
-from stoker.wheel.facts import read_file
+from stoker.wheel.facts import read_library_file
 from stoker.wheel.reader import open_file
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ELF is what Linux loads")
@@ -75,7 +75,7 @@ def edited(path: Path, edit: ElfEdit, made: Path) -> Patch:
 
 
 def facts(path: Path) -> LibraryFacts:
-    found = read_file(path, path.name)
+    found = read_library_file(path, path.name)
     assert found is not None
     assert found.problem is None
     return found

@@ -16,7 +16,7 @@ from stoker.model.errors import ArtifactError
 from stoker.wheel.fatbin import FatbinLookout
 from stoker.wheel.inflated import InflatedReader
 from stoker.wheel.library import read_library
-from stoker.wheel.origins import resolve
+from stoker.wheel.origins import resolve_needed
 from stoker.wheel.reader import open_file
 from stoker.wheel.runs_on import minimum_driver, oldest_manylinux, served_gpus
 
@@ -53,7 +53,7 @@ def _places() -> list[int]:
 
 def _consequences(facts: LibraryFacts) -> None:
     """What follows from facts must follow from strange ones too."""
-    resolve([facts], holds=lambda path: not path, files=())
+    resolve_needed([facts], holds=lambda path: not path, files=())
     served_gpus([facts])
     minimum_driver([facts])
     oldest_manylinux([facts])

@@ -14,7 +14,7 @@ from stoker.model.artifact import (
     WheelFacts,
 )
 from stoker.outside.terminal import Page, rendered
-from stoker.wheel.inspect_page import bar, differences_page, inspection_page
+from stoker.wheel.inspect_page import fact_differences_page, inspection_page, share_bar
 
 WHEEL = WheelFacts(
     name="mill",
@@ -78,11 +78,11 @@ def _facts(wheel: WheelFacts | None = WHEEL, problem: str | None = None) -> Arti
 
 
 def test_bars() -> None:
-    assert bar(1.0, 4) == "████"
-    assert bar(0.5, 4) == "██  "
-    assert bar(0.53125, 4) == "██▏ "
-    assert bar(0.0, 4) == "▏   "
-    assert bar(7.0, 2) == "██"
+    assert share_bar(1.0, 4) == "████"
+    assert share_bar(0.5, 4) == "██  "
+    assert share_bar(0.53125, 4) == "██▏ "
+    assert share_bar(0.0, 4) == "▏   "
+    assert share_bar(7.0, 2) == "██"
 
 
 def test_the_page_of_a_wheel() -> None:
@@ -136,8 +136,8 @@ def test_differences() -> None:
         FactDifference(subject="a.so", name="sm_80", before="9 B in 1", after=None),
         FactDifference(subject="a.so", name="needs b.so", before=None, after="yes"),
     )
-    lines = [line.split() for line in _shown(differences_page(rows)).splitlines()]
+    lines = [line.split() for line in _shown(fact_differences_page(rows)).splitlines()]
     assert ["~", "version", "1", "2"] in lines
     assert ["-", "sm_80", "9", "B", "in", "1"] in lines
     assert ["+", "needs", "b.so", "yes"] in lines
-    assert _shown(differences_page(())).strip() == "no difference"
+    assert _shown(fact_differences_page(())).strip() == "no difference"

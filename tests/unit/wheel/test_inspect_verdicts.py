@@ -13,7 +13,7 @@ from stoker.model.artifact import (
     TargetKind,
     WheelFacts,
 )
-from stoker.wheel.differences import compare
+from stoker.wheel.differences import compare_facts
 from stoker.wheel.runs_on import minimum_driver, oldest_manylinux, served_gpus
 
 
@@ -145,7 +145,7 @@ def _artifact(*libraries: LibraryFacts, version: str = "1", requires: str = "") 
 
 def test_nothing_differs_from_itself() -> None:
     facts = _artifact(_library(_code("sm_90")), requires="torch==2.9")
-    assert compare(facts, facts) == ()
+    assert compare_facts(facts, facts) == ()
 
 
 def test_what_differs() -> None:
@@ -159,7 +159,9 @@ def test_what_differs() -> None:
         version="1+sm90",
         requires="torch==2.10",
     )
-    rows = {(row.subject, row.name): (row.before, row.after) for row in compare(before, after)}
+    rows = {
+        (row.subject, row.name): (row.before, row.after) for row in compare_facts(before, after)
+    }
     assert rows["", "version"] == ("1", "1+sm90")
     assert rows["", "requires torch"] == ("torch==2.9", "torch==2.10")
     assert rows["", "requires numpy"] == ("numpy", None)

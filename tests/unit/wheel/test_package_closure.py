@@ -5,7 +5,7 @@ import pytest
 from built_wheels import MACHINE, FactsPlace, built, library, places
 from stoker.model.errors import MissingError, UsageError
 from stoker.wheel.package.built_wheel import BuiltWheel
-from stoker.wheel.package.closure import Closure, gather
+from stoker.wheel.package.closure import Closure, find_closure
 from stoker.wheel.package.places import SearchPlaces
 from stoker.wheel.package.providers import LibraryProvider, Providers, wheel_cuda
 from stoker.wheel.package.values import PackageMode, PackageRequest
@@ -19,7 +19,7 @@ def closure(
 ) -> Closure:
     request = PackageRequest(mode=mode, exclude=exclude)
     cuda = wheel_cuda(wheel, request)
-    return gather(wheel, Providers(wheel, request), found, cuda=cuda.major if cuda else None)
+    return find_closure(wheel, Providers(wheel, request), found, cuda=cuda.major if cuda else None)
 
 
 @pytest.mark.parametrize(

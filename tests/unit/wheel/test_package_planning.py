@@ -8,9 +8,9 @@ import pytest
 from built_wheels import MACHINE, FactsPlace, built, library, places
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.wheel.package.built_wheel import BuiltWheel
-from stoker.wheel.package.closure import Closure, gather, hashed_name, to_be_hashed
+from stoker.wheel.package.closure import Closure, find_closure, hashed_name, to_be_hashed
 from stoker.wheel.package.places import SearchPlaces
-from stoker.wheel.package.planning import make_plan, new_tags
+from stoker.wheel.package.planning import make_package_plan, new_tags
 from stoker.wheel.package.providers import Providers
 from stoker.wheel.package.values import LibraryChange, PackageMode, PackagePlan, PackageRequest
 from stoker.wheel.revision import new_version
@@ -22,9 +22,9 @@ def plan(
     wheel: BuiltWheel, mode: PackageMode, found: SearchPlaces | None = None, **wishes: Any
 ) -> PackagePlan:
     request = PackageRequest(mode=mode, **wishes)
-    closure = gather(wheel, Providers(wheel, request), found) if found else Closure()
+    closure = find_closure(wheel, Providers(wheel, request), found) if found else Closure()
     digests = {each.name: DIGEST for each in to_be_hashed(closure)}
-    return make_plan(wheel, request, closure=closure, digests=digests)
+    return make_package_plan(wheel, request, closure=closure, digests=digests)
 
 
 def test_a_bundle() -> None:

@@ -19,9 +19,9 @@ from stoker.model.artifact import (
 from stoker.model.finding import Finding, Severity
 from stoker.plan.grammar import parse
 from stoker.wheel.engine import Member
-from stoker.wheel.origins import installed_path, resolve
+from stoker.wheel.origins import installed_path, resolve_needed
 from stoker.wheel.runs_on import served_gpus
-from stoker.wheel.verify.checks import CHECKS, examine
+from stoker.wheel.verify.checks import CHECKS, examine_wheel
 from stoker.wheel.verify.tested import CodeSample, PlanRecord, Use, WheelUnderTest
 
 TAG = "cp312-cp312-manylinux_2_28_x86_64"
@@ -67,7 +67,7 @@ def case(
         size_bytes=9,
         wheel=wheel,
         libraries=libraries,
-        dependencies=resolve(
+        dependencies=resolve_needed(
             libraries,
             holds=places.__contains__,
             files={path.rpartition("/")[2] for path in paths},
@@ -94,15 +94,15 @@ def member(name: str, mode: int = 0o644) -> Member:
 def bad(judged: WheelUnderTest) -> dict[str, Severity]:
     """What was found, but for good news and what was not checked."""
     fine = (Severity.OK, Severity.NOTE)
-    return {one.name: one.severity for one in examine(judged) if one.severity not in fine}
+    return {one.name: one.severity for one in examine_wheel(judged) if one.severity not in fine}
 
 
 def found(judged: WheelUnderTest, name: str) -> Finding:
-    return next(one for one in examine(judged) if one.name == name)
+    return next(one for one in examine_wheel(judged) if one.name == name)
 
 
 def passed(judged: WheelUnderTest) -> set[str]:
-    return {one.name for one in examine(judged) if one.severity is Severity.OK}
+    return {one.name for one in examine_wheel(judged) if one.severity is Severity.OK}
 
 
 def test_a_wheel_hears_of_the_checks_of_what_it_has() -> None:
@@ -122,14 +122,14 @@ def test_a_wheel_hears_of_the_checks_of_what_it_has() -> None:
 
 
 def test_what_a_plan_would_allow_to_check_is_said_once() -> None:
-    notes = [one.name for one in examine(case(library(), plan=None)) if one.severity != "ok"]
+    notes = [one.name for one in examine_wheel(case(library(), plan=None)) if one.severity != "ok"]
     assert notes == ["missing-plan"]
     assert found(case(library()), "cpu-level-unchecked").severity is Severity.NOTE
-    assert {one.severity for one in examine(case(plan=None))} == {Severity.OK}
+    assert {one.severity for one in examine_wheel(case(plan=None))} == {Severity.OK}
 
 
 def test_the_worst_comes_first() -> None:
-    findings = examine(case(library(runpath=("/opt",)), plan=None))
+    findings = examine_wheel(case(library(runpath=("/opt",)), plan=None))
     severities = [one.severity for one in findings]
     assert severities == sorted(severities, key=list(Severity).index, reverse=True)
     assert severities[0] is Severity.ERROR

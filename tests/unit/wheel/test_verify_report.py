@@ -5,10 +5,10 @@ from xml.etree import ElementTree
 from stoker.model.finding import Finding, Severity
 from stoker.outside.terminal import rendered
 from stoker.wheel.verify.page import (
-    verdict,
     verification_json,
     verification_junit,
     verification_page,
+    verification_verdict,
 )
 from stoker.wheel.verify.tested import Verification
 
@@ -32,9 +32,9 @@ def test_the_page_says_it_all() -> None:
 
 
 def test_the_verdict() -> None:
-    assert verdict(verification()) == "This wheel is sound."
+    assert verification_verdict(verification()) == "This wheel is sound."
     warnings = [one for one in FINDINGS if one.severity is Severity.WARNING] * 2
-    assert verdict(verification(*warnings)) == "This wheel is sound: 2 warnings."
+    assert verification_verdict(verification(*warnings)) == "This wheel is sound: 2 warnings."
 
 
 def test_json_says_whether_it_is_sound() -> None:

@@ -10,7 +10,7 @@ from built_libraries import Need, build
 from conftest import missing
 from stoker.knowledge.hardware import beyond
 from stoker.wheel.engine import open_wheel
-from stoker.wheel.facts import read_file
+from stoker.wheel.facts import read_library_file
 from stoker.wheel.verify import sampling
 from stoker.wheel.verify.local_functions import LocalFunctions
 from stoker.wheel.verify.sampling import look_through, read_code
@@ -61,7 +61,7 @@ def _sampled(need: Need, folder: Path, source: str, *flags: str) -> CodeSample:
     need("objdump")
     made = build(need, folder, *flags, source=source)
     contents = {**members(), "mill/lib/libmill.so": made.read_bytes()}
-    facts = read_file(made, "mill/lib/libmill.so")
+    facts = read_library_file(made, "mill/lib/libmill.so")
     assert facts is not None
     with open_wheel(make_wheel(folder, wheel_bytes(contents))) as wheel:
         (sample,) = read_code(wheel, [facts], beyond(SPECIAL[MACHINE][1]))
@@ -118,7 +118,7 @@ def test_without_time_nothing_is_read(
     need: Need, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sampling, "_TIMEOUT_S", -1.0)
-    made = read_file(build(need, tmp_path), "mill/lib/libmill.so")
+    made = read_library_file(build(need, tmp_path), "mill/lib/libmill.so")
     assert made is not None
     with open_wheel(make_wheel(tmp_path)) as wheel:
         assert read_code(wheel, [made], ()) == ()
@@ -127,7 +127,7 @@ def test_without_time_nothing_is_read(
 def test_without_objdump_it_is_said(
     need: Need, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = read_file(build(need, tmp_path), "mill/lib/libmill.so")
+    made = read_library_file(build(need, tmp_path), "mill/lib/libmill.so")
     assert made is not None
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with open_wheel(make_wheel(tmp_path)) as wheel:

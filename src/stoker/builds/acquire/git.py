@@ -46,7 +46,7 @@ class ServerUnreachableError(MissingError):
     """The server does not answer; an existing copy may be used."""
 
 
-def find(url: str, reference: str | None) -> Found:
+def find_commit(url: str, reference: str | None) -> Found:
     """Ask the server; of a tag and a branch with one name the tag counts."""
     names = [f"refs/tags/{reference}", f"refs/heads/{reference}"] if reference else ["HEAD"]
     listed = _listed(url, [*names, *(f"{name}^{{}}" for name in names)])
@@ -59,7 +59,9 @@ def find(url: str, reference: str | None) -> Found:
     raise _unknown(url, reference)
 
 
-def fetch(url: str, found: Found, tree: Path, *, say: Say, keep_open: Collection[int]) -> str:
+def fetch_commit(
+    url: str, found: Found, tree: Path, *, say: Say, keep_open: Collection[int]
+) -> str:
     """Make or finish the tree; gives the commit that it is at."""
     git = _Git(url, tree, say=say, keep_open=keep_open)
     tree.mkdir(exist_ok=True)

@@ -44,7 +44,7 @@ class Named(Value, frozen=True, kw_only=True):
         return f"{place}@{self.reference}" if self.reference else place
 
 
-def parse(given: str, tag: str | None = None) -> Named:
+def parse_source(given: str, tag: str | None = None) -> Named:
     """Return the source that ``given`` names; if there is none, the error suggests the
     next step.
     """

@@ -13,7 +13,7 @@ import msgspec
 
 from stoker.builds.acquire import git
 from stoker.builds.acquire.archive import unpack
-from stoker.builds.acquire.naming import ARCHIVES, Named, parse
+from stoker.builds.acquire.naming import ARCHIVES, Named, parse_source
 from stoker.model.errors import CommandError, MissingError, UsageError
 from stoker.model.source import Acquired, SourceKind
 from stoker.model.value import Value
@@ -58,7 +58,7 @@ def lock_of(entry: Path) -> Path:
     return entry.with_name(f"{entry.name.removeprefix('.').removesuffix('.partial')}.lock")
 
 
-def read_record(entry: Path) -> Record | None:
+def read_source_record(entry: Path) -> Record | None:
     """Return the record of a tree; ``None`` if the tree is incomplete."""
     record = read_json(entry / _RECORD, Record)
     return record if record and (entry / record.tree).is_dir() else None
@@ -67,7 +67,7 @@ def read_record(entry: Path) -> Record | None:
 @contextmanager
 def acquired(given: str, *, say: Say, tag: str | None = None) -> Iterator[Acquired]:
     """Yield the tree that ``given`` names; `stoker clean --all` keeps it while the block runs."""
-    named = parse(given, tag)
+    named = parse_source(given, tag)
     if named.kind is SourceKind.FOLDER:
         path = Path(named.place)
         yield Acquired(kind=named.kind, given=named.shown, path=str(path), notes=_checked(path))
@@ -108,11 +108,11 @@ def _kept(wanted: _Wanted, say: Say) -> Iterator[tuple[Path, Record]]:
 
     while True:
         with locks.held(lock, shared=True, waiting=wait):
-            if record := read_record(entry):
+            if record := read_source_record(entry):
                 yield entry / record.tree, record
                 return
         with locks.held(lock, waiting=wait) as descriptor:
-            if not read_record(entry):
+            if not read_source_record(entry):
                 _make(wanted, entry, descriptor)
 
 
@@ -181,7 +181,7 @@ def _of_index(named: Named, say: Say) -> _Wanted:
 
 def _of_git(named: Named, say: Say) -> _Wanted:
     try:
-        found = git.find(named.place, named.reference)
+        found = git.find_commit(named.place, named.reference)
     except git.ServerUnreachableError as error:
         return _fetched_earlier(named, error)
     name = folders.slug(re.split(r"[/:]", named.place.rstrip("/"))[-1].removesuffix(".git"))
@@ -190,13 +190,13 @@ def _of_git(named: Named, say: Say) -> _Wanted:
         tree, keep_open = work / name, (descriptor,)
         begun = tree.exists()
         try:
-            commit = git.fetch(named.place, found, tree, say=say, keep_open=keep_open)
+            commit = git.fetch_commit(named.place, found, tree, say=say, keep_open=keep_open)
         except (CommandError, UsageError):
             if not begun:
                 raise
             say("what an earlier attempt left cannot be used: starting again")
             remove_tree(tree, strict=True)
-            commit = git.fetch(named.place, found, tree, say=say, keep_open=keep_open)
+            commit = git.fetch_commit(named.place, found, tree, say=say, keep_open=keep_open)
         identity = f"commit {commit}"
         return Record(kind=named.kind, given=named.shown, tree=name, identity=identity)
 
@@ -210,7 +210,7 @@ def _fetched_earlier(named: Named, error: MissingError) -> _Wanted:
     def make(work: Path, descriptor: int) -> Record:  # noqa: ARG001
         raise error
 
-    records = {entry: read_record(entry) for entry in root().glob("[!.]*/")}
+    records = {entry: read_source_record(entry) for entry in root().glob("[!.]*/")}
     same = [entry for entry, record in records.items() if record and record.given == named.shown]
     if not same:
         raise error

@@ -21,12 +21,17 @@ from stoker.builds.containers import content
 from stoker.builds.containers.content import (
     ENTER,
     PipSettings,
+    download_pip,
     own_package,
-    pip_command,
-    read_index,
+    read_pip_settings,
     requirements_for,
 )
-from stoker.builds.containers.engine import ContainerEngine, EngineKind, find_engine, read_host
+from stoker.builds.containers.engine import (
+    ContainerEngine,
+    EngineKind,
+    find_engine,
+    read_container_host,
+)
 from stoker.builds.containers.pythons import PROBE, InsidePython, choose_python, read_pythons
 from stoker.builds.containers.words import Bind, Box, exec_words, run_words
 from stoker.builds.finishing import handed_over
@@ -112,7 +117,7 @@ class Contained(Value, frozen=True, kw_only=True):
 def build_inside(asked: CommandLine, wanted: Inside, watcher: ContainerWatcher) -> Built:
     say = watcher.say
     check_writable(Path(wanted.out))
-    engine, host = find_engine(wanted.engine), read_host()
+    engine, host = find_engine(wanted.engine), read_container_host()
     with ExitStack() as stack:
         stack.enter_context(
             locks.held(
@@ -123,7 +128,9 @@ def build_inside(asked: CommandLine, wanted: Inside, watcher: ContainerWatcher) 
         source = stack.enter_context(acquired(wanted.source, tag=wanted.tag, say=say))
         options = {**asked.options, "source": source.path}
         subject = survey(msgspec.structs.replace(asked, options=options))
-        index = read_index(process.check([*pip_command(), "config", "list"], timeout=_TIMEOUT_S))
+        index = read_pip_settings(
+            process.check([*download_pip(), "config", "list"], timeout=_TIMEOUT_S)
+        )
         box = _box(wanted, subject, index)
         launch = run_words(engine, host, box)
         say(f"container {box.name} of {box.image or box.root}, by {engine.kind}")

@@ -35,7 +35,7 @@ class PipSettings(Value, frozen=True, kw_only=True):
     paths: tuple[str, ...] = ()
 
 
-def read_index(listed: str) -> PipSettings:
+def read_pip_settings(listed: str) -> PipSettings:
     """Return the settings of ``pip config list``. Later lines override earlier ones; the
     environment wins.
     """
@@ -94,7 +94,7 @@ def container_lock(path: Path) -> Path:
 
 def requirements_for(python: InsidePython, say: Callable[[str], None]) -> Path:
     """Return what stoker requires for that Python."""
-    wanted = inside(metadata.requires("stoker") or ())
+    wanted = required_inside(metadata.requires("stoker") or ())
     platforms = platform_tags(python)
     key = hashlib.sha256("\n".join([*wanted, *platforms]).encode()).hexdigest()[:8]
     folder = containers_folder() / f"requirements-{python.version}-{python.machine}-{key}"
@@ -105,7 +105,7 @@ def requirements_for(python: InsidePython, say: Callable[[str], None]) -> Path:
     options += [word for tag in platforms for word in ("--platform", tag)]
     with folder_made_whole(folder) as aside:
         command = [
-            *pip_command(),
+            *download_pip(),
             "install",
             "--quiet",
             "--disable-pip-version-check",
@@ -117,7 +117,7 @@ def requirements_for(python: InsidePython, say: Callable[[str], None]) -> Path:
     return folder
 
 
-def inside(requires: Iterable[str]) -> list[str]:
+def required_inside(requires: Iterable[str]) -> list[str]:
     """Return those of stoker's requirements that a container needs, which may lack the
     build tools.
     """
@@ -161,7 +161,7 @@ def platform_tags(python: InsidePython) -> tuple[str, ...]:
     return (*tags, f"manylinux2014_{machine}")
 
 
-def pip_command() -> list[str]:
+def download_pip() -> list[str]:
     """Return the command of a pip that downloads: ours, or any on PATH."""
     if ours := own_pip():
         return [*ours]

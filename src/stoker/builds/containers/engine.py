@@ -86,7 +86,7 @@ def read_engine(kind: EngineKind, program: str, told: str, *, gpus: bool) -> Con
     )
 
 
-def read_host() -> ContainerHost:
+def read_container_host() -> ContainerHost:
     types = {mount.filesystem for mount in parse_mounts(_text("/proc/self/mountinfo"))}
     return ContainerHost(
         user=os.getuid(),

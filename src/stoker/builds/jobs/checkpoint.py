@@ -21,7 +21,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stoker.builds.digests import digest
-from stoker.builds.jobs.shards import Piece, Shard, split
+from stoker.builds.jobs.shards import Piece, Shard, split_pieces
 from stoker.govern.command_line import build_folder
 from stoker.govern.history import History
 from stoker.govern.trace import read_trace, write_trace
@@ -152,7 +152,7 @@ class Checkpoint:
         found = read_json(path, Split) if (path := self._path(identity, name)) else None
         if found and found.graph == graph and _same(found.shares, pieces, shards):
             return found.shares
-        shares = split(pieces, shards)
+        shares = split_pieces(pieces, shards)
         if self.folder:
             self._write(identity, name, Split(graph=graph, shares=shares))
         return shares

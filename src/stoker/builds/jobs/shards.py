@@ -70,7 +70,7 @@ def cost(seconds: float, peak: float) -> float:
     return seconds * max(1.0, peak / _MEMORY_PER_CPU)
 
 
-def split(pieces: Sequence[Piece], shards: int) -> tuple[tuple[str, ...], ...]:
+def split_pieces(pieces: Sequence[Piece], shards: int) -> tuple[tuple[str, ...], ...]:
     """Return the outputs of each shard. The most expensive step goes to the shard with the least
     work so far, then the next one: at most a third above the optimum (Graham 1969).
     """

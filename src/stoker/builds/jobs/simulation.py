@@ -6,7 +6,7 @@ from statistics import mean
 from msgspec.structs import replace
 
 from stoker.builds.jobs.checkpoint import CACHED
-from stoker.builds.jobs.shards import Piece, cost, split
+from stoker.builds.jobs.shards import Piece, cost, split_pieces
 from stoker.govern.policies import make_policy
 from stoker.govern.simulate import simulate
 from stoker.model.govern import SimulationResult, StepRecord, Trace
@@ -55,7 +55,7 @@ def simulate_farm(
         if each.step.role in CACHED
     ]
     compiled = {piece.output for piece in pieces}
-    shares = [set(share) for share in split(pieces, shards)]
+    shares = [set(share) for share in split_pieces(pieces, shards)]
     parts = [_part(steps, share, compiled - share) for share in shares]
     last = _part(steps, {each.step.output for each in steps} - compiled, compiled)
     *made, finisher = (

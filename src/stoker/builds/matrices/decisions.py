@@ -77,7 +77,7 @@ def slim_label(variant: Variant) -> str:
     return matrix_label(variant).removeprefix(f"{Backend.CUDA}.")
 
 
-def check_cuda(variant: Variant, cuda: str | None) -> None:
+def check_same_cuda(variant: Variant, cuda: str | None) -> None:
     """Raise UsageError if a wheel was built with another CUDA release than the variant names."""
     if variant.toolkit and cuda and variant.toolkit != cuda:
         raise UsageError(

@@ -41,12 +41,12 @@ def whole_line(jobs: Sequence[MatrixJob]) -> str:
     return f"{count}, {known}" + (f"; the time of {time.unknown} is unknown" * bool(time.unknown))
 
 
-def begin_line(number: int, total: int, job: MatrixJob) -> str:
+def job_begin_line(number: int, total: int, job: MatrixJob) -> str:
     how = "slimming" if job.made_from is WheelFrom.SLIM else "building"
     return f"stoker: {number} of {total}: {how} {job.title} ({job.variant})\n"
 
 
-def end_line(result: MatrixResult) -> str:
+def job_end_line(result: MatrixResult) -> str:
     if result.end is MatrixEnd.INTERRUPTED:
         return f"stoker: {result.job.title}: interrupted; the same command continues the matrix\n"
     made = f": {result.wheel}" if result.ok and result.wheel else ""

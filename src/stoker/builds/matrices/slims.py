@@ -9,7 +9,7 @@ from packaging.requirements import InvalidRequirement
 from stoker import __version__
 from stoker.builds.digests import digest, file_digest
 from stoker.builds.matrices.decisions import (
-    check_cuda,
+    check_same_cuda,
     check_slim,
     completed_label,
     slim_estimate,
@@ -103,7 +103,7 @@ def plan_slim(name: str, python: str | None, chosen: UserOptions) -> tuple[Matri
 def _opened(slim: Slim, path: Path) -> tuple[Slim, int]:
     """Check that the wheel can be read and is for the CUDA release of the variant."""
     with open_wheel(path) as wheel:
-        check_cuda(slim.variant, torch_cuda(wheel))
+        check_same_cuda(slim.variant, torch_cuda(wheel))
         return replace(slim, path=str(path.absolute())), path.stat().st_size
 
 
@@ -164,7 +164,7 @@ def slim_one(
 def _completed(label: str, path: Path, variant: Variant) -> str:
     with open_wheel(path) as wheel:
         cuda = torch_cuda(wheel)
-        check_cuda(variant, cuda)
+        check_same_cuda(variant, cuda)
         return completed_label(label, original=original_label(wheel), cuda=cuda)
 
 

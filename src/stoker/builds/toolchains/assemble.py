@@ -51,23 +51,23 @@ def assemble(unpacked: Path, home: Path, request: ToolchainRequest) -> None:
     row = request.row
     for pattern, place in row.trees:
         for tree in sorted(unpacked.glob(request.filled(pattern))):
-            merge(tree, home / place)
+            merge_trees(tree, home / place)
     for information in unpacked.glob("*.dist-info"):
-        merge(information, home / INFORMATION / information.name)
+        merge_trees(information, home / INFORMATION / information.name)
     for folder in row.sonames:
         link_sonames(home / folder)
     for link, goal in row.links.items():
         _link(home / link, goal)
 
 
-def merge(source: Path, target: Path) -> None:
+def merge_trees(source: Path, target: Path) -> None:
     """Move a file or folder; where folders meet they become one, and a file in place stays."""
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         source.rename(target)
     elif source.is_dir() and target.is_dir():
         for child in source.iterdir():
-            merge(child, target / child.name)
+            merge_trees(child, target / child.name)
 
 
 def link_sonames(folder: Path) -> None:

@@ -32,7 +32,7 @@ _MISSED = re.compile(
 )
 
 
-def fetch(
+def fetch_wheels(
     request: ToolchainRequest, *, work: Path, say: Say, keep_open: Collection[int] = ()
 ) -> Path:
     """Return the folder below ``work`` that contains the unpacked wheels."""

@@ -41,7 +41,7 @@ def making(path: Path) -> Iterator[Making]:
             yield Making(home=home, work=work, lock=lock.fileno())
 
 
-def sweep(folder: Path, name: str | None = None) -> list[Path]:
+def sweep_leftovers(folder: Path, name: str | None = None) -> list[Path]:
     """Delete what killed processes left of ``name``, or of any; return those being made."""
     asides = files.leftovers(folder, name)
     busy = [aside for aside in asides if _is_being_made(aside)]

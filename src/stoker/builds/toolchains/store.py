@@ -16,8 +16,8 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from stoker.builds.toolchains.assemble import INFORMATION, assemble, make_stub
-from stoker.builds.toolchains.fetch import Say, fetch
-from stoker.builds.toolchains.making import Making, making, sweep
+from stoker.builds.toolchains.fetch import Say, fetch_wheels
+from stoker.builds.toolchains.making import Making, making, sweep_leftovers
 from stoker.builds.toolchains.manifest import MANIFEST, Toolchain, read_toolchain, write_manifest
 from stoker.builds.toolchains.request import ToolchainRequest
 from stoker.knowledge.packages import Proof, VersionCommand
@@ -63,11 +63,13 @@ def _command(home: Path, command: tuple[str, ...]) -> list[str]:
 root = locks.toolchains_folder
 
 
-def install(request: ToolchainRequest, *, into: Path | None = None, say: Say) -> Toolchain:
+def install_toolchain(
+    request: ToolchainRequest, *, into: Path | None = None, say: Say
+) -> Toolchain:
     """Make a toolchain and keep it, in ``into`` or in a folder of ours."""
     _check_platform(request)
     path = into.resolve() if into else root() / request.name
-    if sweep(path.parent, path.name):
+    if sweep_leftovers(path.parent, path.name):
         raise UsageError(f"another stoker is making {path} at this moment")
     if into:
         _check_free(path)
@@ -76,7 +78,7 @@ def install(request: ToolchainRequest, *, into: Path | None = None, say: Say) ->
         say(f"{there.name} is already installed")
         return there
     with making(path) as new:
-        unpacked = fetch(request, work=new.work, say=say, keep_open=(new.lock,))
+        unpacked = fetch_wheels(request, work=new.work, say=say, keep_open=(new.lock,))
         assemble(unpacked, new.home, request)
         packages = _packages(request, new.home)
         say("verifying")
@@ -87,23 +89,23 @@ def install(request: ToolchainRequest, *, into: Path | None = None, say: Say) ->
     return _found(path)
 
 
-def installed() -> list[Toolchain]:
+def installed_toolchains() -> list[Toolchain]:
     """Return all toolchains in stoker's own folder, sorted by name."""
-    sweep(root())
+    sweep_leftovers(root())
     found = [read_toolchain(path) for path in sorted(root().glob("[!.]*"))]
     return [toolchain for toolchain in found if toolchain]
 
 
-def remove(word: str) -> Toolchain:
+def remove_toolchain(word: str) -> Toolchain:
     """Remove a toolchain by its name, its requirement or, wherever it is, its folder."""
     named = root() / word.strip().replace("==", "-")
     path = (named if read_toolchain(named) else Path(word)).resolve()
     if not path.exists():
         hint = "`stoker toolchain list` lists them"
-        raise unknown("toolchain", word, [each.name for each in installed()], hint=hint)
+        raise unknown("toolchain", word, [each.name for each in installed_toolchains()], hint=hint)
     toolchain = _found(path)
     remove_whole(path)
-    sweep(path.parent, path.name)
+    sweep_leftovers(path.parent, path.name)
     return toolchain
 
 

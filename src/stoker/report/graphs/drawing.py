@@ -11,7 +11,7 @@ from itertools import pairwise
 from xml.etree import ElementTree as Xml
 
 from stoker.outside.streams import xml_text
-from stoker.report.graphs.page import headline, steps_by_target, target_figures
+from stoker.report.graphs.page import graph_headline, steps_by_target, target_figures
 from stoker.report.graphs.values import BuildGraph, GraphTarget, GraphTargetKind
 
 _SWEEPS = 4  # passes over the columns; more change little
@@ -104,7 +104,7 @@ def _drawing(graph: BuildGraph) -> Xml.Element:
         height=str(height),
         role="img",
     )
-    Xml.SubElement(root, "title").text = xml_text(headline(graph))
+    Xml.SubElement(root, "title").text = xml_text(graph_headline(graph))
     Xml.SubElement(root, "style").text = _STYLE
     _legend(root, graph)
     chain = list(dict.fromkeys(step.target for step in graph.path))

@@ -6,7 +6,13 @@ from stoker.model.value import duration
 from stoker.model.visible import html_text
 from stoker.outside.streams import xml_text
 from stoker.report.graphs.drawing import graph_svg
-from stoker.report.graphs.page import headline, impact_text, ready_text, sources, target_figures
+from stoker.report.graphs.page import (
+    graph_headline,
+    impact_text,
+    ready_text,
+    sources,
+    target_figures,
+)
 from stoker.report.graphs.values import BuildGraph
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -36,7 +42,7 @@ tr:target { background: var(--mark); } a:focus-visible .box { stroke: var(--acce
 
 def graph_html(graph: BuildGraph) -> str:
     """Return the drawing with its tables. The page has no script and fetches nothing."""
-    title = html_text(xml_text(headline(graph)))
+    title = html_text(xml_text(graph_headline(graph)))
     targets = [
         (each.name, each.kind.value, *target_figures(each), ", ".join(each.needs))
         for each in graph.targets

@@ -11,13 +11,13 @@ _FEW = 15  # targets, blockers or steps that a page shows
 
 def graph_page(graph: BuildGraph, *, everything: bool = False) -> Page:
     """Return the summary of a graph; ``everything``: all targets and steps, and what each needs."""
-    parts: list[Page] = [Text(headline(graph), style="bold"), Text(sources(graph))]
+    parts: list[Page] = [Text(graph_headline(graph), style="bold"), Text(sources(graph))]
     if graph.impact:
         return Group(*parts, Text(), *_impact(graph.impact, everything))
     return Group(*parts, Text(), *_targets(graph, everything), Text(), *_starts(graph, everything))
 
 
-def headline(graph: BuildGraph) -> str:
+def graph_headline(graph: BuildGraph) -> str:
     work = f", {duration(graph.wall_s)} of work" if graph.timed else ""
     chain = f", longest chain {duration(graph.path_s)}" if graph.path else ""
     return f"{graph.folder}: {graph.steps} steps in {len(graph.targets)} targets{work}{chain}"

@@ -11,7 +11,7 @@ from stoker.wheel.engine.archive import Content, Wheel, dist_info_of, regular_fi
 from stoker.wheel.engine.edit import Edit, OutputMember, check_names, edited
 from stoker.wheel.engine.identity import WheelIdentity, identify
 from stoker.wheel.engine.record import UNLISTED
-from stoker.wheel.engine.writer import write
+from stoker.wheel.engine.writer import write_members
 
 
 def rewrite(wheel: Wheel, edit: Edit, into: Path, *, workers: int | None = None) -> Path:
@@ -39,7 +39,7 @@ def _write(
     entries = _named_after(identity.stem, entries, dist_info.removesuffix(".dist-info"))
     entries.sort(key=lambda entry: directory.name_place(entry.name))
     target = into / identity.file_name
-    write(entries, f"{identity.stem}.dist-info/RECORD", target, workers)
+    write_members(entries, f"{identity.stem}.dist-info/RECORD", target, workers)
     return target
 
 

@@ -102,7 +102,7 @@ class Chunk(NamedTuple):
     crc: int | None
 
 
-def cut(name: str, content: Content, rows: dict[str, RecordRow]) -> Iterator[Chunk]:
+def cut_chunks(name: str, content: Content, rows: dict[str, RecordRow]) -> Iterator[Chunk]:
     """Yield the chunks of a member, then add its row to the rows of RECORD."""
     digest = hashlib.sha256()
     size = crc = 0
@@ -154,7 +154,7 @@ def deflated(chunk: Chunk) -> bytes:
 Task = tuple[OutputMember, Chunk | CopiedMember]
 
 
-def write(
+def write_members(
     entries: Collection[OutputMember], record_name: str, target: Path, workers: int | None
 ) -> None:
     """Write all members in the given order, then RECORD. ``target`` appears when complete."""
@@ -205,13 +205,13 @@ def _tasks(entries: Iterable[OutputMember], record_name: str) -> Iterator[Task]:
             rows[entry.name] = entry.source.row
             yield entry, entry.source
         else:
-            for chunk in cut(entry.name, entry.source, rows):
+            for chunk in cut_chunks(entry.name, entry.source, rows):
                 yield entry, chunk
             if entry.row and entry.row != rows[entry.name]:
                 raise ArtifactError("its content is not what RECORD says", member=entry.name)
     rows[record_name] = RecordRow()
     listing = Content.of_bytes(render_record(rows))
-    for chunk in cut(record_name, listing, {}):
+    for chunk in cut_chunks(record_name, listing, {}):
         yield OutputMember(name=record_name, source=listing), chunk
 
 

@@ -40,7 +40,7 @@ def find_tool() -> str:
     )
 
 
-def split(library: Path, debug: Path, *, tool: str) -> None:
+def split_debug(library: Path, debug: Path, *, tool: str) -> None:
     """Strip a library in place; write the debug information to ``debug``."""
     stripped = library.with_name(f"{library.name}.stripped")
     try:
@@ -58,7 +58,7 @@ def split(library: Path, debug: Path, *, tool: str) -> None:
     stripped.replace(library)
 
 
-def apply(
+def apply_plan(
     plan: PackagePlan,
     wheel: Wheel,
     into: Path,
@@ -108,7 +108,7 @@ def _strip(
         sources.unpack(LibrarySource(file=str(wheel.path), member=member), library)
         debug = aside / f"{member}{DEBUG_SUFFIX}"
         debug.parent.mkdir(parents=True, exist_ok=True)
-        split(library, debug, tool=tool)
+        split_debug(library, debug, tool=tool)
         return LibrarySource(file=str(library))
 
     with ThreadPoolExecutor(threads()) as pool:

@@ -25,7 +25,7 @@ class Closure(Value, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def gather(
+def find_closure(
     built: BuiltWheel, providers: Providers, places: SearchPlaces, *, cuda: int | None = None
 ) -> Closure:
     """Find all libraries to bundle. ``cuda`` selects the libraries opened at run time."""

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stoker.wheel.engine import Wheel, open_wheel
-from stoker.wheel.package.applying import apply
+from stoker.wheel.package.applying import apply_plan
 from stoker.wheel.package.built_wheel import BuiltWheel, read_built_wheel
-from stoker.wheel.package.closure import Closure, gather, to_be_hashed
+from stoker.wheel.package.closure import Closure, find_closure, to_be_hashed
 from stoker.wheel.package.licences import find_licences
 from stoker.wheel.package.places import find_search_places
-from stoker.wheel.package.planning import make_plan
+from stoker.wheel.package.planning import make_package_plan
 from stoker.wheel.package.providers import Providers, wheel_cuda
 from stoker.wheel.package.sources import open_sources
 from stoker.wheel.package.values import Packaged, PackageMode, PackagePlan, PackageRequest
@@ -37,7 +37,7 @@ def package(
     """
     with open_wheel(wheel) as opened:
         plan = _plan(opened, request, os.environ)
-        return plan, apply(plan, opened, into, force=force, notes=notes)
+        return plan, apply_plan(plan, opened, into, force=force, notes=notes)
 
 
 def _plan(wheel: Wheel, request: PackageRequest, environment: Mapping[str, str]) -> PackagePlan:
@@ -46,7 +46,7 @@ def _plan(wheel: Wheel, request: PackageRequest, environment: Mapping[str, str])
     with open_sources() as sources:
         digests = {found.name: sources.digest(found.source) for found in to_be_hashed(closure)}
     licences, notes = find_licences(closure.found.values())
-    return make_plan(
+    return make_package_plan(
         built, request, closure=closure, digests=digests, licences=licences, notes=notes
     )
 
@@ -57,4 +57,4 @@ def _closure(built: BuiltWheel, request: PackageRequest, environment: Mapping[st
     places = find_search_places(request.libraries, built.libraries, built.machine, environment)
     cuda = wheel_cuda(built, request)
     providers = Providers(built, request)
-    return gather(built, providers, places, cuda=cuda.major if cuda else None)
+    return find_closure(built, providers, places, cuda=cuda.major if cuda else None)

@@ -12,7 +12,7 @@ from stoker.model.artifact import LibraryFacts
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.value import Value
 from stoker.wheel.engine import open_wheel
-from stoker.wheel.facts import read_file, read_wheel
+from stoker.wheel.facts import read_library_file, read_wheel
 from stoker.wheel.package.values import LibrarySource
 
 _VARIABLES = ("CUDA_HOME", "CUDA_PATH")
@@ -63,7 +63,7 @@ class FolderPlace(SearchPlace):
 
     def facts(self, name: str) -> LibraryFacts | None:
         path = Path(self.source(name).file)
-        return read_file(path, name) if path.is_file() else None
+        return read_library_file(path, name) if path.is_file() else None
 
 
 class WheelPlace(SearchPlace):

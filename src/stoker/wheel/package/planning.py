@@ -10,7 +10,7 @@ from stoker.knowledge.wheels import folders, known_cuda, policies
 from stoker.model.artifact import Dependency, LibraryFacts, LibraryOrigin
 from stoker.model.errors import UsageError
 from stoker.wheel.metadata import edited_metadata, edited_wheel
-from stoker.wheel.origins import installed_path, portable_paths, resolve
+from stoker.wheel.origins import installed_path, portable_paths, resolve_needed
 from stoker.wheel.package.built_wheel import BuiltWheel
 from stoker.wheel.package.closure import BundledLibraries, Closure
 from stoker.wheel.package.providers import LibraryProvider, Providers, known_cuda_of
@@ -27,7 +27,7 @@ from stoker.wheel.revision import new_file_name, new_version
 from stoker.wheel.runs_on import oldest_manylinux
 
 
-def make_plan(
+def make_package_plan(
     built: BuiltWheel,
     request: PackageRequest,
     *,
@@ -90,7 +90,7 @@ def new_tags(
 
 
 def _dependencies(built: BuiltWheel) -> tuple[Dependency, ...]:
-    return resolve(
+    return resolve_needed(
         built.libraries,
         holds={installed_path(member) for member in built.members}.__contains__,
         files={PurePosixPath(member).name for member in built.members},

@@ -20,7 +20,7 @@ from stoker.wheel.reader import Reader
 from stoker.wheel.relocations import read_pointers, read_symbols
 from stoker.wheel.slim.cutting import span_of
 from stoker.wheel.slim.regions import address_of
-from stoker.wheel.slim.spans import ByteSpan, Spans, without
+from stoker.wheel.slim.spans import ByteSpan, Spans, spans_without
 
 
 def check_slimmed(before: Reader, after: Reader, kept: Sequence[Sequence[FatbinEntry]]) -> None:
@@ -114,7 +114,7 @@ class _Comparison:
         """Check that the data between scattered regions keeps its address."""
         regions = [ByteSpan(region.offset, region.end) for region in self._old.regions]
         for name, section in self._before.named(fatbin.SCATTERED):
-            for span in without(span_of(section), regions):
+            for span in spans_without(span_of(section), regions):
                 load = self._before.load_at(span.start)
                 address = load.address + span.start - load.offset if load else 0
                 if not self._same(span.start, self._after.offset_of(address), span.size):

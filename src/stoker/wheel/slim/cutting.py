@@ -27,7 +27,7 @@ from stoker.wheel.elf_write import (
     section_headers,
     with_tail,
 )
-from stoker.wheel.slim.spans import ByteSpan, Shift, Spans, merged
+from stoker.wheel.slim.spans import ByteSpan, Shift, Spans, merged_spans
 
 _MOST_CUTS = 512  # each is one more mapping; the largest come first
 
@@ -40,7 +40,7 @@ class Cutting(NamedTuple):
     overwritten: tuple[Overwritten, ...]
 
 
-def cut(
+def cut_ranges(
     file: Elf, freed: Iterable[ByteSpan], *, ends: Mapping[int, int], dropped: Collection[int]
 ) -> Cutting:
     """Plan the cuts. ``ends`` are new ends of sections by index, ``dropped`` their indexes."""
@@ -66,7 +66,7 @@ def _apart(file: Elf, freed: Iterable[ByteSpan]) -> Iterator[ByteSpan]:
     """Merge the spans, but split them where a loaded segment starts or ends."""
     loads = [span_of(segment) for segment in file.segments_of(elf.LOAD)]
     borders = sorted({border for load in loads for border in load})
-    for span in merged(freed):
+    for span in merged_spans(freed):
         inner = borders[bisect_right(borders, span.start) : bisect_left(borders, span.end)]
         for start, end in pairwise([span.start, *inner, span.end]):
             yield ByteSpan(start, end)

@@ -9,7 +9,7 @@ from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.model.slimming import SLIM_MEMBER
 from stoker.outside.files import write_whole
 from stoker.wheel.engine.record import RecordRow, written
-from stoker.wheel.facts import files_of, is_elf
+from stoker.wheel.facts import files_below, is_elf
 from stoker.wheel.slim import in_place
 from stoker.wheel.slim.cuts import (
     Cut,
@@ -39,14 +39,14 @@ from stoker.wheel.slim.installed import (
     absolute,
     owners,
     read_installed,
+    record_without,
     rewritten,
-    without,
 )
 
 
 def plan_folder(folder: Path, request: SlimRequest) -> tuple[Cut, ...]:
     """Plan all ELF files in a folder; NVIDIA's packages stay unchanged, with a remark."""
-    return _planned(folder, files_of(folder), request, owned_too=True)
+    return _planned(folder, files_below(folder), request, owned_too=True)
 
 
 def plan_installed(dist_info: Path, request: SlimRequest) -> tuple[Cut, ...]:
@@ -77,7 +77,7 @@ def recover(store: Path) -> None:
         _finish_discarding(store)
     elif state is None:
         in_place.check_no_originals(store)
-        in_place.clear(store)
+        in_place.clear_store(store)
 
 
 def replace_files(
@@ -103,9 +103,9 @@ def replace_files(
     finally:
         if state_of(store) is None:
             with suppress(StorageError):
-                in_place.clear(store)
+                in_place.clear_store(store)
     if stamps and not keep:
-        discard(store)
+        discard_originals(store)
     return become
 
 
@@ -182,7 +182,7 @@ def _row(site: Site, name: str) -> RecordRow:
 def put_back_originals(store: Path) -> tuple[str, ...]:
     """Restore the originals and return their names; none if nothing had been replaced yet."""
     _check_there(store)
-    with in_place.held(store):
+    with in_place.held_store(store):
         if state_of(store) in (StoreState.KEPT, StoreState.REPLACING):
             return in_place.put_back(store)
         was_preparing = state_of(store) is None and in_place.has_prepared(store)
@@ -198,14 +198,14 @@ def delete_originals(store: Path) -> int:
     Files that a killed process was still replacing are restored.
     """
     _check_there(store)
-    with in_place.held(store):
+    with in_place.held_store(store):
         state = state_of(store)
         if state is None:
-            in_place.clear(store)
+            in_place.clear_store(store)
         elif state is StoreState.REPLACING:
             in_place.put_back_ours(store)
         else:
-            return discard(store)
+            return discard_originals(store)
     return 0
 
 
@@ -214,7 +214,7 @@ def _check_there(store: Path) -> None:
         raise in_place.no_originals(store)
 
 
-def discard(store: Path) -> int:
+def discard_originals(store: Path) -> int:
     """Delete the originals in a locked store whose files are all replaced."""
     kept = in_place.begin_discarding(store)
     _finish_discarding(store)
@@ -224,12 +224,12 @@ def discard(store: Path) -> int:
 def _finish_discarding(store: Path) -> None:
     """Delete the originals first: on a full disk, RECORD cannot be written before."""
     site, journal = in_place.open_site(store)
-    in_place.clear(store, only=[in_place.ORIGINALS])
+    in_place.clear_store(store, only=[in_place.ORIGINALS])
     for file in journal.files:
         path = site.root / file.path
         if path.name == "RECORD" and path.is_file():
             _forget(site, file.path)
-    in_place.clear(store)
+    in_place.clear_store(store)
 
 
 def _forget(site: Site, listed: str) -> None:
@@ -241,6 +241,6 @@ def _forget(site: Site, listed: str) -> None:
         return
     if any(row.startswith(f"{absolute(site.store)}{os.sep}") for row in installed.rows):
         made = site.prepared(listed)
-        write_whole(made, without(installed, site.store))
+        write_whole(made, record_without(installed, site.store))
         give(made, path)
         made.replace(path)

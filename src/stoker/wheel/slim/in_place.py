@@ -81,7 +81,7 @@ class Site(Value, frozen=True, kw_only=True):
 
 
 @contextmanager
-def held(store: Path) -> Iterator[None]:
+def held_store(store: Path) -> Iterator[None]:
     """Lock a store against other processes; create it if needed, remove it if it ends empty."""
     lock = store / _LOCK
     try:
@@ -273,7 +273,7 @@ def _put_back(site: Site, journal: Journal) -> None:
                 original.replace(here)
             elif file.added and _is_ours(site, file):
                 remove_file(here, below=site.root)
-        clear(site.store)
+        clear_store(site.store)
     except OSError as error:
         raise StorageError(
             f"cannot restore the originals: {error.strerror or error}",
@@ -306,7 +306,7 @@ def check_no_originals(store: Path) -> None:
         )
 
 
-def clear(store: Path, *, only: Iterable[str] | None = None) -> None:
+def clear_store(store: Path, *, only: Iterable[str] | None = None) -> None:
     """Empty a store. The journal is deleted last, since it describes the rest."""
     try:
         found = [path for path in store.iterdir() if only is None or path.name in only]

@@ -13,7 +13,7 @@ from stoker.model.finding import Severity
 from stoker.outside.progress import stage
 from stoker.wheel.elf_edit import ElfEdit
 from stoker.wheel.engine import Wheel
-from stoker.wheel.facts import read_file, wheel_facts
+from stoker.wheel.facts import read_library_file, wheel_facts
 from stoker.wheel.inspecting import wheel_artifact
 from stoker.wheel.origins import portable_paths
 from stoker.wheel.reader import printable
@@ -89,7 +89,7 @@ def _original(wheel: Wheel, kind: bytes, cuts: Collection[Cut]) -> WheelUnderTes
     libraries = []
     with stage("reading libraries", sum(cut.summary.before_bytes for cut in cuts)) as advance:
         for cut in cuts:
-            if library := read_file(cut.file, printable(cut.name)):
+            if library := read_library_file(cut.file, printable(cut.name)):
                 libraries.append(library)
             advance(cut.summary.before_bytes)
     return WheelUnderTest(

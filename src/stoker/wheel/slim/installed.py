@@ -82,7 +82,7 @@ def rewritten(
     return record.render_record(rows)
 
 
-def without(installed: Installed, folder: Path) -> bytes:
+def record_without(installed: Installed, folder: Path) -> bytes:
     """Return RECORD without the files in a folder."""
     inside = f"{absolute(folder)}{os.sep}"
     return record.render_record(

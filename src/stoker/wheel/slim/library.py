@@ -24,11 +24,11 @@ from stoker.wheel.fatbin import FatbinEntry
 from stoker.wheel.reader import Reader, open_file
 from stoker.wheel.relocations import RELATIVE
 from stoker.wheel.slim.check import check_slimmed
-from stoker.wheel.slim.cutting import Stripping, check_unused, cut, find_unused, span_of
-from stoker.wheel.slim.packing import Packing, pack
+from stoker.wheel.slim.cutting import Stripping, check_unused, cut_ranges, find_unused, span_of
+from stoker.wheel.slim.packing import Packing, pack_regions
 from stoker.wheel.slim.recompression import recompress
 from stoker.wheel.slim.regions import Choose, DeviceRegion, find_regions
-from stoker.wheel.slim.spans import ByteSpan, Shift, Spans, without
+from stoker.wheel.slim.spans import ByteSpan, Shift, Spans, spans_without
 
 
 class SlimOptions(Value, frozen=True, kw_only=True):
@@ -147,13 +147,13 @@ def _arch(entries: Sequence[FatbinEntry], kept: Container[int]) -> ArchSlim:
 
 
 def _rewrite(file: Elf, regions: Sequence[DeviceRegion], stripping: Stripping) -> Rewrite:
-    packing = pack(file, regions)
+    packing = pack_regions(file, regions)
     ends = _ends(file, packing)
     check_unused(file, packing.rewritten, ends)
     freed = (*packing.freed, *stripping.freed)
-    cutting = cut(file, freed, ends=ends, dropped=stripping.dropped)
+    cutting = cut_ranges(file, freed, ends=ends, dropped=stripping.dropped)
     shift = cutting.shift
-    untouched = without(ByteSpan(0, file.reader.size), (*packing.rewritten, *stripping.freed))
+    untouched = spans_without(ByteSpan(0, file.reader.size), (*packing.rewritten, *stripping.freed))
     return Rewrite(
         size=cutting.size,
         copies=(

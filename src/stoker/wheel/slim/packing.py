@@ -13,7 +13,7 @@ from stoker.wheel import elf, fatbin
 from stoker.wheel.elf import Elf, up
 from stoker.wheel.fatbin import FatbinEntry
 from stoker.wheel.slim.regions import DeviceRegion
-from stoker.wheel.slim.spans import ByteSpan, without
+from stoker.wheel.slim.spans import ByteSpan, spans_without
 
 _LARGEST_ALIGNMENT = 256
 
@@ -52,7 +52,7 @@ class Packing(NamedTuple):
     freed: tuple[ByteSpan, ...]
 
 
-def pack(file: Elf, regions: Sequence[DeviceRegion]) -> Packing:
+def pack_regions(file: Elf, regions: Sequence[DeviceRegion]) -> Packing:
     placed: list[Placed] = []
     rewritten: list[ByteSpan] = []
     freed: list[ByteSpan] = []
@@ -69,7 +69,7 @@ def pack(file: Elf, regions: Sequence[DeviceRegion]) -> Packing:
             freed += [ByteSpan(one.span.end, one.region.region.end) for one in here]
         else:
             rewritten.append(stretch)
-            freed += without(stretch, (one.span for one in here))
+            freed += spans_without(stretch, (one.span for one in here))
     return Packing(tuple(placed), tuple(rewritten), tuple(freed))
 
 

@@ -24,7 +24,7 @@ from stoker.wheel.slim.cuts import (
     plan_cuts,
     write_cut,
 )
-from stoker.wheel.slim.in_place import STORE, held, state_of
+from stoker.wheel.slim.in_place import STORE, held_store, state_of
 from stoker.wheel.target import Target, check_new, check_replaceable
 
 _WHEEL_FOLDER = Path("dist")
@@ -167,7 +167,7 @@ def _in_place(target: Target, request: SlimRequest, output: OutputOptions) -> Sl
     store = store_of(target)
     if output.dry_run:
         return _report(_plan_in_place(target, request))
-    with held(store):
+    with held_store(store):
         recover(store)
         cuts = _plan_in_place(target, request)
         if not changed(cuts):

@@ -21,7 +21,7 @@ class ByteSpan(NamedTuple):
         return self.start <= other.start and other.end <= self.end
 
 
-def merged(spans: Iterable[ByteSpan]) -> Iterator[ByteSpan]:
+def merged_spans(spans: Iterable[ByteSpan]) -> Iterator[ByteSpan]:
     """Yield the spans in order, with touching and overlapping ones merged, without empty ones."""
     current: ByteSpan | None = None
     for span in sorted(span for span in spans if span.size > 0):
@@ -39,7 +39,7 @@ class Spans:
     """Merged spans that are created once and queried often."""
 
     def __init__(self, spans: Iterable[ByteSpan]):
-        self._spans = tuple(merged(spans))
+        self._spans = tuple(merged_spans(spans))
         self._starts = [span.start for span in self._spans]
 
     def overlap(self, span: ByteSpan) -> bool:
@@ -60,7 +60,7 @@ class Spans:
             yield ByteSpan(start, whole.end)
 
 
-def without(whole: ByteSpan, holes: Iterable[ByteSpan]) -> Iterator[ByteSpan]:
+def spans_without(whole: ByteSpan, holes: Iterable[ByteSpan]) -> Iterator[ByteSpan]:
     """Yield the parts of a span that are outside of the holes, in order."""
     return Spans(holes).left_of(whole)
 

@@ -45,7 +45,7 @@ class Check(NamedTuple):
 
 CHECKS = {
     "files": (
-        Check("readable", "all libraries are readable", contents.unreadable),
+        Check("readable", "all libraries are readable", contents.unreadable_files),
         Check("record", "all files match RECORD", contents.record, _always),
         Check("permissions", "no file is writable by everyone", contents.permissions, _always),
     ),
@@ -102,7 +102,7 @@ CHECKS = {
         Check(
             "plan",
             "the plan it was built from is included",
-            contents.plan,
+            contents.included_plan,
             lambda wheel: wheel.plan is not None,
         ),
         Check(
@@ -127,7 +127,7 @@ CHECKS = {
 }
 
 
-def examine(wheel: WheelUnderTest) -> tuple[Finding, ...]:
+def examine_wheel(wheel: WheelUnderTest) -> tuple[Finding, ...]:
     """Return all findings, worst first; a check that finds nothing gives one of severity ok."""
     checks = (check for topic in CHECKS.values() for check in topic)
     return worst_first([finding for check in checks for finding in _run(check, wheel)])

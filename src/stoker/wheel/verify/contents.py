@@ -13,7 +13,7 @@ _WORLD_WRITABLE = 0o002
 _NOT_HELD_AGAINST = ("features", "platform", "build_type", "sanitizer")
 
 
-def unreadable(wheel: WheelUnderTest) -> Iterator[Finding]:
+def unreadable_files(wheel: WheelUnderTest) -> Iterator[Finding]:
     if wheel.facts.problems:
         title = "files could not be read, so they were not checked"
         yield error("unreadable-library", title, list(wheel.facts.problems))
@@ -36,7 +36,7 @@ def permissions(wheel: WheelUnderTest) -> Iterator[Finding]:
         yield error("world-writable", "everyone can write to these files once installed", found)
 
 
-def plan(wheel: WheelUnderTest) -> Iterator[Finding]:
+def included_plan(wheel: WheelUnderTest) -> Iterator[Finding]:
     if wheel.plan is None:
         if wheel.libraries and not wheel.asked:
             code = "the CPU level was" if wheel.slimmed_for else "device code and CPU level were"

@@ -10,7 +10,7 @@ from stoker.model.finding import Finding, Severity
 from stoker.outside.streams import xml_text
 from stoker.outside.terminal import Group, Page, Text, finding_lines
 from stoker.wheel.verify.checks import CHECKS
-from stoker.wheel.verify.tested import Verification, shortened
+from stoker.wheel.verify.tested import Verification, shortened_evidence
 
 
 def verification_page(verification: Verification) -> Page:
@@ -25,8 +25,8 @@ def verification_page(verification: Verification) -> Page:
         if one.severity is not Severity.OK or one.name not in grouped
     ]
     findings = [*alone, *_by_topic(verification.findings)]
-    lines = [line for finding in findings for line in finding_lines(shortened(finding))]
-    return Group(head, *lines, Text(), Text(verdict(verification), style="bold"))
+    lines = [line for finding in findings for line in finding_lines(shortened_evidence(finding))]
+    return Group(head, *lines, Text(), Text(verification_verdict(verification), style="bold"))
 
 
 def _by_topic(findings: Sequence[Finding]) -> list[Finding]:
@@ -43,7 +43,7 @@ def _by_topic(findings: Sequence[Finding]) -> list[Finding]:
     ]
 
 
-def verdict(verification: Verification) -> str:
+def verification_verdict(verification: Verification) -> str:
     severities = [finding.severity for finding in verification.findings]
     counts = [
         f"{number} {severity}{'s' if number > 1 else ''}"

@@ -159,7 +159,7 @@ def milder(finding: Finding) -> Finding:
     return msgspec.structs.replace(finding, severity=Severity.WARNING)
 
 
-def shortened(finding: Finding) -> Finding:
+def shortened_evidence(finding: Finding) -> Finding:
     """Return the finding with as many lines of its evidence as a page has room for."""
     lines = finding.evidence.splitlines()
     if not lines[_MOST_LINES:]:

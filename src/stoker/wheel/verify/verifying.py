@@ -16,7 +16,7 @@ from stoker.plan.survey import named_variant
 from stoker.wheel.engine import Wheel, open_wheel
 from stoker.wheel.inspecting import inspect
 from stoker.wheel.revision import read_excluded, read_record
-from stoker.wheel.verify.checks import examine, with_fix, worst_first
+from stoker.wheel.verify.checks import examine_wheel, with_fix, worst_first
 from stoker.wheel.verify.loading import asked_releases
 from stoker.wheel.verify.tested import (
     CodeSample,
@@ -84,7 +84,7 @@ def read_and_verify(
             samples=_samples(wheel, tested),
         )
     record = tested.slim.record if tested.slim else None
-    findings = list(told_apart(examine(tested), record))
+    findings = list(told_apart(examine_wheel(tested), record))
     if python:
         tried = _tried(path, tested, python, environment)
         findings += [with_fix(tested, finding) for finding in tried]

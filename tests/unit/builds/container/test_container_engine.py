@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.builds.containers.engine import EngineKind, read_engine, read_host
+from stoker.builds.containers.engine import EngineKind, read_container_host, read_engine
 from stoker.model.errors import MissingError
 
 
@@ -39,6 +39,6 @@ def test_what_is_no_answer_is_said(told: str) -> None:
 
 
 def test_this_host() -> None:
-    host = read_host()
+    host = read_container_host()
     assert host.user >= 0
     assert host.open_files is None or host.open_files > 0

@@ -5,11 +5,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.builds.containers.content import read_index
+from stoker.builds.containers.content import read_pip_settings
 
 
 def test_settings_become_variables_and_the_environment_wins() -> None:
-    index = read_index(
+    index = read_pip_settings(
         "global.index-url='https://index.example/simple'\n"
         "install.no-compile='1'\n"
         ":env:.default-timeout='180'\n"
@@ -28,7 +28,7 @@ def test_folders_of_this_machine_go_along(tmp_path: Path) -> None:
     wheels, simple = tmp_path / "wheels", tmp_path / "an index" / "simple"
     wheels.mkdir()
     simple.mkdir(parents=True)
-    index = read_index(
+    index = read_pip_settings(
         f"global.extra-index-url='{simple.as_uri()} file:///is/not/there'\n"
         f"global.find-links='{wheels} relative'\n"
     )
@@ -37,4 +37,4 @@ def test_folders_of_this_machine_go_along(tmp_path: Path) -> None:
 
 @given(st.text())
 def test_any_text(text: str) -> None:
-    read_index(text)
+    read_pip_settings(text)

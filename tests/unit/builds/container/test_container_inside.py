@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.builds.containers.content import inside, platform_tags
+from stoker.builds.containers.content import platform_tags, required_inside
 from stoker.builds.containers.pythons import PROBE, InsidePython, choose_python, read_pythons
 from stoker.model.errors import MissingError
 
@@ -83,4 +83,4 @@ def test_wheels_of_the_same_or_an_older_c_library_fit() -> None:
 
 def test_a_container_gets_the_tools_that_it_may_lack() -> None:
     said = ["click>=8.2", 'cmake>=3.18; extra == "tools"', 'lz4>=4.3; extra == "recompress"']
-    assert inside(said) == ["click>=8.2", "cmake>=3.18"]
+    assert required_inside(said) == ["click>=8.2", "cmake>=3.18"]

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from stoker.model.errors import StokerError, StorageError, UsageError
-from stoker.wheel.facts import files_of
+from stoker.wheel.facts import files_below
 from stoker.wheel.slim import in_place
 from stoker.wheel.slim.folder import delete_originals, put_back_originals, recover
 from stoker.wheel.slim.in_place import (
@@ -191,7 +191,10 @@ def test_originals_whose_journal_is_gone(site: Site) -> None:
     site.journal.unlink()
     with pytest.raises(StorageError, match="its journal is missing"):
         put_back_originals(site.store)
-    with in_place.held(site.store), pytest.raises(StorageError, match="its journal is missing"):
+    with (
+        in_place.held_store(site.store),
+        pytest.raises(StorageError, match="its journal is missing"),
+    ):
         recover(site.store)
     assert site.original("top.so").read_bytes() == BEFORE["top.so"]
     delete_originals(site.store)
@@ -212,7 +215,7 @@ def test_interrupted_and_changed_since(site: Site) -> None:
 
 def test_one_process_at_a_time(site: Site) -> None:
     with (
-        in_place.held(site.store),
+        in_place.held_store(site.store),
         pytest.raises(StokerError, match="another stoker process is slimming"),
     ):
         put_back_originals(site.store)
@@ -255,6 +258,6 @@ def test_a_subfolder_that_disappears_meanwhile_has_no_files(
             yield each
 
     monkeypatch.setattr("os.walk", walk_slowly)
-    assert files_of(tmp_path) == ("kept",)
+    assert files_below(tmp_path) == ("kept",)
     with pytest.raises(StorageError, match="cannot read"):
-        files_of(tmp_path / "none")
+        files_below(tmp_path / "none")

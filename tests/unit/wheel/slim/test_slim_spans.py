@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.wheel.elf import up
-from stoker.wheel.slim.spans import ByteSpan, Shift, Spans, merged, without
+from stoker.wheel.slim.spans import ByteSpan, Shift, Spans, merged_spans, spans_without
 
 spans = st.lists(st.builds(ByteSpan, st.integers(0, 60), st.integers(0, 60)), max_size=8)
 
@@ -15,7 +15,7 @@ def members(found: list[ByteSpan]) -> set[int]:
 
 @given(spans)
 def test_merged_spans_hold_the_same_bytes_in_order_and_apart(given_spans: list[ByteSpan]) -> None:
-    found = list(merged(given_spans))
+    found = list(merged_spans(given_spans))
     assert members(found) == members(given_spans)
     edges = [edge for span in found for edge in span]
     assert edges == sorted(set(edges))
@@ -24,7 +24,7 @@ def test_merged_spans_hold_the_same_bytes_in_order_and_apart(given_spans: list[B
 @given(st.integers(0, 60), st.integers(0, 60), spans)
 def test_what_is_left_of_a_span(start: int, size: int, holes: list[ByteSpan]) -> None:
     whole = ByteSpan(start, start + size)
-    found = list(without(whole, holes))
+    found = list(spans_without(whole, holes))
     assert members(found) == members([whole]) - members(holes)
     assert all(span.size > 0 for span in found)
 
@@ -37,7 +37,7 @@ def test_which_spans_overlap(start: int, size: int, others: list[ByteSpan]) -> N
 
 @given(spans)
 def test_offsets_shift_as_bytes_do(given_spans: list[ByteSpan]) -> None:
-    cuts = list(merged(given_spans))
+    cuts = list(merged_spans(given_spans))
     shift = Shift(cuts)
     left = [byte for byte in range(70) if byte not in members(cuts)]
     assert [shift(byte) for byte in left] == list(range(len(left)))
