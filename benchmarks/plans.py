@@ -43,8 +43,9 @@ from stoker.knowledge.hardware import runs_on  # noqa: E402
 from stoker.model.errors import StokerError, TargetsError  # noqa: E402
 from stoker.model.finding import Severity  # noqa: E402
 from stoker.model.plan import Backend, GpuTarget, Origin, OriginKind, Plan, Setting  # noqa: E402
+from stoker.plan.estimates import estimate  # noqa: E402
 from stoker.plan.grammar import name  # noqa: E402
-from stoker.plan.planning import estimate, make_plan  # noqa: E402
+from stoker.plan.planning import make_plan  # noqa: E402
 from stoker.plan.subject import Subject, wanted_variant  # noqa: E402
 from stoker.plan.survey import survey  # noqa: E402
 from stoker.settings.declared import CommandLine  # noqa: E402

@@ -43,9 +43,11 @@ from stoker.model.plan import (
     Variant,
 )
 from stoker.model.source import CMakeOption, FrontEnd, OptionKind, ProjectKind, SourceTree
+from stoker.plan.defines import define
 from stoker.plan.doctor import examine
+from stoker.plan.estimates import estimate
 from stoker.plan.grammar import canonical, name
-from stoker.plan.planning import define, estimate, make_plan
+from stoker.plan.planning import make_plan
 from stoker.plan.subject import Subject, wanted_variant
 
 GIB = 1024**3

@@ -14,7 +14,7 @@ from stoker.builds import work
 from stoker.builds.acquire import store as sources
 from stoker.govern.history import History
 from stoker.model.value import second_count
-from stoker.plan import records
+from stoker.plan import run_folder
 
 DAY = 86_400
 
@@ -89,8 +89,8 @@ def test_asks_on_a_terminal(tree: Path, answer: str, gone: bool) -> None:
 
 def test_gc_takes_what_is_old(stoker: Stoker, tree: Path) -> None:
     old, new = built(tree, "old", days=31), built(tree, "new", days=29)
-    (records.runs_folder() / "20200101-cpu-1").mkdir(parents=True)
-    os.utime(records.runs_folder() / "20200101-cpu-1", (0, 0))
+    (run_folder.runs_folder() / "20200101-cpu-1").mkdir(parents=True)
+    os.utime(run_folder.runs_folder() / "20200101-cpu-1", (0, 0))
     (sources.root() / "pkg-1/unpacked").mkdir(parents=True)
     done = stoker("clean", "--all", "--yes", "--json")
     assert done.returncode == 0

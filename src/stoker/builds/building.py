@@ -44,7 +44,8 @@ from stoker.model.value import Value
 from stoker.outside import process
 from stoker.outside.files import folder_problem
 from stoker.plan.planning import make_plan
-from stoker.plan.records import RunFolder, plan_json, run_name, without_secrets
+from stoker.plan.records import plan_json, without_secrets
+from stoker.plan.run_folder import RunFolder, run_name
 from stoker.plan.subject import Subject
 from stoker.plan.survey import estimated, survey
 from stoker.settings.declared import CommandLine

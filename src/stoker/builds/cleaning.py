@@ -16,7 +16,7 @@ from stoker.model.errors import StorageError, UsageError
 from stoker.model.value import Value
 from stoker.outside import files, folders, locks
 from stoker.outside.deleting import remove_file, remove_whole
-from stoker.plan import records
+from stoker.plan import run_folder
 
 
 class CleanupKind(StrEnum):
@@ -68,7 +68,7 @@ def choose_items(kept: Iterable[CleanupItem], *, before: float, keep: int = 0) -
 # Where each kind is, and the lock of each folder there.
 _PLACES: dict[CleanupKind, tuple[Callable[[], Path], Callable[[Path], Path]]] = {
     CleanupKind.BUILDS: (folders.builds, work.build_lock),
-    CleanupKind.RUNS: (records.runs_folder, lambda path: path / records.RUN_LOCK),
+    CleanupKind.RUNS: (run_folder.runs_folder, lambda path: path / run_folder.RUN_LOCK),
     CleanupKind.SOURCES: (sources.root, sources.lock_of),
     CleanupKind.TOOLCHAINS: (locks.toolchains_folder, locks.toolchain_lock),
     CleanupKind.CONTAINERS: (containers.containers_folder, containers.container_lock),

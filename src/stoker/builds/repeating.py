@@ -9,7 +9,8 @@ from stoker.model.errors import UsageError, unreadable
 from stoker.model.plan import PLAN_MEMBER, Plan
 from stoker.model.secrets import HIDDEN
 from stoker.model.value import UNDECODABLE, Value
-from stoker.plan.records import RECORD, as_recorded, compare, lasting_json
+from stoker.plan.records import as_recorded, compare, lasting_json
+from stoker.plan.run_folder import RECORD
 from stoker.plan.subject import Subject
 from stoker.wheel.engine import open_wheel
 

@@ -12,7 +12,7 @@ from stoker.builds.work import Work
 from stoker.model.build import BuildStage, StageEnd, StageResult
 from stoker.model.errors import CommandError, StokerError, Terminated, UnfinishedError
 from stoker.outside.folders import unwritable
-from stoker.plan.records import RunFolder
+from stoker.plan.run_folder import RunFolder
 
 Tell = Callable[[StageResult], None]
 Echo = Callable[[bytes], None]

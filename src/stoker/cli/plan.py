@@ -168,8 +168,8 @@ def _trust(path: Path, form: str | None) -> None:
 
 def _list(words: tuple[str, ...], *, as_json: bool) -> None:
     from stoker.outside.terminal import print_json, show
-    from stoker.plan.shown import explained_page, known_words_page
-    from stoker.plan.survey import explain, known_words
+    from stoker.plan.words import explain, known_words
+    from stoker.plan.words_page import explained_page, known_words_page
 
     if words:
         explained = explain(" ".join(words))
@@ -231,8 +231,8 @@ def options(pattern: str, source: str, as_json: bool) -> None:
     import msgspec
 
     from stoker.outside.terminal import print_json, show
-    from stoker.plan.shown import options_page
-    from stoker.plan.survey import options
+    from stoker.plan.words import options
+    from stoker.plan.words_page import options_page
 
     try:
         tree, found = options(Path(source), pattern)

@@ -12,8 +12,6 @@ from stoker.model.govern import Role, Step
 from stoker.model.plan import Backend, PlannedTargets
 from stoker.model.value import Value
 
-# -- what a command compiles for -------------------------------------------------------------------
-
 
 class DeviceCompile(Value, frozen=True, kw_only=True):
     """A command that compiles device code. ``default`` means that it names no target."""
@@ -137,9 +135,6 @@ def _cuda_targets(flags: tuple[str, ...]) -> tuple[list[str], list[str]]:
     return cubins, ptx
 
 
-# -- the comparison --------------------------------------------------------------------------------
-
-
 def difference(planned: PlannedTargets, found: DeviceCompile) -> str | None:
     """Return how a command differs from the plan, in words; ``None`` if it does not."""
     if planned.backend is not found.backend:
@@ -194,9 +189,6 @@ def _base(arch: str) -> str:
 
 def _sm(arch: str) -> str:
     return "sm_" + arch.replace(".", "") if "." in arch else arch
-
-
-# -- per kernel ------------------------------------------------------------------------------------
 
 
 class KernelTargets(Value, frozen=True, kw_only=True):

@@ -3,198 +3,26 @@
 Each check yields what it found, good or bad, with the evidence and the command that fixes it.
 """
 
-import shlex
 from collections.abc import Callable, Iterator
 
 import msgspec
 
-from stoker.knowledge.packages import table
-from stoker.knowledge.projects import FeatureRow, blas_libraries, features
-from stoker.model.finding import Finding, Severity, error, ok, warning
-from stoker.model.machine import Library
-from stoker.model.plan import Plan, is_on
-from stoker.model.source import ProjectKind
-from stoker.model.value import size
-from stoker.plan import doctor_tools
+from stoker.model.finding import Finding, Severity
+from stoker.model.plan import Plan
+from stoker.plan import doctor_compilers, doctor_tools
+from stoker.plan.doctor_libraries import check_blas, check_switched_off
+from stoker.plan.doctor_resources import check_disk, check_memory, check_unread
 from stoker.plan.planning import PlannedBuild
 from stoker.plan.subject import Subject
-
-# -- libraries -------------------------------------------------------------------------------------
-# Checks the libraries of features and BLAS: without them, features switch themselves off.
-
-
-def check_switched_off(planned: PlannedBuild) -> Iterator[Finding]:
-    """Yield features whose library is missing: the build switches them off silently."""
-    for row in features().values():
-        if not _would_be_on(planned, row) or _served(planned, row):
-            continue
-        asked = planned.subject.feature(row.name) is True
-        what = row.library or row.python_package or row.name
-        severity = Severity.ERROR if asked else Severity.WARNING
-        would = "cannot be built" if asked else "would switch itself off"
-        fix = planned.install(row.library) if row.library else (f"python3 -m pip install {what}",)
-        yield Finding(
-            name=f"{row.name}-missing",
-            severity=severity,
-            title=f"{row.name} {would}: {what} not found",
-            evidence=row.help + _found_of(planned.subject.toolbox.library(row.library or "")),
-            fix=(*fix, *_elsewhere(row)),
-        )
-
-
-def _would_be_on(planned: PlannedBuild, row: FeatureRow) -> bool:
-    if not (row.library or row.python_package):
-        return False
-    if row.backends and planned.subject.variant.backend not in row.backends:
-        return False
-    value = planned.plan.value(row.option)
-    if value is not None:
-        return is_on(value)
-    option = planned.subject.tree.option(row.option) if planned.subject.tree else None
-    return planned.subject.is_pytorch and option is not None and option.default == "ON"
-
-
-def _served(planned: PlannedBuild, row: FeatureRow) -> bool:
-    if row.python_package:
-        return row.python_package in planned.subject.toolbox.python.packages
-    library = planned.subject.toolbox.library(row.library or "")
-    if library and library.complete:
-        return True
-    modules = planned.subject.tree.submodules if planned.subject.tree else ()
-    return any(module.path == row.submodule and module.present for module in modules)
-
-
-def _found_of(library: Library | None) -> str:
-    if library is None:
-        return ""
-    half = f"header {library.header}" if library.header else f"library {library.library}"
-    return f"; only its {half} was found"
-
-
-def _elsewhere(row: FeatureRow) -> tuple[str, ...]:
-    """Return the variable to set if the library is installed elsewhere."""
-    known = next((known for known in table().library if known.name == row.library), None)
-    variable = known.variables[0] if known and known.variables else "CMAKE_PREFIX_PATH"
-    return (f"export {variable}=FOLDER   # if it is installed elsewhere",) if row.library else ()
-
-
-def check_blas(planned: PlannedBuild) -> Iterator[Finding]:
-    if planned.subject.kind is not ProjectKind.PYTORCH:
-        return
-    value = planned.plan.value("BLAS")
-    if value is None and planned.subject.platform.os == "macos":
-        return  # Accelerate comes with the system
-    rows = [row for row in blas_libraries().values() if row.library]
-    if value:
-        rows = [row for row in rows if row.value == value]
-    found = [row for row in rows if row.library and _complete(planned, row.library)]
-    if found:
-        yield ok("blas", f"BLAS: {found[0].value}")
-    elif rows and planned.subject.variant.blas:
-        name = rows[0].library or ""
-        yield error("blas-missing", f"{value} not found", fix=planned.install(name))
-    elif rows:
-        wanted = f"{value} not found: " if value else ""
-        yield warning(
-            "blas-missing",
-            f"{wanted}without a BLAS library matrix products on the CPU are very slow",
-            fix=planned.install("openblas"),
-        )
-
-
-def _complete(planned: PlannedBuild, name: str) -> bool:
-    library = planned.subject.toolbox.library(name)
-    return library is not None and library.complete
-
-
-# -- resources -------------------------------------------------------------------------------------
-# Checks memory and disk, and what would kill the build when memory runs out.
-
-
-_GIB = 1024**3
-_ENOUGH_DISK = 1_000_000_000  # less than this is too little even for a small project
-
-
-def check_memory(planned: PlannedBuild) -> Iterator[Finding]:
-    memory, largest = (
-        planned.subject.machine.memory,
-        planned.plan.estimate.largest_step_bytes.amount,
-    )
-    limit = memory.limit
-    evidence = f"{limit.kind} ({limit.where}), {size(limit.free)} of it free"
-    if largest and limit.limit + memory.swap_free < largest:
-        short = max(1, round((largest - limit.limit) / _GIB + 0.5))
-        yield error(
-            "memory-short",
-            f"{size(limit.limit)} of memory, but the largest step needs {size(largest)}",
-            evidence=f"{evidence}; {planned.plan.estimate.largest_step_bytes.basis}",
-            fix=_swap_advice(short),
-        )
-    elif largest and limit.free < largest:
-        yield warning(
-            "memory-busy",
-            f"{size(limit.free)} of memory free, but the largest step needs {size(largest)}",
-            evidence=evidence,
-        )
-    else:
-        yield ok("memory", f"{size(limit.limit)} of memory", evidence)
-    if limit.kills_group:
-        yield warning(
-            "oom-kills-group",
-            "at the memory limit the kernel kills every process of the group, not one compile",
-            evidence=f"memory.oom.group is 1 at or above {limit.where}",
-            fix=(f"echo 0 > {shlex.quote(limit.where + '/memory.oom.group')}",),
-        )
-    if planned.subject.machine.oomd:
-        yield warning(
-            "oomd-active",
-            "systemd-oomd kills a whole session when memory stays short",
-            fix=("systemd-run --user --scope -p ManagedOOMPreference=omit stoker run -- ...",),
-        )
-
-
-def _swap_advice(gib: int) -> tuple[str, ...]:
-    return (
-        f"fallocate -l {gib}G /swapfile && chmod 600 /swapfile",
-        "mkswap /swapfile",
-        "swapon /swapfile",
-    )
-
-
-def check_disk(planned: PlannedBuild) -> Iterator[Finding]:
-    need = max(planned.plan.estimate.disk_bytes.amount or 0, _ENOUGH_DISK)
-    for disk in planned.subject.machine.disks:
-        if disk.in_memory:
-            continue
-        if disk.free < need:
-            yield error(
-                "disk-short",
-                f"{size(disk.free)} free at {disk.path}, at least {size(need)} needed",
-                evidence=planned.plan.estimate.disk_bytes.basis,
-            )
-        else:
-            yield ok("disk", f"{size(disk.free)} free", f"{disk.path} ({disk.filesystem})")
-
-
-def check_unread(planned: PlannedBuild) -> Iterator[Finding]:
-    for note in (*planned.subject.machine.notes, *planned.subject.toolbox.notes):
-        yield warning("unreadable", note)
-
-
-# -- doctor ----------------------------------------------------------------------------------------
-# Checks whether a plan can run on this machine. Pure: facts in, findings out.
-#
-# Each check yields what it found, good or bad, with the evidence and the command that fixes it.
-
 
 _Check = Callable[[PlannedBuild], Iterator[Finding]]
 _OF_THE_TREE: tuple[_Check, ...] = (doctor_tools.check_submodules, doctor_tools.check_protobuf)
 _CHECKS: tuple[_Check, ...] = (
     *_OF_THE_TREE,
-    doctor_tools.check_compiler,
-    doctor_tools.check_cuda,
-    doctor_tools.check_other_toolkit,
-    doctor_tools.check_driver,
+    doctor_compilers.check_compiler,
+    doctor_compilers.check_cuda,
+    doctor_compilers.check_other_toolkit,
+    doctor_compilers.check_driver,
     doctor_tools.check_cmake,
     doctor_tools.check_ninja,
     doctor_tools.check_python,

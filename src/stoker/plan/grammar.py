@@ -43,9 +43,6 @@ _CAPABILITY = re.compile(r"\d+\.\d+[af]?", re.ASCII)
 _NATIVE = ("native", "thismachine")
 
 
-# -- words to a variant ------------------------------------------------------------------------
-
-
 def parse(text: str, machine: Machine | None = None) -> Variant:
     """Read a variant. ``machine`` is what ``native`` and ``this machine`` stand for."""
     if len(text) > _LONGEST:
@@ -345,9 +342,6 @@ def parts_beside(variant: Variant, allowed: Iterable[str]) -> list[str]:
         for part in Variant.__struct_fields__
         if part not in allowed and getattr(variant, part) != getattr(default, part)
     ]
-
-
-# -- a variant to its name ---------------------------------------------------------------------
 
 
 def name(variant: Variant) -> str:

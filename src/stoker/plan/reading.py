@@ -59,9 +59,6 @@ def _forwarded_ask(tree: SourceTree, name: str) -> ReadVariable | None:
     return next((ask for ask in asks if ask), None)
 
 
-# -- settings that nothing reads -------------------------------------------------------------------
-
-
 def unread(settings: Iterable[Setting], subject: Subject) -> Iterator[Finding]:
     """Yield a warning for each setting that nothing in this tree reads."""
     tree = subject.tree
@@ -114,9 +111,6 @@ def _without_effect(
                 evidence=", ".join(tree.own_targets[:3]),
                 fix=("stoker slim WHEEL   # removes targets from the finished wheel",),
             )
-
-
-# -- choices that are not made ---------------------------------------------------------------------
 
 
 _GPU_WORDS = {
@@ -203,9 +197,6 @@ def _listed(asks: list[ReadVariable]) -> str:
 
 def _looks(asks: list[ReadVariable]) -> str:
     return "looks like" if len(asks) == 1 else "look like"
-
-
-# -- options that have to be carried to CMake ------------------------------------------------------
 
 
 def carried(settings: list[Setting], subject: Subject) -> tuple[list[Setting], list[Finding]]:

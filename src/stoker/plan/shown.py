@@ -1,4 +1,4 @@
-"""How plans, variants and options are shown."""
+"""Renders a plan as a page, a shell script or a .env file, and the findings of doctor."""
 
 import shlex
 from collections.abc import Callable
@@ -6,14 +6,9 @@ from collections.abc import Callable
 from stoker.model.caching import Chain
 from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Backend, Plan, PlannedTargets, Quantity, Setting
-from stoker.model.source import ListedOption, ProjectKind, SourceTree
 from stoker.model.value import duration, size
 from stoker.outside.terminal import Group, Indented, Listing, Page, Text, finding_lines, whole
 from stoker.plan.records import Difference
-from stoker.plan.survey import Explained, KnownWords
-
-# -- plan ------------------------------------------------------------------------------------------
-# Renders a plan as a page, a shell script or a .env file, and the findings of doctor.
 
 
 def shell_lines(plan: Plan) -> str:
@@ -182,106 +177,3 @@ def verdict(findings: tuple[Finding, ...]) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' if number > 1 else ''}" if number else ""
-
-
-# -- variants --------------------------------------------------------------------------------------
-# The words of variants as tables; one variant explained.
-
-
-def known_words_page(known: KnownWords) -> Page:
-    parts: list[Page] = []
-    if known.named:
-        parts += [_named(known), Text()]
-    parts += [_gpus(known), Text(), _cpus(known), Text(), _features(known), Text()]
-    parts.append(_words("BLAS", known.blas))
-    parts.append(_words("Platforms", known.platforms))
-    parts.append(_words("Build types", ("debug", "relwithdebinfo", "minsizerel")))
-    parts.append(_words("Sanitizers", ("asan", "ubsan", "tsan")))
-    parts.append(Text("\nJoin words by dashes: cu130-sm90-avx512, cpu-avx2, cu128-sm80+sm90+ptx."))
-    parts.append(Text("`stoker plan --list WORDS` explains one."))
-    return Group(*parts)
-
-
-def _named(known: KnownWords) -> Listing:
-    table = Listing("name", "variant", "where", "", title="Named in stoker.toml")
-    for entry in known.named:
-        table.add(entry.name, entry.variant, entry.where, entry.description)
-    return table
-
-
-def _gpus(known: KnownWords) -> Listing:
-    table = Listing("word", "made by CUDA", "GPUs", title="GPU targets")
-    for entry in known.gpus:
-        makers = f"{entry.cuda[0]} to {entry.cuda[-1]}" if entry.cuda else entry.backend.value
-        table.add(entry.word, makers, ", ".join(entry.names))
-    return table
-
-
-def _cpus(known: KnownWords) -> Listing:
-    title = "CPU levels (and microarchitectures such as zen4, neoverse_v2)"
-    table = Listing("word", "runs on", title=title)
-    for word, serves in known.cpus.items():
-        table.add(word, serves)
-    return table
-
-
-def _features(known: KnownWords) -> Listing:
-    table = Listing("word", "", title="Features (no in front switches one off: nonccl)")
-    for word, text in known.features.items():
-        table.add(word, text)
-    return table
-
-
-def _words(title: str, words: tuple[str, ...]) -> Indented:
-    return Indented(" ".join(words), len(title) + 2, Text(f"{title}:", style="bold"))
-
-
-def explained_page(explained: Explained) -> Page:
-    parts: list[Page] = [
-        Text.assemble((explained.name, "bold"), f"  wheel label +{explained.label}")
-    ]
-    if explained.gpus:
-        table = Listing("architecture", "runs by", "GPUs")
-        for served in explained.gpus:
-            table.add(served.arch, served.by, ", ".join(served.names) or "-")
-        parts.append(table)
-    if explained.cpu_needs:
-        parts.append(Text(f"CPU must have: {' '.join(explained.cpu_needs)}"))
-    if explained.cpu_dispatch:
-        parts.append(Text(f"PyTorch's run-time kernels of that level: {explained.cpu_dispatch}"))
-    return Group(*parts)
-
-
-# -- options ---------------------------------------------------------------------------------------
-# Renders the options of a tree: default, condition, help, and where each is declared.
-
-
-def options_page(tree: SourceTree, listed: tuple[ListedOption, ...]) -> Page:
-    lines: list[Page] = []
-    for item in listed:
-        lines += _lines(item, pytorch=tree.kind is ProjectKind.PYTORCH)
-    noun = "option" if len(listed) == 1 else "options"
-    lines.append(Text(f"{len(listed)} {noun} of {tree.name} {tree.version or ''}".strip()))
-    for note in tree.notes:
-        lines.append(Text(f"note: {note}", style="warning"))
-    return Group(*lines)
-
-
-def _lines(item: ListedOption, *, pytorch: bool) -> list[Page]:
-    option = item.option
-    head = Text.assemble((option.name, "bold"), f" = {option.default or '(empty)'}")
-    head.append(f"  {option.kind}, {option.type}, {option.file}:{option.line}", style="dim")
-    lines: list[Page] = [head]
-    if option.help:
-        lines.append(Indented(option.help, 4))
-    if option.condition:
-        lines.append(_note(f"if {option.condition}, else {option.otherwise}", "note"))
-    if option.within:
-        lines.append(_note(f"declared where {option.within}", "note"))
-    if pytorch and item.variable is None:
-        lines.append(_note("not passed on by the front end: set it with cmake -D", "warning"))
-    return lines
-
-
-def _note(text: str, style: str) -> Indented:
-    return Indented(Text(text, style=style), 4)

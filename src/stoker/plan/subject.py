@@ -38,7 +38,6 @@ from stoker.plan.grammar import canonical, parse, parse_part
 
 _NEWEST_GCC = "15.1"
 
-
 Said = tuple[str, Origin]
 _SANITIZER_FLAGS = {
     Sanitizer.ADDRESS: "-fsanitize=address",
@@ -227,10 +226,6 @@ def recipe_origin(kind: ProjectKind) -> Origin:
     return Origin(kind=OriginKind.RECIPE, where=kind.value)
 
 
-# -- wanted ----------------------------------------------------------------------------------------
-# Combines the words of a variant with the parts that are given as separate options.
-
-
 def wanted_variant(
     text: Said,
     *,
@@ -273,9 +268,6 @@ def _variant_origin(words: str, said: Origin) -> Origin:
         return Origin(kind=OriginKind.DEFAULT, where=words)
     place = "" if said.kind is OriginKind.COMMAND_LINE else f" ({said})"
     return Origin(kind=OriginKind.VARIANT, where=words + place)
-
-
-# -- flags -----------------------------------------------------------------------------------------
 
 
 def compiler_flags(subject: Subject, *, sanitizer: Sanitizer | None) -> Iterator[Setting]:

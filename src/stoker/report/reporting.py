@@ -20,7 +20,7 @@ from stoker.model.errors import StokerError, UsageError
 from stoker.model.govern import StepRecord
 from stoker.model.runs import Attempt, Includes, Outcome, Run, run_folder_of
 from stoker.model.value import UNDECODABLE
-from stoker.plan.records import RECORD, runs_folder
+from stoker.plan.run_folder import RECORD, runs_folder
 from stoker.report.analysis import RecordedRun, analyse, records
 from stoker.report.comparison import compare_runs
 from stoker.report.phases import CompilerPhase, phase_file, read_phases

@@ -9,7 +9,7 @@ from stoker.builds.stages import StageError, StageLog, Stages
 from stoker.builds.work import Work
 from stoker.model.build import BuildStage, StageEnd, StageResult
 from stoker.model.errors import CommandError, ExitStatus, MissingError, StokerError
-from stoker.plan.records import RunFolder
+from stoker.plan.run_folder import RunFolder
 
 
 @pytest.fixture

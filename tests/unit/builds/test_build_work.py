@@ -12,8 +12,8 @@ from stoker.builds.work import Work, work_folder
 from stoker.model.build import BuildStage
 from stoker.outside.folders import builds as work_root
 from stoker.outside.folders import work_folders
-from stoker.plan.records import RunFolder
-from stoker.plan.records import runs_folder as run_root
+from stoker.plan.run_folder import RunFolder
+from stoker.plan.run_folder import runs_folder as run_root
 
 
 def test_a_stage_is_done_until_an_input_changes(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from stoker.builds.cleaning import (
 from stoker.builds.toolchains import store
 from stoker.model.errors import StorageError, UsageError
 from stoker.outside import deleting, files, folders, locks
-from stoker.plan.records import RunFolder
+from stoker.plan.run_folder import RunFolder
 
 
 @pytest.fixture

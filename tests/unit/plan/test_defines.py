@@ -8,7 +8,7 @@ from stoker.model.errors import StokerError, UsageError
 from stoker.model.finding import Severity
 from stoker.model.plan import OriginKind, SettingPlace
 from stoker.model.source import FrontEnd, SourceTree
-from stoker.plan.planning import define
+from stoker.plan.defines import define
 from subjects import (
     COMMAND_LINE,
     cmake_of,

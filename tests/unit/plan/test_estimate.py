@@ -5,7 +5,8 @@ import pytest
 from stoker.knowledge.projects import estimates
 from stoker.model.plan import Estimate, Quantity
 from stoker.model.source import SourceTree
-from stoker.plan.planning import estimate, heavy_steps, make_plan
+from stoker.plan.estimates import estimate, heavy_steps
+from stoker.plan.planning import make_plan
 from subjects import (
     cmake_tree,
     extension_tree,

@@ -9,7 +9,7 @@ from stoker.model.errors import UsageError
 from stoker.model.finding import Severity
 from stoker.model.recipe import ProjectRecipe
 from stoker.model.source import ReadVariable
-from stoker.plan.recipes.project import check_recipe
+from stoker.plan.recipes.checking import check_recipe
 from stoker.settings.toml import read_recipe_file
 from stoker.source.tree import read_tree
 from subjects import cmake_of, environment_of, named, names, plan, pytorch_tree

@@ -4,7 +4,7 @@ import pytest
 
 from governed_steps import run_summary
 from stoker.model.build import BuildRecord, BuildRequest
-from stoker.plan.records import RunFolder, fullest_build, run_name
+from stoker.plan.run_folder import RunFolder, fullest_build, run_name
 from subjects import plan
 
 

@@ -13,8 +13,9 @@ from stoker.model.runs import Attempt, Outcome
 from stoker.model.source import ListedOption, OptionKind
 from stoker.outside.streams import error_text
 from stoker.outside.terminal import Group, finding_lines, rendered
-from stoker.plan.shown import doctor_page, explained_page, known_words_page, options_page, verdict
-from stoker.plan.survey import Explained, GpuEntry, KnownWords, NamedEntry, Served
+from stoker.plan.shown import doctor_page, verdict
+from stoker.plan.words import Explained, GpuEntry, KnownWords, NamedEntry, Served
+from stoker.plan.words_page import explained_page, known_words_page, options_page
 from subjects import cmake_option, cmake_tree, doctor, plan, pytorch_tree
 
 

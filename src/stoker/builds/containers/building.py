@@ -53,7 +53,7 @@ from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import folders, locks, process
 from stoker.outside.deleting import remove_tree, remove_whole
 from stoker.outside.files import folder_made_whole, read_json, write_whole
-from stoker.plan.records import RECORD
+from stoker.plan.run_folder import RECORD
 from stoker.plan.subject import Subject
 from stoker.plan.survey import survey
 from stoker.settings.declared import CommandLine

@@ -1,0 +1,175 @@
+"""Checks that host compiler, GPU toolkit and driver can do what the plan needs. Pure."""
+
+from collections.abc import Iterator
+
+from stoker.knowledge.hardware import cuda_releases
+from stoker.knowledge.packages import gcc_versions, install_command
+from stoker.model.finding import Finding, error, ok, warning
+from stoker.model.machine import CudaToolkit, Tool
+from stoker.model.plan import Backend, GpuTarget
+from stoker.plan.planning import PlannedBuild
+
+# The compiler, the toolkit, the page that explains how to install it, and its setup command.
+_TOOLKITS = {
+    Backend.ROCM: (
+        "hipcc",
+        "ROCm",
+        "https://rocm.docs.amd.com/projects/install-on-linux/",
+        "export PATH=/opt/rocm/bin:$PATH   # once it is installed there",
+    ),
+    Backend.XPU: (
+        "icpx",
+        "Intel oneAPI",
+        "https://www.intel.com/content/www/us/en/developer/tools/oneapi/base-toolkit-download.html",
+        ". /opt/intel/oneapi/setvars.sh   # once it is installed there",
+    ),
+}
+
+
+def _cxx(planned: PlannedBuild) -> Tool | None:
+    for name in ("cxx", "g++", "clang++"):
+        if tool := planned.subject.toolbox.tool(name):
+            return tool
+    return None
+
+
+def check_compiler(planned: PlannedBuild) -> Iterator[Finding]:
+    tool = _cxx(planned)
+    if tool is None:
+        yield error("compiler-missing", "no C++ compiler found", fix=planned.install("cxx"))
+        return
+    if tool.problem or tool.version is None:
+        problem = tool.problem or "does not print its version"
+        yield error("compiler-broken", f"{tool.path} {problem}", fix=planned.install("cxx"))
+        return
+    kind, version = planned.subject.compiler
+    release = planned.subject.release
+    if release and kind == "gcc" and major(version) < release.gcc_min:
+        yield error(
+            "compiler-too-old",
+            f"gcc {version} is too old: PyTorch {release.version} needs {release.gcc_min}",
+            evidence=tool.path,
+            fix=_other_gcc(planned, range(release.gcc_min, 100)),
+        )
+    elif refused := list(_host_compiler(planned, tool)):
+        yield from refused
+    else:
+        yield ok("compiler", f"{kind} {version}", tool.path)
+
+
+def _host_compiler(planned: PlannedBuild, tool: Tool) -> Iterator[Finding]:
+    """Check the host compiler: nvcc refuses those that are newer than it knows."""
+    release = cuda_releases().get(planned.subject.cuda_version or "")
+    if planned.subject.variant.backend is not Backend.CUDA or release is None:
+        return
+    kind, version = planned.subject.compiler
+    newest = release.clang_below - 1 if kind == "clang" else release.gcc_max
+    if major(version) > newest:
+        yield error(
+            "compiler-too-new",
+            f"{kind} {version} is newer than CUDA {release.version} accepts ({newest})",
+            evidence=tool.path,
+            fix=_other_gcc(planned, range(release.gcc_max, 0, -1)),
+        )
+
+
+def _other_gcc(planned: PlannedBuild, wanted: range) -> tuple[str, ...]:
+    """Return the commands for the best of the wanted versions that this distribution has."""
+    available = gcc_versions(planned.subject.machine.os)
+    version = next((number for number in wanted if number in available), None)
+    if version is None:
+        number = wanted[0]
+        return (f"export CC=gcc-{number} CXX=g++-{number}   # once they are installed",)
+    return (
+        f"{planned.install('cxx')[0]}-{version}",
+        f"export CC=gcc-{version} CXX=g++-{version} CUDAHOSTCXX=g++-{version}",
+    )
+
+
+def check_cuda(planned: PlannedBuild) -> Iterator[Finding]:
+    if planned.subject.variant.backend is not Backend.CUDA:
+        return
+    for broken in (cuda for cuda in planned.subject.toolbox.cuda if cuda.problem):
+        yield warning("nvcc-broken", f"{broken.nvcc} {broken.problem}")
+    toolkit = planned.subject.toolkit
+    if toolkit is None:
+        wanted = planned.subject.variant.toolkit
+        here = ", ".join(cuda.version or "?" for cuda in planned.subject.toolbox.cuda) or "none"
+        yield error(
+            "nvcc-missing",
+            f"no working CUDA {wanted} compiler" if wanted else "no working CUDA compiler",
+            evidence=f"CUDA toolkits found: {here}",
+            fix=_toolkit_fix(planned),
+        )
+        return
+    if missing := [t.arch for t in planned.subject.gpus if not _makes(toolkit, t)]:
+        yield error(
+            "nvcc-lacks-target",
+            f"nvcc {toolkit.version} cannot make {', '.join(missing)}",
+            evidence=f"{toolkit.nvcc} lists {' '.join(toolkit.archs)}",
+            fix=_toolkit_fix(planned),
+        )
+    else:
+        yield ok("nvcc", f"CUDA {toolkit.version}", toolkit.nvcc)
+
+
+def _makes(toolkit: CudaToolkit, target: GpuTarget) -> bool:
+    """Tell whether nvcc lists a target. It lists architectures without their suffixes."""
+    listed = {arch.rstrip("af") for arch in toolkit.archs}
+    return not listed or target.arch.rstrip("af") in listed
+
+
+def _toolkit_fix(planned: PlannedBuild) -> tuple[str, ...]:
+    """Return the command that installs a toolkit. The index has compilers from CUDA 13 on."""
+    targets = {target.arch for target in planned.subject.gpus}
+    able = [version for version, row in cuda_releases().items() if targets <= set(row.archs)]
+    if not able:
+        return ()  # no single release makes them all
+    wanted = planned.subject.variant.toolkit or ("13.0" if "13.0" in able else able[-1])
+    if command := install_command("cuda", planned.subject.machine.os, wanted):
+        return command
+    return (f"export CUDA_HOME=/usr/local/cuda-{wanted}   # once it is installed there",)
+
+
+def check_other_toolkit(planned: PlannedBuild) -> Iterator[Finding]:
+    """Check that the compiler of ROCm or XPU is installed in the requested version."""
+    backend = planned.subject.variant.backend
+    if backend not in _TOOLKITS:
+        return
+    program, title, link, setup = _TOOLKITS[backend]
+    tool, wanted = planned.subject.toolbox.tool(program), planned.subject.variant.toolkit
+    if tool is None or tool.problem:
+        problem = f"{tool.path} {tool.problem}" if tool else f"no {program} found"
+        yield error(
+            f"{backend}-missing",
+            f"{title} is not installed: {problem}",
+            evidence=f"how to install it: {link}",
+            fix=(setup,),
+        )
+    elif wanted and not f"{tool.version}.".startswith(f"{wanted}."):
+        found = f"{program} is of version {tool.version}"
+        yield error(f"{backend}-version", f"{title} {wanted} not found: {found}", tool.path)
+    else:
+        yield ok(backend.value, f"{title} {tool.version or ''}".strip(), tool.path)
+
+
+def check_driver(planned: PlannedBuild) -> Iterator[Finding]:
+    release = cuda_releases().get(planned.subject.cuda_version or "")
+    if (
+        planned.subject.variant.backend is not Backend.CUDA
+        or release is None
+        or not planned.subject.here
+    ):
+        return
+    for gpu in planned.subject.machine.gpus:
+        if gpu.is_nvidias and major(gpu.driver) < release.driver:
+            yield warning(
+                "driver-too-old",
+                f"{gpu.name}: driver {gpu.driver} cannot load CUDA {release.version} code",
+                evidence=f"CUDA {release.version} needs driver {release.driver} or newer",
+            )
+
+
+def major(version: str | None) -> int:
+    """Return the first number of a version; 0 if there is none."""
+    return int((version or "0").partition(".")[0])

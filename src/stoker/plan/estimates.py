@@ -1,0 +1,112 @@
+"""Estimates what a build needs, from finished builds or known figures. Pure."""
+
+from stoker.knowledge.projects import BuildFigures, estimates
+from stoker.model.build import MeasuredBuild
+from stoker.model.plan import Backend, Estimate, HeavyStep, Quantity
+from stoker.model.source import ProjectKind
+from stoker.plan.subject import Subject
+
+_UNKNOWN = Quantity(amount=None, basis="no similar build has been measured")
+
+
+def estimate(subject: Subject, measured: MeasuredBuild | None = None) -> Estimate:
+    """Estimate a build. ``measured`` is a finished one of the same project and variant."""
+    figures = _figures(subject)
+    known = Estimate(
+        wall_s=_seconds(subject, figures),
+        largest_step_bytes=_largest_step(figures),
+        disk_bytes=_disk(subject, figures),
+        wheel_bytes=_wheel(subject),
+    )
+    return _as_measured(known, measured, subject.machine.cpu.usable) if measured else known
+
+
+def _as_measured(known: Estimate, measured: MeasuredBuild, cpus: int) -> Estimate:
+    basis = f"your build of {measured.date}"
+    step, wheel = measured.largest_step_bytes, measured.wheel_bytes
+    return Estimate(
+        wall_s=Quantity(
+            amount=measured.cpu_seconds / cpus,
+            basis=f"{measured.cpu_seconds:,.0f} CPU seconds on {cpus} CPUs: {basis}",
+        ),
+        largest_step_bytes=Quantity(amount=step, basis=basis) if step else known.largest_step_bytes,
+        disk_bytes=known.disk_bytes,
+        wheel_bytes=Quantity(amount=wheel, basis=basis) if wheel else known.wheel_bytes,
+    )
+
+
+def heavy_steps(subject: Subject) -> tuple[HeavyStep, ...]:
+    return tuple(
+        HeavyStep(pattern=row.pattern, peak_bytes=row.bytes, basis=row.basis)
+        for row in estimates().heavy
+        if row.project is subject.kind and row.backend in (None, subject.variant.backend)
+    )
+
+
+def _figures(subject: Subject) -> BuildFigures | None:
+    if subject.platform_row.mobile:
+        return None
+    name = subject.project.name if subject.project else None
+    for row in estimates().build:
+        if row.needs_feature and subject.feature(row.needs_feature) is False:
+            continue
+        same = row.project is subject.kind and row.backend is subject.variant.backend
+        if same and row.name in (None, name):
+            return row
+    return None
+
+
+def _seconds(subject: Subject, figures: BuildFigures | None) -> Quantity:
+    if figures is None or figures.cpu_seconds is None or not subject.here:
+        return _UNKNOWN
+    cpus, targets = subject.machine.cpu.usable, max(1, len(subject.gpus))
+    kernels = figures.kernel_seconds or (0.0, 0.0)
+    least, most = (
+        one + targets * other for one, other in zip(figures.cpu_seconds, kernels, strict=True)
+    )
+    of = f" for {targets} targets" if figures.kernel_seconds and targets > 1 else ""
+    basis = f"{least:,.0f} to {most:,.0f} CPU seconds{of} on {cpus} CPUs: {figures.basis}"
+    return Quantity(
+        amount=least / cpus,
+        most=most / cpus,
+        at_least=_is_other(subject, figures),
+        basis=basis + _other_release(subject, figures.release),
+    )
+
+
+def _largest_step(figures: BuildFigures | None) -> Quantity:
+    if figures is None or figures.largest_step is None:
+        return _UNKNOWN
+    return Quantity(amount=figures.largest_step, basis=figures.basis)
+
+
+def _disk(subject: Subject, figures: BuildFigures | None) -> Quantity:
+    if figures is None or figures.disk is None:
+        return _UNKNOWN
+    return Quantity(
+        amount=figures.disk,
+        at_least=figures.disk_at_least or _is_other(subject, figures),
+        basis=figures.basis + _other_release(subject, figures.release),
+    )
+
+
+def _wheel(subject: Subject) -> Quantity:
+    if subject.kind is not ProjectKind.PYTORCH or subject.variant.backend is not Backend.CUDA:
+        return _UNKNOWN
+    major = (subject.cuda_version or "").partition(".")[0]
+    for row in estimates().wheel:
+        archs = [target.arch for target in subject.gpus]
+        if archs and row.cuda.startswith(f"{major}.") and set(archs) <= set(row.targets):
+            amount = row.base + sum(row.targets[arch] for arch in archs)
+            return Quantity(amount=amount, basis=row.basis + _other_release(subject, row.torch))
+    return _UNKNOWN
+
+
+def _is_other(subject: Subject, figures: BuildFigures) -> bool:
+    return bool(figures.release and _other_release(subject, figures.release))
+
+
+def _other_release(subject: Subject, measured: str | None) -> str:
+    release = subject.release
+    differs = measured and release and release.version != measured
+    return f"; yours is {release.version}" if differs and release else ""

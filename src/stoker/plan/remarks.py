@@ -1,0 +1,117 @@
+"""Remarks on unusual plans, before anything is configured. Pure."""
+
+import re
+from collections.abc import Iterator
+
+from stoker.knowledge.hardware import cpu_dispatch
+from stoker.model.finding import Finding, Severity
+from stoker.model.plan import Backend
+from stoker.model.source import ProjectKind
+from stoker.plan.checks import version_parts
+from stoker.plan.subject import Subject
+
+
+def remarks(subject: Subject) -> Iterator[Finding]:
+    """Yield what is unusual, but allowed."""
+    yield from _foreign_platform(subject)
+    yield from _untested_toolkit(subject)
+    yield from _unset_targets(subject)
+    yield from _cpu_level(subject)
+    yield from _overridden(subject)
+    yield from _cpu_only(subject)
+    if subject.tree is None:
+        yield Finding(
+            name="no-source",
+            severity=Severity.NOTE,
+            title="no source tree given: planned for PyTorch, option names checked only roughly",
+            advice="Name the source tree with --source DIR.",
+        )
+    for note in subject.tree.notes if subject.tree else ():
+        yield Finding(name="source-unreadable", severity=Severity.WARNING, title=note)
+
+
+def _foreign_platform(subject: Subject) -> Iterator[Finding]:
+    if not subject.here:
+        yield Finding(
+            name="other-platform",
+            severity=Severity.WARNING,
+            title=f"the plan is for {subject.platform}, this machine is {subject.machine.platform}",
+            evidence="the tools and libraries of the target machine were not checked",
+        )
+
+
+def _untested_toolkit(subject: Subject) -> Iterator[Finding]:
+    release, version = subject.release, subject.cuda_version
+    if subject.variant.backend is not Backend.CUDA or version is None:
+        return
+    if release and version_parts(version) > version_parts(release.cuda_newest):
+        yield Finding(
+            name="toolkit-untested",
+            severity=Severity.WARNING,
+            title=f"PyTorch {release.version} was released with CUDA up to {release.cuda_newest}, "
+            f"not {version}",
+            evidence="it may not configure, or fail to compile late",
+        )
+
+
+def _unset_targets(subject: Subject) -> Iterator[Finding]:
+    said = {name for name, value in subject.exported.items() if value}
+    said |= {setting.name for setting in subject.defines}
+    lists = {"TORCH_CUDA_ARCH_LIST"}
+    if subject.kind is ProjectKind.CMAKE:
+        lists = {"CMAKE_CUDA_ARCHITECTURES"}
+    if subject.variant.backend is Backend.CUDA and not subject.gpus and not lists & said:
+        yield Finding(
+            name="arch-list-unset",
+            severity=Severity.ERROR,
+            title="no GPU target named, and no GPU here to take it from",
+            evidence="PyTorch's own default holds targets that CUDA 13 no longer makes",
+            fix=(f"stoker plan {subject.name}-sm90   # or the name of the GPU: h100, rtx4090",),
+        )
+
+
+def _cpu_level(subject: Subject) -> Iterator[Finding]:
+    if subject.variant.cpu is None or subject.kind is not ProjectKind.PYTORCH:
+        return
+    dispatch = cpu_dispatch(subject.variant.cpu)
+    already = (
+        f"PyTorch compiles its kernels for {dispatch} anyway and chooses at run time"
+        if dispatch
+        else "PyTorch has no run-time kernels of this level"
+    )
+    yield Finding(
+        name="cpu-level",
+        severity=Severity.NOTE,
+        title=f"{subject.variant.cpu}: {already}",
+        evidence="the flags change only the default kernels, autograd, c10 and third-party code; "
+        "on an older CPU this wheel ends in an illegal instruction (SIGILL). Measure before you "
+        "rely on it being faster; ATEN_CPU_CAPABILITY switches the run-time choice.",
+    )
+
+
+def _cpu_only(subject: Subject) -> Iterator[Finding]:
+    """Say so where CUDA is installed, but no GPU was found and no back end was named."""
+    words = re.split(r"[-\s,;]+", subject.origin("backend").where.casefold())
+    usable = [cuda for cuda in subject.toolbox.cuda if cuda.version and not cuda.problem]
+    named = "cpu" in words or subject.variant.backend is not Backend.CPU
+    if usable and subject.here and not named and not subject.machine.gpus:
+        yield Finding(
+            name="cpu-only",
+            severity=Severity.NOTE,
+            title="planned for the CPU only: no GPU was found, and the variant names none",
+            evidence=f"CUDA {usable[0].version} in {usable[0].home} is not used",
+            fix=("stoker plan h100   # the name of the GPU to build for",),
+        )
+
+
+def _overridden(subject: Subject) -> Iterator[Finding]:
+    archs = subject.exported.get("TORCH_CUDA_ARCH_LIST")
+    if archs and subject.variant.gpus:
+        planned = ";".join(t.arch + ("+PTX" if t.ptx else "") for t in subject.variant.gpus)
+        if archs != planned:
+            yield Finding(
+                name="environment-overridden",
+                severity=Severity.WARNING,
+                title=f"the variant replaces TORCH_CUDA_ARCH_LIST={archs} of the environment by "
+                f"{planned}",
+            )

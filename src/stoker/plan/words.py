@@ -1,0 +1,177 @@
+"""The words of variants, the hardware that a variant runs on, and the options of a tree."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from stoker.knowledge.hardware import (
+    GpuModel,
+    cpu_dispatch,
+    cpu_levels,
+    cpu_needs,
+    cuda_releases,
+    gpus,
+    platforms,
+    runs_on,
+)
+from stoker.knowledge.projects import blas_libraries, features, forwarding
+from stoker.model.errors import UsageError, nearest
+from stoker.model.plan import Backend, Variant
+from stoker.model.source import CMakeOption, ListedOption, OptionKind, ProjectKind, SourceTree
+from stoker.model.value import Value
+from stoker.plan.grammar import label, name, parse
+from stoker.plan.survey import named_variant
+from stoker.settings.toml import SettingsFile, find_file, read_file
+from stoker.source.tree import read_tree
+
+
+class GpuEntry(Value, frozen=True, kw_only=True):
+    word: str
+    backend: Backend
+    arch: str
+    names: tuple[str, ...]
+    cuda: tuple[str, ...]  # CUDA releases that make code for it
+
+
+class NamedEntry(Value, frozen=True, kw_only=True):
+    """A variant that stoker.toml gives a name."""
+
+    name: str
+    variant: str
+    description: str
+    where: str
+
+
+class KnownWords(Value, frozen=True, kw_only=True):
+    gpus: tuple[GpuEntry, ...]
+    cpus: dict[str, str]
+    blas: tuple[str, ...]
+    features: dict[str, str]
+    platforms: tuple[str, ...]
+    named: tuple[NamedEntry, ...]
+
+
+class Served(Value, frozen=True, kw_only=True):
+    """GPUs that run a variant: by ``cubin``, by ``ptx`` (compiled at load) or ``native``."""
+
+    arch: str
+    names: tuple[str, ...]
+    by: str
+
+
+class Explained(Value, frozen=True, kw_only=True):
+    name: str
+    label: str
+    variant: Variant
+    gpus: tuple[Served, ...]
+    cpu_needs: tuple[str, ...]
+    cpu_dispatch: str | None
+
+
+def options(source: Path, pattern: str) -> tuple[SourceTree, tuple[ListedOption, ...]]:
+    """Return the options whose name or help contains the pattern, in the order of the tree."""
+    tree = read_tree(source)
+    wanted = pattern.casefold()
+    known = (*tree.options, *_variables(tree))
+    found = tuple(
+        _listed(tree, option)
+        for option in known
+        if wanted in option.name.casefold() or wanted in option.help.casefold()
+    )
+    if not found and known:
+        near = ", ".join(nearest(pattern, {option.name for option in known}))
+        hint = f"nearest: {near}" if near else "without a pattern, all options are listed"
+        raise UsageError(f"no option of {tree.name} contains '{pattern}'", hints=[hint])
+    return tree, found
+
+
+def _variables(tree: SourceTree) -> Iterator[CMakeOption]:
+    """Yield the environment variables that the build reads."""
+    for ask in tree.asks:
+        if ask.environment:
+            file, _, line = ask.where.rpartition(":")
+            yield CMakeOption(
+                name=ask.name,
+                kind=OptionKind.VARIABLE,
+                type="STRING",
+                default=ask.default or "",
+                help="",
+                file=file or ask.where,
+                line=int(line) if line.isdecimal() else 0,
+            )
+
+
+def _listed(tree: SourceTree, option: CMakeOption) -> ListedOption:
+    if option.kind is OptionKind.VARIABLE:
+        return ListedOption(option=option, variable=option.name)
+    pytorch = tree.kind is ProjectKind.PYTORCH
+    return ListedOption(
+        option=option, variable=forwarding().variable(option.name) if pytorch else None
+    )
+
+
+def known_words() -> KnownWords:
+    """Return every word of variants, and the named variants of stoker.toml."""
+    path = find_file(Path.cwd())
+    return KnownWords(
+        gpus=tuple(_gpu_entry(row) for row in gpus().values()),
+        cpus={level.name: level.serves for level in cpu_levels().values()},
+        blas=tuple(blas_libraries()),
+        features={row.name: row.help for row in features().values()},
+        platforms=tuple(str(platform) for platform in platforms()),
+        named=_named(read_file(path)) if path else (),
+    )
+
+
+def _gpu_entry(row: GpuModel) -> GpuEntry:
+    word = name(Variant(backend=row.backend, gpus=parse(_word(row)).gpus)).partition("-")[2]
+    makers = [r.version for r in cuda_releases().values() if row.arch in r.archs]
+    return GpuEntry(
+        word=word,
+        backend=row.backend,
+        arch=row.arch,
+        names=row.names,
+        cuda=tuple(makers) if row.backend is Backend.CUDA else (),
+    )
+
+
+def _word(row: GpuModel) -> str:
+    return "sm" + row.arch.replace(".", "") if row.backend is Backend.CUDA else row.arch
+
+
+def _named(file: SettingsFile) -> tuple[NamedEntry, ...]:
+    return tuple(
+        NamedEntry(
+            name=key,
+            variant=entry.values["variant"].value if "variant" in entry.values else "",
+            description=entry.description,
+            where=entry.where,
+        )
+        for key, entry in file.variants.items()
+    )
+
+
+def explain(words: str) -> Explained:
+    """Return what a variant means, and the GPUs and CPUs that run its code."""
+    variant = named_variant(words)
+    return Explained(
+        name=name(variant),
+        label=label(variant),
+        variant=variant,
+        gpus=_served_gpus(variant),
+        cpu_needs=tuple(sorted(cpu_needs(variant.cpu))) if variant.cpu else (),
+        cpu_dispatch=cpu_dispatch(variant.cpu) if variant.cpu else None,
+    )
+
+
+def _served_gpus(variant: Variant) -> tuple[Served, ...]:
+    served = []
+    for row in gpus().values():
+        if row.backend is not variant.backend:
+            continue
+        if row.backend is not Backend.CUDA:
+            ways = ["native"] if row.arch in [target.arch for target in variant.gpus] else []
+        else:
+            ways = sorted(filter(None, (runs_on(target, row.arch) for target in variant.gpus)))
+        if ways:
+            served.append(Served(arch=row.arch, names=row.names, by=ways[0]))
+    return tuple(served)
