@@ -12,7 +12,6 @@ from itertools import pairwise
 
 from stoker.model.errors import ArtifactError
 from stoker.wheel import elf, fatbin
-from stoker.wheel.codecs import unpacked
 from stoker.wheel.elf import Elf, Section, Segment
 from stoker.wheel.fatbin import REGION_FIELD, FatbinEntry, read_wrappers
 from stoker.wheel.library import device_regions
@@ -221,6 +220,8 @@ class _Code:
 
 def _digest(reader: Reader, entry: FatbinEntry) -> bytes:
     """Return a digest, so that no two decompressed entries are in memory at once."""
+    from stoker.wheel.codecs import unpacked
+
     return hashlib.sha256(unpacked(reader, entry)).digest()
 
 
