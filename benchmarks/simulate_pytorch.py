@@ -25,7 +25,8 @@ from stoker.govern.policies import FixedJobs, Levels, TwoPhase
 from stoker.govern.policy import Policy
 from stoker.govern.simulate import Shape, climbing, flat, scattered, simulate
 from stoker.govern.trace import read_trace
-from stoker.model.govern import Decision, SimulationResult, State, StepRecord
+from stoker.model.govern import Decision, State, StepRecord
+from stoker.model.simulation import SimulationResult
 from stoker.model.value import Value, byte_count, size
 
 REFERENCE = Path(__file__).parent / "results/pytorch-2.6.0-x86_64-trace.json.xz"

@@ -22,17 +22,8 @@ from msgspec.structs import replace
 from stoker.govern.adaptive import Adaptive
 from stoker.govern.simulate import scattered, simulate
 from stoker.govern.trace import read_trace
-from stoker.model.govern import (
-    Collector,
-    CompileMode,
-    Gc,
-    ModeEffect,
-    Role,
-    SimulatedWorkers,
-    SimulationResult,
-    Step,
-    StepRecord,
-)
+from stoker.model.govern import Collector, CompileMode, Gc, ModeEffect, Role, Step, StepRecord
+from stoker.model.simulation import SimulatedWorkers, SimulationResult
 from stoker.model.value import Value
 
 DATA = Path(__file__).parent / "unit/govern/scenarios.json"

@@ -9,14 +9,7 @@ from stoker.govern.memory_view import MemoryReading
 from stoker.govern.predict import Predictor
 from stoker.govern.protocol import VERSION, Ask, Done, Usage
 from stoker.model.events import AnyEvent
-from stoker.model.govern import (
-    Collector,
-    Decision,
-    Gc,
-    Role,
-    State,
-    Step,
-)
+from stoker.model.govern import Collector, Decision, Gc, Role, State, Step
 from stoker.model.runs import Attempt, Explanation
 
 GIB = 1024**3

@@ -57,7 +57,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "simulate": {
         "trace": str,
         "steps": int,
-        "results": "[stoker.model.govern:SimulationResult]",
+        "results": "[stoker.model.simulation:SimulationResult]",
     },
     "slim": {"": "stoker.model.slimming:SlimReport"},
     "toolchain list": {"toolchains": "[stoker.builds.toolchains.manifest:Toolchain]"},

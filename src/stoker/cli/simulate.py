@@ -153,7 +153,7 @@ def simulate(
     if limit or setup:
         raise UsageError("--limit and --setup belong to --shards")
     from stoker.govern.simulating import SimulationOptions, simulate_build, simulation_page
-    from stoker.model.govern import SimulatedWorkers
+    from stoker.model.simulation import SimulatedWorkers
     from stoker.outside.terminal import print_json, show
 
     options = SimulationOptions(

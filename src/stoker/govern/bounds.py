@@ -10,7 +10,8 @@ from graphlib import TopologicalSorter
 from msgspec.structs import replace
 
 from stoker.knowledge.compilers import nvcc_rounds, shipped_effects
-from stoker.model.govern import Bounds, Collector, ModeEffect, Role, StepRecord
+from stoker.model.govern import Collector, ModeEffect, Role, StepRecord
+from stoker.model.simulation import Bounds
 
 
 def bounds(

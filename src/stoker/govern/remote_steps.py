@@ -13,11 +13,8 @@ from msgspec.structs import replace
 from stoker.govern.command_line import as_remote
 from stoker.govern.profile import PARTS
 from stoker.knowledge.steps import client_costs
-from stoker.model.govern import (
-    Role,
-    SimulatedWorkers,
-    StepRecord,
-)
+from stoker.model.govern import Role, StepRecord
+from stoker.model.simulation import SimulatedWorkers
 
 
 class StagePlace(IntEnum):

@@ -27,17 +27,9 @@ from stoker.govern.remote_steps import StagePlace, Stages, at_workers, seconds_a
 from stoker.knowledge.compilers import mode_of, nvcc_rounds, shipped_effects
 from stoker.knowledge.steps import client_costs, usual_seconds
 from stoker.model.events import AnyEvent, StepPauses, StepTooLate
-from stoker.model.govern import (
-    CompileMode,
-    Gc,
-    ModeEffect,
-    Role,
-    SimulatedWorkers,
-    SimulationResult,
-    Step,
-    StepRecord,
-)
+from stoker.model.govern import CompileMode, Gc, ModeEffect, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome
+from stoker.model.simulation import SimulatedWorkers, SimulationResult
 
 Shape = Callable[[StepRecord, float], float]  # bytes in use after a share of the step's life
 Effects = Callable[[StepRecord], Sequence[ModeEffect]]  # what modes change of a step

@@ -9,8 +9,9 @@ from stoker.govern.policies import make_policy
 from stoker.govern.simulate import scattered, simulate
 from stoker.govern.trace import read_trace
 from stoker.model.errors import StorageError, UsageError
-from stoker.model.govern import SimulatedWorkers, SimulationResult, StepRecord, Trace
+from stoker.model.govern import StepRecord, Trace
 from stoker.model.runs import Outcome
+from stoker.model.simulation import SimulatedWorkers, SimulationResult
 from stoker.model.value import Value, size, whole_number
 from stoker.outside.terminal import Group, Listing, Page, Text
 

@@ -4,9 +4,10 @@ Memory is in bytes, time in seconds since the run began. ``None`` stands for wha
 """
 
 from stoker.model.build import StageResult
-from stoker.model.govern import Basis, CompileMode, SimulationResult, Step
+from stoker.model.govern import Basis, CompileMode, Step
 from stoker.model.plan import Setting
 from stoker.model.runs import Explanation, Outcome
+from stoker.model.simulation import SimulationResult
 from stoker.model.value import Value
 
 

@@ -9,12 +9,7 @@ from stoker.govern.governor import Governor
 from stoker.govern.protocol import ProtocolError
 from stoker.knowledge.steps import usual_seconds
 from stoker.model.events import StepRepeats, StepStarts
-from stoker.model.govern import (
-    Basis,
-    Decision,
-    Reason,
-    Role,
-)
+from stoker.model.govern import Basis, Decision, Reason, Role
 from stoker.model.runs import Intervention
 
 USUAL = usual_seconds(Role.CXX, "a.cpp")

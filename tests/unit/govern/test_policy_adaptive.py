@@ -10,14 +10,7 @@ from governed_steps import GB
 from stoker.govern import profile as profiles
 from stoker.govern.adaptive import Adaptive
 from stoker.govern.profile import climb
-from stoker.model.govern import (
-    Basis,
-    Decision,
-    Prediction,
-    Reason,
-    Request,
-    State,
-)
+from stoker.model.govern import Basis, Decision, Prediction, Reason, Request, State
 
 ADAPTIVE = Adaptive(cushion=0.0)
 

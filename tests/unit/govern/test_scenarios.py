@@ -8,7 +8,7 @@ it differs by more than 5 %, because the stored figure would no longer notice it
 import pytest
 
 import scenarios
-from stoker.model.govern import SimulationResult
+from stoker.model.simulation import SimulationResult
 
 _WORSE, _BETTER = 1.01, 0.95
 _OF_GC_OFF = 1.011  # 60.15 s over 59.54 s: one of eight tables shows what a mode changes

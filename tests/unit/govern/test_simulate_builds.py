@@ -25,7 +25,8 @@ from stoker.govern.simulate import (
     with_cache_hits,
     with_nvcc_threads,
 )
-from stoker.model.govern import Decision, Role, SimulationResult, State, StepRecord
+from stoker.model.govern import Decision, Role, State, StepRecord
+from stoker.model.simulation import SimulationResult
 
 
 def early(record: StepRecord, share: float) -> float:

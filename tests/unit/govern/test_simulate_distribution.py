@@ -8,7 +8,8 @@ from governed_steps import GB
 from stoker.govern.adaptive import Adaptive
 from stoker.govern.simulate import simulate
 from stoker.knowledge.steps import client_costs
-from stoker.model.govern import Role, SimulatedWorkers, SimulationResult, StepRecord
+from stoker.model.govern import Role, StepRecord
+from stoker.model.simulation import SimulatedWorkers, SimulationResult
 
 FAST = 1e15  # bytes a second: transfers take no time
 

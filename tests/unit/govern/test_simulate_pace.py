@@ -13,7 +13,8 @@ from governed_steps import GB
 from stoker.govern.adaptive import Adaptive
 from stoker.govern.policies import FixedJobs
 from stoker.govern.simulate import simulate
-from stoker.model.govern import SimulationResult, StepRecord
+from stoker.model.govern import StepRecord
+from stoker.model.simulation import SimulationResult
 
 PROFILES = {
     "climbs": make.profile(*range(5, 101, 5)),

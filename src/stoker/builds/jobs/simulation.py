@@ -9,7 +9,8 @@ from stoker.builds.jobs.checkpoint import CACHED
 from stoker.builds.jobs.shards import Piece, cost, split_pieces
 from stoker.govern.policies import make_policy
 from stoker.govern.simulate import simulate
-from stoker.model.govern import SimulationResult, StepRecord, Trace
+from stoker.model.govern import StepRecord, Trace
+from stoker.model.simulation import SimulationResult
 from stoker.model.value import Value, duration, size
 from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.settings.toml import Prices
