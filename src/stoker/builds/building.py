@@ -108,7 +108,9 @@ def build(
         subject = survey(replace(asked, options={**asked.options, "source": source.path}))
         plan = make_plan(subject, estimated(subject))
         if recorded:
-            plan = _repeated(subject, plan, recorded, watcher)
+            plan, differences = recorded.applied(subject, plan)
+            for line in differences:
+                watcher.say(line)
         work = stack.enter_context(held_work(_work_folder(subject, apart)))
         folder = stack.enter_context(RunFolder(run_name(_tree(subject).name, subject.name)))
         chain = part.checkpoint.wanted(options.chain) if part else options.chain
@@ -143,13 +145,6 @@ def _job(part: FarmPart, chain: Chain, subject: Subject, plan: Plan, watcher: Wa
     for text in job.remarks():
         watcher.say(text)
     return job
-
-
-def _repeated(subject: Subject, plan: Plan, recorded: RecordedBuild, watcher: Watcher) -> Plan:
-    repeated, differences = recorded.applied(subject, plan)
-    for line in differences:
-        watcher.say(line)
-    return repeated
 
 
 def _tree(subject: Subject) -> SourceTree:

@@ -113,7 +113,8 @@ def remove_item(entry: CleanupItem) -> bool:
 
 def _described(kind: CleanupKind, path: Path, lock: Path) -> Iterator[CleanupItem]:
     """Return the item; ``None`` if it has been deleted meanwhile."""
-    link = _link_of_the_user(path)
+    of_the_user = path.is_symlink() and not memory_tree.is_in_memory(path)
+    link = str(path.readlink()) if of_the_user else ""
     with suppress(FileNotFoundError):
         used = path.lstat().st_mtime
         with suppress(OSError):
@@ -128,11 +129,6 @@ def _described(kind: CleanupKind, path: Path, lock: Path) -> Iterator[CleanupIte
             link=link,
             lock=str(lock),
         )
-
-
-def _link_of_the_user(path: Path) -> str:
-    own = path.is_symlink() and not memory_tree.is_in_memory(path)
-    return str(path.readlink()) if own else ""
 
 
 def _places(path: Path) -> set[Path]:
@@ -171,7 +167,9 @@ def remove_chosen(cleaning: Cleaning) -> Cleaning:
     item that cannot be removed is an error, which is raised after the other items were removed.
     """
     forgotten = [entry for entry in cleaning.chosen if entry.kind is CleanupKind.HISTORY]
-    _forget(forgotten)
+    if forgotten:
+        with History() as history:
+            history.forget([int(entry.name) for entry in forgotten])
     gone, problems = list(forgotten), []
     for entry in cleaning.chosen:
         try:
@@ -203,10 +201,3 @@ def _history() -> Iterator[CleanupItem]:
             used=run.ended or run.started,
             busy=run.ended is None and time.time() - run.started < _LONGEST_RUN,
         )
-
-
-def _forget(entries: Collection[CleanupItem]) -> None:
-    if not entries:
-        return
-    with History() as history:
-        history.forget([int(entry.name) for entry in entries])

@@ -6,7 +6,7 @@ Facts only. All programs are asked at once, so one that hangs costs its timeout 
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain, product
@@ -16,7 +16,7 @@ from stoker.knowledge.packages import DOTTED_NUMBER, KnownProgram, launchers, pr
 from stoker.machine.cuda import best_first, find_nvccs, read_toolkit
 from stoker.machine.file_tree import FileTree, newest_first
 from stoker.machine.libraries import find_libraries
-from stoker.machine.python import Interpreter, Probe, ask_interpreter, find_interpreter
+from stoker.machine.python import Probe, ask_interpreter, find_interpreter
 from stoker.model.errors import StokerError
 from stoker.model.machine import Tool, Toolbox
 from stoker.outside import folders, process
@@ -87,7 +87,12 @@ def read_toolbox(
         read = partial(read_program, tree=tree, probe=probe, beside=beside)
         tools = pool.map(read, programs())
         interpreter = ask_interpreter(executable, probe)
-        package_prefixes = list(_package_prefixes(interpreter))
+        package_prefixes = [
+            prefix
+            for folder in map(Path, interpreter.package_folders)
+            for pattern in table().search.packages
+            for prefix in newest_first(folder.glob(pattern))
+        ]
         # Those with a dot before their names are still being made.
         toolchains = newest_first((folders.data() / "toolchains").glob("[!.]*"))
         nvccs = find_nvccs(tree, probe, [*toolchains, *package_prefixes])
@@ -104,12 +109,6 @@ def read_toolbox(
             python=interpreter.installation,
             notes=tree.notes,
         )
-
-
-def _package_prefixes(interpreter: Interpreter) -> Iterator[Path]:
-    for folder in map(Path, interpreter.package_folders):
-        for pattern in table().search.packages:
-            yield from newest_first(folder.glob(pattern))
 
 
 def read_cmake_variables(cmake: Tool | None) -> frozenset[str]:

@@ -4,7 +4,6 @@ CMake answers a query when it configures: ``ask`` leaves the query, ``read_targe
 answer. A folder that was configured without a query has none.
 """
 
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -62,13 +61,8 @@ def read_targets(folder: Path) -> tuple[CMakeTarget, ...]:
     model = read_json(models[0], _CodeModel) if models else None
     if model is None or not model.configurations:
         return ()
-    return tuple(_targets(reply, model.configurations[0]))
-
-
-def _targets(reply: Path, configuration: _Configuration) -> Iterator[CMakeTarget]:
-    for file in configuration.targets:
-        if target := read_json(_named(reply, file), CMakeTarget):
-            yield target
+    targets = (_named(reply, file) for file in model.configurations[0].targets)
+    return tuple(target for file in targets if (target := read_json(file, CMakeTarget)))
 
 
 def _named(reply: Path, file: _File) -> Path:

@@ -10,7 +10,6 @@ from stoker.builds.jobs.shards import Piece, cost, split_pieces
 from stoker.govern.policies import make_policy
 from stoker.govern.simulate import simulate
 from stoker.model.govern import StepRecord, Trace
-from stoker.model.simulation import SimulationResult
 from stoker.model.value import Value, duration, size
 from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.settings.toml import Prices
@@ -110,7 +109,10 @@ class _Jobs:
         self.too_long: tuple[str, ...] = ()
         time_left = None if limit is None else max(0.0, limit - setup)
         while self.count < _MOST_JOBS and not self.too_long:
-            result = _job(steps, cpus, memory, time_left)
+            policy = make_policy("adaptive", cpus=cpus)
+            result = simulate(
+                steps, policy, cpus=cpus, memory=memory, history=steps, limit=time_left
+            )
             self.count += 1
             self.seconds += setup + result.wall_s
             self.failed += result.failed
@@ -120,13 +122,6 @@ class _Jobs:
                 self.too_long = result.unfinished
             left = set(result.unfinished)
             steps = _part(steps, left, ())
-
-
-def _job(
-    steps: Sequence[StepRecord], cpus: int, memory: int, limit: float | None
-) -> SimulationResult:
-    policy = make_policy("adaptive", cpus=cpus)
-    return simulate(steps, policy, cpus=cpus, memory=memory, history=steps, limit=limit)
 
 
 _COLUMNS = (

@@ -63,7 +63,8 @@ def run_matrix(
             running = _Running(item, out, aside, manifest, watcher, f"{number} of {len(planned)}")
             for result in running.results(governing):
                 manifest = _with_result(manifest, result)
-                _write(out, manifest)
+                content = msgspec.json.format(msgspec.json.encode(manifest)) + b"\n"
+                write_whole(out / MANIFEST, content)
                 results.append(result)
     return replace(manifest, results=tuple(results))
 
@@ -175,19 +176,16 @@ def _built_result(job: MatrixJob, built: Built) -> MatrixResult:
 def _compiles(built: Built) -> tuple[int | None, int | None]:
     """Return the hits of the cache, and all compiles. A hit never becomes a step."""
     hits = built.record.summary.cache_hits if built.record.summary else None
-    steps = Path(built.folder) / "steps.json"
-    if not hits and not any("cache" in word for word in _launchers(built)):
+    variables = built.record.environment.items()
+    launchers = [value for name, value in variables if name.endswith("_COMPILER_LAUNCHER")]
+    if not hits and not any("cache" in word for word in launchers):
         return None, None
     ran = 0
+    steps = Path(built.folder) / "steps.json"
     with suppress(OSError, UsageError):  # nothing was compiled
         trace = read_trace(steps.read_bytes(), steps.name)
         ran = sum(record.step.role in _COMPILES for record in trace.steps)
     return hits, (hits or 0) + ran
-
-
-def _launchers(built: Built) -> list[str]:
-    found = built.record.environment.items()
-    return [value for name, value in found if name.endswith("_COMPILER_LAUNCHER")]
 
 
 def _without_removed(manifest: MatrixManifest, planned: Sequence[Planned]) -> MatrixManifest:
@@ -206,7 +204,3 @@ def _with_result(manifest: MatrixManifest, result: MatrixResult) -> MatrixManife
         return manifest
     others = (one for one in manifest.results if one.job.key != result.job.key)
     return replace(manifest, results=(*others, result))
-
-
-def _write(out: Path, manifest: MatrixManifest) -> None:
-    write_whole(out / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")

@@ -10,15 +10,22 @@ _MOST_NAMES = 4
 
 
 def package_page(plan: PackagePlan) -> Page:
-    parts = [
-        _head(plan),
+    stripped = [change.path for change in plan.changed if change.strip]
+    requires = [Text(f"- {line}", style="removed") for line in plan.requires_dropped]
+    requires += [Text(f"+ {line}", style="added") for line in plan.requires_added]
+    licences = [Text.assemble(text.path, (f"  {text.source}", "dim")) for text in plan.licences]
+    parts: list[list[Page]] = [
+        [
+            Text.assemble((plan.file_name, "bold"), f"  {plan.mode}"),
+            Text(f"from {plan.wheel}", style="dim"),
+        ],
         _added(plan.added),
         _search_paths((*plan.changed, *plan.added)),
         _names(plan.changed),
-        _stripped(plan.changed),
-        _requirements(plan),
-        _licences(plan),
-        _notes(plan.notes),
+        _section("Stripped", [Text(_some(stripped))] if stripped else []),
+        _section("Requires-Dist", requires),
+        _section("Licences", licences),
+        [Text.assemble(("note ", "note"), " ", note) for note in plan.notes],
     ]
     return Group(*(line for part in parts if part for line in (*part, Text())))
 
@@ -28,11 +35,6 @@ def packaged_lines(packaged: Packaged) -> str:
     debug = packaged.debug_files
     beside = f", {len(debug)} debug files next to it" if debug else ""
     return f"{packaged.path}, {size(packaged.size_bytes)}{beside}"
-
-
-def _head(plan: PackagePlan) -> list[Page]:
-    head = Text.assemble((plan.file_name, "bold"), f"  {plan.mode}")
-    return [head, Text(f"from {plan.wheel}", style="dim")]
 
 
 def _section(title: str, lines: Iterable[Text]) -> list[Page]:
@@ -75,28 +77,6 @@ def _names(changes: Iterable[LibraryChange]) -> list[Page]:
     return _section("Renamed dependencies", lines)
 
 
-def _stripped(changes: Iterable[LibraryChange]) -> list[Page]:
-    stripped = [change.path for change in changes if change.strip]
-    return _section("Stripped", [Text(_some(stripped))] if stripped else [])
-
-
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return ", ".join(names[:_MOST_NAMES]) + more
-
-
-def _requirements(plan: PackagePlan) -> list[Page]:
-    lines = [Text(f"- {line}", style="removed") for line in plan.requires_dropped]
-    lines += [Text(f"+ {line}", style="added") for line in plan.requires_added]
-    return _section("Requires-Dist", lines)
-
-
-def _licences(plan: PackagePlan) -> list[Page]:
-    return _section(
-        "Licences",
-        [Text.assemble(text.path, (f"  {text.source}", "dim")) for text in plan.licences],
-    )
-
-
-def _notes(notes: Sequence[str]) -> list[Page]:
-    return [Text.assemble(("note ", "note"), " ", note) for note in notes]

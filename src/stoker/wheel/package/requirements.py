@@ -46,7 +46,9 @@ def _known(built: BuiltWheel, request: PackageRequest, providers: Providers) -> 
         return ()
     brought = _brought(built, providers)
     if built.is_torch:
-        return _of_torch(built, request) if brought else ()
+        cuda = known_cuda_of(built, request) if brought else None
+        row = _row(built.facts.version, cuda, request) if cuda else None
+        return row.lines(built.machine) if row else ()
     if built.is_extension:
         return _of_extension(built, request, brought)
     return _of_toolkit(brought, known_cuda_of(built, request)) if brought else ()
@@ -70,11 +72,6 @@ def _brought(built: BuiltWheel, providers: Providers) -> list[Bringer]:
     names = [name for name in built.needed if providers.of(name) is LibraryProvider.PACKAGE]
     rows = {row.name: row for name in names if (row := bringer(name))}
     return [rows[name] for name in sorted(rows)]
-
-
-def _of_torch(built: BuiltWheel, request: PackageRequest) -> tuple[str, ...]:
-    row = _row(built.facts.version, known_cuda_of(built, request), request)
-    return row.lines(built.machine) if row else ()
 
 
 def _of_extension(

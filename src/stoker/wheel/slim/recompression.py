@@ -4,7 +4,7 @@ Drivers support it since 550.54.14. Very large entries stay unchanged.
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from stoker.model.artifact import Compression
@@ -37,18 +37,17 @@ def recompress(reader: Reader, regions: Sequence[DeviceRegion]) -> list[DeviceRe
         for entry, content in zip(entries, made, strict=True)
         if len(content) < entry.end - entry.offset
     }
-    return [region._replace(repacked=_of(region, smaller)) for region in regions]
+    become = []
+    for region in regions:
+        offsets = [entry.offset for entry in region.kept if entry.offset in smaller]
+        become.append(region._replace(repacked={offset: smaller[offset] for offset in offsets}))
+    return become
 
 
 def _workers(entries: Sequence[FatbinEntry]) -> int:
     """Return the number of threads whose decompressed entries fit into the memory limit."""
     largest = max((entry.unpacked_size for entry in entries), default=1)
     return max(1, min(threads(), _MOST_MEMORY // (_COPIES * largest or 1)))
-
-
-def _of(region: DeviceRegion, contents: Mapping[int, bytes]) -> dict[int, bytes]:
-    offsets = [entry.offset for entry in region.kept]
-    return {offset: contents[offset] for offset in offsets if offset in contents}
 
 
 def _packed(reader: Reader, entry: FatbinEntry) -> bytes:

@@ -16,7 +16,6 @@ from stoker.outside.files import folder_of_process
 from stoker.outside.process import threads
 from stoker.outside.progress import stage
 from stoker.wheel.elf import MAGIC
-from stoker.wheel.elf_edit import ElfEdit
 from stoker.wheel.engine import Content, Wheel
 from stoker.wheel.metadata import Headers
 from stoker.wheel.reader import open_file, printable
@@ -144,7 +143,11 @@ def write_wheel(
         return WrittenWheel(None, become)
     original = inherit(wheel, _wheel_file(wheel), become, request)
     contents = {cut.name: Content.of_file(_slimmed_file(cut)) for cut in written}
-    contents |= dict(_repaired(become, original.repairs))
+    for cut in become:
+        if edit := original.repairs.get(printable(cut.name)):
+            file = _slimmed_file(cut) if cut.changes else cut.file
+            with open_file(file) as reader:
+                contents[cut.name] = edited_library(reader, Content.of_file(file), edit)
     revision = new_wheel(wheel, written, request, original.errors)
     revision = msgspec.structs.replace(revision, contents=contents)
     # Written next to the libraries, so that a killed process leaves only the temporary folder.
@@ -153,16 +156,6 @@ def write_wheel(
         return WrittenWheel(made.replace(into / made.name), become, original.notes)
     except OSError as error:
         raise StorageError(f"cannot write {into / made.name}: {error.strerror}") from error
-
-
-def _repaired(
-    cuts: Collection[Cut], repairs: Mapping[str, ElfEdit]
-) -> Iterator[tuple[str, Content]]:
-    for cut in cuts:
-        if edit := repairs.get(printable(cut.name)):
-            file = _slimmed_file(cut) if cut.changes else cut.file
-            with open_file(file) as reader:
-                yield cut.name, edited_library(reader, Content.of_file(file), edit)
 
 
 def _slimmed_file(cut: Cut) -> Path:
