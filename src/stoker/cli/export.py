@@ -132,16 +132,10 @@ def export(
     stoker export kubernetes --cluster distcc --workers 8 --cpus 16 --out workers
     """
     from stoker.export.cluster import render_cluster
-    from stoker.export.exporting import (
-        ClusterWanted,
-        ExportWanted,
-        export,
-        export_cluster,
-        origin_of_stoker,
-        write,
-    )
+    from stoker.export.exporting import ExportWanted, export, origin_of_stoker, write
     from stoker.export.farm import count_jobs, render_farm
     from stoker.export.files import render
+    from stoker.export.workers import ClusterWanted, export_cluster
     from stoker.outside.terminal import print_json
 
     request, form = told_request(options), ExportFormat(format)

@@ -1,40 +1,30 @@
-"""Decides how many compiles a worker of a distributed compiler runs, and in how much memory."""
+"""Builds of variants on another machine: what each job runs, in which image, with which stoker."""
 
 import re
 import shutil
-from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from ipaddress import IPv4Network
 from pathlib import Path
-from statistics import quantiles
 
 from msgspec.structs import replace
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from stoker.builds.acquire.naming import Named, parse_source
 from stoker.export.files import PYTORCH
-from stoker.govern.history import History
+from stoker.export.workers import checked_image
 from stoker.knowledge.export_targets import (
     BuilderSize,
     ClusterEngine,
-    ClusterExport,
-    EngineRow,
     Export,
     ExportedFile,
     ExportFormat,
     ExportJob,
-    WorkerSize,
-    cluster_engine,
-    clusters,
 )
 from stoker.knowledge.projects import builder_image, projects
-from stoker.knowledge.steps import prior_of
 from stoker.model.errors import UsageError
-from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.plan import Backend, Plan
 from stoker.model.recipe import ProjectRecipe
 from stoker.model.source import SourceKind
-from stoker.model.value import Value, size
+from stoker.model.value import Value
 from stoker.outside.files import write_whole
 from stoker.outside.folders import current_folder
 from stoker.plan.grammar import name as variant_name
@@ -43,98 +33,11 @@ from stoker.settings.declared import CommandLine
 from stoker.settings.toml import find_file, variant_names
 from stoker.settings.user_options import UserOptions, read_user_options
 
-_ENOUGH = 20  # compiles, so that a 95th percentile means something
-
-
-def worker_size(
-    records: Iterable[StepRecord], engine: EngineRow, cpus: int, memory: int | None
-) -> WorkerSize:
-    """Return the size of a worker. With ``memory``, run only as many jobs as fit into it.
-
-    The limit is never below the largest compile that was measured, so that no file is killed on
-    every worker.
-    """
-    peaks = [record.peak_bytes for record in records if record.step.role in engine.roles]
-    per_job, largest, source = _memory_of_a_job(peaks)
-    jobs = cpus * engine.jobs_per_cpu
-    needed = max(per_job * jobs, largest)
-    if memory is None:
-        basis = f"{size(needed)}: {jobs} jobs of {size(per_job)} each"
-        return _sized(cpus, jobs, needed, f"{basis}, {source}")
-    if memory < largest:
-        raise UsageError(
-            f"--memory {size(memory)} is less than a single compile needs",
-            hints=[f"at least {size(largest)}: {source}"],
-        )
-    jobs = max(1, min(jobs, memory // per_job))
-    basis = f"{size(memory)} as given, enough for {jobs} jobs of {size(per_job)} each"
-    return _sized(cpus, jobs, memory, f"{basis}, {source}")
-
-
-def _sized(cpus: int, jobs: int, memory: int, basis: str) -> WorkerSize:
-    return WorkerSize(cpus=cpus, jobs=jobs, memory_bytes=memory, basis=basis)
-
-
-def _memory_of_a_job(peaks: Sequence[int]) -> tuple[int, int, str]:
-    """Return the usual memory of a compile, the most that any needs, and where both come from."""
-    if len(peaks) < _ENOUGH:
-        prior = prior_of(Step(key="", role=Role.CXX))
-        assumed = round(prior.high)
-        return assumed, assumed, f"assumed, because the history has no {_ENOUGH} such compiles"
-    per_job, largest = round(quantiles(peaks, n=20)[-1]), max(peaks)
-    source = f"the 95th percentile of {len(peaks)} compiles in the history"
-    return min(per_job, largest), largest, f"{source}; the largest needed {size(largest)}"
-
-
-def allowed_networks(texts: Iterable[str], *, trusted: bool) -> tuple[str, ...]:
-    """Return networks in their usual form; raise UsageError for a text that is none, and for a
-    public network that the user does not trust.
-    """
-    private = [IPv4Network(text) for text in clusters().private]
-    found = [_network(text) for text in texts]
-    for network in found:
-        if not trusted and not any(network.subnet_of(other) for other in private):
-            hints = ["the engines have no authentication: name a private network"]
-            raise UsageError(
-                f"--allow {network} has public addresses", hints=[*hints, "or add --trust-network"]
-            )
-    return tuple(map(str, found))
-
-
-def _network(text: str) -> IPv4Network:
-    try:
-        return IPv4Network(text)
-    except ValueError as error:
-        hints = ["such as 10.0.0.0/24 or 10.0.0.5"]
-        raise UsageError(f"--allow {text} is not an IPv4 network", hints=hints) from error
-
-
-# -- exporting -------------------------------------------------------------------------------------
-# `stoker export`: jobs that build variants on another system, and workers for a cluster.
-
-
 _PYTHON = "3.12"  # where the variant names none
-_IMAGE = re.compile(r"[\w][\w./:@-]*", re.ASCII)
-_CLUSTERS = (ExportFormat.KUBERNETES, ExportFormat.SLURM, ExportFormat.COMPOSE)
 _WITHOUT_IMAGE = (ExportFormat.SLURM, ExportFormat.NIX, ExportFormat.FLOX)
 _WITHOUT_STOKER = (ExportFormat.NIX, ExportFormat.FLOX)  # they build with their own recipes
 _BY_URL = "--stoker https://HOST/stoker-VERSION.whl names a wheel on a server"
 _EXAMPLE = "https://github.com/pytorch/pytorch@v2.9.1"
-
-
-class ClusterWanted(Value, frozen=True, kw_only=True):
-    """What the command line asks for with ``--cluster``."""
-
-    format: ExportFormat
-    engine: ClusterEngine
-    workers: int
-    cpus: int
-    memory_bytes: int | None
-    disk_bytes: int
-    seconds: int
-    image: str | None = None
-    allow: tuple[str, ...] = ()
-    trust_network: bool = False
 
 
 class StokerOrigin(Value, frozen=True, kw_only=True):
@@ -197,48 +100,6 @@ def export(wanted: ExportWanted, request: CommandLine) -> Export:
         jobs=jobs,
         project=project.name if project else None,
     )
-
-
-def export_cluster(wanted: ClusterWanted) -> ClusterExport:
-    """Return workers whose memory limit follows from the history of this machine."""
-    engine = cluster_engine(wanted.engine)
-    if wanted.format not in _CLUSTERS:
-        raise UsageError(
-            f"{wanted.format} has no workers: --cluster is for {', '.join(_CLUSTERS)}",
-            hints=[f"for example: stoker export kubernetes --cluster {engine.name}"],
-        )
-    if wanted.format is ExportFormat.SLURM and engine.slurm is None:
-        raise UsageError(
-            f"the workers of {engine.name} must run as root, and a Slurm job does not",
-            hints=["--cluster distcc or --cluster icecc", "or kubernetes or compose"],
-        )
-    if wanted.allow and wanted.format is ExportFormat.SLURM and not engine.host:
-        raise UsageError(
-            f"{engine.name} cannot check who connects, so --allow has no effect on Slurm",
-            hints=["--cluster distcc can", "or let a firewall protect the nodes"],
-        )
-    allowed = allowed_networks(wanted.allow, trusted=wanted.trust_network)
-    if wanted.format is ExportFormat.COMPOSE and len(allowed) > 1:
-        hints = ["name the subnet that the containers get"]
-        raise UsageError("compose makes one network: --allow can be given once", hints=hints)
-    with History() as history:
-        records = history.recent()
-    return ClusterExport(
-        format=wanted.format,
-        engine=wanted.engine,
-        image=_checked_image(wanted.image or f"stoker-{engine.name}:bookworm"),
-        workers=wanted.workers,
-        worker=worker_size(records, engine, wanted.cpus, wanted.memory_bytes),
-        disk_bytes=wanted.disk_bytes,
-        seconds=wanted.seconds,
-        allowed=allowed,
-    )
-
-
-def _checked_image(name: str) -> str:
-    if not _IMAGE.fullmatch(name):
-        raise UsageError(f"{name!r} is not the name of an image")
-    return name
 
 
 def _variants(wanted: ExportWanted, request: CommandLine, chosen: UserOptions) -> tuple[str, ...]:
@@ -305,7 +166,7 @@ def _image(wanted: ExportWanted, planned: Plan, project: ProjectRecipe | None) -
     kind = "" if plain else PYTORCH
     usual = builder_image(kind, platform.cpu, variant.backend, variant.toolkit)
     if found := wanted.image or usual:
-        return _checked_image(found)
+        return checked_image(found)
     raise UsageError(
         f"no builder image is known for {planned.name} on {platform}",
         hints=["name one with --image", "a CUDA variant needs a version, such as cu130-sm90"],

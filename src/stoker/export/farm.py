@@ -8,16 +8,8 @@ retry on GitLab, the queue of Slurm, another pod on Kubernetes.
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 
-from stoker.export.files import (
-    fill,
-    github_command,
-    identifier,
-    size_values,
-    slurm_values,
-    without_variables,
-    words_of_script,
-    yaml_text,
-)
+from stoker.export.files import fill, identifier, size_values, slurm_values, words_of_script
+from stoker.export.quoting import github_command, without_variables, yaml_text
 from stoker.knowledge.export_targets import (
     Export,
     ExportedFile,

@@ -1,16 +1,21 @@
 """Renders an Export as the files of another system. The templates lie in ``templates/``.
 
-Words of the user stand in each file as values of its format, written by one function per format, so
-that no word can become an instruction, an expression or a command.
+Words of the user appear in a file only as values that `quoting.py` wrote.
 """
 
-import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from importlib import resources
 from string import Template
 
+from stoker.export.quoting import (
+    docker_words,
+    github_command,
+    nix_text,
+    without_variables,
+    yaml_text,
+)
 from stoker.knowledge.export_targets import (
     Export,
     ExportedFile,
@@ -77,51 +82,6 @@ def _of_job(job: ExportJob) -> dict[str, object]:
         "python": job.python,
         "path": ":".join(job.folders),
     }
-
-
-# -- values of the formats -------------------------------------------------------------------------
-
-
-def yaml_text(text: str) -> str:
-    """Return a text as a double-quoted string of YAML, in printable ASCII."""
-    return f'"{"".join(map(_yaml_character, text))}"'
-
-
-def _yaml_character(character: str) -> str:
-    if character in '"\\':
-        return f"\\{character}"
-    if " " <= character <= "~":
-        return character
-    number = ord(character)
-    return f"\\x{number:02x}" if number < 0x100 else f"\\U{number:08x}"
-
-
-def docker_words(words: Iterable[str]) -> str:
-    """Return a command for RUN: no shell reads it. BuildKit looks for here-documents and variables
-    in the line, so their characters are escaped.
-    """
-    text = json.dumps(list(words))
-    return text.replace("<", "\\u003c").replace("$", "\\u0024")
-
-
-def github_command(words: Iterable[str]) -> str:
-    """Return words for a shell, without the start of an expression of GitHub. A word with a dollar
-    sign is in single quotes, which are closed and opened again between its two characters.
-    """
-    return shlex.join(words).replace("${{", "$''{{")
-
-
-def without_variables(text: str) -> str:
-    """Return a text in which GitLab, Cloud Build or Kubernetes finds no variable."""
-    return text.replace("$", "$$")
-
-
-def _nix_text(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("${", "\\${")
-    return f'"{escaped}"'.replace("\r", "\\r")  # Nix reads a bare one as the end of a line
-
-
-# -- the files -------------------------------------------------------------------------------------
 
 
 def identifier(name: str) -> str:
@@ -263,14 +223,14 @@ def _nix_values(job: ExportJob, name: str) -> dict[str, object]:
     if variant.backend is Backend.CUDA:
         overrides.append("cudaSupport = true;")
         targets = [target.arch + ("+PTX" if target.ptx else "") for target in variant.gpus]
-        overrides.append(f"gpuTargets = [ {' '.join(map(_nix_text, targets))} ];")
+        overrides.append(f"gpuTargets = [ {' '.join(map(nix_text, targets))} ];")
         if variant.toolkit:
             arguments.append(f"cudaPackages_{variant.toolkit.replace('.', '_')}")
             overrides.append(f"cudaPackages = {arguments[-1]};")
     elif variant.backend is Backend.ROCM:
         overrides.append("rocmSupport = true;")
         targets = [target.arch for target in variant.gpus]
-        overrides.append(f"gpuTargets = [ {' '.join(map(_nix_text, targets))} ];")
+        overrides.append(f"gpuTargets = [ {' '.join(map(nix_text, targets))} ];")
     elif variant.backend is not Backend.CPU:
         raise UsageError(f"nixpkgs does not build PyTorch for {variant.backend}")
     if variant.blas:
@@ -281,7 +241,7 @@ def _nix_values(job: ExportJob, name: str) -> dict[str, object]:
         attributes.append("env = (old.env or { }) // {")
         attributes.append("  NIX_CFLAGS_COMPILE =")
         attributes.append(
-            f'    toString (old.env.NIX_CFLAGS_COMPILE or "") + {_nix_text(" " + flags)};'
+            f'    toString (old.env.NIX_CFLAGS_COMPILE or "") + {nix_text(" " + flags)};'
         )
         attributes.append("};")
     return {
@@ -289,7 +249,7 @@ def _nix_values(job: ExportJob, name: str) -> dict[str, object]:
         "arguments": ", ".join(arguments),
         "python_packages": packages,
         "overrides": "\n".join(f"  {line}" for line in overrides),
-        "pname": _nix_text(name),
+        "pname": nix_text(name),
         "attributes": "\n".join(f"  {line}" for line in attributes),
     }
 

@@ -12,11 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from conftest import find_tool
-from stoker.export.files import (
-    _nix_text,
+from stoker.export.files import render
+from stoker.export.quoting import (
     docker_words,
     github_command,
-    render,
+    nix_text,
     without_variables,
     yaml_text,
 )
@@ -135,7 +135,7 @@ def test_slurm(word: str) -> None:
 
 @pytest.mark.parametrize("word", HOSTILE)
 def test_nix(word: str) -> None:
-    command = [find_tool("nix-instantiate"), "--eval", "--json", "--expr", _nix_text(word)]
+    command = [find_tool("nix-instantiate"), "--eval", "--json", "--expr", nix_text(word)]
     done = subprocess.run(command, capture_output=True, check=True, text=True)
     assert json.loads(done.stdout) == word
 

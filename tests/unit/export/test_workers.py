@@ -1,6 +1,6 @@
 import pytest
 
-from stoker.export.exporting import allowed_networks, worker_size
+from stoker.export.workers import allowed_networks, worker_size
 from stoker.knowledge.export_targets import ClusterEngine, cluster_engine
 from stoker.model.errors import UsageError
 from stoker.model.govern import Role, Step, StepRecord
