@@ -25,7 +25,7 @@ sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != HERE]
 
 from packaging.utils import parse_wheel_filename  # noqa: E402
 
-from stoker.catalogue.installing import holds_code, slim_wheel  # noqa: E402
+from stoker.catalogue.slim_install import holds_code, slim_wheel  # noqa: E402
 from stoker.model.value import size as in_words  # noqa: E402
 from stoker.wheel.slim.cuts import SlimRequest  # noqa: E402
 from stoker.wheel.slim.targets import gpu_targets  # noqa: E402

@@ -27,8 +27,8 @@ from stoker.builds.acquire import naming
 from stoker.builds.acquire.archive import unpack
 from stoker.catalogue import pages as catalogue_pages
 from stoker.catalogue.choosing import choose, read_words
-from stoker.catalogue.installing import selection_page
 from stoker.catalogue.publishing import people_page
+from stoker.catalogue.shown import selection_page
 from stoker.catalogue.values import Host, HostGpu
 from stoker.diagnose.pages import diagnosis_page
 from stoker.diagnose.sieve import read_log

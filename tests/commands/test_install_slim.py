@@ -15,7 +15,7 @@ import pytest
 from catalogue_wheels import make_wheel
 from conftest import Stoker, heavy
 from slim_libraries import build_library, cubins, listed
-from stoker.catalogue import installing
+from stoker.catalogue import slim_install
 from stoker.model.value import size
 
 Need = Callable[[str], str]
@@ -91,14 +91,14 @@ def test_a_download_begins_with_the_first_file_and_counts_whole_files_at_least(
         yield events.append
         events.append(f"end of {title}")
 
-    monkeypatch.setattr(installing, "stage", stage)
+    monkeypatch.setattr(slim_install, "stage", stage)
     sizes = {"torch": 200, "nvidia-mill-cu12": 90, "grain": 10}
     downloads = [
-        installing.Download(name=name, version="1", pin=name, size=size, slims=False)
+        slim_install.Download(name=name, version="1", pin=name, size=size, slims=False)
         for name, size in sizes.items()
     ]
     with ExitStack() as stages:
-        pip = installing.PipDownload(downloads, stages)
+        pip = slim_install.PipDownload(downloads, stages)
         asking = [("asking the package index", 0)]
         for line in ("Collecting torch==2.9.1", "  Link requires a different Python"):
             pip.hear(line)

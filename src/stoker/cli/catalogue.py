@@ -65,7 +65,7 @@ def publish(wheels: tuple[str, ...], place: str, as_json: bool, **options: Any) 
     stoker catalogue publish dist/mill-1.0-py3-none-any.whl --to wheels --variant cpu-avx2
     """
     from stoker.catalogue import publishing
-    from stoker.catalogue.installing import wheels_page
+    from stoker.catalogue.shown import wheels_page
     from stoker.model.value import counted
     from stoker.outside.progress import shown
     from stoker.outside.terminal import print_json, show, tell
@@ -101,8 +101,8 @@ def remove(index: str, names: tuple[str, ...], variant: str | None, as_json: boo
     stoker catalogue remove /srv/wheels torch==2.8.0
     stoker catalogue remove /srv/wheels torch --variant cu126-sm75
     """
-    from stoker.catalogue.installing import wheels_page
     from stoker.catalogue.publishing import people_page, unpublish
+    from stoker.catalogue.shown import wheels_page
     from stoker.outside.terminal import print_json, show
 
     gone = unpublish(index, names, variant, people=people_page, say=_say)
@@ -131,7 +131,7 @@ def prune(index: str, keep: int | None, dry_run: bool, as_json: bool) -> None:
     stoker catalogue prune /srv/wheels --keep 3
     """
     from stoker.catalogue import publishing
-    from stoker.catalogue.installing import pruned_text
+    from stoker.catalogue.shown import pruned_text
     from stoker.outside.terminal import print_json
 
     people = publishing.people_page
@@ -170,12 +170,13 @@ def select(
     stoker catalogue select https://wheels.example.org
     stoker catalogue select /srv/wheels torch==2.9.1 flash-attn --for "l40s linux-x86_64"
     """
-    from stoker.catalogue import installing
+    from stoker.catalogue.installing import select as select_wheels
+    from stoker.catalogue.shown import selection_page
     from stoker.machine.python import target_python
     from stoker.outside.terminal import print_json, show
 
     target = target_python(python)
-    located, selection = installing.select(index, projects, python=target, wished=wished)
+    located, selection = select_wheels(index, projects, python=target, wished=wished)
     own = selection.wheels[0].project
     others = [name for name in located.catalogue.projects if name != own]
     if others and not projects:
@@ -183,7 +184,7 @@ def select(
     if as_json:
         print_json(selection)
     else:
-        show(installing.selection_page(selection))
+        show(selection_page(selection))
 
 
 @catalogue.command(short_help="Serve a catalogue over HTTP on this machine.")

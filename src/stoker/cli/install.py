@@ -59,7 +59,8 @@ def install(
     stoker install /srv/wheels torch==2.9.1 --print
     stoker install torch==2.9.1 --slim --for h100 --dry-run
     """
-    from stoker.catalogue.installing import installer_for, slim_targets
+    from stoker.catalogue.installing import installer_for
+    from stoker.catalogue.slim_install import slim_targets
     from stoker.machine.python import target_python
     from stoker.outside.progress import shown
     from stoker.outside.terminal import print_json, show
@@ -77,14 +78,9 @@ def install(
     if len(words) < 2:
         hints = ["stoker install INDEX torch", "stoker install torch==2.9.1 --slim"]
         raise UsageError("name a catalogue and what to install from it", hints=hints)
-    from stoker.catalogue.installing import (
-        check_installable,
-        command_line,
-        install,
-        install_command,
-        select,
-        selection_page,
-    )
+    from stoker.catalogue.host import check_installable
+    from stoker.catalogue.installing import command_line, install, install_command, select
+    from stoker.catalogue.shown import selection_page
 
     located, selection = select(words[0], words[1:], python=target, wished=wished)
     if only_print:
@@ -117,7 +113,8 @@ def _slim_install(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    from stoker.catalogue.installing import downloads_page, resolve, slim_install
+    from stoker.catalogue.shown import downloads_page
+    from stoker.catalogue.slim_install import resolve, slim_install
     from stoker.model.value import size
     from stoker.outside.terminal import print_json, show
 

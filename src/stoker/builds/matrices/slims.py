@@ -17,7 +17,8 @@ from stoker.builds.matrices.decisions import (
     slim_sharing,
 )
 from stoker.builds.matrices.values import MatrixEnd, MatrixJob, MatrixResult, WheelFrom
-from stoker.catalogue.installing import installer_for, read_host
+from stoker.catalogue.host import read_host
+from stoker.catalogue.installing import installer_for
 from stoker.catalogue.store import Say
 from stoker.knowledge.projects import estimates
 from stoker.knowledge.wheels import policies
