@@ -432,13 +432,28 @@ const char *short_option(const char *word)
     return word;
 }
 
+/* An option by which a compiler writes a file that ccache does not keep: a hit would not make it. */
+static bool hides_output(struct word option)
+{
+    static const char *const OPTIONS[] = {
+        "-fopt-info", "-aux-info", "-fcallgraph-info", "-fsave-optimization-record",
+        "-foptimization-record-file", "-header-include-file", "-diagnostic-log-file",
+        "-fproc-stat-report", "-save-stats", "-stats-file", "-dependency-dot",
+        "-gen-cdb-fragment-path", NULL,
+    };
+    const char *const *name = OPTIONS;
+    while (*name && !starts_with(option.start, *name))
+        name++;
+    return *name || is_word(option, "-da");
+}
+
 /* What a command that makes one object file says. */
 struct compile {
     bool known; /* such a command, of a compiler that caches understand */
     bool device;
     bool lists;   /* writes the names of the headers that it reads */
     bool partly;  /* without those of the system */
-    bool hides;   /* reads files of which a cache does not learn */
+    bool hides;   /* reads or writes files of which a cache does not learn */
 };
 
 static struct compile read_compile(const char *compiler, char *const *arguments)
@@ -451,7 +466,7 @@ static struct compile read_compile(const char *compiler, char *const *arguments)
         struct word language = is_word(whole, "-x") && word[1] ? word_of(word[1]) : suffix_of(whole);
         found.device |= is_among(language, DEVICE_LANGUAGES);
         found.hides |= (!option || is_word(whole, "-x")) && is_among(language, ASSEMBLER_LANGUAGES);
-        found.hides |= hides_inputs(whole);
+        found.hides |= hides_inputs(whole) || hides_output(whole);
         found.lists |= is_word(whole, "-MD");
         found.partly |= is_word(whole, "-MMD");
         found.known |= is_among(whole, COMPILE_ONLY);

@@ -48,7 +48,7 @@ bool is_probe(const char *compiler, char *const *arguments, bool wrapped);
 /* What a compiler cache may do with a command. */
 enum caching {
     NO_COMPILE,     /* it does not make one object file */
-    UNSAFE,         /* it reads files of which no cache learns: assembler sources, modules */
+    UNSAFE,         /* it reads or writes files of which no cache learns: modules, lists of headers */
     UNSAFE_BY_TEXT, /* kernels of which nvcc's preprocessor prints only the side of the device */
     SAFE,
     SAFE_BY_LIST,   /* the same, with a complete list of the headers that are read */

@@ -103,6 +103,22 @@ def test_nvcc_is_cached_only_with_a_list_of_headers(
     assert len(wrapped.governed()) == 1
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        "-fopt-info-vec=list",
+        "-aux-info list",
+        "-fcallgraph-info",
+        "-fsave-optimization-record",
+        "-da",
+    ],
+)
+def test_a_file_that_a_hit_would_not_make_prevents_caching(wrapped: Preloaded, option: str) -> None:
+    wrapped.output("sh", "-c", f"gcc {option} -c a.c -o a.o; true")
+    assert calls(wrapped) == []
+    assert wrapped.outputs() == ["a.o"]
+
+
 def test_flags_of_nvcc_that_the_cache_does_not_know_of_prevent_caching(wrapped: Preloaded) -> None:
     nvcc = nothing(wrapped, "nvcc")
     line = f"{nvcc} -MD -MF a.d -c a.cu -o a.o; true"
