@@ -20,7 +20,7 @@ import wheel_files
 from built_libraries import ARCH_SPECIFIC, CUBIN, LZ4, PTX, ZSTD, build, entry, region
 from catalogue_wheels import published
 from fuzz_targets import Member, described
-from stoker.catalogue.pages import encoded, with_wheels
+from stoker.catalogue.document import encoded, with_wheels
 from stoker.catalogue.values import PublishedCatalogue
 from stoker.govern.command_line import step_of
 from stoker.knowledge.failures import failures

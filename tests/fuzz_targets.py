@@ -27,6 +27,7 @@ from stoker.builds.acquire import naming
 from stoker.builds.acquire.archive import unpack
 from stoker.catalogue import pages as catalogue_pages
 from stoker.catalogue.choosing import choose, read_words
+from stoker.catalogue.document import decoded
 from stoker.catalogue.publishing import people_page
 from stoker.catalogue.shown import selection_page
 from stoker.catalogue.values import Host, HostGpu
@@ -385,7 +386,7 @@ def page(data: bytes, folder: Path) -> None:  # noqa: ARG001
 
 def catalogue(data: bytes, folder: Path) -> None:  # noqa: ARG001
     """Read `catalogue.json` of a server, choose from it, and render its pages."""
-    found = catalogue_pages.decoded(data, "https://wheels.invalid/catalogue.json")
+    found = decoded(data, "https://wheels.invalid/catalogue.json")
     catalogue_pages.index_pages(found, catalogue_pages.groups_of(found.wheels))
     people_page(found)
     for gpu in ((HostGpu(name="H100", capability="9.0"),), ()):

@@ -14,8 +14,9 @@ from pathlib import Path
 import msgspec
 from packaging.utils import canonicalize_name
 
-from stoker.catalogue import pages
-from stoker.catalogue.pages import CATALOGUE, PEOPLE, WheelGroup
+from stoker.catalogue import document, pages
+from stoker.catalogue.document import CATALOGUE
+from stoker.catalogue.pages import PEOPLE, WheelGroup
 from stoker.catalogue.store import OWN, ConflictError, Say, Store
 from stoker.catalogue.values import WHEEL_VARIANTS, PublishedCatalogue, PublishedWheel
 from stoker.model.distribution import read_version
@@ -50,7 +51,7 @@ def read_catalogue(store: Store) -> tuple[PublishedCatalogue, str | None]:
     found = store.read(CATALOGUE)
     if found is None:
         return PublishedCatalogue(), None
-    return pages.decoded(found[0], f"{store.name}/{CATALOGUE}"), found[1]
+    return document.decoded(found[0], f"{store.name}/{CATALOGUE}"), found[1]
 
 
 def check_is_catalogue(store: Store) -> None:
@@ -73,7 +74,7 @@ def _begin(store: Store) -> None:
             hints=["name a new folder, or one that `stoker catalogue publish` has made"],
         )
     with suppress(ConflictError):  # another publisher has just done the same
-        store.write_expected(CATALOGUE, pages.encoded(PublishedCatalogue()), None)
+        store.write_expected(CATALOGUE, document.encoded(PublishedCatalogue()), None)
 
 
 def publish(
@@ -90,7 +91,7 @@ def publish(
                 raise _taken(wheel)
         added.clear()
         added.update({wheel.key: wheel for wheel in new})
-        return pages.with_wheels(catalogue, new)
+        return document.with_wheels(catalogue, new)
 
     def upload() -> None:
         for one in uploads:
@@ -130,7 +131,7 @@ def unpublish(
 
     def change(catalogue: PublishedCatalogue) -> PublishedCatalogue:
         gone[:] = [wheel for name in names for wheel in _named(catalogue, name, variant)]
-        return pages.without_wheels(catalogue, {wheel.key for wheel in gone})
+        return document.without_wheels(catalogue, {wheel.key for wheel in gone})
 
     check_is_catalogue(store)
     with store.exclusive(say):
@@ -167,7 +168,7 @@ def prune(store: Store, *, keep: int | None, dry_run: bool, people: PeoplePage, 
 
     def change(catalogue: PublishedCatalogue) -> PublishedCatalogue:
         gone[:] = [] if keep is None else _older(catalogue, keep)
-        return pages.without_wheels(catalogue, {wheel.key for wheel in gone})
+        return document.without_wheels(catalogue, {wheel.key for wheel in gone})
 
     check_is_catalogue(store)
     with store.exclusive(say):
@@ -222,11 +223,11 @@ def _update(
         groups = pages.changed_groups(current, new) | repair
         with _marker(store, groups):
             before()
-            both = pages.with_wheels(current, new.wheels)
+            both = document.with_wheels(current, new.wheels)
             written = pages.index_pages(both, pages.changed_groups(current, both))
             _write(store, written)
             try:
-                store.write_expected(CATALOGUE, pages.encoded(new), version)
+                store.write_expected(CATALOGUE, document.encoded(new), version)
             except ConflictError:
                 continue
             # Without turns, another publisher may have written an older page since.

@@ -16,13 +16,19 @@ import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 
 from stoker.catalogue import index
-from stoker.catalogue.access import make_server
 from stoker.catalogue.entry import FileIdentity, RecordedOrigin, make_entry, variant_name
 from stoker.catalogue.index import PeoplePage, Pruned, Upload
-from stoker.catalogue.pages import NAMESPACES, VARIANT_MEMBER, label_of, properties_of, variant_json
 from stoker.catalogue.ranking import serves
+from stoker.catalogue.serving import make_server
 from stoker.catalogue.store import FolderStore, Say, open_store
 from stoker.catalogue.values import WHEEL_VARIANTS, Fit, PublishedCatalogue, PublishedWheel
+from stoker.catalogue.wheel_variants import (
+    NAMESPACES,
+    VARIANT_MEMBER,
+    label_of,
+    properties_of,
+    variant_json,
+)
 from stoker.knowledge.hardware import cpu_levels, cpu_offers, gpus
 from stoker.model.distribution import read_tags, read_version
 from stoker.model.errors import ArtifactError, UsageError, unknown

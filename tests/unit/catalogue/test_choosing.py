@@ -6,7 +6,7 @@ import pytest
 
 from catalogue_wheels import host, published
 from stoker.catalogue.choosing import NoVariantError, choose, read_words
-from stoker.catalogue.pages import with_wheels
+from stoker.catalogue.document import with_wheels
 from stoker.catalogue.values import PublishedCatalogue, PublishedWheel
 from stoker.model.artifact import CxxAbi
 from stoker.model.errors import UsageError

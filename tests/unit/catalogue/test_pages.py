@@ -7,10 +7,11 @@ import pytest
 
 from catalogue_stores import links
 from catalogue_wheels import published
-from stoker.catalogue.access import prefers_json
+from stoker.catalogue.document import decoded, encoded, with_wheels
 from stoker.catalogue.entry import variant_name
-from stoker.catalogue.pages import decoded, encoded, groups_of, index_pages, with_wheels
+from stoker.catalogue.pages import groups_of, index_pages
 from stoker.catalogue.publishing import people_page
+from stoker.catalogue.serving import prefers_json
 from stoker.catalogue.values import PublishedCatalogue
 from stoker.model.errors import ArtifactError, UsageError
 

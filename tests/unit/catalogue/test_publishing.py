@@ -9,8 +9,8 @@ import pytest
 from catalogue_stores import FailingStore, KilledError, check_settled, check_whole, people, upload
 from catalogue_wheels import published, releases
 from small_disks import small_disk
+from stoker.catalogue.document import decoded, encoded, with_wheels
 from stoker.catalogue.index import Upload, prune, publish, unpublish
-from stoker.catalogue.pages import decoded, encoded, with_wheels
 from stoker.catalogue.store import FolderStore, Store
 from stoker.catalogue.values import PublishedCatalogue
 from stoker.model.errors import ArtifactError, StorageError, UsageError

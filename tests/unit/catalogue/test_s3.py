@@ -14,7 +14,8 @@ from catalogue_wheels import published
 from conftest import Stoker, missing
 from stoker.catalogue.index import prune, publish, read_catalogue, unpublish
 from stoker.catalogue.pages import groups_of, index_pages
-from stoker.catalogue.store import ConflictError, S3Store, open_store
+from stoker.catalogue.s3 import S3Store
+from stoker.catalogue.store import ConflictError, open_store
 from stoker.catalogue.values import PublishedCatalogue
 from stoker.model.errors import MissingError, UsageError
 
@@ -88,7 +89,7 @@ def test_files_of_a_publisher_that_may_live_are_kept(
     assert kept.files == ()
     later = datetime.now(UTC) + timedelta(hours=2)
     clock = type("Later", (), {"now": staticmethod(lambda _: later)})
-    monkeypatch.setattr("stoker.catalogue.store.datetime", clock)
+    monkeypatch.setattr("stoker.catalogue.s3.datetime", clock)
     gone = prune(store, keep=None, dry_run=False, people=people, say=quiet)
     assert gone.files == ("files/new/unknown.whl",)
     assert store.has(one.wheel.path, one.wheel.size_bytes)

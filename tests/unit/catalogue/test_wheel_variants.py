@@ -13,10 +13,10 @@ from packaging.requirements import Requirement
 from catalogue_wheels import host, make_wheel, published
 from stoker.catalogue.access import LocatedCatalogue, locate
 from stoker.catalogue.entry import without_label
-from stoker.catalogue.pages import label_of, properties_of, variant_json, variants_files
 from stoker.catalogue.publishing import read_providers
 from stoker.catalogue.ranking import rank
 from stoker.catalogue.values import WHEEL_VARIANTS, CodeRegions, Fit
+from stoker.catalogue.wheel_variants import label_of, properties_of, variant_json, variants_files
 from stoker.model.errors import ArtifactError, UsageError
 
 SM90 = ("nvidia :: sm_arch :: 90_real", "nvidia :: cuda_version_lower_bound :: 12.0")

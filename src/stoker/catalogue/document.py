@@ -1,0 +1,60 @@
+"""The document catalogue.json: its text, and a catalogue with wheels added or removed. Pure."""
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+from packaging.version import Version
+
+from stoker.catalogue.values import (
+    FORMAT,
+    PublishedCatalogue,
+    PublishedWheel,
+)
+from stoker.model.distribution import read_version
+from stoker.model.errors import ArtifactError
+from stoker.model.value import UNDECODABLE, Value
+
+CATALOGUE = "catalogue.json"
+
+
+def with_wheels(
+    catalogue: PublishedCatalogue, wheels: Iterable[PublishedWheel]
+) -> PublishedCatalogue:
+    """Return the catalogue with wheels added; one of the same variant and name is replaced."""
+    by_key = {wheel.key: wheel for wheel in (*catalogue.wheels, *wheels)}
+    return PublishedCatalogue(wheels=tuple(sorted(by_key.values(), key=_order)))
+
+
+def without_wheels(
+    catalogue: PublishedCatalogue, keys: Collection[tuple[str, str]]
+) -> PublishedCatalogue:
+    kept = (wheel for wheel in catalogue.wheels if wheel.key not in keys)
+    return PublishedCatalogue(wheels=tuple(kept))
+
+
+def _order(wheel: PublishedWheel) -> tuple[str, str, Version, str]:
+    return wheel.variant, wheel.project, read_version(wheel.version), wheel.file
+
+
+def encoded(catalogue: PublishedCatalogue) -> bytes:
+    """Return the catalogue with one line for each wheel, so that diffs are readable."""
+    lines = b",\n".join(msgspec.json.encode(wheel) for wheel in catalogue.wheels)
+    return b'{"format": %d, "wheels": [\n%b\n]}\n' % (catalogue.format, lines)
+
+
+class _Format(Value, frozen=True, kw_only=True):
+    format: int
+
+
+def decoded(content: bytes, where: str) -> PublishedCatalogue:
+    """Read `catalogue.json`, which anyone may have written."""
+    try:
+        if msgspec.json.decode(content, type=_Format).format > FORMAT:
+            hints = ["a newer release of stoker reads it"]
+            raise ArtifactError("the catalogue has a newer format", file=where, hints=hints)
+        catalogue = msgspec.json.decode(content, type=PublishedCatalogue)
+        for wheel in catalogue.wheels:
+            read_version(wheel.version)
+    except UNDECODABLE as error:
+        raise ArtifactError(f"this is not a catalogue of stoker: {error}", file=where) from None
+    return catalogue
