@@ -23,11 +23,12 @@ FACTS = Facts()
 
 _MOST_FOLDERS = 5000  # in which a file is searched
 # What a log shows of the command that was run: one of these alone, without anything that a shell
-# or another program would execute, or fetch from an address.
+# or another program would execute, fetch from an address, or read outside of the current folder.
 _SHOWN = r"^\$ (\S.{1,200})$"
 _KNOWN = re.compile(
     r"(?:(?:python3? -m )?(?:pip|build)|uv (?:pip|build|sync)|python3? setup\.py|cmake|ninja|make)"
-    r"(?: (?!-(?:P|E|f|i|c)|--(?:index|extra|find|eval|file|make))(?:(?!://)[\w@%+=:,./\[\]-])+)*",
+    r"(?: (?!/|\.\./|-(?:P|E|f|i|c)|--(?:index|extra|find|eval|file|make))"
+    r"(?:(?!://|/\.\.|=/|=\.\.)[\w@%+=:,./\[\]-])+)*",
     re.ASCII,
 )
 _OF_SETUP = r"\bsetup\.py (bdist_wheel|develop|install)\b"

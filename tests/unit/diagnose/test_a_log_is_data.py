@@ -236,3 +236,29 @@ def test_a_log_from_elsewhere_names_no_program_of_a_fix(tmp_path: Path) -> None:
     assert str(tmp_path) not in fix_script(answer(log))
     ran = FailedRun(command="make", folder=str(tmp_path))
     assert f"{tmp_path}/bin/python3 -m pip install numpy" in fix_script(answer(log, ran))
+
+
+@pytest.mark.parametrize(
+    ("command", "taken"),
+    [
+        (
+            "pip install -e .[dev] --no-build-isolation",
+            "pip install -e '.[dev]' --no-build-isolation",
+        ),
+        ("cmake --build build -j 8", "cmake --build build -j 8"),
+        ("python setup.py develop", "python setup.py develop"),
+        ("make -C /tmp/evil", ""),
+        ("make -C ../evil", ""),
+        ("make -f evil.mk", ""),
+        ("make CC=/tmp/evil", ""),
+        ("cmake -P evil.cmake", ""),
+        ("pip install --index-url=x a", ""),
+        ("pip install https://example.org/a.whl", ""),
+        ("python -c 'import evil'", ""),
+        ("rm -r .", ""),
+    ],
+)
+def test_only_a_plain_build_command_is_taken_from_a_log(command: str, taken: str) -> None:
+    found = answer(f"$ {command}\nc++: fatal error: Killed signal terminated program cc1plus\n")
+    builds = {fix.build.removeprefix("stoker run -- ") for fix in found.findings[0].fix}
+    assert builds - {""} == {taken} - {""}
