@@ -32,6 +32,7 @@ _NO_PACKAGE = (
     r"|^(?:torch|ATen|c10|caffe2|TH|THC|THCUNN|cutlass|cute)/"
 )
 _REFUSES = r"CMake Error at \S{0,300}/([\w.+]{1,60}?)(?:-c|C)onfig(?:-version|Version)?\.cmake:"
+_MARKS = (":\\", "cl.exe", "LNK")  # a line of Windows has one, which is found soon
 _OF_WINDOWS = r"(?:^|[\s\"'(=])[A-Za-z]:\\[\w.$ ()-]{1,60}\\|\bcl\.exe\b|\bLNK\d{4}\b"
 _TEMPORARY = ("pip-build-env", "/builds-v0/")  # environments of pip and uv for one build
 
@@ -95,7 +96,8 @@ class About:
         if group == "header":
             return [word for word in words if not compiled(_NO_PACKAGE).search(word)]
         if group == "cmake":
-            found = (compiled(_REFUSES).search(line.text) for line in self.lines)
+            texts = (line.text for line in self.lines if "CMake Error at" in line.text)
+            found = map(compiled(_REFUSES).search, texts)
             refuses = {match[1].lower() for match in found if match}
             return [word for word in words if word.lower() not in refuses]
         return words
@@ -103,7 +105,8 @@ class About:
     @cached_property
     def is_windows(self) -> bool:
         """Whether the log is of a build on Windows, where no command for sh can be typed."""
-        return not self.run.command and self.first(_OF_WINDOWS) is not None
+        marked = (line.text for line in self.lines if any(mark in line.text for mark in _MARKS))
+        return not self.run.command and any(map(compiled(_OF_WINDOWS).search, marked))
 
     @cached_property
     def own_python(self) -> str | None:

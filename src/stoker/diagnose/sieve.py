@@ -32,6 +32,7 @@ _QUOTED = (b"\\nFAILED: ", b"\\nninja: ", b"(most recent call last):\\n", b"\\nm
 _RECENT = 2  # parts at the end that are kept whole
 _MOST_PIECES = 32  # of a very long line, at either end
 _MOST_LINES = 30_000  # of a part: a megabyte of usual lines has a third of that
+_FEW_LINES = 5
 _SHORTEST = 32  # bytes that a line counts as where it is shorter, since each takes its time
 _UTF16 = b"\xff\xfe"  # how Windows shells write what they redirect
 
@@ -94,6 +95,12 @@ class Sieve:
         parts = self._parts()
         total = parts[-1].line + _line_count(parts[-1].content) - 1 if parts else 0
         lines = [line for part in _each_once(parts) for line in _lines(part)]
+        if total <= _FEW_LINES:  # perhaps a log that was pasted as one line
+            lines = [
+                Line(number=line.number, text=text)
+                for line in lines
+                for text in unfolded(line.text)
+            ]
         return Log(lines=tuple(lines), total=total)
 
     def content(self) -> bytes:
@@ -181,8 +188,7 @@ def _lines(part: _Part) -> Iterator[Line]:
     for end in _ends(part):
         for number, state in _states(end):
             for piece in _pieces(state):
-                for text in unfolded(clean(piece.decode("utf-8", "replace"))):
-                    yield Line(number=number, text=text)
+                yield Line(number=number, text=clean(piece.decode("utf-8", "replace")))
 
 
 def _ends(part: _Part) -> Iterator[_Part]:
