@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stoker.builds.backend import Execute
+from stoker.builds.digests import digest
 from stoker.builds.route import Route
 from stoker.builds.stages import StageLog
 from stoker.builds.work import MARK, Work
@@ -20,6 +21,14 @@ from stoker.outside import folders
 from stoker.outside.deleting import remove_tree
 from stoker.plan.subject import Subject
 
+# Variables that builds read beside the plan's own.
+_READ_BY_BUILDS = (
+    *("CC", "CXX", "CUDACXX", "CUDAHOSTCXX", "CFLAGS", "CXXFLAGS", "CUDAFLAGS", "LDFLAGS"),
+    *("CUDA_HOME", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "CMAKE_PREFIX_PATH"),
+    *("CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_CUDA_COMPILER_LAUNCHER"),
+)
+# Tools whose version changes what CMake finds and how it compiles.
+_TOOLS = ("cc", "cxx", "hipcc", "icpx", "cmake", "ninja", "ccache", "sccache")
 _FIRST_ZIP_CAN_SAY = 315532800  # 1980-01-01
 
 
@@ -72,6 +81,7 @@ class Execution:
     ):
         assert subject.tree is not None
         self._subject = subject
+        self._plan = plan
         self._route = route
         self._work = work
         self._governed = governed
@@ -95,6 +105,17 @@ class Execution:
             mapped=True,
             tree=route.tree,
         )
+
+    def options_digest(self) -> str:
+        """Return a digest of all that a build depends on besides its tree and Python."""
+        names = {*_READ_BY_BUILDS, *(setting.name for setting in self._plan.environment)}
+        names -= {"MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL"}
+        said = {name: self.environment.get(name) for name in names}
+        found = (tool for tool in self._subject.toolbox.tools if tool.name in _TOOLS)
+        tools = [(tool.path, tool.version) for tool in found]
+        toolkit = self._subject.toolkit
+        asked = [self._route.configure, self._route.settings]
+        return digest([asked, said, tools, toolkit.version if toolkit else None])
 
     def link_tools(self) -> None:
         """Link tools into a folder of ours: the chosen CMake's own may also hold a Python."""

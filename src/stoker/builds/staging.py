@@ -63,14 +63,6 @@ _SECRET_OPTION = (
     "CMake writes the value of {name} in clear text to {cache}; if the project also reads it from "
     "the environment, set it there instead"
 )
-# Variables that builds read beside the plan's own.
-_READ_BY_BUILDS = (
-    *("CC", "CXX", "CUDACXX", "CUDAHOSTCXX", "CFLAGS", "CXXFLAGS", "CUDAFLAGS", "LDFLAGS"),
-    *("CUDA_HOME", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "CMAKE_PREFIX_PATH"),
-    *("CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_CUDA_COMPILER_LAUNCHER"),
-)
-# Tools whose version changes what CMake finds and how it compiles.
-_TOOLS = ("cc", "cxx", "hipcc", "icpx", "cmake", "ninja", "ccache", "sccache")
 
 
 class Staging:
@@ -282,21 +274,11 @@ class Staging:
 
     def _configure_inputs(self) -> dict[str, str]:
         return {
-            "options": self._options_digest(),
+            "options": self._execution.options_digest(),
             "CMake files": tree_state(
                 self.route.tree, names=_CMAKE_FILES, without=self._no_source()
             ),
         }
-
-    def _options_digest(self) -> str:
-        names = {*_READ_BY_BUILDS, *(setting.name for setting in self._plan.environment)}
-        names -= {"MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL"}
-        said = {name: self.environment.get(name) for name in names}
-        found = (tool for tool in self._subject.toolbox.tools if tool.name in _TOOLS)
-        tools = [(tool.path, tool.version) for tool in found]
-        toolkit = self._subject.toolkit
-        asked = [self.route.configure, self.route.settings]
-        return digest([asked, said, tools, toolkit.version if toolkit else None])
 
     def _configure(self, log: StageLog) -> tuple[Path, ...]:
         build = self.route.build
@@ -305,7 +287,7 @@ class Staging:
             if setting.origin.kind in _ASKED and is_secret(setting.name):
                 self._say(_SECRET_OPTION.format(name=setting.name, cache=cache))
         # CMake would keep what an earlier configuration found or was given.
-        if self._work.changed(BuildStage.CONFIGURE, "options", self._options_digest()):
+        if self._work.changed(BuildStage.CONFIGURE, "options", self._execution.options_digest()):
             remove_file(cache)
         asked = [s.name for s in self._plan.cmake if s.origin.kind in _ASKED and is_on(s.value)]
         remove_file(answer_file(build))
@@ -402,7 +384,7 @@ class Staging:
             "tree": tree_state(self.route.tree, without=self._no_source()),
             "products": file_digest(self.route.build / ".ninja_log"),
             "options": digest(
-                [self.route.settings, self._options_digest(), self._request.editable]
+                [self.route.settings, self._execution.options_digest(), self._request.editable]
             ),
             "time": self.environment["SOURCE_DATE_EPOCH"],
             "python": self._python_digest(),

@@ -3,8 +3,8 @@
 import re
 
 from stoker.machine.file_tree import Mount
-from stoker.machine.memory import Physical
 from stoker.model.errors import MissingError
+from stoker.model.machine import Physical
 from stoker.outside import process
 
 _TIMEOUT_S = 5.0

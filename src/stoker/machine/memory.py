@@ -17,7 +17,7 @@ import msgspec
 from stoker.machine.cgroups import groups
 from stoker.machine.file_tree import FileTree, OpenFile, content
 from stoker.machine.memory_group import MemoryGroup, parse_pressure
-from stoker.model.machine import LimitKind, Memory, MemoryLimit, Pressure
+from stoker.model.machine import LimitKind, Memory, MemoryLimit, Physical, Pressure
 from stoker.model.value import Value, whole_number
 
 MEMINFO = "/proc/meminfo"
@@ -25,13 +25,6 @@ LINE = re.compile(
     r"^(MemTotal|MemAvailable|Mapped|Shmem|SwapTotal|SwapFree): +(\d+) kB$",
     re.MULTILINE | re.ASCII,
 )
-
-
-class Physical(Value, frozen=True, kw_only=True):
-    total: int
-    available: int
-    swap_total: int = 0
-    swap_free: int = 0
 
 
 def parse_meminfo(text: str) -> Physical | None:

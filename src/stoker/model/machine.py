@@ -194,3 +194,10 @@ class Scratch(Value, frozen=True, kw_only=True):
     ram: str | None = None
     most: int = 0
     places: tuple[str, ...] = ()
+
+
+class Physical(Value, frozen=True, kw_only=True):
+    total: int
+    available: int
+    swap_total: int = 0
+    swap_free: int = 0

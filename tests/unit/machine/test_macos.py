@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.machine.macos import macos_answer, parse_macos_mounts, parse_memory
-from stoker.machine.memory import Physical
+from stoker.model.machine import Physical
 
 STATISTICS = """\
 Mach Virtual Memory Statistics: (page size of 16384 bytes)

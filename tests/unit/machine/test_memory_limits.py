@@ -8,16 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.machine.file_tree import FileTree
-from stoker.machine.memory import (
-    Meter,
-    Physical,
-    Reading,
-    ask_c_library,
-    parse_meminfo,
-    read_memory,
-)
+from stoker.machine.memory import Meter, Reading, ask_c_library, parse_meminfo, read_memory
 from stoker.machine.memory_group import COUNTERS, NO_LIMIT, parse_counters, parse_pressure
-from stoker.model.machine import LimitKind, Pressure
+from stoker.model.machine import LimitKind, Physical, Pressure
 
 Record = Callable[[Mapping[str, str]], FileTree]
 
