@@ -7,13 +7,16 @@
 PyTorch, and loads every library of each wheel with it in its own process, after `import torch`, as
 Python loads an extension module: all symbols at once. FOLDER has what PyTorch imports. A library
 that does not load because another library is missing, such as FFmpeg's, says nothing about PyTorch;
-it is listed and not counted.
+it is listed and not counted. A library whose symbols are all found may still abort when it is
+initialized, because the layout of an object changed: such pairs are counted apart.
 """
 
 import argparse
 import json
 import os
 import platform
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,7 +30,24 @@ from stoker.model.artifact import LoadsWith, TorchFit
 from stoker.wheel.inspecting import inspect
 from stoker.wheel.loads_with import releases_in_words, relevant
 
-LOAD = "import sys, torch, ctypes; ctypes.CDLL(sys.argv[1]); print('loaded')"
+# The loader has found all symbols, but an initializer of the library ended the process.
+ABORTED = "aborted in an initializer"
+
+# Imports PyTorch once, and loads each library in a process of its own, which has nothing else.
+LOAD = """
+import ctypes, json, os, sys, torch
+for library in json.load(sys.stdin):
+    sys.stdout.flush()
+    if os.fork() == 0:
+        try:
+            ctypes.CDLL(library)
+            result = "loaded"
+        except OSError as error:
+            result = str(error)
+        print(json.dumps([library, result]), flush=True)
+        os._exit(0)
+    os.wait()
+"""
 
 
 def table(wheels: list[Path]) -> list[dict[str, Any]]:
@@ -60,66 +80,72 @@ def _name(fit: TorchFit) -> str:
 def load(wheels: list[Path], torches: list[Path], modules: Path) -> list[dict[str, Any]]:
     """Load every library with every PyTorch, and compare with what is said."""
     rows = []
-    for torch in torches:
-        with tempfile.TemporaryDirectory(dir=Path.cwd()) as work:
-            site = Path(work) / "site"
-            zipfile.ZipFile(torch).extractall(site)
+    said = {path: loads for path in wheels if (loads := inspect(str(path)).loads_with)}
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as work:
+        libraries = {path: _unpacked(path, Path(work)) for path in said}
+        for torch in torches:
             release = parse_wheel_filename(torch.name)[1].public
-            for path in wheels:
-                unpacked = Path(work) / path.name
-                zipfile.ZipFile(path).extractall(unpacked)
-                row = _compared(path, unpacked, release, (site, modules, unpacked))
-                if row:
-                    rows.append(row)
-                    print(row, flush=True)
+            site = Path(work) / release
+            zipfile.ZipFile(torch).extractall(site)
+            results = _loaded(
+                [name for names in libraries.values() for name in names], site, modules
+            )
+            for path, loads in said.items():
+                found = {name: results.get(name, ABORTED) for name in libraries[path]}
+                rows.append(_compared(path, loads, release, found))
+                print(rows[-1], flush=True)
+            shutil.rmtree(site)
     return rows
 
 
+def _unpacked(wheel: Path, work: Path) -> list[str]:
+    """Return the libraries of a wheel that use PyTorch, after unpacking it."""
+    folder = work / wheel.stem
+    zipfile.ZipFile(wheel).extractall(folder)
+    return [str(path) for path in sorted(folder.rglob("*.so")) if inspect(str(path)).loads_with]
+
+
+def _loaded(libraries: list[str], site: Path, modules: Path) -> dict[str, str]:
+    """Return for each library ``loaded``, or what the loader says."""
+    environment = {**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{modules}"}
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD],
+        env=environment,
+        input=json.dumps(libraries),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
+
+
 def _compared(
-    path: Path, unpacked: Path, release: str, sites: tuple[Path, ...]
-) -> dict[str, Any] | None:
-    """Return what was said of one wheel and one PyTorch, and what the loader did."""
-    loads = inspect(str(path)).loads_with
-    if loads is None:
-        return None
+    path: Path, loads: LoadsWith, release: str, results: dict[str, str]
+) -> dict[str, Any]:
+    """Return what was said of one wheel and one PyTorch for CPUs, and what the loader did."""
     fit = next(one for one in loads.builds if one.release == release and one.cuda is None)
-    results = {
-        str(library.relative_to(unpacked)): _load(library, sites)
-        for library in sorted(unpacked.rglob("*.so"))
-        if _uses_torch(library)
-    }
-    other = {name: text for name, text in results.items() if "cannot open shared" in text}
-    counted = {name: text for name, text in results.items() if _says_something(fit, text)}
-    loaded = all(text == "loaded" for text in counted.values())
+    counted = [text for text in results.values() if _says_something(fit, text)]
+    resolved = all(text in ("loaded", ABORTED) for text in counted)
     return {
         "wheel": path.name,
         "torch": release,
         "said": "loads" if fit.loads else f"lacks {len(fit.missing) + len(fit.absent)}",
-        "loaded": loaded if counted else None,
-        "agrees": not counted or loaded == fit.loads,
-        "undefined": sorted({text for text in counted.values() if text != "loaded"}),
-        "other_libraries": sorted(set(other.values())),
+        "libraries": len(counted),
+        "resolved": resolved if counted else None,
+        "agrees": not counted or resolved == fit.loads,
+        "aborted": counted.count(ABORTED),
+        "refused": sorted({_without_folder(text) for text in counted if text != "loaded"}),
+        "not_counted": sorted({_without_folder(one) for one in set(results.values()) - {*counted}}),
     }
+
+
+def _without_folder(text: str) -> str:
+    return re.sub(r"\S+/", "", text)
 
 
 def _says_something(fit: TorchFit, text: str) -> bool:
     """A library of PyTorch that is missing counts; one of others does not."""
     return "cannot open shared" not in text or any(name in text for name in fit.absent)
-
-
-def _uses_torch(library: Path) -> bool:
-    loads: LoadsWith | None = inspect(str(library)).loads_with
-    return loads is not None
-
-
-def _load(library: Path, sites: tuple[Path, ...]) -> str:
-    """Return ``loaded``, or what the loader says."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sites))}
-    environment["LD_LIBRARY_PATH"] = str(sites[0] / "torch/lib")  # as `import torch` has loaded it
-    command = [sys.executable, "-c", LOAD, str(library)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    last = (done.stdout.strip() or done.stderr.strip()).splitlines()[-1]
-    return last.replace(f"{library.parents[0]}{os.sep}", "")
 
 
 def main() -> None:
@@ -135,8 +161,9 @@ def main() -> None:
     else:
         rows = load(asked.wheels, asked.torch, asked.modules)
         wrong = [row for row in rows if not row["agrees"]]
-        counted = [row for row in rows if row["loaded"] is not None]
-        print(f"{len(counted)} pairs counted, {len(wrong)} disagreements")
+        counted = [row for row in rows if row["resolved"] is not None]
+        aborted = [row for row in counted if row["aborted"]]
+        print(f"{len(counted)} pairs, {len(wrong)} disagreements, {len(aborted)} aborted")
     if asked.json:
         machine = {"machine": platform.machine(), "python": platform.python_version()}
         asked.json.write_text(json.dumps({**machine, "rows": rows}, indent=1) + "\n")

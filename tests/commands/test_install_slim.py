@@ -170,7 +170,7 @@ def test_an_official_torch_that_is_installed_is_replaced(
         (["not a requirement ]", "--slim", "--for", "h100"], 2, "is not a requirement"),
         (["torch @ file:///x.whl", "--slim", "--for", "h100"], 2, "is a URL"),
         (["torch", "--slim", "--print"], 2, "--print cannot be used with --slim"),
-        (["torch"], 2, "name a catalogue"),
+        (["./torch"], 2, "name what to install"),
     ],
 )
 def test_what_cannot_be(

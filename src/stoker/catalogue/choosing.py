@@ -100,7 +100,7 @@ def _completed(
     taken = [first]
     while missing := _missing(taken, wanted, ranked):
         found = [choice.wheel for choice in ranked(missing) if choice.runs]
-        fitting = [wheel for wheel in found if not any(_out_of_step(wheel, one) for one in taken)]
+        fitting = [wheel for wheel in found if not any(out_of_step(wheel, one) for one in taken)]
         if not fitting:
             refusals += _refusals(missing, found, taken)
             return None
@@ -124,7 +124,7 @@ def _refusals(
     if not found:
         yield f"nothing of {wanted} runs here"
     for wheel in found[:_MOST_CLOSEST]:
-        reasons = (_out_of_step(wheel, one) for one in taken)
+        reasons = (out_of_step(wheel, one) for one in taken)
         yield from (f"{wheel.file}: {reason}" for reason in reasons if reason)
 
 
@@ -168,7 +168,7 @@ def marker_environment(host: Host) -> dict[str, str]:
 # -- in step -------------------------------------------------------------------------------------
 
 
-def _out_of_step(one: PublishedWheel, other: PublishedWheel) -> str | None:
+def out_of_step(one: PublishedWheel, other: PublishedWheel) -> str | None:
     """Return why two wheels cannot be used together."""
     for wheel, torch in ((one, other), (other, one)):
         if torch.project == TORCH and (problem := _other_torch(wheel, torch)):
@@ -191,8 +191,7 @@ def _other_torch(wheel: PublishedWheel, torch: PublishedWheel) -> str | None:
             continue
         if not required.specifier.contains(version, prereleases=True):
             return f"it requires {required}, not torch {torch.version}"
-    # Symbols prove more than a label does.
-    if version.public in wheel.loads_with or wheel.stable_abi:
+    if wheel.stable_abi:
         return None
     if wheel.torch and _differ(wheel.torch.partition("+")[0], version.public):
         return f"it was built for torch {wheel.torch}, not {torch.version}"

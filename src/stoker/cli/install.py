@@ -47,14 +47,17 @@ def install(
     only_print: bool,
     as_json: bool,
 ) -> None:
-    """Install the variant of a catalogue that suits this machine best, with its extensions.
+    """Install the wheels that suit this machine and its PyTorch best.
 
-    Each wheel is pinned by its address and hash. INDEX is a catalogue, or any package index with
-    wheel variants (draft PEP 825). Other requirements come from the package index
+    Without INDEX, the wheels of each project in the indexes of pip are judged by their names,
+    metadata, symbols and device code, without downloading them whole, and each refusal is printed
+    with its reason. INDEX is a catalogue, or any package index with wheel variants (draft PEP 825).
+    Each wheel is pinned by its address and hash. Other requirements come from the package index
     that pip or uv is configured for. With --slim there is no catalogue: the packages come from the
     package index, and torch and NVIDIA's libraries are slimmed before they are installed.
 
     \b
+    stoker install flash-attn
     stoker install https://wheels.example.org torch flash-attn
     stoker install /srv/wheels torch==2.9.1 --print
     stoker install torch==2.9.1 --slim --for h100 --dry-run
@@ -75,9 +78,22 @@ def install(
             targets = slim_targets(wished, target)
             _slim_install(words, targets, chosen, dry_run=dry_run, as_json=as_json)
         return
+    from stoker.catalogue.finding import is_place
+
+    if not is_place(words[0]):
+        _find_and_install(
+            words,
+            chosen,
+            target,
+            wished,
+            only_print=only_print,
+            dry_run=dry_run,
+            as_json=as_json,
+        )
+        return
     if len(words) < 2:
         hints = ["stoker install INDEX torch", "stoker install torch==2.9.1 --slim"]
-        raise UsageError("name a catalogue and what to install from it", hints=hints)
+        raise UsageError("name what to install from the catalogue", hints=hints)
     from stoker.catalogue.host import check_installable
     from stoker.catalogue.installing import command_line, install, install_command, select
     from stoker.catalogue.shown import selection_page
@@ -97,6 +113,49 @@ def install(
         install(located, selection, chosen, say=_say)
     if as_json:
         print_json(selection.wheels, "wheels")
+
+
+def _find_and_install(
+    words: tuple[str, ...],
+    installer: "Installer",
+    python: str,
+    wished: str | None,
+    *,
+    only_print: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    from stoker.catalogue.choosing import read_word
+    from stoker.catalogue.finding import find, nothing_fits, read_place
+    from stoker.catalogue.host import check_installable
+    from stoker.catalogue.installing import command_line, run_installer
+    from stoker.model.value import size
+    from stoker.outside.package_index import read_index
+    from stoker.outside.progress import shown, stage
+    from stoker.outside.terminal import print_json
+
+    wanted = [read_word(word) for word in words]
+    place, index = read_place(python, wished), read_index()
+    found = []
+    for one in wanted:
+        with shown(), stage(f"looking for {one}"):
+            result = find(one, place, index, say=_say)
+        if result.best is None:
+            raise nothing_fits(one, result.judged)
+        best = result.best.choice
+        received = size(result.downloaded_bytes)
+        _say(f"{best.wheel.file}: {best.reason}; {received} read of {len(result.judged)} wheels")
+        found.append(result)
+    command = installer.install([one.best.reference for one in found if one.best])
+    if only_print:
+        click.echo(command_line(command))
+        return
+    if not dry_run:
+        check_installable(place.host, python)
+        with shown(), stage("installing"):
+            run_installer(command, _say)
+    if as_json:
+        print_json(found, "found")
 
 
 def _say(text: str) -> None:

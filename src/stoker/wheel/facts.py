@@ -89,7 +89,7 @@ def _libraries(file: Reader, members: Iterable[Member], also: Also) -> tuple[Lib
     found.sort(key=lambda member: -member.size)
 
     def read(member: Member) -> LibraryFacts:
-        facts = _library(file, member, also)
+        facts = read_member(file, member, also)
         advance(member.size)
         return facts
 
@@ -110,7 +110,8 @@ def _is_elf(file: Reader, member: Member) -> bool:
     return start.startswith(MAGIC)
 
 
-def _library(file: Reader, member: Member, also: Also) -> LibraryFacts:
+def read_member(file: Reader, member: Member, also: Also) -> LibraryFacts:
+    """Return the facts of one library of a wheel."""
     try:
         return read_library(open_member(file, member), also)
     except ArtifactError as error:

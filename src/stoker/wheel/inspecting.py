@@ -78,14 +78,19 @@ def _wheel(path: Path, also: Also) -> ArtifactFacts:
 
 
 def wheel_artifact(
-    path: Path, wheel: WheelFacts, libraries: tuple[LibraryFacts, ...], members: Sequence[str]
+    path: Path,
+    wheel: WheelFacts,
+    libraries: tuple[LibraryFacts, ...],
+    members: Sequence[str],
+    *,
+    size: int | None = None,
 ) -> ArtifactFacts:
-    """Return the facts of a wheel whose libraries have been read."""
+    """Return the facts of a wheel whose libraries have been read; ``size`` if it is not here."""
     places = {installed_path(member) for member in members}
     return _assemble(
         path=path,
         kind=TargetKind.WHEEL,
-        size=path.stat().st_size,
+        size=path.stat().st_size if size is None else size,
         wheel=wheel,
         libraries=libraries,
         files=members,

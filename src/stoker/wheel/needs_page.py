@@ -10,6 +10,7 @@ from stoker.model.distribution import read_tags
 from stoker.outside.demangle import demangled
 from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.wheel.loads_with import releases_in_words, relevant
+from stoker.wheel.metadata import required_name
 
 _MOST_NAMES = 2  # missing symbols of one release that a page shows
 _LONGEST = 120  # characters of one
@@ -32,6 +33,8 @@ def _rows(facts: ArtifactFacts, loads: LoadsWith) -> Iterator[tuple[str, str, st
     libraries = [library for library in facts.libraries if not library.problem]
     kind = "the C shim only: stable ABI" if loads.stable_abi else "C++: unstable ABI"
     yield "symbols", f"{loads.symbols} of PyTorch", kind
+    requires = facts.wheel.requires if facts.wheel else ()
+    yield "requires", ", ".join(one for one in requires if required_name(one) == "torch"), ""
     needed = sorted({name for library in libraries for name in library.needed})
     majors = {cuda: name for name in needed if (cuda := cuda_of(name))}
     torchs = sorted({fit.cuda for fit in relevant(loads) if fit.loads and fit.cuda})

@@ -1,0 +1,119 @@
+"""Judges whether a wheel fits a machine and the PyTorch that is installed there. Pure.
+
+Wheels of an index, of a page with links and of a catalogue are judged by the same function.
+"""
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from stoker.catalogue.choosing import TORCH, out_of_step
+from stoker.catalogue.ranking import rank
+from stoker.catalogue.values import Choice, Fit, Host, PublishedWheel
+from stoker.knowledge.wheels import order
+from stoker.model.artifact import ArtifactFacts, TorchFit
+from stoker.model.plan import Backend
+from stoker.model.value import Value
+from stoker.wheel.loads_with import ReadTorch, TorchNeeds, loads_with
+
+
+class Place(Value, frozen=True, kw_only=True):
+    """Where a wheel is to run. ``torch`` is the PyTorch that is installed there, if any."""
+
+    host: Host
+    torch: ReadTorch | None = None
+
+
+def judge_name(place: Place, wheel: PublishedWheel) -> Choice:
+    """Judge a wheel by its file name alone."""
+    return rank(place.host, [wheel])[0]
+
+
+def judge_metadata(place: Place, wheel: PublishedWheel) -> Choice:
+    """Judge a wheel by its metadata, before its libraries are read."""
+    reason = _wrong_python(place, wheel) or _wrong_torch(place, wheel)
+    return _refused(wheel, reason) if reason else judge_name(place, wheel)
+
+
+def judge(
+    place: Place, wheel: PublishedWheel, facts: ArtifactFacts, needs: TorchNeeds | None
+) -> Choice:
+    """Judge a wheel whose libraries have been read."""
+    reason = (
+        _unreadable(facts)
+        or _wrong_machine(place, facts)
+        or _wrong_glibc(place, facts)
+        or _wrong_python(place, wheel)
+        or _unresolved(place, needs)
+        or _wrong_torch(place, wheel)
+    )
+    return _refused(wheel, reason) if reason else judge_name(place, wheel)
+
+
+def _refused(wheel: PublishedWheel, reason: str) -> Choice:
+    return Choice(wheel=wheel, fit=Fit.NONE, reason=reason)
+
+
+def _unreadable(facts: ArtifactFacts) -> str | None:
+    return f"it is damaged: {facts.problems[0]}" if facts.problems else None
+
+
+def _wrong_machine(place: Place, facts: ArtifactFacts) -> str | None:
+    machines = {one.machine for one in facts.libraries if one.is_loaded}
+    if not machines or place.host.cpu_family in machines:
+        return None
+    return f"its libraries are for {', '.join(sorted(machines))}, not {place.host.cpu_family}"
+
+
+def _wrong_glibc(place: Place, facts: ArtifactFacts) -> str | None:
+    kind, _, have = (place.host.libc or "").partition(" ")
+    versions = [one.versions["GLIBC"] for one in facts.libraries if "GLIBC" in one.versions]
+    needed = max(versions, key=order, default=None)
+    if kind != "glibc" or not have or needed is None or order(needed) <= order(have):
+        return None
+    return f"a library needs glibc {needed}; this machine has {have}"
+
+
+def _wrong_python(place: Place, wheel: PublishedWheel) -> str | None:
+    try:
+        allowed = SpecifierSet(wheel.requires_python or "")
+    except InvalidSpecifier:
+        return f"its requirement for Python, '{wheel.requires_python}', cannot be read"
+    if allowed.contains(place.host.python, prereleases=True):
+        return None
+    return f"it requires Python {wheel.requires_python}, not {place.host.python}"
+
+
+def _wrong_torch(place: Place, wheel: PublishedWheel) -> str | None:
+    """Return why requirements, CUDA or C++ ABI differ from those of the installed PyTorch."""
+    return out_of_step(wheel, _entry(place.torch)) if place.torch else None
+
+
+def _entry(torch: ReadTorch) -> PublishedWheel:
+    """Return the installed PyTorch as wheels are compared with it."""
+    return PublishedWheel(
+        file=f"torch {torch.build.release}",
+        sha256="",
+        size_bytes=0,
+        unpacked_bytes=0,
+        metadata_sha256="",
+        project=TORCH,
+        version=torch.build.release,
+        tags=(),
+        variant="installed",
+        backend=Backend.CUDA if torch.build.cuda else Backend.CPU,
+        cuda=torch.build.cuda,
+    )
+
+
+def _unresolved(place: Place, needs: TorchNeeds | None) -> str | None:
+    if needs is None:
+        return None
+    if place.torch is None:
+        return "it needs PyTorch, which is not installed"
+    fit: TorchFit = loads_with(needs, [place.torch]).builds[-1]
+    release = place.torch.build.release
+    if fit.absent:
+        return f"it needs {fit.absent[0]}, which torch {release} does not have"
+    if fit.missing:
+        more = f" and {len(fit.missing) - 1} more" if fit.missing[1:] else ""
+        return f"torch {release} does not export {fit.missing[0]}{more}"
+    return None
