@@ -44,7 +44,7 @@ TORCH = ReadTorch(
     exported=frozenset({WARN}),
 )
 PLACE = Place(host=HOST, torch=TORCH)
-PADDING = 300_000  # bytes in each wheel that nobody has to read
+PADDING = 2_000_000  # bytes in each wheel that need not be read
 
 
 class Shelf:
@@ -182,10 +182,12 @@ def test_the_one_that_fits(shelf: Shelf, server: tuple[str, Sent]) -> None:
     }
     assert not wrong
     assert good not in refusals
-    # Names cost nothing; of the others, the padding is not read.
+    # Names cost nothing; of the others, the padding is not read. A library has some 70 kB.
     page = (shelf.folder / "index.html").stat().st_size
     assert sent.total == found.downloaded_bytes + page
-    assert found.downloaded_bytes < 0.75 * 19 * PADDING
+    opened = [one for one in found.judged if one.downloaded_bytes]
+    assert len(opened) == 19
+    assert found.downloaded_bytes < 0.2 * len(opened) * PADDING
 
 
 def test_none_fits(shelf: Shelf, server: tuple[str, Sent]) -> None:
