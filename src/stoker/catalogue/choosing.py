@@ -165,9 +165,6 @@ def marker_environment(host: Host) -> dict[str, str]:
     }
 
 
-# -- in step -------------------------------------------------------------------------------------
-
-
 def out_of_step(one: PublishedWheel, other: PublishedWheel) -> str | None:
     """Return why two wheels cannot be used together."""
     for wheel, torch in ((one, other), (other, one)):

@@ -202,9 +202,6 @@ def _older(catalogue: PublishedCatalogue, keep: int) -> Iterator[PublishedWheel]
             yield wheel
 
 
-# -- one change ------------------------------------------------------------------------------------
-
-
 def _update(
     store: Store,
     change: Change,

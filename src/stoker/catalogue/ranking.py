@@ -94,9 +94,6 @@ def _public(version: str) -> Version:
     return Version(read_version(version).public)
 
 
-# -- why a wheel cannot run ----------------------------------------------------------------------
-
-
 def _problems(host: Host, wheel: PublishedWheel) -> Iterator[str]:
     if problem := _tag_problem(host, wheel):
         yield problem
@@ -174,9 +171,6 @@ def _too_new(wheel: PublishedWheel) -> str | None:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(whole_number(part) or 0 for part in version.split("."))
-
-
-# -- how a wheel runs ----------------------------------------------------------------------------
 
 
 def _nvidia_gpus(host: Host) -> tuple[HostGpu, ...]:
@@ -299,9 +293,6 @@ def _listed(words: Iterable[str]) -> str:
     words = list(words)
     more = f" and {len(words) - _MOST_SHOWN} more" if words[_MOST_SHOWN:] else ""
     return ", ".join(words[:_MOST_SHOWN]) + more
-
-
-# -- tags ----------------------------------------------------------------------------------------
 
 
 @cache

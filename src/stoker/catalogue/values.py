@@ -1,4 +1,8 @@
-"""Wheels of a catalogue, and what is selected from them."""
+"""The values of a catalogue: wheels as `catalogue.json` lists them, and the choice for a machine.
+
+The file may come from any server, so each field that becomes part of a path, a URL or a command has
+a pattern that excludes separators, quotes and control characters.
+"""
 
 from enum import StrEnum
 from typing import Annotated
@@ -8,13 +12,6 @@ from msgspec import Meta
 from stoker.model.artifact import CxxAbi, RegionPattern
 from stoker.model.plan import Backend
 from stoker.model.value import Bytes, Value
-
-# -- published -------------------------------------------------------------------------------------
-# What a catalogue of wheels holds: the values of `catalogue.json`.
-#
-# The file may come from any server, so each field that becomes part of a path, a URL or a command
-# has a pattern that excludes separators, quotes and control characters.
-
 
 # The variant whose index holds wheel variants of the draft standards, for installers that choose.
 WHEEL_VARIANTS = "wheel-variants"
@@ -117,10 +114,6 @@ class PublishedCatalogue(Value, frozen=True, kw_only=True):
     @property
     def variants(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(sorted(wheel.variant for wheel in self.wheels)))
-
-
-# -- selection -------------------------------------------------------------------------------------
-# Which wheels of a catalogue run on a machine: the values of `stoker catalogue select`.
 
 
 class HostGpu(Value, frozen=True, kw_only=True):
