@@ -171,6 +171,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--engine", choices=ENGINES, action="append")
     parser.add_argument("--compiler", choices=COMPILERS, action="append")
+    parser.add_argument("--changes", choices=("names", "contents"), help="only these")
     parser.add_argument("--strict", action="store_true", help="with CCACHE_NODIRECT=1")
     parser.add_argument("--json", type=Path, default=RESULTS)
     parser.add_argument("--checkpoint", help=argparse.SUPPRESS)
@@ -179,19 +180,28 @@ def main() -> int:
     if arguments.checkpoint:
         return run_with_checkpoint(arguments.checkpoint, arguments.command)
     rows: list[dict[str, Any]] = []
+    counts = Counter[str]()
     for compiler in arguments.compiler or COMPILERS:
-        for names in (False, True):
+        for names in (True, False):
+            if arguments.changes not in (None, "names" if names else "contents"):
+                continue
             with tempfile.TemporaryDirectory(prefix="truth-") as folder:
                 project = Project(Path(folder), compiler, cells_of(compiler, names=names))
                 references = project.references()
                 for engine in arguments.engine or ENGINES:
                     rows += cells(engine, project, references, strict=arguments.strict)
-    counts = Counter(row["result"].partition(" in ")[0] for row in rows)
+                    counts = store(rows, arguments.json)
     print(dict(counts))
+    return 1 if counts["wrong"] else 0
+
+
+def store(rows: list[dict[str, Any]], file: Path) -> Counter[str]:
+    """Write what is known so far; return how many cells have each result."""
+    counts = Counter(row["result"].partition(" in ")[0] for row in rows)
     result = {"machine": f"{platform.machine()}, {os.cpu_count()} CPUs", "tools": versions()}
     result |= {"commit": commit(), "counts": dict(counts), "cells": rows}
-    arguments.json.write_text(json.dumps(result, indent=1) + "\n")
-    return 1 if counts["wrong"] else 0
+    file.write_text(json.dumps(result, indent=1) + "\n")
+    return counts
 
 
 def cells(
