@@ -74,6 +74,17 @@ WAYS: dict[str, str] = {
         "echo 'int said = SAID;' >> a.cpp;"
         "touch -d 2000-01-01 a.cpp; g++ -O1 -isystem include -c a.cpp -o header.o"
     ),
+    # Changes that the list of headers does not show; tests/changes.py has more kinds.
+    "system-header": (
+        'mkdir -p include; echo "#define SAID $CHANGED" > include/said.h;'
+        "printf '#include <said.h>\\nint said = SAID;\\n' > a.cpp;"
+        "touch -d 2001-01-01 include/said.h a.cpp;"
+        "g++ -MMD -MF a.d -isystem include -c a.cpp -o system.o"
+    ),
+    "included-by-assembler": (
+        'echo ".long $CHANGED" > more; echo \'.include "more"\' > a.S;'
+        "touch -d 2001-01-01 more a.S; gcc -MD -MF a.d -c a.S -o assembled.o"
+    ),
 }
 
 LARGE = ("pipe", "fifo", "response-file", "links-and-mode", "clang")
