@@ -14,7 +14,7 @@ _STARTS = ("subprocess.Popen", "os.exec", "os.fork", "os.posix_spawn", "os.spawn
 
 
 def _watch(event: str, _: tuple[object, ...]) -> None:
-    if event not in _STARTS:
+    if not _STARTS or event not in _STARTS:  # this module is already empty when Python ends
         return
     frame = sys._getframe(1)
     while frame and not frame.f_code.co_filename.startswith(_SOURCES):

@@ -28,6 +28,7 @@ from stoker.model.artifact import ArtifactFacts, Symbols
 from stoker.model.errors import ArtifactError, MissingError, StokerError
 from stoker.model.value import Value
 from stoker.outside import folders
+from stoker.outside.deleting import remove_file
 from stoker.outside.files import folder_of_process
 from stoker.outside.package_index import File, PackageIndex, download, files_of
 from stoker.outside.web import NoRangesError
@@ -165,7 +166,7 @@ def _opened(file: File, index: PackageIndex, work: Path) -> Iterator[Reader]:
         path = download(file, work, index, say=lambda _: None)
         with open_file(path, file.name) as reader:
             yield reader
-        path.unlink()
+        remove_file(path)
         return
     yield remote
 
