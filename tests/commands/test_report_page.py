@@ -18,6 +18,7 @@ from stoker.model.build import BuildStage, StageEnd, StageResult
 from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.plan import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.runs import Attempt, Outcome, Run
+from stoker.model.visible import visible
 from stoker.report.analysis import RecordedRun, analyse
 from stoker.report.page import report_page
 from stoker.report.values import BuildFacts, LibrarySize, Output, Report, ReportedRun
@@ -145,8 +146,8 @@ def test_names_are_shown_as_they_are(opened: Opened, stoker_home: Path) -> None:
     page = opened(write_run(stoker_home, "hostile", [attempt]))
     page.find("#timeline").send_keys(Keys.ARROW_DOWN)
     page.settle()
-    assert page.find("#rows td.name").get_attribute("textContent") == HOSTILE
-    assert page.find("#detail h3").get_attribute("textContent") == HOSTILE
+    assert page.find("#rows td.name").get_attribute("textContent") == visible(HOSTILE)
+    assert page.find("#detail h3").get_attribute("textContent") == visible(HOSTILE)
     assert page.texts("#injected, #page img") == []
     assert page.script("return document.title") != "1"
     assert page.console() == []

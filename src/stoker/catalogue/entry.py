@@ -291,7 +291,12 @@ def foreign_entry(
     archs = tuple(_nvidia_archs(nvidia.get("sm_arch", [])))
     levels = [f"x86_64_{level}" for level in sorted(x86.get("level", []))]
     known = [level for level in levels if level in cpu_levels()]
-    instructions = {name for name, values in x86.items() if values == ["on"]}
+    instructions = {
+        name
+        for family in ("x86_64", "aarch64")
+        for name, values in properties.get(family, {}).items()
+        if values == ["on"]
+    }
     needs = cpu_needs(known[0]) if known else frozenset()
     return PublishedWheel(
         file=file,
@@ -345,5 +350,5 @@ _KNOWN = re.compile(
     r"nvidia :: sm_arch :: [0-9]+[af]?_(real|virtual)"
     r"|nvidia :: cuda_version_(lower|upper)_bound :: [0-9]+(\.[0-9]+)?"
     r"|amd :: gfx_arch :: .+|(intel|xpu) :: device_ip :: .+"
-    r"|x86_64 :: level :: v[1-4]|x86_64 :: [a-z0-9_]+ :: on"
+    r"|x86_64 :: level :: v[1-4]|(x86_64|aarch64) :: [a-z0-9_]+ :: on"
 )
