@@ -62,8 +62,10 @@ def check_is_catalogue(store: Store) -> None:
         )
 
 
-def _begin(store: Store) -> None:
-    """Make an empty catalogue, unless there is one or the place holds something else."""
+def _check_place(store: Store) -> None:
+    """Raise UsageError if the place holds something else than a catalogue. Nothing is written here:
+    another publisher may have the lock.
+    """
     if store.read(CATALOGUE) is not None:
         return
     strangers = any(not path.startswith(f"{OWN}/") for path, _ in store.below(""))
@@ -73,8 +75,15 @@ def _begin(store: Store) -> None:
             f"{store.name} is not a catalogue: it holds other files and no {CATALOGUE}",
             hints=["name a new folder, or one that `stoker catalogue publish` has made"],
         )
-    with suppress(ConflictError):  # another publisher has just done the same
-        store.write_expected(CATALOGUE, document.encoded(PublishedCatalogue()), None)
+
+
+def _begin(store: Store) -> None:
+    """Make an empty catalogue unless there is one, so that a publisher that is killed while it
+    uploads leaves a place that the next one recognizes.
+    """
+    if store.read(CATALOGUE) is None:
+        with suppress(ConflictError):  # another publisher has just done the same
+            store.write_expected(CATALOGUE, document.encoded(PublishedCatalogue()), None)
 
 
 def publish(
@@ -98,8 +107,9 @@ def publish(
             if one.wheel.key in added:
                 _upload(store, one, say)
 
-    _begin(store)
+    _check_place(store)
     with store.exclusive(say):
+        _begin(store)
         _update(store, change, people, before=upload)
     return tuple(added.values())
 

@@ -1,6 +1,6 @@
 """Changes of a catalogue in a folder: whole at every moment, incremental, repaired after a kill."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -100,6 +100,22 @@ def test_unpublish_and_prune(tmp_path: Path, wheels: dict[str, Upload]) -> None:
         unpublish(store, ["trch"], None, people, say=quiet)
     assert "torch" in raised.value.hints[0]
     check_settled(root)
+
+
+def test_a_catalogue_that_another_publisher_has_just_begun(
+    tmp_path: Path, wheels: dict[str, Upload]
+) -> None:
+    """The other one publishes between our look at the empty folder and our first change."""
+    root = tmp_path / "index"
+
+    class Raced(FolderStore):
+        def below(self, prefix: str) -> Iterator[tuple[str, int]]:
+            if not (root / "catalogue.json").exists():
+                add(FolderStore(root), wheels["cpu"])
+            return super().below(prefix)
+
+    add(Raced(root), wheels["newer"])
+    assert len(check_settled(root).wheels) == 2
 
 
 def test_prune_keeps_the_newest_versions(tmp_path: Path) -> None:
