@@ -1,7 +1,7 @@
 """The governor's process: protocol, clock, meter and history around the state machine.
 
 There is one governor for each user, binding memory limit, pid namespace and boot. It starts with
-the first step of a `stoker run`, which listens in its place until then (activation.py), and exits
+the first step of a `stoker run`, which listens in its place until then (processes.py), and exits
 with the last run. Launchers use the wire protocol; a `stoker run` uses it too, as ``client``, and
 gets events. The governor starts no processes, and kills only process groups of commands whose
 launcher is gone.
