@@ -7,6 +7,7 @@ The grammar of variants is in ``stoker.plan.grammar``.
 import re
 from enum import StrEnum
 
+from stoker.model.evidence import Evidence, Statement
 from stoker.model.finding import Finding
 from stoker.model.source import FrontEnd, ProjectKind
 from stoker.model.value import Bytes, Value
@@ -223,6 +224,7 @@ class PlannedTargets(Value, frozen=True, kw_only=True):
     compiles: bool = True  # the build compiles device code
     set_by: tuple[str, ...] = ()  # settings of the plan: NAME=VALUE
     choices: tuple[str, ...] = ()  # what the tree reads: NAME (file:line)
+    evidence: Evidence | None = None
 
 
 class SourceSummary(Value, frozen=True, kw_only=True):
@@ -256,6 +258,7 @@ class Plan(Value, frozen=True, kw_only=True):
     estimate: Estimate
     targets: PlannedTargets | None = None
     backend_settings: dict[str, str] = {}  # of the PEP 517 back end, besides CMake's options
+    statements: tuple[Statement, ...] = ()  # facts about the build, and how they are known
     findings: tuple[Finding, ...] = ()
 
     def value(self, name: str) -> str | None:

@@ -30,6 +30,7 @@ from stoker.plan.reading import carried, unread, unset_choices, with_readers
 from stoker.plan.recipes import Recipe, prepare_commands, recipe
 from stoker.plan.recipes.project import backend_settings
 from stoker.plan.remarks import remarks
+from stoker.plan.statements import answered, statements
 from stoker.plan.subject import Subject, environment
 from stoker.plan.targets import planned_targets
 
@@ -58,6 +59,8 @@ def make_plan(subject: Subject, estimate: Estimate) -> Plan:
     settings = merge([*_jobs(subject, estimate, chosen), *options, *forwarded(options, chosen)])
     settings = with_readers(settings, subject)
     findings += [*lost, *unread(settings, subject), *unset_choices(settings, subject)]
+    findings += answered(subject)
+    targets = planned_targets(subject, settings)
     cmake = tuple(setting for setting in settings if setting.place is SettingPlace.CMAKE)
     return Plan(
         name=subject.name,
@@ -77,8 +80,9 @@ def make_plan(subject: Subject, estimate: Estimate) -> Plan:
         commands=(*prepare_commands(subject), *chosen.commands(subject, cmake)),
         heavy=heavy_steps(subject),
         estimate=estimate,
-        targets=planned_targets(subject, settings),
+        targets=targets,
         backend_settings=backend_settings(subject),
+        statements=statements(subject, targets),
         findings=tuple(findings),
     )
 

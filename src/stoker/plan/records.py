@@ -13,7 +13,7 @@ from stoker.plan.recipes import recipe
 from stoker.plan.subject import Subject
 
 # Parts that depend on the time or the folder. The same plan has the same record everywhere.
-_MOMENTARY = ("machine", "estimate", "findings", "origin", "why", "readers")
+_MOMENTARY = ("machine", "estimate", "statements", "findings", "origin", "why", "readers")
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
@@ -34,6 +34,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "why": {setting.name: setting.why for setting in settings if setting.why},
         "readers": {setting.name: setting.reader for setting in settings if setting.reader},
         "targets": built["targets"],
+        "statements": built["statements"],
         "commands": built["commands"],
         "heavy": built["heavy"],
         "estimate": built["estimate"],
@@ -48,6 +49,8 @@ def lasting_json(plan: Plan) -> dict[str, Any]:
     whole = {key: value for key, value in plan_json(plan).items() if key not in _MOMENTARY}
     settings = whole["environment"].items()
     whole["environment"] = {name: value for name, value in settings if name not in passing}
+    if whole["targets"]:
+        whole["targets"] = {k: value for k, value in whole["targets"].items() if k != "evidence"}
     if whole["source"]:
         whole["source"] = {key: value for key, value in whole["source"].items() if key != "path"}
     return whole

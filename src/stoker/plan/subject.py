@@ -18,6 +18,7 @@ from stoker.knowledge.hardware import (
 )
 from stoker.knowledge.projects import TorchRelease, projects, torch_release
 from stoker.model.errors import UsageError
+from stoker.model.evidence import AskedBuild
 from stoker.model.machine import CudaToolkit, Machine, Tool, Toolbox
 from stoker.model.plan import (
     Backend,
@@ -59,6 +60,7 @@ class Subject(Value, frozen=True, kw_only=True):
     exported: Mapping[str, str] = {}
     cmake_variables: frozenset[str] = frozenset()  # variables that CMake itself defines
     own_recipes: tuple[ProjectRecipe, ...] = ()  # of stoker.toml or of a file of the user's
+    asked: AskedBuild | None = None  # the answers of the build itself, if it was asked
     interpreter: str | None = None  # the path of the Python, if it was named by a path
 
     @property

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from stoker.knowledge.hardware import runs_on
 from stoker.knowledge.projects import reader_of
 from stoker.model.errors import UsageError
+from stoker.model.evidence import Evidence, EvidenceKind
 from stoker.model.plan import Backend, GpuTarget, PlannedTargets, Setting
 from stoker.model.recipe import BackendRecipe
 from stoker.model.source import ProjectKind
@@ -21,16 +22,20 @@ _WITH_DEVICE_CODE = (Backend.CUDA, Backend.ROCM, Backend.XPU)
 def planned_targets(subject: Subject, settings: Iterable[Setting]) -> PlannedTargets:
     """Return the targets that the build compiles for with these settings."""
     known = subject.backend_recipe or BackendRecipe()
+    asked = subject.asked
     cubins, ptx = _compiled(subject, known)
+    if asked and not asked.refusal:
+        cubins, ptx = list(asked.cubins), list(asked.ptx)
     setters = [f"{s.name}={s.value}" for s in settings if sets_targets(s, subject)]
     return PlannedTargets(
         backend=subject.variant.backend,
         gpus=tuple(target.arch for target in subject.gpus),
         cubins=tuple(cubins),
         ptx=tuple(ptx),
-        accepted=tuple(dict.fromkeys((*known.accepts, *_added(known, cubins)))),
+        accepted=asked.some if asked else tuple(_accepted(known, cubins)),
         fixed=bool(known.fixed),
-        compiles=_compiles(subject, known),
+        compiles=bool(asked.device_compiles) if asked else _compiles(subject, known),
+        evidence=Evidence(kind=EvidenceKind.ASKED, where=asked.when) if asked else None,
         set_by=tuple(setters),
         choices=tuple(_choices(subject)),
     )
@@ -91,10 +96,10 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdecimal())
 
 
-def _added(known: BackendRecipe, cubins: Iterable[str]) -> Iterator[str]:
-    for arch in cubins:
-        yield from known.adds.get(arch, ())
-    yield from known.adds.get("*", ())
+def _accepted(known: BackendRecipe, cubins: Iterable[str]) -> dict[str, None]:
+    """Return the targets of single kernels, once each."""
+    added = (extra for arch in (*cubins, "*") for extra in known.adds.get(arch, ()))
+    return dict.fromkeys((*known.accepts, *added))
 
 
 def _compiles(subject: Subject, known: BackendRecipe) -> bool:

@@ -1,0 +1,55 @@
+"""The facts about a build that a plan states besides its settings, each with its evidence. Pure."""
+
+from collections.abc import Iterable, Iterator
+
+from stoker.model.evidence import AskedBuild, Evidence, EvidenceKind, Statement
+from stoker.model.finding import Finding, Severity
+from stoker.model.plan import Backend, PlannedTargets
+from stoker.plan.subject import Subject
+
+
+def statements(subject: Subject, targets: PlannedTargets) -> tuple[Statement, ...]:
+    """Return what the plan states about the build, and how each fact is known."""
+    return (*_of_targets(targets), *_of_compiles(subject.asked))
+
+
+def _of_targets(targets: PlannedTargets) -> Iterator[Statement]:
+    evidence = targets.evidence
+    if targets.backend is Backend.CPU or evidence is None:
+        return
+    if not targets.compiles:
+        yield Statement(about="device code", text="none is compiled", evidence=evidence)
+        return
+    code = [*targets.cubins, *(f"PTX of {arch}" for arch in targets.ptx)]
+    yield Statement(about="targets", text=", ".join(code) or "not chosen", evidence=evidence)
+
+
+def _of_compiles(asked: AskedBuild | None) -> Iterator[Statement]:
+    if asked is None or asked.refusal:
+        return
+    text = f"{asked.device_compiles} of device code, {asked.host_compiles} others"
+    yield Statement(about="compiles", text=text, evidence=answer(asked))
+
+
+def answer(asked: AskedBuild) -> Evidence:
+    return Evidence(kind=EvidenceKind.ASKED, where=asked.when)
+
+
+def answered(subject: Subject) -> Iterable[Finding]:
+    """Return the refusal of a build that was asked, and the settings that it did not use."""
+    asked = subject.asked
+    if asked is None:
+        return
+    if asked.refusal:
+        yield Finding(
+            name="build-refuses",
+            severity=Severity.ERROR,
+            title="the build itself refuses this variant",
+            evidence=asked.refusal,
+        )
+    for name in asked.unused:
+        yield Finding(
+            name="setting-unused",
+            severity=Severity.WARNING,
+            title=f"the build was asked, and it does not use {name}",
+        )

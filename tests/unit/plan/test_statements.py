@@ -1,0 +1,46 @@
+"""What a plan states about a build, and how each fact is known."""
+
+from typing import Any
+
+from stoker.model.evidence import AskedBuild, Evidence, EvidenceKind
+from stoker.plan.records import lasting_json, plan_json
+from stoker.plan.subject import Subject
+from subjects import changed, extension_tree, named, plan_of, subject
+
+ASKED = AskedBuild(
+    cubins=("9.0a",),
+    some=("8.0",),
+    device_compiles=24,
+    host_compiles=3,
+    unused=("TORCH_CUDA_ARCH_LIST",),
+    when="today, 12 s",
+)
+
+
+def mla(**changes: Any) -> Subject:
+    tree = extension_tree("flash_mla", recipe=None, device_sources=(".cu",))
+    return changed(subject("h100", tree=tree), **changes)
+
+
+def test_what_the_build_answered_replaces_what_was_read() -> None:
+    planned = plan_of(mla(asked=ASKED))
+    assert planned.targets
+    assert (planned.targets.cubins, planned.targets.accepted) == (("9.0a",), ("8.0",))
+    asked = Evidence(kind=EvidenceKind.ASKED, where="today, 12 s")
+    assert {(s.about, s.text, s.evidence) for s in planned.statements} == {
+        ("targets", "9.0a", asked),
+        ("compiles", "24 of device code, 3 others", asked),
+    }
+    assert "TORCH_CUDA_ARCH_LIST" in named(planned.findings, "setting-unused").title
+
+
+def test_the_refusal_of_a_build_is_an_error_of_the_plan() -> None:
+    refusal = "RuntimeError: GPUs with compute capability less than 7.5 are not supported."
+    planned = plan_of(mla(asked=AskedBuild(refusal=refusal)))
+    assert named(planned.findings, "build-refuses").evidence == refusal
+
+
+def test_a_record_of_a_plan_does_not_depend_on_the_moment_of_asking() -> None:
+    one, other = plan_of(mla(asked=ASKED)), plan_of(mla(asked=changed(ASKED, when="tomorrow")))
+    assert lasting_json(one) == lasting_json(other)
+    assert plan_json(one)["statements"] != plan_json(other)["statements"]
