@@ -35,10 +35,13 @@ def header_names(tree: Path, most: int = _MOST_ENTRIES) -> str | None:
     there are too many entries to look at. Build folders, hidden folders and what .gitignore names
     are left out, since builds generate files there.
     """
-    import hashlib  # loads OpenSSL, which other runs can do without
+    try:
+        from _blake2 import blake2b  # the same as in hashlib, which loads OpenSSL: 4 ms
+    except ImportError:  # not CPython
+        from hashlib import blake2b
 
     ignored = _Ignored(tree)
-    found = hashlib.blake2b(digest_size=12)
+    found = blake2b(digest_size=12)
     folders = [""]
     entries = 0
     while folders:

@@ -64,7 +64,7 @@ def read_written() -> int | None:
     were deleted before they were written out. Daemons, for which no parent waits, are not included.
     """
     try:
-        return parse_written(Path("/proc/self/io").read_text("ascii"))
+        return parse_written(Path("/proc/self/io").read_text("utf-8"))
     except (OSError, UnicodeDecodeError):
         return None
 

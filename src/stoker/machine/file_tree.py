@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterable
 from errno import ENODEV, ENOENT, ENOTDIR, EOPNOTSUPP
+from functools import lru_cache
 from pathlib import Path
 
 from stoker.model.value import Value, whole_number
@@ -128,6 +129,7 @@ class Mount(Value, frozen=True, kw_only=True):
         return path == self.point or path.startswith(f"{self.point.rstrip('/')}/")
 
 
+@lru_cache(maxsize=2)  # a run looks for several controllers and disks in the same text
 def parse_mounts(text: str) -> tuple[Mount, ...]:
     """Return the mounts in mount order. Lines of another form are skipped."""
     mounts = (_parse_line(line) for line in text.split("\n"))

@@ -7,7 +7,6 @@ which are also valid inside a JSON string and mean the same there.
 
 import re
 from functools import cache
-from html import escape as escape_html
 
 # Controls but for tab and line feed, invisible characters and those that set a direction or break
 # lines. U+200C and U+200D remain: scripts and emoji need them, and they move nothing.
@@ -29,6 +28,8 @@ def visible_in_page(json: str) -> str:
 
 def html_text(text: str) -> str:
     """Return a text for HTML or an attribute of it."""
+    from html import escape as escape_html  # it loads the table of all entities
+
     return escape_html(visible(text))
 
 

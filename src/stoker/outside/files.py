@@ -1,6 +1,5 @@
 """Writes outputs that appear whole or not at all: under a temporary name, then renamed."""
 
-import glob
 import os
 import stat
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.model.value import UNDECODABLE
 from stoker.outside import locks
 from stoker.outside.deleting import ASIDE, remove_file, remove_tree
-from stoker.outside.folders import nearest_existing, unwritable
+from stoker.outside.folders import entries, nearest_existing, unwritable
 
 T = TypeVar("T")
 
@@ -145,8 +144,8 @@ def leftovers(folder: Path, name: str | None = None) -> list[Path]:
     Those of a running process look the same as those of a killed one; the caller must distinguish
     them.
     """
-    pattern = f".{glob.escape(name) if name else '*'}{ASIDE}*"
-    return sorted(path for path in folder.glob(pattern) if path.is_dir())
+    found = entries(folder, f".{name}{ASIDE}" if name else ".")
+    return [path for path in found if ASIDE in path.name and path.is_dir()]
 
 
 def size_on_disk(folder: Path) -> int:
@@ -200,7 +199,7 @@ def folder_of_process(parent: Path, prefix: str) -> Iterator[Path]:
 
 def sweep(parent: Path, prefix: str) -> None:
     """Delete the folders that killed processes left in ``parent``."""
-    found = parent.glob(f"{glob.escape(prefix)}*")
+    found = entries(parent, prefix)
     for path in {path.with_suffix("") if path.suffix == ".lock" else path for path in found}:
         # Deleted while its lock is held, so that no process that starts to use it is disturbed.
         with suppress(OSError, StokerError):

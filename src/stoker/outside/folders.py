@@ -1,7 +1,6 @@
 """The folders in which stoker keeps files: XDG folders, or all below ``STOKER_HOME``."""
 
 import errno
-import glob
 import os
 import re
 import stat
@@ -146,8 +145,7 @@ def private_folder(path: Path) -> Path:
     """
     try:
         _make(path.parent)
-        beside = sorted(path.parent.glob(f"{glob.escape(path.name)}.*"))
-        for candidate in (path, *beside):
+        for candidate in (path, *entries(path.parent, f"{path.name}.")):
             if _is_made_private(candidate):
                 return candidate
         import tempfile
@@ -155,6 +153,16 @@ def private_folder(path: Path) -> Path:
         return Path(tempfile.mkdtemp(prefix=f"{path.name}.", dir=path.parent))
     except OSError as error:
         raise unwritable(path, error, doing="make") from error
+
+
+def entries(folder: Path, prefix: str) -> list[Path]:
+    """Return the sorted paths in a folder whose names start with ``prefix``; none if it cannot be
+    read. ``Path.glob`` takes longer to compile its pattern than to read the folder.
+    """
+    try:
+        return sorted(path for path in folder.iterdir() if path.name.startswith(prefix))
+    except OSError:
+        return []
 
 
 def _is_made_private(path: Path) -> bool:

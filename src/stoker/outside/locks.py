@@ -120,7 +120,9 @@ def toolchain_lock(path: Path) -> Path:
 def holding_toolchains(environment: Mapping[str, str]) -> Iterator[None]:
     """Keep the toolchains that a build with this environment uses while the block runs."""
     with ExitStack() as stack:
-        for path in toolchains_folder().glob("[!.]*/"):
+        for path in folders.entries(toolchains_folder(), ""):
+            if path.name.startswith(".") or not path.is_dir():
+                continue
             if any(str(path) in value for value in environment.values()):
                 # Where we cannot write, a toolchain is not removed by us either.
                 with suppress(StorageError):

@@ -50,7 +50,7 @@ class MachineTime(NamedTuple):
     def now(cls) -> "MachineTime | None":
         """Read both, if the system counts them."""
         try:
-            with Path("/proc/stat").open(encoding="ascii") as stream:
+            with Path("/proc/stat").open(encoding="utf-8") as stream:
                 fields = stream.readline().split()[1:]
             user, nice, system, _, _, irq, softirq, steal = map(int, fields[:8])
         except (OSError, ValueError):
