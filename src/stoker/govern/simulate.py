@@ -44,11 +44,16 @@ _ASK = Ask(version=VERSION, run=_RUN, directory="", cpus=1, command=())
 
 
 def recorded(record: StepRecord, share: float) -> float:
-    """Follow the recorded profile; without one, climb as compilers usually do."""
-    if not record.profile:
+    """Follow the recorded profile; without one, climb as compilers usually do. A part of a profile
+    is the most in it: memory rises to it until the end of the part, and falls to it at once.
+    """
+    levels = record.profile
+    if not levels:
         return climbing(record, share)
-    part = min(int(share * len(record.profile)), len(record.profile) - 1)
-    return record.peak_bytes * record.profile[part] / 100
+    part = min(int(share * len(levels)), len(levels) - 1)
+    before, level = levels[part - 1] if part else 0, levels[part]
+    left = part + 1 - share * len(levels) if before < level else 0.0
+    return record.peak_bytes * (level - left * (level - before)) / 100
 
 
 def climbing(record: StepRecord, share: float) -> float:
@@ -112,12 +117,13 @@ def measured(steps: Sequence[StepRecord], shape: Shape) -> tuple[StepRecord, ...
 def _measured(step: StepRecord, shape: Shape) -> StepRecord:
     if step.mode is CompileMode.THREADS:  # the governor chooses again
         step = with_threads(step, 1)
-    if shape is recorded and len(step.profile) == PARTS and step.byte_seconds is not None:
+    follows = shape is recorded and len(step.profile) == PARTS
+    if follows and step.byte_seconds is not None:
         return step
     instants = _instants(step, shape)
     most = max(instants)
-    profile: tuple[int, ...] = ()
-    if most and step.wall_s >= _SHORTEST:
+    profile = step.profile if follows else ()
+    if most and step.wall_s >= _SHORTEST and not follows:
         parts = map(max, instants[::2], instants[1::2])
         profile = tuple([ceil(100 * part / most) for part in parts])
     integral = step.wall_s * sum(instants) / _INSTANTS

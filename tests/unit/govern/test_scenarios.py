@@ -11,7 +11,9 @@ import scenarios
 from stoker.model.simulation import SimulationResult
 
 _WORSE, _BETTER = 1.01, 0.95
-_OF_GC_OFF = 1.011  # 60.15 s over 59.54 s: one of eight tables shows what a mode changes
+# 61.89 s over 60.55 s: in the third run of the tables no step has another mode, but three durations
+# of the history are from one, so that steps begin in another order.
+_OF_GC_OFF = 1.023
 _STORED = scenarios.stored()
 
 

@@ -363,7 +363,16 @@ def test_a_step_too_short_to_have_a_profile_is_measured_without() -> None:
 def test_recorded_memory_follows_the_profile(profile: Profile, share: float) -> None:
     step = make.record("a.cpp", peak=GB, profile=profile)
     part = min(PARTS - 1, int(share * PARTS))
-    assert recorded(step, share) == profile[part] * GB / 100
+    before = profile[part - 1] if part else 0
+    lowest = min(before, profile[part])
+    assert lowest * GB / 100 <= recorded(step, share) <= profile[part] * GB / 100
+
+
+def test_recorded_memory_rises_steadily_and_falls_at_once() -> None:
+    step = make.record("a.cpp", peak=GB, profile=(40, 80, 20) + (20,) * (PARTS - 3))
+    shares = (0.5, 1.0, 1.5, 1.999, 2.0, 2.5)
+    memory = [recorded(step, share / PARTS) / GB for share in shares]
+    assert memory == pytest.approx([0.2, 0.4, 0.6, 0.8, 0.2, 0.2], abs=0.001)
 
 
 @given(st.floats(0, 1))
