@@ -1,22 +1,38 @@
 """A server of the files in a folder that answers range requests, and counts what it sends."""
 
+import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 
 class Sent:
-    """What was asked for, and the bytes of content that were sent."""
+    """What was asked for, the bytes of content that were sent, and over how many connections."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.total = 0
+        self.connections = 0
+        self.open: list[socket.socket] = []
+
+    def close_open(self) -> None:
+        """Close all connections, as a server does after a while without requests."""
+        for one in self.open:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
 
 
 class _Files(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"  # connections stay open
+
+    def setup(self) -> None:
+        super().setup()
+        self._sent.connections += 1
+        self._sent.open.append(self.connection)
+
     def __init__(self, folder: Path, sent: Sent, *rest: object):
         self._folder, self._sent = folder, sent
         super().__init__(*rest)  # type: ignore[arg-type]

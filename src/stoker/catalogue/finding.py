@@ -1,83 +1,62 @@
-"""Finds the wheel of a project that fits this machine, among all that the user's indexes list.
-
-A candidate is opened on its server: its directory, its metadata, then its libraries, and no further
-than the first reason against it. Only a server without range requests has to send it whole.
+"""Finds the wheel of a project that fits this machine and its PyTorch, among all that catalogues,
+indexes and other places list.
 """
 
-import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-import msgspec
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name, parse_wheel_filename
-from packaging.version import Version
 
-from stoker.catalogue.entry import FileIdentity, RecordedOrigin, foreign_entry, make_entry
+from stoker.catalogue.candidates import Candidate, SourceDistribution, Supply, candidates
 from stoker.catalogue.host import read_host
-from stoker.catalogue.judging import Place, judge, judge_metadata, judge_name
+from stoker.catalogue.judging import Place
+from stoker.catalogue.opening import Judge, Judged
 from stoker.catalogue.ranking import rank
 from stoker.catalogue.store import Say
-from stoker.catalogue.values import Choice, Fit, PublishedWheel
+from stoker.catalogue.values import Fit
 from stoker.machine.python import Probe, ask_interpreter
-from stoker.model.artifact import ArtifactFacts, Symbols
-from stoker.model.errors import ArtifactError, MissingError, StokerError
+from stoker.model.errors import StokerError
 from stoker.model.value import Value
 from stoker.outside import folders
-from stoker.outside.deleting import remove_file
+from stoker.outside.connections import Connections
 from stoker.outside.files import folder_of_process
-from stoker.outside.package_index import File, PackageIndex, download, files_of
-from stoker.outside.web import NoRangesError
-from stoker.wheel.elf import Elf
-from stoker.wheel.engine.archive import dist_info_of
-from stoker.wheel.engine.directory import Limits, member_of, read_listed
-from stoker.wheel.engine.zip_records import DirectoryEntry
-from stoker.wheel.facts import open_member, read_member, wheel_facts
-from stoker.wheel.inspecting import wheel_artifact
-from stoker.wheel.loads_with import loads_with, torch_needs
-from stoker.wheel.reader import Reader, open_file
-from stoker.wheel.remote import RemoteReader
-from stoker.wheel.symbols import dynamic_symbols
 from stoker.wheel.torch_builds import LIBRARIES, read_torch
 
-_UNKNOWN = "0" * 64  # in place of a hash that an index does not tell
-_LARGEST_METADATA = 16 << 20
 _TIMEOUT_S = 60.0
 _ASIDE = ".stoker-find-"
 
 
-class Judged(Value, frozen=True, kw_only=True):
-    """A candidate, where it lies, and how many bytes were received to judge it."""
-
-    choice: Choice
-    url: str
-    sha256: str | None = None
-    downloaded_bytes: int = 0
-
-    @property
-    def reference(self) -> str:
-        """Return a requirement that names only this wheel, by its address and hash."""
-        digest = f"#sha256={self.sha256}" if self.sha256 else ""
-        return f"{self.choice.wheel.project} @ {self.url}{digest}"
-
-
 class Found(Value, frozen=True, kw_only=True):
-    """The wheel that fits best, and all that were judged, in that order; ``best`` may be none."""
+    """The wheel that fits best, all that were judged, and the source to build if none fits."""
 
+    wanted: str
     best: Judged | None
     judged: tuple[Judged, ...]
+    source: SourceDistribution | None = None
 
     @property
     def downloaded_bytes(self) -> int:
         return sum(one.downloaded_bytes for one in self.judged)
 
+    @property
+    def reference(self) -> str:
+        """Return a requirement that names only the best wheel, by its address and hash. A wheel
+        that every installer chooses well is required as the user wrote it, so that requirements
+        of other packages count.
+        """
+        assert self.best is not None
+        if self.best.plain:
+            return self.wanted
+        wanted, digest = Requirement(self.wanted), self.best.sha256
+        extras = f"[{','.join(sorted(wanted.extras))}]" if wanted.extras else ""
+        fragment = f"#sha256={digest}" if digest else ""
+        return f"{self.best.choice.wheel.project}{extras} @ {self.best.url}{fragment}"
+
 
 class NothingFitsError(StokerError):
-    """An index has the project, but no wheel of it fits."""
+    """Wheels of the project were found, but none of them fits."""
 
 
 def read_place(python: str, wished: str | None = None) -> Place:
@@ -92,38 +71,43 @@ def is_place(word: str) -> bool:
     return "/" in word.partition("@")[0] or Path(word).is_dir()
 
 
-def find(wanted: Requirement, place: Place, index: PackageIndex, *, say: Say) -> Found:
+def find(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -> Found:
     """Judge the wheels of a project, the newest version first, until a version has one that fits.
-    Each refusal is told with its reason.
+    Each refusal is told with its reason. Wheels of an index are not opened if a catalogue has one
+    of the same version that fits.
     """
+    listed = candidates(wanted, place, supply, say=say)
     judged: list[Judged] = []
-    with folder_of_process(folders.cache() / "install", _ASIDE) as work:
-        for _, files in groupby(_candidates(wanted, index), key=lambda pair: pair[0]):
-            fitting = []
-            for _, file in files:
-                one = judge_file(file, place, index, work)
-                judged.append(one)
-                if one.choice.runs:
-                    fitting.append(one)
-                else:
-                    say(f"{file.name}: {one.choice.reason}")
+    with (
+        folder_of_process(folders.cache() / "install", _ASIDE) as work,
+        Connections() as connections,
+    ):
+        judge = Judge(place, supply.index, connections, work)
+        for _, version in groupby(listed.wheels, key=lambda one: one.version.public):
+            fitting: list[Judged] = []
+            for _, group in groupby(version, key=lambda one: one.entry is None):
+                fitting += _fitting(list(group), judge, judged, say)
+                if any(one.choice.fit is not Fit.PTX for one in fitting):
+                    break
             if fitting:
-                return Found(best=_best(fitting, place), judged=tuple(judged))
-    return Found(best=None, judged=tuple(judged))
+                return Found(
+                    wanted=str(wanted),
+                    best=_best(fitting, place),
+                    judged=tuple(judged),
+                    source=listed.source,
+                )
+    return Found(wanted=str(wanted), best=None, judged=tuple(judged), source=listed.source)
 
 
-def _candidates(wanted: Requirement, index: PackageIndex) -> list[tuple[Version, File]]:
-    """Return the wheels with a version that is wanted, the newest first."""
-    project = canonicalize_name(wanted.name)
-    found: dict[str, tuple[Version, File]] = {}
-    for file in files_of(project, index):
-        try:
-            name, version, _, _ = parse_wheel_filename(file.name)
-        except ValueError:  # not a wheel, or not named like one
-            continue
-        if name == project and wanted.specifier.contains(version):
-            found.setdefault(file.name, (version, file))
-    return sorted(found.values(), key=lambda pair: Version(pair[0].public), reverse=True)
+def _fitting(
+    group: Sequence[Candidate], judge: Judge, judged: list[Judged], say: Say
+) -> list[Judged]:
+    found = [judge(candidate) for candidate in group]
+    judged += found
+    for one in found:
+        if not one.choice.runs:
+            say(f"{one.choice.wheel.file}: {one.choice.reason}")
+    return [one for one in found if one.choice.runs]
 
 
 def _best(fitting: Sequence[Judged], place: Place) -> Judged:
@@ -131,107 +115,13 @@ def _best(fitting: Sequence[Judged], place: Place) -> Judged:
     return next(one for one in fitting if one.choice.wheel == first)
 
 
-def judge_file(file: File, place: Place, index: PackageIndex, work: Path) -> Judged:
-    """Judge one wheel by as little of it as is needed."""
-    named = foreign_entry(file.name, file.sha256 or "", file.size or 0, {})
-    assert named is not None  # its name has been parsed
-    choice = judge_name(place, named)
-    if not choice.runs:
-        return Judged(choice=choice, url=file.url, sha256=file.sha256)
-    received = 0
-    try:
-        with _opened(file, index, work) as reader:
-            try:
-                choice = _judge_opened(reader, file, place)
-            finally:
-                received = getattr(reader, "downloaded", reader.size)
-    except ArtifactError as error:
-        choice = Choice(wheel=named, fit=Fit.NONE, reason=f"it is damaged: {error}")
-    except MissingError as error:
-        choice = Choice(wheel=named, fit=Fit.NONE, reason=f"it cannot be read: {error.message}")
-    return Judged(choice=choice, url=file.url, sha256=file.sha256, downloaded_bytes=received)
-
-
-@contextmanager
-def _opened(file: File, index: PackageIndex, work: Path) -> Iterator[Reader]:
-    """Open a wheel where it lies; if its server sends no parts of it, download it."""
-    if urlsplit(file.url).scheme == "file":
-        with open_file(Path(unquote(urlsplit(file.url).path))) as reader:
-            yield reader
-        return
-    remote = RemoteReader(file.url, index.web, size=file.size, name=file.name)
-    try:
-        remote.read_at(max(0, remote.size - 1), 1)
-    except NoRangesError:
-        path = download(file, work, index, say=lambda _: None)
-        with open_file(path, file.name) as reader:
-            yield reader
-        remove_file(path)
-        return
-    yield remote
-
-
-def _judge_opened(reader: Reader, file: File, place: Place) -> Choice:
-    listed = read_listed(reader, Limits())
-    dist_info = dist_info_of(listed, Path(file.name))
-    metadata = _text(reader, listed, f"{dist_info}/METADATA")
-    wheel = wheel_facts(
-        metadata,
-        _text(reader, listed, f"{dist_info}/WHEEL"),
-        members=len(listed),
-        unpacked=sum(entry.sizes.unpacked for entry in listed.values()),
-    )
-    artifact = wheel_artifact(Path(file.name), wheel, (), tuple(listed), size=reader.size)
-    entry = _entry(file, metadata, artifact)
-    # Whether the release in the label counts is known from the symbols: not for the stable ABI.
-    early = judge_metadata(place, msgspec.structs.replace(entry, torch=None))
-    if not early.runs:
-        return early
-    symbols: list[Symbols] = []
-
-    def also(library: Elf) -> None:
-        symbols.append(dynamic_symbols(library))
-
-    libraries = tuple(
-        read_member(reader, member_of(reader, listed[name]), also)
-        for name in listed
-        if ".so" in name.rpartition("/")[2]
-    )
-    artifact = wheel_artifact(Path(file.name), wheel, libraries, tuple(listed), size=reader.size)
-    needs = torch_needs(symbols)
-    if needs:
-        artifact = msgspec.structs.replace(artifact, loads_with=loads_with(needs))
-    return judge(place, _entry(file, metadata, artifact), artifact, needs)
-
-
-def _text(reader: Reader, listed: dict[str, DirectoryEntry], name: str) -> bytes:
-    if name not in listed:
-        raise ArtifactError("the wheel has no such member", file=reader.file, member=name)
-    member = member_of(reader, listed[name])
-    if member.size > _LARGEST_METADATA:
-        raise ArtifactError(f"{member.size} bytes of metadata", file=reader.file, member=name)
-    return open_member(reader, member).read(0, member.size)
-
-
-def _entry(file: File, metadata: bytes, artifact: ArtifactFacts) -> PublishedWheel:
-    identity = FileIdentity(
-        file=file.name,
-        sha256=file.sha256 or _UNKNOWN,
-        size=artifact.size_bytes,
-        metadata_sha256=hashlib.sha256(metadata).hexdigest(),
-        built="",
-    )
-    return make_entry(identity, artifact, RecordedOrigin())
-
-
-def nothing_fits(wanted: Requirement, judged: Iterable[Judged]) -> NothingFitsError:
+def nothing_fits(found: Found) -> NothingFitsError:
     """Return the error for a project of which no wheel fits."""
-    count = len(list(judged))
+    count = len(found.judged)
+    source = found.source
+    hints = [f"build it for this machine: stoker build {source.requirement}"] if source else []
     if not count:
-        return NothingFitsError(
-            f"no index has a wheel of {wanted}", hints=[f"build it: stoker build {wanted}"]
-        )
+        return NothingFitsError(f"no index has a wheel of {found.wanted}", hints=hints)
     return NothingFitsError(
-        f"none of the {count} wheels of {wanted} fits this machine",
-        hints=[f"build it for this machine: stoker build {wanted.name}"],
+        f"none of the {count} wheels of {found.wanted} fits this machine", hints=hints
     )

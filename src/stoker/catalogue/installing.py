@@ -3,13 +3,20 @@
 import os
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from stoker.catalogue.access import LocatedCatalogue, locate
-from stoker.catalogue.choosing import choose, read_word, read_words
+from stoker.catalogue.candidates import Supply
+from stoker.catalogue.choosing import choose, marker_environment, read_word, read_words
 from stoker.catalogue.entry import without_label
 from stoker.catalogue.host import read_host
+from stoker.catalogue.requirement_files import read_requirement_file
 from stoker.catalogue.store import Say
-from stoker.catalogue.values import PublishedWheel, Selection
+from stoker.catalogue.values import Host, PublishedWheel, Selection
+from stoker.knowledge.wheel_sources import wheel_sources
 from stoker.machine.installers import (
     Installer,
     InstallerKind,
@@ -19,9 +26,10 @@ from stoker.machine.installers import (
 from stoker.model.errors import UsageError
 from stoker.outside import folders, process
 from stoker.outside.files import folder_of_process
-from stoker.outside.package_index import PackageIndex, download
+from stoker.outside.package_index import PackageIndex, download, read_index
 from stoker.outside.progress import stage
 from stoker.outside.web import Web
+from stoker.settings.install import InstallSettings
 
 ASIDE = ".stoker-install-"
 
@@ -33,6 +41,36 @@ def select(
     located = locate(place, wanted=[read_word(word) for word in words])
     wanted = read_words(words, located.catalogue)
     return located, choose(read_host(python, wished), located.catalogue, wanted)
+
+
+def read_supply(places: Sequence[str], settings: InstallSettings) -> Supply:
+    """Return where wheels are searched: the catalogues that are named here and in stoker.toml, the
+    indexes of pip, and places of projects.
+    """
+    named = dict.fromkeys((*places, *settings.catalogues))
+    return Supply(
+        index=read_index(),
+        catalogues=tuple(locate(place) for place in named),
+        sources=(*settings.sources, *wheel_sources()),
+    )
+
+
+def wanted_by(words: Sequence[str], files: Sequence[Path], host: Host) -> tuple[Requirement, ...]:
+    """Return the requirements of a command line and of files that count on a machine."""
+    named = [read_word(word) for word in words]
+    named += [one for file in files for one in read_requirement_file(file)]
+    environment = marker_environment(host)
+    active = [one for one in named if not one.marker or one.marker.evaluate(dict(environment))]
+    found: dict[str, Requirement] = {}
+    for one in active:
+        key = canonicalize_name(one.name)
+        if key in found and str(found[key].specifier) != str(one.specifier):
+            one.specifier &= found[key].specifier
+        if key in found:
+            one.extras |= found[key].extras
+        one.marker = None
+        found[key] = one
+    return tuple(found.values())
 
 
 def installer_for(python: str, wished: str | None) -> Installer:

@@ -77,6 +77,7 @@ class PublishedWheel(Value, frozen=True, kw_only=True):
     torch: Line | None = None  # the release of PyTorch that an extension was built for
     loads_with: tuple[Line, ...] = ()  # official releases of PyTorch that export all it needs
     stable_abi: bool = False  # only the C shim of PyTorch is used, which later releases keep
+    source: Line | None = None  # what it was built from: the SHA-256 of a source distribution
     slimmed_for: tuple[Line, ...] = ()
     properties: tuple[Property, ...] = ()  # of a wheel variant
     providers: tuple[tuple[Line, Line], ...] = ()  # namespace and requirement, the publisher's own

@@ -45,21 +45,25 @@ def read_request(arguments: dict[str, Any]) -> CommandLine:
 
 def told_request(arguments: dict[str, Any]) -> CommandLine:
     """Return the values of these flags, and name the stoker.toml that completes them."""
+    said = read_request(arguments)
+    told_options(said)
+    return said
+
+
+def told_options(said: CommandLine) -> "UserOptions":
+    """Return all settings, and name the stoker.toml that completes the command line."""
     from stoker.settings.user_options import read_user_options
 
-    said = read_request(arguments)
-    _tell(read_user_options(said))
-    return said
+    chosen = read_user_options(said)
+    _tell(chosen)
+    return chosen
 
 
 def with_settings(arguments: dict[str, Any], *, recorded: bool = False) -> dict[str, Any]:
     """Return the arguments with each setting that the command line leaves open filled in from
     STOKER_ variables, stoker.toml and the defaults. Settings of the plan are left as they are.
     """
-    from stoker.settings.user_options import read_user_options
-
-    chosen = read_user_options(read_request(arguments))
-    _tell(chosen)
+    chosen = told_options(read_request(arguments))
     open_names = [
         name
         for name, option in OPTIONS.items()

@@ -11,6 +11,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache, partial
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from threading import Timer
@@ -32,6 +33,7 @@ from urllib.response import addinfourl
 from stoker import __version__
 from stoker.model.errors import ArtifactError, MissingError
 from stoker.model.value import Value, size
+from stoker.outside.connections import Connections
 
 _MOST_ANSWERED = 1 << 20  # bytes
 _LENGTH = re.compile(r"[0-9]{1,18}")
@@ -160,15 +162,21 @@ class NoRangesError(MissingError):
 
 @contextmanager
 def opened(
-    url: str, web: Web, *, accept: str = "*/*", part: tuple[int, int] | None = None
+    url: str,
+    web: Web,
+    *,
+    accept: str = "*/*",
+    part: tuple[int, int] | None = None,
+    connections: Connections | None = None,
 ) -> Iterator[WebAnswer]:
     """Open an http, https or file URL, with the credentials in it or those of ~/.netrc.
 
     ``part`` asks for the bytes from the first offset up to the second one. A server that sends the
-    whole file instead is a `NoRangesError`.
+    whole file instead is a `NoRangesError`. ``connections`` are used and kept open.
     """
     wanted = {} if part is None else {"Range": f"bytes={part[0]}-{part[1] - 1}"}
-    with _response(url, web, {"Accept": accept, **wanted}) as response:
+    headers = {"Accept": accept, **wanted}
+    with _response(url, web, headers, connections=connections) as response:
         length = response.headers["Content-Length"] or ""
         if part is not None and (
             response.status != HTTPStatus.PARTIAL_CONTENT or length != str(part[1] - part[0])
@@ -183,14 +191,22 @@ def opened(
         )
 
 
-def size_of(url: str, web: Web) -> int | None:
+def size_of(url: str, web: Web, connections: Connections | None = None) -> int | None:
     """Return the size of a file without reading it; ``None`` if the server does not tell it."""
-    with _response(url, web, {"Accept": "*/*"}, method="HEAD") as response:
+    headers = {"Accept": "*/*"}
+    with _response(url, web, headers, method="HEAD", connections=connections) as response:
         length = response.headers["Content-Length"] or ""
         return int(length) if _LENGTH.fullmatch(length) else None
 
 
-def _response(url: str, web: Web, wanted: Mapping[str, str], *, method: str = "GET") -> addinfourl:
+def _response(
+    url: str,
+    web: Web,
+    wanted: Mapping[str, str],
+    *,
+    method: str = "GET",
+    connections: Connections | None = None,
+) -> addinfourl:
     """Return the response. A redirect may lead to any text, so all errors of the URL
     parser count.
     """
@@ -202,7 +218,8 @@ def _response(url: str, web: Web, wanted: Mapping[str, str], *, method: str = "G
         if authorization:  # not for another host that it redirects to
             request.add_unredirected_header("Authorization", authorization)
         with watch:
-            response: addinfourl = _opener(web, watch).open(request, timeout=web.timeout_s)
+            opener = _opener(web, watch, connections)
+            response: addinfourl = opener.open(request, timeout=web.timeout_s)
         if watch.late:  # an interrupted answer looks like a short one
             response.close()
             raise TimeoutError
@@ -219,11 +236,17 @@ def _response(url: str, web: Web, wanted: Mapping[str, str], *, method: str = "G
     return response
 
 
-def _opener(web: Web, watch: "_Watch") -> OpenerDirector:
+def _opener(web: Web, watch: "_Watch", connections: Connections | None) -> OpenerDirector:
     proxies = {"http": web.proxy, "https": web.proxy} if web.proxy else None
-    context = ssl.create_default_context(cafile=web.certificates)
-    handlers = (_Http(watch), _Https(watch, context=context), _Redirects(), _NoFtp())
-    return build_opener(ProxyHandler(proxies), *handlers)
+    context = _context(web.certificates)
+    handlers = (_Http(watch, connections), _Https(watch, connections, context=context))
+    return build_opener(ProxyHandler(proxies), *handlers, _Redirects(), _NoFtp())
+
+
+@cache
+def _context(certificates: str | None) -> ssl.SSLContext:
+    """Return the trusted certificates, which take longer to read than a request."""
+    return ssl.create_default_context(cafile=certificates)
 
 
 class _Watch:
@@ -244,10 +267,13 @@ class _Watch:
             connection = kind(*words, **options)
             if connection.port > _LAST_PORT:  # the socket module would leave a socket open
                 raise ValueError(f"there is no port {connection.port}")
-            self._connections.append(connection)
+            self.watches(connection)
             return connection
 
         return make
+
+    def watches(self, connection: HTTPConnection) -> None:
+        self._connections.append(connection)
 
     def kept(self, response: HTTPResponse) -> HTTPResponse:
         """Return the response; it is closed if the block fails."""
@@ -270,22 +296,27 @@ class _Watch:
 
 
 class _Http(HTTPHandler):
-    def __init__(self, watch: _Watch):
+    def __init__(self, watch: _Watch, connections: Connections | None):
         super().__init__()
-        self._watch = watch
+        self._watch, self._connections = watch, connections
 
     def http_open(self, req: Request) -> Any:
-        return self._watch.kept(self.do_open(self._watch.made(HTTPConnection), req))
+        kind = self._watch.made(HTTPConnection)
+        if self._connections:
+            return self._watch.kept(self._connections.answer(req, kind, self._watch.watches))
+        return self._watch.kept(self.do_open(kind, req))
 
 
 class _Https(HTTPSHandler):
-    def __init__(self, watch: _Watch, *, context: ssl.SSLContext):
+    def __init__(self, watch: _Watch, connections: Connections | None, *, context: ssl.SSLContext):
         super().__init__(context=context)
-        self._watch, self._own_context = watch, context
+        self._watch, self._connections, self._own_context = watch, connections, context
 
     def https_open(self, req: Request) -> Any:
-        kind = self._watch.made(HTTPSConnection)
-        return self._watch.kept(self.do_open(kind, req, context=self._own_context))
+        kind = partial(self._watch.made(HTTPSConnection), context=self._own_context)
+        if self._connections:
+            return self._watch.kept(self._connections.answer(req, kind, self._watch.watches))
+        return self._watch.kept(self.do_open(kind, req))
 
 
 class _Redirects(HTTPRedirectHandler):

@@ -1,4 +1,4 @@
-"""Reads stoker.toml: defaults, variants, prices of computers, and recipes of projects.
+"""Reads stoker.toml: defaults, variants, prices of computers, recipes, and where wheels come from.
 
 Checks keys and types. Whether a tree reads what a recipe sets is checked by ``stoker.plan``.
 
@@ -25,6 +25,7 @@ from stoker.model.errors import UsageError, unknown, unreadable
 from stoker.model.recipe import ProjectRecipe
 from stoker.model.value import Value, byte_count, checked_toml
 from stoker.settings.declared import OPTIONS, Declared, SettingKind
+from stoker.settings.install import InstallSettings, read_install
 from stoker.settings.trust import is_safe, text_digest
 
 _RECIPES = "project"  # [[project]], in every file that has recipes
@@ -32,7 +33,8 @@ _WRITE = f"write [[{_RECIPES}]]"
 _DESCRIBED = "docs/reference/recipes.md describes the keys"
 Price = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
 FILE_NAME = "stoker.toml"
-_TABLES = ("defaults", "variants", "prices", _RECIPES)
+_INSTALL = "install"
+_TABLES = ("defaults", "variants", "prices", _INSTALL, _RECIPES)
 _ENTRY_KEYS = (*OPTIONS, "features", "define", "description")
 _TYPES: dict[SettingKind, tuple[tuple[type, ...], str]] = {
     SettingKind.TEXT: ((str,), "text in quotes"),
@@ -184,10 +186,15 @@ class SettingsFile(Value, frozen=True, kw_only=True):
     variants: dict[str, TomlTable]
     prices: Prices = Prices()
     recipes: tuple[ProjectRecipe, ...] = ()
+    install: InstallSettings = InstallSettings()
 
     @property
     def recipes_at(self) -> LocatedValue:
         return LocatedValue(value="", where=f"[[{_RECIPES}]] of {Path(self.path).name}")
+
+    @property
+    def install_at(self) -> LocatedValue:
+        return LocatedValue(value="", where=f"[{_INSTALL}] of {Path(self.path).name}")
 
 
 def find_files(start: Path) -> Iterator[Path]:
@@ -244,6 +251,7 @@ def read_file(path: Path) -> SettingsFile:
         variants={name: reader.entry(v, ("variants", name)) for name, v in variants.items()},
         prices=read_prices(content.get("prices", {}), reader.where(("prices",))),
         recipes=read_recipe_tables(content.get(_RECIPES, []), reader.where((_RECIPES,))),
+        install=read_install(content.get(_INSTALL, {}), reader.where((_INSTALL,))),
     )
 
 

@@ -16,6 +16,7 @@ from stoker.model.recipe import ProjectRecipe
 from stoker.model.value import Value, byte_count, second_count, whole_number
 from stoker.outside.folders import current_folder
 from stoker.settings.declared import OPTIONS, CommandLine, Declared, SettingKind
+from stoker.settings.install import InstallSettings
 from stoker.settings.toml import (
     LocatedValue,
     SettingsFile,
@@ -99,6 +100,7 @@ class UserOptions(Value, frozen=True, kw_only=True):
     file: str | None = None  # the stoker.toml in force
     warnings: tuple[str, ...] = ()  # about files and settings that are ignored
     recipes: tuple[ProjectRecipe, ...] = ()  # of stoker.toml and of --recipe
+    install: InstallSettings = InstallSettings()
 
     def text(self, name: str) -> str | None:
         found = self.values.get(name)
@@ -148,6 +150,8 @@ def _refused(file: SettingsFile) -> tuple[LocatedValue, ...]:
     )
     if file.recipes:  # they set environment variables and may name commands
         found += (file.recipes_at,)
+    if file.install != InstallSettings():  # keys, too: a wrong one would pass for the user's
+        found += (file.install_at,)
     return () if not found or is_trusted(Path(file.path), file.digest) else found
 
 
@@ -166,7 +170,10 @@ def _without(file: SettingsFile, refused: tuple[LocatedValue, ...]) -> SettingsF
 
     tables = {name: cut(table) for name, table in file.variants.items()}
     recipes = () if file.recipes_at in refused else file.recipes
-    return replace(file, defaults=cut(file.defaults), variants=tables, recipes=recipes)
+    install = InstallSettings() if file.install_at in refused else file.install
+    return replace(
+        file, defaults=cut(file.defaults), variants=tables, recipes=recipes, install=install
+    )
 
 
 def _unsafe_files(starts: Iterable[Path], *, until: Path | None) -> tuple[str, ...]:
@@ -211,6 +218,7 @@ def gather(
             _with_table(chosen, file.defaults),
             variants=tuple(file.variants),
             recipes=file.recipes,
+            install=file.install,
             file=file.path,
         )
     chosen = _with_values(

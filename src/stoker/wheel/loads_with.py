@@ -29,11 +29,14 @@ class TorchNeeds(Value, frozen=True, kw_only=True):
 
 
 class ReadTorch(Value, frozen=True, kw_only=True):
-    """A build of PyTorch that was read directly; ``place`` is where."""
+    """A build of PyTorch that was read directly; ``place`` is where. ``toolkit`` is the release of
+    CUDA that it was built with.
+    """
 
     build: TorchBuild
     place: str
     exported: frozenset[str]
+    toolkit: str | None = None
 
 
 def torch_needs(libraries: Sequence[Symbols]) -> TorchNeeds | None:

@@ -1,6 +1,7 @@
 """Reads a wheel on a server in parts, so that most of it is never downloaded."""
 
 from stoker.model.errors import ArtifactError
+from stoker.outside.connections import Connections
 from stoker.outside.web import Web, opened, size_of
 from stoker.wheel.reader import Reader
 
@@ -10,13 +11,21 @@ _FIRST, _MOST = 64 << 10, 4 << 20  # bytes of one request; reads in sequence dou
 class RemoteReader(Reader):
     """A file on a server that answers range requests. ``downloaded`` counts the bytes received."""
 
-    def __init__(self, url: str, web: Web, *, size: int | None = None, name: str | None = None):
-        found = size_of(url, web) if size is None else size
+    def __init__(
+        self,
+        url: str,
+        web: Web,
+        *,
+        size: int | None = None,
+        name: str | None = None,
+        connections: Connections | None = None,
+    ):
+        found = size_of(url, web, connections) if size is None else size
         if found is None:
             raise ArtifactError("the server does not tell its size", file=name or url)
         super().__init__(size=found, file=name or url)
         self.downloaded = 0
-        self._url, self._web = url, web
+        self._url, self._web, self._connections = url, web, connections
         self._start, self._block, self._ahead = 0, b"", _FIRST
 
     def _read(self, offset: int, length: int) -> bytes:
@@ -34,7 +43,8 @@ class RemoteReader(Reader):
         if self.size - offset < _FIRST:
             offset, kept = max(0, self.size - _FIRST), b""
         first, last = offset + len(kept), min(self.size, offset + length)
-        with opened(self._url, self._web, part=(first, last)) as answer:
+        part = (first, last)
+        with opened(self._url, self._web, part=part, connections=self._connections) as answer:
             content = answer.whole(last - first)
         self.downloaded += len(content)
         self._start, self._block = offset, kept + content

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from stoker.knowledge.torch_symbols import TorchBuild, is_torch_library
 from stoker.model.artifact import Symbols
 from stoker.model.errors import MissingError, UsageError
@@ -20,6 +22,7 @@ from stoker.wheel.target import find_target
 LIBRARIES = "torch/lib/"  # in a wheel and in site-packages
 _CUDA = re.compile(r"libcudart[^.]*\.so\.(\d{1,4})")
 _VERSION = re.compile(r"__version__ = '([0-9A-Za-z.+]{1,100})'")
+_TOOLKIT = re.compile(r"^cuda(?:: [^=]+)? = '(\d{1,3}\.\d{1,3})'", re.MULTILINE)
 _LARGEST_TEXT = 1 << 20
 
 
@@ -85,8 +88,10 @@ def _of_folder(path: Path) -> ReadTorch:
                     libraries.append(dynamic_symbols(Elf(reader)))
     if not libraries:
         raise _none(str(path))
-    found = _VERSION.search((root / "torch/version.py").read_text(errors="replace")[:_LARGEST_TEXT])
-    return _read(found[1] if found else "?", libraries, str(root / "torch"))
+    text = (root / "torch/version.py").read_text(errors="replace")[:_LARGEST_TEXT]
+    version, toolkit = _VERSION.search(text), _TOOLKIT.search(text)
+    read = _read(version[1] if version else "?", libraries, str(root / "torch"))
+    return replace(read, toolkit=toolkit[1]) if toolkit else read
 
 
 def is_own_library(name: str) -> bool:

@@ -2,6 +2,7 @@
 for the right reason, and little of them is downloaded.
 """
 
+import hashlib
 import platform
 import zipfile
 from collections.abc import Iterator
@@ -13,10 +14,14 @@ from packaging.requirements import Requirement
 
 from built_libraries import CUBIN, PTX, Need, entry, region
 from ranged_server import Sent, served
+from stoker.catalogue.access import LocatedCatalogue, locate
+from stoker.catalogue.candidates import Supply
 from stoker.catalogue.finding import Found, find, nothing_fits
 from stoker.catalogue.judging import Place
+from stoker.catalogue.publishing import PublishOptions, people_page, publish
 from stoker.catalogue.values import Host, HostGpu
 from stoker.knowledge.torch_symbols import TorchBuild
+from stoker.model.wheel_source import WheelSource
 from stoker.outside.package_index import PackageIndex
 from stoker.outside.web import Web
 from stoker.wheel.loads_with import ReadTorch
@@ -162,7 +167,7 @@ def _find(shelf: Shelf, url: str, place: Place = PLACE) -> tuple[Found, dict[str
     (shelf.folder / "index.html").write_text(links)
     said: list[str] = []
     index = PackageIndex(roots=(url,), links=(), web=Web())
-    found = find(Requirement("mill"), place, index, say=said.append)
+    found = find(Requirement("mill"), place, Supply(index=index), say=said.append)
     return found, dict(line.split(": ", 1) for line in said)
 
 
@@ -187,6 +192,7 @@ def test_the_one_that_fits(shelf: Shelf, server: tuple[str, Sent]) -> None:
     assert sent.total == found.downloaded_bytes + page
     opened = [one for one in found.judged if one.downloaded_bytes]
     assert len(opened) == 19
+    assert sent.connections <= 2  # one for the page, one for all ranges
     assert found.downloaded_bytes < 0.2 * len(opened) * PADDING
 
 
@@ -194,9 +200,9 @@ def test_none_fits(shelf: Shelf, server: tuple[str, Sent]) -> None:
     found, refusals = _find(shelf, server[0])
     assert found.best is None
     assert refusals.keys() == shelf.reasons.keys()
-    error = nothing_fits(Requirement("mill"), found.judged)
+    error = nothing_fits(found)
     assert error.message == "none of the 29 wheels of mill fits this machine"
-    assert error.hints == ("build it for this machine: stoker build mill",)
+    assert error.hints == ()
 
 
 def test_a_server_without_ranges(shelf: Shelf, server: tuple[str, Sent]) -> None:
@@ -222,3 +228,107 @@ def test_an_older_version_if_the_newest_does_not_fit(
     assert found.best is not None
     assert found.best.choice.wheel.file == older
     assert not any(file.startswith("mill-0.7") for file in refusals)
+
+
+def _supply(url: str, *catalogues: LocatedCatalogue, source: WheelSource | None = None) -> Supply:
+    return Supply(
+        index=PackageIndex(roots=(url,), links=(), web=Web()),
+        catalogues=catalogues,
+        sources=(source,) if source else (),
+    )
+
+
+def _published(shelf: Shelf, file: str, folder: Path) -> LocatedCatalogue:
+    publish(
+        [str(shelf.folder / file)],
+        str(folder),
+        PublishOptions(force=True),
+        people=people_page,
+        say=lambda _: None,
+    )
+    return locate(str(folder))
+
+
+def test_a_catalogue_comes_before_the_index(
+    shelf: Shelf, server: tuple[str, Sent], tmp_path: Path
+) -> None:
+    url, sent = server
+    good = shelf.put("", build=99)
+    located = _published(shelf, good, tmp_path / "catalogue")
+    _find(shelf, url)  # writes the page
+    sent.total = 0
+    found = find(Requirement("mill"), PLACE, _supply(url, located), say=lambda _: None)
+    assert found.best is not None
+    assert found.best.url.startswith("file://")
+    assert len(found.judged) == 1
+    assert sent.total == (shelf.folder / "index.html").stat().st_size
+    assert found.reference.startswith("mill @ file://")
+    assert "#sha256=" in found.reference
+
+
+def test_a_catalogue_without_the_index(shelf: Shelf, tmp_path: Path) -> None:
+    located = _published(shelf, shelf.put("", build=99), tmp_path / "catalogue")
+    said: list[str] = []
+    found = find(
+        Requirement("mill"), PLACE, _supply("http://127.0.0.1:9", located), say=said.append
+    )
+    assert found.best is not None
+    assert "cannot be reached" in said[0]
+
+
+def test_a_wheel_of_another_source_than_the_index_has(
+    shelf: Shelf, server: tuple[str, Sent], tmp_path: Path
+) -> None:
+    url, _ = server
+    good = shelf.put("", build=99)
+    located = _published(shelf, good, tmp_path / "catalogue")
+    (shelf.folder / good).unlink()
+    del shelf.reasons[good]
+    (shelf.folder / "mill-1.0.tar.gz").write_bytes(b"source")
+    digest = hashlib.sha256(b"source").hexdigest()
+    links = f'<a href="mill-1.0.tar.gz#sha256={digest}">x</a>'
+    (shelf.folder / "index.html").write_text(links)
+    for source, is_taken in ((digest, True), ("0" * 64, False)):
+        wheels = [msgspec.structs.replace(one, source=source) for one in located.catalogue.wheels]
+        catalogue = msgspec.structs.replace(located.catalogue, wheels=tuple(wheels))
+        supply = _supply(url, msgspec.structs.replace(located, catalogue=catalogue))
+        found = find(Requirement("mill"), PLACE, supply, say=lambda _: None)
+        assert (found.best is not None) == is_taken
+        assert found.source
+        assert found.source.requirement == "mill==1.0"
+        assert found.source.sha256 == digest
+
+
+@pytest.mark.parametrize("kind", ["releases", "links", "index"])
+def test_sources_beside_the_index(shelf: Shelf, server: tuple[str, Sent], kind: str) -> None:
+    url, _ = server
+    good = shelf.put("", build=99)
+    path = shelf.folder / good
+    elsewhere = shelf.folder.parent / "releases" / "torch-2.13.0-cu130"
+    (elsewhere / "mill").mkdir(parents=True)
+    path.rename(elsewhere / "mill" / good)
+    (shelf.folder / "index.html").write_text("")
+    place = f"{url}/releases/torch-{{torch}}-{{cuda}}"
+    address = f"{url}/releases/torch-2.13.0-cu130/mill/{good}"
+    size = (elsewhere / "mill" / good).stat().st_size
+    asset = {"browser_download_url": address, "name": good, "size": size}
+    other = {"browser_download_url": f"{address}.sig", "name": f"{good}.sig", "size": 1}
+    (elsewhere / "list.json").write_bytes(msgspec.json.encode([{"assets": [other, asset]}]))
+    page = f'<a href="{address}">x</a>'
+    (elsewhere / "mill" / "index.html").write_text(page)
+    address_of = {"releases": f"{place}/list.json", "links": f"{place}/mill/", "index": place}
+    source = WheelSource(projects=("mi*",), files="mill-*.whl", **{kind: address_of[kind]})
+    torch = msgspec.structs.replace(TORCH, toolkit="13.0")
+    at = msgspec.structs.replace(PLACE, torch=torch)
+    found = find(Requirement("mill"), at, _supply(url, source=source), say=lambda _: None)
+    assert found.best is not None
+    assert found.best.url == address
+    without = msgspec.structs.replace(PLACE, torch=None)
+    assert not find(
+        Requirement("mill"), without, _supply(url, source=source), say=lambda _: None
+    ).judged
+
+
+def test_a_source_needs_one_address() -> None:
+    with pytest.raises(ValueError, match="give one of"):
+        WheelSource(projects=("mill",))

@@ -1,0 +1,186 @@
+"""The wheels of a project that come into question: those of catalogues, of pip's indexes, and of
+other places that stoker knows or that the user names.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
+
+import msgspec
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from stoker.catalogue.access import LocatedCatalogue
+from stoker.catalogue.judging import Place
+from stoker.catalogue.store import Say
+from stoker.catalogue.values import PublishedWheel
+from stoker.model.distribution import read_version
+from stoker.model.errors import MissingError, StokerError
+from stoker.model.value import UNDECODABLE, Bytes, Value
+from stoker.model.wheel_source import WheelSource
+from stoker.outside.package_index import File, PackageIndex, files_of
+from stoker.outside.web import UnreachableError, Web, opened
+
+_GITHUB = "https://api.github.com/repos/{}/releases?per_page=100"
+_MOST_RELEASES = 64 << 20  # bytes
+
+
+class Supply(Value, frozen=True, kw_only=True):
+    """All places where wheels are searched."""
+
+    index: PackageIndex
+    catalogues: tuple[LocatedCatalogue, ...] = ()
+    sources: tuple[WheelSource, ...] = ()
+
+
+class Candidate(Value, frozen=True, kw_only=True):
+    """A wheel that its name does not exclude. ``entry`` is what a catalogue says of it."""
+
+    version: Version
+    file: File
+    entry: PublishedWheel | None = None
+
+
+class SourceDistribution(Value, frozen=True, kw_only=True):
+    """The newest source of a project that is wanted."""
+
+    project: str
+    version: str
+    sha256: str | None = None
+
+    @property
+    def requirement(self) -> str:
+        return f"{self.project}=={self.version}"
+
+
+class Listed(Value, frozen=True, kw_only=True):
+    """The candidates, the newest version first and of each version those of catalogues first."""
+
+    wheels: tuple[Candidate, ...]
+    source: SourceDistribution | None
+
+
+def candidates(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -> Listed:
+    """Return what all places have of a project. A place that does not answer is told and passed
+    over, unless nothing is left.
+    """
+    project = canonicalize_name(wanted.name)
+    own = [one for located in supply.catalogues for one in _of_catalogue(located, wanted)]
+    files: list[File] = []
+    problems: list[StokerError] = []
+    for listing in _listings(project, place, supply):
+        try:
+            files += listing()
+        except MissingError as error:
+            problems.append(error)
+    if problems and not own and not files:
+        raise problems[0]
+    for problem in problems:
+        say(problem.in_one_line)
+    sources = {
+        version: file
+        for file in files
+        if (version := file.version_of(project)) and wanted.specifier.contains(version)
+    }
+    digests = {str(version): file.sha256 for version, file in sources.items()}
+    found: dict[str, Candidate] = {}
+    for file in files:
+        one = _of_file(file, project)
+        if one and wanted.specifier.contains(one.version):
+            found.setdefault(file.name, one)
+    wheels = [*(one for one in own if _is_of(one, digests)), *found.values()]
+    newest = max(sources, default=None)
+    return Listed(
+        wheels=tuple(sorted(wheels, key=lambda one: Version(one.version.public), reverse=True)),
+        source=None
+        if newest is None
+        else SourceDistribution(
+            project=project, version=str(newest), sha256=sources[newest].sha256
+        ),
+    )
+
+
+def _of_catalogue(located: LocatedCatalogue, wanted: Requirement) -> Iterator[Candidate]:
+    project = canonicalize_name(wanted.name)
+    for wheel in located.catalogue.wheels:
+        version = read_version(wheel.version)
+        if wheel.project == project and wanted.specifier.contains(version):
+            url = located.wheel_url(wheel)
+            file = File(url=url, sha256=wheel.sha256, size=wheel.size_bytes)
+            yield Candidate(version=version, file=file, entry=wheel)
+
+
+def _is_of(one: Candidate, digests: dict[str, str | None]) -> bool:
+    """Return whether a wheel was built from the source that the index has of its version."""
+    built_from = one.entry.source if one.entry else None
+    listed = digests.get(one.version.public)
+    return built_from is None or listed is None or built_from == listed
+
+
+def _of_file(file: File, project: str) -> Candidate | None:
+    try:
+        name, version, _, _ = parse_wheel_filename(file.name)
+    except ValueError:  # not a wheel, or not named like one
+        return None
+    return Candidate(version=version, file=file) if name == project else None
+
+
+def _listings(project: str, place: Place, supply: Supply) -> Iterator[Callable[[], Sequence[File]]]:
+    yield lambda: files_of(project, supply.index)
+    for source in supply.sources:
+        if source.serves(project) and (address := _filled(source.place, place)):
+            yield lambda source=source, address=address: _of_source(  # type: ignore[misc]
+                project, source, address, supply.index.web
+            )
+
+
+def _filled(template: str, place: Place) -> str | None:
+    """Return an address for the installed PyTorch; ``None`` if it needs one and there is none."""
+    if "{" not in template:
+        return template
+    if place.torch is None:
+        return None
+    toolkit = place.torch.toolkit
+    release = place.torch.build.release.partition("+")[0]
+    return template.replace("{torch}", release).replace(
+        "{cuda}", f"cu{toolkit.replace('.', '')}" if toolkit else "cpu"
+    )
+
+
+def _of_source(project: str, source: WheelSource, address: str, web: Web) -> list[File]:
+    if source.releases:
+        found = _released(address if "://" in address else _GITHUB.format(address), web)
+    else:
+        roots, links = ((address,), ()) if source.index else ((), (address,))
+        found = files_of(project, PackageIndex(roots=roots, links=links, web=web))
+    return [file for file in found if fnmatchcase(file.name, source.files)]
+
+
+class _Asset(msgspec.Struct):
+    browser_download_url: str
+    size: Bytes
+    digest: str | None = None
+
+
+class _Release(msgspec.Struct):
+    assets: list[_Asset]
+
+
+def _released(url: str, web: Web) -> list[File]:
+    """Return the files of the newest releases of a repository."""
+    with opened(url, web, accept="application/vnd.github+json, application/json") as answer:
+        content = answer.whole(_MOST_RELEASES)
+    try:
+        releases = msgspec.json.decode(content, type=list[_Release])
+    except UNDECODABLE as error:
+        raise UnreachableError(f"{url} is not a list of releases: {error}") from error
+    return [
+        File(
+            url=asset.browser_download_url,
+            size=asset.size,
+            sha256=asset.digest.removeprefix("sha256:") if asset.digest else None,
+        )
+        for release in releases
+        for asset in release.assets
+        if asset.browser_download_url.startswith(("http://", "https://"))
+    ]

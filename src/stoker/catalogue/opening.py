@@ -1,0 +1,170 @@
+"""Opens wheels on their servers to judge them, and reads no further than the first reason against
+each: its directory, its metadata, then its libraries.
+
+Only a server without range requests has to send a wheel whole.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from msgspec.structs import replace
+
+from stoker.catalogue.candidates import Candidate
+from stoker.catalogue.entry import FileIdentity, RecordedOrigin, foreign_entry, make_entry
+from stoker.catalogue.judging import Place, judge, judge_metadata, judge_name
+from stoker.catalogue.values import Choice, Fit, PublishedWheel
+from stoker.model.artifact import ArtifactFacts, Symbols
+from stoker.model.errors import ArtifactError, MissingError
+from stoker.model.value import Value
+from stoker.outside.connections import Connections
+from stoker.outside.deleting import remove_file
+from stoker.outside.package_index import File, PackageIndex, download
+from stoker.outside.web import NoRangesError
+from stoker.wheel.elf import Elf
+from stoker.wheel.engine.archive import dist_info_of
+from stoker.wheel.engine.directory import Limits, member_of, read_listed
+from stoker.wheel.engine.zip_records import DirectoryEntry
+from stoker.wheel.facts import open_member, read_member, wheel_facts
+from stoker.wheel.inspecting import wheel_artifact
+from stoker.wheel.loads_with import loads_with, torch_needs
+from stoker.wheel.reader import Reader, open_file
+from stoker.wheel.remote import RemoteReader
+from stoker.wheel.symbols import dynamic_symbols
+
+_UNKNOWN = "0" * 64  # in place of a hash that an index does not tell
+_LARGEST_METADATA = 16 << 20
+
+
+class Judged(Value, frozen=True, kw_only=True):
+    """A candidate, where it lies, and how many bytes were received to judge it. ``plain``: it needs
+    neither PyTorch nor a GPU, so that any installer chooses well.
+    """
+
+    choice: Choice
+    url: str
+    sha256: str | None = None
+    downloaded_bytes: int = 0
+    plain: bool = False
+
+
+class Judge:
+    """Judges wheels for one place. ``work`` receives those whose servers send no parts."""
+
+    def __init__(self, place: Place, index: PackageIndex, connections: Connections, work: Path):
+        self._place = place
+        self._index = index
+        self._connections = connections
+        self._work = work
+
+    def __call__(self, candidate: Candidate) -> Judged:
+        """Judge one wheel by as little of it as is needed."""
+        file = candidate.file
+        named = candidate.entry or foreign_entry(file.name, file.sha256 or "", file.size or 0, {})
+        assert named is not None  # its name has been parsed
+        judged = Judged(choice=judge_name(self._place, named), url=file.url, sha256=file.sha256)
+        if not judged.choice.runs:
+            return judged
+        received = 0
+        try:
+            with self._opened(file) as reader:
+                try:
+                    judged = self._judge_opened(reader, candidate, judged)
+                finally:
+                    received = getattr(reader, "downloaded", reader.size)
+        except ArtifactError as error:
+            judged = _refused(judged, named, f"it is damaged: {error}")
+        except MissingError as error:
+            judged = _refused(judged, named, f"it cannot be read: {error.message}")
+        return replace(judged, downloaded_bytes=received)
+
+    @contextmanager
+    def _opened(self, file: File) -> Iterator[Reader]:
+        """Open a wheel where it lies; if its server sends no parts of it, download it."""
+        if urlsplit(file.url).scheme == "file":
+            with open_file(Path(unquote(urlsplit(file.url).path))) as reader:
+                yield reader
+            return
+        remote = RemoteReader(
+            file.url,
+            self._index.web,
+            size=file.size,
+            name=file.name,
+            connections=self._connections,
+        )
+        try:
+            remote.read_at(max(0, remote.size - 1), 1)
+        except NoRangesError:
+            path = download(file, self._work, self._index, say=lambda _: None)
+            with open_file(path, file.name) as reader:
+                yield reader
+            remove_file(path)
+            return
+        yield remote
+
+    def _judge_opened(self, reader: Reader, candidate: Candidate, judged: Judged) -> Judged:
+        file, place = candidate.file, self._place
+        listed = read_listed(reader, Limits())
+        dist_info = dist_info_of(listed, Path(file.name))
+        metadata = _text(reader, listed, f"{dist_info}/METADATA")
+        wheel = wheel_facts(
+            metadata,
+            _text(reader, listed, f"{dist_info}/WHEEL"),
+            members=len(listed),
+            unpacked=sum(entry.sizes.unpacked for entry in listed.values()),
+        )
+        artifact = wheel_artifact(Path(file.name), wheel, (), tuple(listed), size=reader.size)
+        entry = _entry(file, metadata, artifact)
+        # Whether the release in the label counts is known from the symbols: not for the stable ABI.
+        early = judge_metadata(place, replace(entry, torch=None))
+        if not early.runs:
+            return replace(judged, choice=early)
+        symbols: list[Symbols] = []
+
+        def also(library: Elf) -> None:
+            symbols.append(dynamic_symbols(library))
+
+        libraries = tuple(
+            read_member(reader, member_of(reader, listed[name]), also)
+            for name in listed
+            if ".so" in name.rpartition("/")[2]
+        )
+        artifact = wheel_artifact(
+            Path(file.name), wheel, libraries, tuple(listed), size=reader.size
+        )
+        needs = torch_needs(symbols)
+        if needs:
+            artifact = replace(artifact, loads_with=loads_with(needs))
+        # A catalogue knows more than the wheel shows, such as the CPU that it was built for.
+        entry = candidate.entry or _entry(file, metadata, artifact)
+        return replace(
+            judged,
+            choice=judge(place, entry, artifact, needs),
+            plain=needs is None and not entry.regions,
+        )
+
+
+def _refused(judged: Judged, wheel: PublishedWheel, reason: str) -> Judged:
+    return replace(judged, choice=Choice(wheel=wheel, fit=Fit.NONE, reason=reason))
+
+
+def _text(reader: Reader, listed: dict[str, DirectoryEntry], name: str) -> bytes:
+    if name not in listed:
+        raise ArtifactError("the wheel has no such member", file=reader.file, member=name)
+    member = member_of(reader, listed[name])
+    if member.size > _LARGEST_METADATA:
+        raise ArtifactError(f"{member.size} bytes of metadata", file=reader.file, member=name)
+    return open_member(reader, member).read(0, member.size)
+
+
+def _entry(file: File, metadata: bytes, artifact: ArtifactFacts) -> PublishedWheel:
+    identity = FileIdentity(
+        file=file.name,
+        sha256=file.sha256 or _UNKNOWN,
+        size=artifact.size_bytes,
+        metadata_sha256=hashlib.sha256(metadata).hexdigest(),
+        built="",
+    )
+    return make_entry(identity, artifact, RecordedOrigin())
