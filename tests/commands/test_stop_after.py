@@ -60,4 +60,13 @@ def test_a_step_that_runs_on_is_ended_and_what_was_made_stays(build: Build) -> N
     assert build.made() == {"one"}
     assert "the 40 s of --stop-after are over: 1 step was stopped before the end" in done.err
     assert "`stoker run --stop-after 40s --stop-grace 1s -- ninja` continues" in done.err
-    assert build.attempts()[-1].outcome is Outcome.PREEMPTED
+    assert build.attempts()[-1].outcome is Outcome.DEADLINE
+    # The next job knows how long it ran.
+    with sqlite3.connect(build.home / "state" / "history.sqlite") as history:
+        history.execute("UPDATE attempt SET wall_s = 7200 WHERE outcome = ?", (Outcome.DEADLINE,))
+    history.close()
+    Path(build.folder, "begun").unlink()
+    repeated = build.run(options=("--stop-after", "1h"))
+    assert repeated.status == 1, repeated
+    assert not Path(build.folder, "begun").exists()
+    assert "it does not fit into --stop-after 1 h 0 min" in repeated.err

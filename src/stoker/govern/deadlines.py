@@ -78,14 +78,18 @@ class Deadlines:
             over = f"the {duration(self._runs[entry.run].span)} of --stop-after are over"
             return f"stoker: {entry.title} was ended after {duration(ran)}: {over}\n"
         left = duration(max(0.0, self._runs[entry.run].at - now))
+        takes = _about(seconds, at_least=entry.request.prediction.at_least)
         return (
-            f"stoker: {entry.title} was not started: it takes about {duration(seconds)}, and "
+            f"stoker: {entry.title} was not started: it takes {takes}, and "
             f"--stop-after leaves {left}\n"
         )
 
-    def too_long(self, run: int, expected: Mapping[str, float]) -> Iterator[str]:
+    def too_long(
+        self, run: int, expected: Mapping[str, float], *, at_least: bool = False
+    ) -> Iterator[str]:
         """Yield a warning for steps that take longer than the run has in all, longest first.
-        ``expected`` has the seconds of steps by name; every step is named once.
+        ``expected`` has the seconds of steps by name, which are lower bounds with ``at_least``;
+        every step is named once.
         """
         named = self._named.get(run)
         if named is None:
@@ -97,6 +101,10 @@ class Deadlines:
         ]
         span = duration(self._runs[run].span)
         for name in new[: max(0, _MOST_NAMED - len(named))]:
-            takes = duration(expected[name])
-            yield f"{name} takes about {takes}: it does not fit into --stop-after {span}"
+            takes = _about(expected[name], at_least=at_least)
+            yield f"{name} takes {takes}: it does not fit into --stop-after {span}"
         named.update(new)
+
+
+def _about(seconds: float, *, at_least: bool) -> str:
+    return f"{'at least' if at_least else 'about'} {duration(seconds)}"

@@ -222,8 +222,8 @@ class Entry:
             memory=self.running.current,
         )
 
-    def record(self, usage: Usage) -> StepRecord:
-        """Return what was measured of the attempt."""
+    def record(self, usage: Usage, *, killed: bool) -> StepRecord:
+        """Return what was measured of the attempt. ``killed`` is as in the record."""
         step, threads = self.step, self.request.threads
         return StepRecord(
             step=replace(step, threads=threads) if threads > 1 else step,
@@ -233,6 +233,7 @@ class Entry:
             byte_seconds=float(usage.byte_seconds),
             profile=self._recorder.profile(usage.wall_us / 1e6),
             mode=self.request.mode,
+            killed=killed,
         )
 
     def attempt(

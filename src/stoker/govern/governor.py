@@ -218,11 +218,12 @@ class Governor:
         again, unless its run is over.
         """
         entry = self._permitted(connection)
-        self._record(entry, usage, Outcome.PREEMPTED)
         if entry.killed and entry.killed.reason is Reason.DEADLINE:
             ran = usage.wall_us / 1e6
+            self._predictor.learn(self._record(entry, usage, Outcome.DEADLINE))
             self._refuse_late(entry, max(ran, _takes(entry)), now, ran)
             return
+        self._record(entry, usage, Outcome.PREEMPTED)
         self._wait_again(entry, after_preemption(entry.running), usage, Outcome.PREEMPTED, now)
 
     def lost(self, connection: Connection) -> bool:
@@ -365,9 +366,13 @@ class Governor:
         """
         self._deadlines.limit(run, Deadline(at=now + left, span=span, grace=grace))
 
-    def expect(self, run: int, seconds: Mapping[str, float], now: float) -> None:
-        """Warn of steps that can never end in time. ``seconds`` are by output."""
-        for text in self._deadlines.too_long(run, seconds):
+    def expect(
+        self, run: int, seconds: Mapping[str, float], now: float, *, at_least: bool = False
+    ) -> None:
+        """Warn of steps that can never end in time. ``seconds`` are by output; ``at_least`` says
+        that they are lower bounds.
+        """
+        for text in self._deadlines.too_long(run, seconds, at_least=at_least):
             self._emit(Warned(at=now, run=run, text=text))
 
     def _respect_deadlines(self, now: float) -> None:
@@ -381,7 +386,9 @@ class Governor:
                 self._queue.remove(request.id)
                 entry.clock.hold(Reason.DEADLINE, now)
                 deadlines.aside[request.id] = entry
-                self.expect(entry.run, {entry.step.output or entry.title: seconds}, now)
+                name = entry.step.output or entry.title
+                least = entry.request.prediction.at_least
+                self.expect(entry.run, {name: seconds}, now, at_least=least)
         busy = {entry.run for entry in self._holding.values()}
         busy |= {self._entries[request.id].run for request in self._queue}
         for entry in deadlines.over(busy, now):
@@ -502,7 +509,7 @@ class Governor:
         self._emit(entry.ends(status, done.usage, peak, now))
 
     def _record(self, entry: Entry, usage: Usage, outcome: Outcome, status: int = 0) -> StepRecord:
-        record = entry.record(usage)
+        record = entry.record(usage, killed=outcome is Outcome.DEADLINE)
         effect = self.modes.effect(entry.request, record)
         self._keep(entry.run, entry.attempt(record, outcome, status, effect))
         return record

@@ -198,11 +198,11 @@ class History:
             return None
 
     def recent(self, after: int = 0) -> tuple[StepRecord, ...]:
-        """Return the latest finished attempts, oldest first, for the predictor. ``after`` is the
-        number of an attempt, as ``last_attempt`` returns it.
+        """Return the latest attempts that say how much their steps need, oldest first, for the
+        predictor. ``after`` is the number of an attempt, as ``last_attempt`` returns it.
         """
-        condition = "id > ? AND outcome = ? ORDER BY id DESC LIMIT ?"
-        latest = self._attempts(condition, (after, Outcome.DONE, _RECENT))
+        condition = "id > ? AND outcome IN (?, ?) ORDER BY id DESC LIMIT ?"
+        latest = self._attempts(condition, (after, Outcome.DONE, Outcome.DEADLINE, _RECENT))
         return tuple(attempt.record for attempt in reversed(latest))
 
     def last_attempt(self) -> int:
@@ -323,6 +323,7 @@ def _attempt(row: tuple[Any, ...]) -> Attempt | None:
         values["profile"] = tuple(values["profile"])
         step = {name: values.pop(name) for name in _STEP_COLUMNS.split(", ")}
         record = {name: values.pop(name) for name in _RECORD_COLUMNS.split(", ")}
+        record["killed"] = values["outcome"] == Outcome.DEADLINE
         return msgspec.convert(values | {"record": record | {"step": step}}, Attempt)
     except (msgspec.MsgspecError, TypeError):
         return None

@@ -9,7 +9,7 @@ from stoker.govern.simulating import trace_of_run
 from stoker.govern.trace import read_trace, write_trace
 from stoker.model.errors import UsageError, unreadable
 from stoker.model.govern import CompileMode, StepRecord
-from stoker.model.runs import Attempt, Outcome, Run, RunSummary
+from stoker.model.runs import Attempt, Run, RunSummary
 from stoker.model.value import duration, size
 from stoker.outside.files import write_named
 from stoker.outside.terminal import Group, Listing, Page, Text
@@ -73,7 +73,7 @@ def import_trace(path: Path) -> tuple[int, int]:
     with History() as history:
         run = history.start_run(f"imported: {trace.what or path.name}", str(path.parent))
         for record in trace.steps:
-            history.add(run, Attempt(record=record, started=0.0, outcome=Outcome.DONE))
+            history.add(run, Attempt.elsewhere(record))
     return run, len(trace.steps)
 
 

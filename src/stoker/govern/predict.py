@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from stoker.govern.profile import PARTS, TYPICAL_SHARE, climb, profile_of, stepped
 from stoker.knowledge.compilers import measured_effect, nvcc_rounds, shipped_effects, thread_effects
-from stoker.knowledge.steps import KnownStep, Prior, known_step, prior_of
+from stoker.knowledge.steps import KnownStep, Prior, known_step, prior_of, usual_seconds
 from stoker.model.govern import (
     ABOUT_THE_STEP,
     Basis,
@@ -112,6 +112,7 @@ class Knowledge(Value, frozen=True, kw_only=True):
     modes: dict[str, dict[CompileMode, Bytes]]
     effects: list[tuple[Role, str, dict[CompileMode, ModeEffect]]]
     responses: list[tuple[Role, str, CompileMode, list[Ratio]]]
+    bounds: list[_Learned]
 
 
 class _Offset:
@@ -147,6 +148,8 @@ class Predictor:
         self._by_source: dict[_Source, tuple[_Sample, ...]] = {}
         self._by_folder: dict[_Source, deque[_Sample]] = defaultdict(_group)
         self._seen: Counter[_Source] = Counter()  # rows of each folder
+        # Lower bounds, by key, of steps that were killed and have not finished since.
+        self._bounds: dict[str, _Learned] = {}
         # By key, of steps that were never measured: they are predicted again while they wait.
         self._estimates: dict[str, _Estimate] = {}
         # Peaks as measured in other modes, by key.
@@ -175,7 +178,12 @@ class Predictor:
         self._pace = None
 
     def learn(self, row: StepRecord) -> None:
-        """Learn from the error of the last prediction, then from the record itself."""
+        """Learn from the error of the last prediction, then from the record itself. A step that was
+        killed says nothing about others.
+        """
+        if row.killed:
+            self._learn_bound(row)
+            return
         step, mode = row.step, row.mode
         row_mode = mode
         if (
@@ -196,36 +204,37 @@ class Predictor:
         ):
             self._paces.append(max(row.wall_s, _SHORTEST) / expected.seconds)
             self._pace = None
-        sample = _Sample(
-            peak=row.peak_bytes / prior_of(step).peak,
-            seconds=row.wall_s / nvcc_rounds(step),
-            rounds=step.rounds,
-            profile=bytes(profile_of(row)),
-            mode=mode,
-            size=step.input_bytes,
-        )
         if known := known_step(step.role, step.source):
             scale = row.peak_bytes / (known.peak * step.targets_at_once)
             self._over_shipped[step.role].append(scale)
             self._usual_scales.pop(step.role, None)
-        self._keep(
-            _Learned(
-                key=step.key,
-                role=step.role,
-                source=step.source,
-                directory=step.directory,
-                output=step.output,
-                seconds=row.wall_s,
-                sample=sample,
-            )
-        )
+        self._keep(_learned(row, mode))
         for effect in self._learned_effects(step):
             self._effects[_source(step)][effect.mode] = effect
             if effect.mode is row_mode and row_mode.is_collector:
                 self._learn_response(step, effect)
 
+    def _learn_bound(self, row: StepRecord) -> None:
+        """Keep what a step took until it was killed, as far as it is the longest attempt."""
+        effect = measured_effect(row.mode, row.peak_bytes)
+        seconds, peak = row.wall_s / effect.seconds, round(row.peak_bytes / effect.memory)
+        bound = _learned(replace(row, wall_s=seconds, peak_bytes=peak), CompileMode.DEFAULT)
+        old = self._bounds.get(bound.key)
+        if old is None or old.seconds < bound.seconds:
+            self._keep_bound(bound)
+
+    def _keep_bound(self, bound: _Learned) -> None:
+        self._bounds[bound.key] = bound
+        if bound.directory:
+            known = self.durations[bound.directory]
+            usual = usual_seconds(bound.role, bound.source, bound.sample.size)
+            expected = known.get(bound.output, usual * bound.sample.rounds)
+            if bound.seconds > expected:
+                known[bound.output] = bound.seconds
+
     def _keep(self, row: _Learned) -> None:
         self._rows.append(row)
+        self._bounds.pop(row.key, None)
         if row.directory:
             self.durations[row.directory][row.output] = row.seconds
         source = row.role, row.source
@@ -245,6 +254,7 @@ class Predictor:
             modes=dict(self._modes),
             effects=[(*source, effects) for source, effects in self._effects.items()],
             responses=[(*kind, list(found)) for kind, found in self._responses.items()],
+            bounds=list(self._bounds.values()),
         )
 
     def _recall(self, known: Knowledge) -> None:
@@ -259,6 +269,8 @@ class Predictor:
             self._effects[role, source] = effects
         for role, directory, mode, responses in known.responses:
             self._responses[role, directory, mode].extend(responses)
+        for bound in known.bounds:
+            self._keep_bound(bound)
 
     def _in_default_mode(self, row: StepRecord) -> StepRecord:
         """Return what the step would have taken by default, by its own factors or shipped ones."""
@@ -363,7 +375,7 @@ class Predictor:
         estimate = self._estimate(step)
         peak, high = self._peaks(step, estimate)
         profiles = estimate.profiles
-        return Prediction(
+        prediction = Prediction(
             peak=peak,
             high=high,
             profile=tuple(map(max, *profiles)) if len(profiles) > 1 else tuple(b"".join(profiles)),
@@ -371,6 +383,8 @@ class Predictor:
             waves=step.rounds,
             basis=estimate.basis,
         )
+        bound = self._bounds.get(step.key)
+        return _at_least(bound.sample, step, prediction) if bound else prediction
 
     def _peaks(self, step: Step, estimate: _Estimate) -> tuple[int, int]:
         """Return the expected and the high peak with today's scale and offset, which change with
@@ -442,6 +456,41 @@ def _estimated(step: Step, basis: Basis, samples: Sequence[_Sample]) -> _Estimat
         high=high,
         seconds=median(seconds) * nvcc_rounds(step) if seconds else None,
         profiles=_profiles(samples, step.rounds),
+    )
+
+
+def _at_least(bound: _Sample, step: Step, prediction: Prediction) -> Prediction:
+    """Return the prediction of a step that needed more than ``bound`` until it was killed."""
+    least = round(bound.peak * prior_of(step).peak)
+    peak = max(prediction.peak, least)
+    prediction = replace(prediction, peak=peak, high=max(prediction.high, peak))
+    expected, seconds = prediction.seconds, bound.seconds * nvcc_rounds(step)
+    if expected is None:
+        expected = usual_seconds(step.role, step.source, step.input_bytes) * step.rounds
+    longer = seconds > expected
+    return replace(prediction, seconds=seconds, at_least=True) if longer else prediction
+
+
+def _learned(row: StepRecord, mode: CompileMode) -> _Learned:
+    """Return a row as it is kept; its figures are those of the default mode, and it was measured in
+    ``mode``.
+    """
+    step = row.step
+    return _Learned(
+        key=step.key,
+        role=step.role,
+        source=step.source,
+        directory=step.directory,
+        output=step.output,
+        seconds=row.wall_s,
+        sample=_Sample(
+            peak=row.peak_bytes / prior_of(step).peak,
+            seconds=row.wall_s / nvcc_rounds(step),
+            rounds=step.rounds,
+            profile=bytes(profile_of(row)),
+            mode=mode,
+            size=step.input_bytes,
+        ),
     )
 
 

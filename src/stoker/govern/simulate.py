@@ -28,7 +28,7 @@ from stoker.knowledge.compilers import mode_of, nvcc_rounds, shipped_effects
 from stoker.knowledge.steps import client_costs, usual_seconds
 from stoker.model.events import AnyEvent, StepPauses, StepTooLate
 from stoker.model.govern import CompileMode, Gc, ModeEffect, Role, Step, StepRecord
-from stoker.model.runs import Attempt, Outcome
+from stoker.model.runs import LOST, Attempt, Outcome
 from stoker.model.simulation import SimulatedWorkers, SimulationResult
 
 Shape = Callable[[StepRecord, float], float]  # bytes in use after a share of the step's life
@@ -384,7 +384,7 @@ class _Simulation:
             self._keep(attempt.record)
         if attempt.outcome is Outcome.DONE and attempt.record.mode is not CompileMode.DEFAULT:
             self._modes[attempt.record.mode] += 1
-        if attempt.outcome in (Outcome.PREEMPTED, Outcome.OOM):
+        if attempt.outcome in LOST:
             self._lost += attempt.record.cpu_s
 
     def _ask(self) -> None:

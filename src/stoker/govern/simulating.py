@@ -73,11 +73,14 @@ def find_trace(source: str) -> Trace:
 
 
 def trace_of_run(word: str) -> Trace:
-    """Return the steps of a run, which is given by its number or its run folder."""
+    """Return the steps of a run, which is given by its number or its run folder; also those that
+    ran at its deadline.
+    """
     with History() as history:
         run = history.find(word)
         attempts = history.attempts(run.id)
-    steps = tuple(attempt.record for attempt in attempts if attempt.outcome is Outcome.DONE)
+    wanted = (Outcome.DONE, Outcome.DEADLINE)
+    steps = tuple(attempt.record for attempt in attempts if attempt.outcome in wanted)
     if not steps:
         hints = ["`stoker history` lists the runs"]
         raise UsageError(f"run {run.id} has no measured steps", hints=hints)

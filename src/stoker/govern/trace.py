@@ -122,6 +122,7 @@ def _record(entry: _TraceStep, where: str) -> StepRecord:
             needs=entry.needs,
             mode=entry.mode,
             effects=entry.effects,
+            killed=entry.killed,
         )
         return msgspec.convert(msgspec.to_builtins(record), StepRecord)  # which checks the figures
     except (msgspec.ValidationError, OverflowError) as error:
@@ -189,6 +190,7 @@ def _entry(record: StepRecord) -> _TraceStep:
         collector=step.collector,
         mode=record.mode,
         effects=record.effects,
+        killed=record.killed,
     )
 
 

@@ -181,7 +181,7 @@ class Step(Value, frozen=True, kw_only=True):
 
 
 class StepRecord(Value, frozen=True, kw_only=True):
-    """One finished step as measured: a row of the history, an entry of a trace."""
+    """One step as measured: a row of the history, an entry of a trace."""
 
     step: Step
     wall_s: Seconds
@@ -195,6 +195,7 @@ class StepRecord(Value, frozen=True, kw_only=True):
     mode: CompileMode = CompileMode.DEFAULT
     # What the modes of gcc change of it, where that was measured; only traces have it.
     effects: tuple[ModeEffect, ...] = ()
+    killed: bool = False  # before its end: the figures are lower bounds
 
     @property
     def mean(self) -> int | None:
@@ -235,6 +236,7 @@ class Prediction(Value, frozen=True, kw_only=True, cache_hash=True):
     high: int
     profile: tuple[int, ...] = ()  # as in StepRecord; if empty, the peak is assumed throughout
     seconds: float | None = None
+    at_least: bool = False  # nothing but a lower bound is known of the seconds
     waves: int = 1  # how often its memory climbs to the peak: GPU targets one after another
     basis: Basis = Basis.PRIOR
     raised: bool = False  # by what an earlier attempt of the step used

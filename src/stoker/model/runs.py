@@ -38,7 +38,11 @@ class Outcome(StrEnum):
     FAILED = "failed"
     OOM = "out of memory"
     PREEMPTED = "preempted"
+    DEADLINE = "ended at the deadline"  # of its run; it took at least what was measured
     REFUSED = "refused"  # the compiler or the linker failed because of the options of a mode
+
+
+LOST = (Outcome.PREEMPTED, Outcome.OOM, Outcome.DEADLINE)  # what the attempt did is lost
 
 
 class Intervention(Value, frozen=True, kw_only=True):
@@ -87,6 +91,12 @@ class Attempt(Value, frozen=True, kw_only=True):
     outcome: Outcome
     status: int = 0
     explanation: Explanation | None = None  # None in histories of earlier versions
+
+    @classmethod
+    def elsewhere(cls, record: StepRecord) -> "Attempt":
+        """Return the attempt of a step that was measured in a run of another machine."""
+        outcome = Outcome.DEADLINE if record.killed else Outcome.DONE
+        return cls(record=record, started=0.0, outcome=outcome)
 
     def since(self, moment: float) -> "Attempt":
         """Return the attempt with its times counted from a moment before it."""

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stoker.govern.bounds import at_best, cpu_bound, memory_bound
 from stoker.govern.build_folder import Dependencies
 from stoker.model.govern import Basis, Role, Step, StepRecord
-from stoker.model.runs import Attempt, Outcome, Run
+from stoker.model.runs import LOST, Attempt, Outcome, Run
 from stoker.model.value import Value
 from stoker.report.values import Accuracy, AttemptSpan, CpuTime, LowerBound, RunAnalysis, Total
 
@@ -62,7 +62,7 @@ def analyse(
         peak=summary.peak_bytes if summary else peak,
         steps=len(completed),
         failed=outcomes.count(Outcome.FAILED),
-        lost=outcomes.count(Outcome.PREEMPTED) + outcomes.count(Outcome.OOM),
+        lost=sum(map(outcomes.count, LOST)),
         oom_kills=summary.oom_kills if summary else outcomes.count(Outcome.OOM),
         pauses=summary.pauses if summary else _pauses(spans),
         policy=summary.policy if summary else "",

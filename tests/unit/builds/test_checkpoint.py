@@ -133,6 +133,22 @@ def test_times_reach_the_next_machine_once(checkpoint: Checkpoint, tmp_path: Pat
     assert checkpoint.timings(HERE)["a.o"].seconds == 7.0
 
 
+def test_a_step_that_a_job_has_ended_is_known_to_the_next_one(checkpoint: Checkpoint) -> None:
+    finished, ended = record("a.o", seconds=7.0), record("b.o", seconds=190.0)
+    ended = replace(ended, killed=True)
+    jobs = [(finished, ended), (replace(finished, wall_s=2.0, killed=True),)]
+    for steps in jobs:
+        job = Job(FarmPart(checkpoint=checkpoint), HERE)
+        job.begin(Path("/there/build"))
+        list(job.close(Trace(what="there", steps=steps)))
+    timings = checkpoint.timings(HERE)
+    assert (timings["a.o"].seconds, timings["b.o"].seconds) == (7.0, 190.0)
+    Job(FarmPart(checkpoint=checkpoint), HERE).begin(Path("/here/build"))
+    with History() as history:
+        found = [(each.step.output, each.wall_s, each.killed) for each in history.recent()]
+    assert sorted(found) == [("a.o", 2.0, True), ("a.o", 7.0, False), ("b.o", 190.0, True)]
+
+
 def test_objects_that_did_not_reach_the_checkpoint_are_noticed(
     checkpoint: Checkpoint, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from scripted_governor import World, done
 from stoker.govern.protocol import Done, Usage
 from stoker.model.events import AnyEvent, StepTooLate, Warned
 from stoker.model.govern import Reason, TimeLimit
+from stoker.model.runs import Outcome
 from stoker.model.value import second_count
 
 
@@ -118,9 +119,33 @@ def test_a_step_that_runs_on_is_ended_when_the_grace_is_over(world: World) -> No
     (event,) = (each for each in world.events if isinstance(each, StepTooLate))
     assert (event.title, event.ran_s, event.fits) == ("endless.cpp", 17.0, True)
     ((_, attempt),) = world.kept
+    assert attempt.outcome is Outcome.DEADLINE
     assert attempt.explanation
     assert attempt.explanation.killed
     assert attempt.explanation.killed.reason is Reason.DEADLINE
+
+
+def test_what_a_step_ran_until_it_was_ended_counts_in_the_next_run(world: World) -> None:
+    """Nothing else is known of it; steps of its kind usually take 10 s."""
+    world.governor.limit_time(100, 12.0, 40.0, 100.0, grace=5.0)
+    world.ask(7, source="endless.cpp")
+    world.governor.decide(100.0)
+    world.governor.decide(117.0)
+    world.governor.stopped(7, after(17.0).usage, 117.0)
+    world.governor.limit_time(101, 12.0, 40.0, 200.0, grace=5.0)
+    world.ask(8, run=101, source="endless.cpp")
+    world.ask(9, run=101, source="other.cpp")
+    world.governor.decide(200.0)
+    assert world.words(9) == ["run"]
+    assert world.words(8) == [], "it takes at least 17 s"
+    world.governor.limit_time(102, 12.0, 15.0, 300.0, grace=5.0)
+    world.ask(10, run=102, source="endless.cpp")
+    world.governor.decide(300.0)
+    warned = [each.text for each in world.events if isinstance(each, Warned)]
+    assert warned == ["endless.cpp.o takes at least 17 s: it does not fit into --stop-after 15 s"]
+    world.governor.decide(302.1)
+    (said,) = (text.decode() for to, text in world.sent if to == 10)
+    assert "it takes at least 17 s, and --stop-after leaves " in said
 
 
 def test_a_step_that_must_not_be_started_twice_ends_by_itself(world: World) -> None:

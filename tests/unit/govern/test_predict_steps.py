@@ -147,6 +147,44 @@ def test_a_folder_has_a_course_too() -> None:
 # -- durations ----------------------------------------------------------------------------------
 
 
+def killed(measured: Step, peak: float, seconds: float) -> StepRecord:
+    return replace(row(measured, peak, seconds=seconds), killed=True)
+
+
+def test_a_step_that_was_killed_takes_at_least_what_it_took_until_then() -> None:
+    heavy = replace(step("src/heavy.cpp"), directory="build", output="heavy.o")
+    predictor = Predictor([killed(heavy, 5 * GB, 190.0)])
+    found = predictor.predict(heavy)
+    assert (found.seconds, found.at_least, found.basis) == (190.0, True, Basis.PRIOR)
+    assert found.peak == 5 * GB
+    assert predictor.durations["build"]["heavy.o"] == 190.0
+    assert not predictor.predict(step("src/other.cpp")).at_least, "others are not like it"
+    predictor.learn(killed(heavy, 1 * GB, 90.0))
+    assert predictor.predict(heavy) == found
+    predictor.learn(row(heavy, 4 * GB, seconds=150.0))
+    found = predictor.predict(heavy)
+    assert (found.seconds, found.peak, found.at_least) == (150.0, 4 * GB, False)
+    assert predictor.durations["build"]["heavy.o"] == 150.0
+
+
+def test_a_step_that_was_killed_early_is_predicted_as_before() -> None:
+    brief = step("src/brief.cpp")
+    usual = usual_seconds(Role.CXX, brief.source)
+    found = Predictor([killed(brief, 1000, usual / 2)]).predict(brief)
+    assert found == Predictor().predict(brief)
+    known = Predictor([row(brief, GB, seconds=20.0), killed(brief, GB / 2, 5.0)]).predict(brief)
+    assert (known.seconds, known.peak, known.at_least) == (20.0, GB, False)
+
+
+def test_a_killed_step_says_nothing_about_its_folder_or_the_pace() -> None:
+    rows = [killed(step(f"src/{n}.cpp"), GB, 30.0) for n in range(9)]
+    assert Predictor(rows).predict(step("src/new.cpp")).basis is Basis.PRIOR
+    predictor = Predictor([row(step(), GB, seconds=10.0)])
+    before = predictor.pace
+    predictor.learn(killed(step(), GB, 40.0))
+    assert predictor.pace == before
+
+
 def made_in(folder: str, output: str, seconds: float) -> StepRecord:
     made = make.record(output, seconds=seconds)
     return replace(made, step=replace(made.step, directory=folder))
@@ -498,10 +536,17 @@ def test_what_was_learned_can_be_stored() -> None:
     known = replace(step(LARGE), directory="build")
     rows = [row(replace(step(f"{n}.cc"), directory="build"), (n + 1) * GB // 10) for n in range(9)]
     rows += [row(known, 2 * GB), replace(row(known, GB), mode=CompileMode.LEAN)]
+    rows += [killed(step("ended.cc"), 3 * GB, 900.0)]
     first = Predictor(rows)
     content = msgspec.msgpack.encode(first.knowledge())
     second = Predictor(known=msgspec.msgpack.decode(content, type=Knowledge))
-    others = [step("3.cc"), known, step("new.cc"), replace(step("3.cc"), key="other flags")]
+    others = [
+        step("3.cc"),
+        known,
+        step("ended.cc"),
+        step("new.cc"),
+        replace(step("3.cc"), key="other flags"),
+    ]
     assert [second.predict(each) for each in others] == [first.predict(each) for each in others]
     assert [second.effects(each) for each in others] == [first.effects(each) for each in others]
     assert second.durations == first.durations

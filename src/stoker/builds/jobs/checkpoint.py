@@ -28,7 +28,7 @@ from stoker.govern.trace import read_trace, write_trace
 from stoker.model.caching import CacheEngine, Chain, ChainOptions
 from stoker.model.errors import MissingError, StokerError, StorageError, UsageError
 from stoker.model.govern import Role, StepRecord, Timing, Trace
-from stoker.model.runs import Attempt, Outcome
+from stoker.model.runs import Attempt
 from stoker.model.value import Value, json_bytes
 from stoker.outside.deleting import remove_file
 from stoker.outside.files import folder_problem, read_json, write_whole
@@ -173,11 +173,13 @@ class Checkpoint:
     # -- times and peaks -------------------------------------------------------------------------
 
     def timings(self, identity: BuildIdentity) -> dict[str, Timing]:
-        """Return what steps of this build took, by output."""
+        """Return what steps of this build took, by output. What a step took until a job ended it
+        counts only if none has finished it.
+        """
+        records = [record for trace in self._traces(identity).values() for record in trace.steps]
         return {
             record.step.output: Timing(seconds=record.wall_s, peak=record.peak_bytes)
-            for trace in self._traces(identity).values()
-            for record in trace.steps
+            for record in sorted(records, key=lambda record: not record.killed)
         }
 
     def learn(self, identity: BuildIdentity, build: Path) -> None:
@@ -188,7 +190,7 @@ class Checkpoint:
                 if (command := f"checkpoint {name}") not in have:
                     run = history.start_run(command, str(build))
                     for record in _at(trace.steps, _BUILD, str(build)):
-                        history.add(run, Attempt(record=record, started=0.0, outcome=Outcome.DONE))
+                        history.add(run, Attempt.elsewhere(record))
 
     def keep(self, identity: BuildIdentity, trace: Trace, build: Path) -> None:
         """Add the times of a job, and drop those of the oldest ones."""

@@ -96,7 +96,8 @@ class Job:
             return
         here = build_folder(str(self._build))  # and not one of CMake's own tests
         compiled = sum(
-            record.step.role in CACHED and record.step.directory == here for record in trace.steps
+            record.step.role in CACHED and record.step.directory == here and not record.killed
+            for record in trace.steps
         )
         if compiled:
             yield f"the checkpoint got none of the {compiled} objects that were compiled here"

@@ -184,7 +184,7 @@ def _compiles(built: Built) -> tuple[int | None, int | None]:
     steps = Path(built.folder) / "steps.json"
     with suppress(OSError, UsageError):  # nothing was compiled
         trace = read_trace(steps.read_bytes(), steps.name)
-        ran = sum(record.step.role in _COMPILES for record in trace.steps)
+        ran = sum(record.step.role in _COMPILES and not record.killed for record in trace.steps)
     return hits, (hits or 0) + ran
 
 

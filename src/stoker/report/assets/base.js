@@ -7,7 +7,7 @@ const ROLE_COLOURS = {
   "compile C++": "--cxx", "compile CUDA": "--cuda", "compile C": "--c", "compile Fortran": "--fortran",
   "compile Rust": "--rust", "link": "--link", "archive": "--archive", "other": "--other",
 };
-const LOST = new Set(["preempted", "out of memory"]);
+const LOST = new Set(["preempted", "out of memory", "ended at the deadline"]);
 
 // -- amounts as text --------------------------------------------------------------------------
 

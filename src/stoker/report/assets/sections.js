@@ -377,7 +377,7 @@ function change(share) {
 function eventsCard() {
   const rows = [];
   for (let i = 0; i < STEPS.length; i += 1) {
-    if (STEPS.lost(i)) rows.push({ at: STEPS.ended[i], i, what: STEPS.word("outcome", i) === "preempted" ? "killed" : "out of memory", lost: STEPS.seconds[i], why: STEPS.killed[i] || "not recorded" });
+    if (STEPS.lost(i)) rows.push({ at: STEPS.ended[i], i, what: STEPS.word("outcome", i) === "preempted" ? "killed" : STEPS.word("outcome", i), lost: STEPS.seconds[i], why: STEPS.killed[i] || "not recorded" });
     if (STEPS.waited[i] >= 1) rows.push({ at: STEPS.asked[i], i, what: "waited", lost: STEPS.waited[i], why: STEPS.waits[i] });
     for (const pause of STEPS.pauses[i] || []) rows.push({ at: pause.at, i, what: "paused", lost: pause.seconds, why: pause.why });
   }

@@ -12,7 +12,7 @@ const MEMORY = 190;
 const GAP = 12;
 const BINS = 8192; // in which the sum of all memory is kept
 const CLOSEST = 0.05; // seconds: the shortest stretch that can be shown
-const MARK_COLOURS = { "preempted": "--bad", "out of memory": "--bad", "failed": "--warn", "paused": "--warn" };
+const MARK_COLOURS = { "preempted": "--bad", "out of memory": "--bad", "ended at the deadline": "--warn", "failed": "--warn", "paused": "--warn" };
 
 function lowerBound(sorted, value) {
   let low = 0, high = sorted.length;
@@ -605,6 +605,7 @@ function outcomeText(i) {
   const outcome = STEPS.word("outcome", i);
   if (outcome === "preempted") return "killed by stoker, then repeated";
   if (outcome === "out of memory") return "killed for lack of memory";
+  if (outcome === "ended at the deadline") return outcome;
   return outcome === "failed" ? `failed with status ${STEPS.status[i]}` : "done";
 }
 
