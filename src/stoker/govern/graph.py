@@ -116,6 +116,13 @@ class Graphs:
             self._left.append((run, left))
 
 
+class TimeLeft(NamedTuple):
+    """Seconds until the end; ``at_least`` if steps run that should have ended."""
+
+    seconds: float
+    at_least: bool
+
+
 class WorkLeft:
     """Tracks the steps that a run still has to make, and estimates how long they will take."""
 
@@ -155,8 +162,8 @@ class WorkLeft:
         pace = {kind: self._taken[kind] / expected for kind, expected in self._expected.items()}
         return sum(each.seconds * pace.get(each.kind, 1.0) for each in self._left.values())
 
-    def seconds(self, now: float, ages: Iterable[float]) -> float | None:
-        """Return the seconds until the end at the present parallelism; ``ages`` are those of the
+    def time(self, now: float, ages: Iterable[float]) -> TimeLeft | None:
+        """Return the time until the end at the present parallelism; ``ages`` are those of the
         running steps.
 
         ``None`` if nothing can be said: on a first build before a few steps have ended, and when
@@ -175,7 +182,9 @@ class WorkLeft:
         # Steps that take longer than expected do not shorten those that have not started.
         not_started = work * max(0, len(self._left) - len(ages)) / len(self._left)
         rest = max(work - sum(ages), not_started)
-        return rest / at_once if at_once and rest else None
+        if not at_once or not rest:
+            return None
+        return TimeLeft(rest / at_once, at_least=sum(ages) > work - not_started)
 
 
 class _Files:

@@ -294,7 +294,7 @@ def progress_line(view: Overview, width: float) -> str:
     active = bool(view.running or view.waiting)
     left = "time left unknown" if active and view.total_known and view.done < view.total else ""
     if active and view.seconds_left is not None:
-        left = f"{duration(view.seconds_left)} left"
+        left = f"{'at least ' if view.at_least else ''}{duration(view.seconds_left)} left"
     stage, done, count = view.stage or "build", f"{view.done} done", str(view.done)
     repeats = f"{view.repeats} repeated" if view.repeats else ""
     hits = f"{view.cache_hits} from the cache" if view.cache_hits else ""

@@ -70,9 +70,14 @@ class ServedRun:
     def overview(self, view: Overview, now: float) -> Overview:
         """Return the governor's overview, with what is left to do."""
         seen = view.done + len(view.running) + view.waiting
-        left = self.work.seconds(now, (step.seconds for step in view.running))
-        total = max(seen, view.done + self.work.steps)
-        return replace(view, total=total, total_known=self.work.is_known, seconds_left=left)
+        left = self.work.time(now, (step.seconds for step in view.running))
+        return replace(
+            view,
+            total=max(seen, view.done + self.work.steps),
+            total_known=self.work.is_known,
+            seconds_left=left and left.seconds,
+            at_least=left is not None and left.at_least,
+        )
 
     def finish(self, status: int, cache_hits: int, written_bytes: int | None, now: float) -> None:
         """End the run; its summary follows."""

@@ -115,6 +115,8 @@ def measured(steps: Sequence[StepRecord], shape: Shape) -> tuple[StepRecord, ...
 
 
 def _measured(step: StepRecord, shape: Shape) -> StepRecord:
+    if step.killed:  # in a simulation it ends there
+        step = replace(step, killed=False)
     if step.mode is CompileMode.THREADS:  # the governor chooses again
         step = with_threads(step, 1)
     follows = shape is recorded and len(step.profile) == PARTS

@@ -93,8 +93,8 @@ class Overview(Event, frozen=True, kw_only=True, tag="overview"):
 
     ``total`` counts the steps that are done and all that are known to come; ``total_known`` says
     that a graph of the build lists them. ``seconds_left`` is ``None`` while the time left is
-    unknown. Memory is what the build itself uses, and the limit in force for it, here and in every
-    summary.
+    unknown, and a lower bound with ``at_least``. Memory is what the build itself uses, and the
+    limit in force for it, here and in every summary.
     """
 
     run: int
@@ -109,6 +109,7 @@ class Overview(Event, frozen=True, kw_only=True, tag="overview"):
     total: int = 0
     total_known: bool = True
     seconds_left: float | None = None
+    at_least: bool = False
     cache_hits: int = 0
     stage: str = ""  # of `stoker build`
 

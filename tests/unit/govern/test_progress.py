@@ -114,6 +114,11 @@ def test_progress_line() -> None:
     }
 
 
+def test_a_time_that_only_grows_is_a_lower_bound() -> None:
+    view = replace(FULL, at_least=True, repeats=0, cache_hits=0)
+    assert progress_line(view, 50) == "compile  412 of 1215 done  at least 6 min left"
+
+
 def test_without_a_graph_of_the_build_only_finished_steps_are_counted() -> None:
     view = replace(FULL, total_known=False, seconds_left=None, repeats=0, cache_hits=0)
     assert progress_line(view, 100) == "compile  412 done"
