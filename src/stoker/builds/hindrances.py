@@ -49,10 +49,13 @@ def hindrances(
     return found
 
 
-def build_requirements(tree: SourceTree, torch: str | None) -> tuple[str, ...]:
+def build_requirements(
+    tree: SourceTree, torch: str | None, isolation: Isolation | None = None
+) -> tuple[str, ...]:
     """Return what the back end needs; ``torch`` is the PyTorch that the user names."""
     if torch is None:
-        return tree.requirements
+        with_torch = isolation is Isolation.TORCH
+        return tuple(dict.fromkeys((*tree.requirements, *(_OF_EXTENSIONS if with_torch else ()))))
     try:
         line = f"torch=={torch}" if torch[:1].isdigit() else torch
         if canonicalize_name(read_requirement(line).name) != "torch":

@@ -267,7 +267,7 @@ class Staging:
         )
 
     def _requirements(self) -> tuple[str, ...]:
-        return build_requirements(self.tree, self._request.torch)
+        return build_requirements(self.tree, self._request.torch, self._isolation)
 
     def _python_digest(self) -> str:
         return python_digest(self._subject, self.tree, self._isolation)

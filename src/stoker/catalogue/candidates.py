@@ -18,7 +18,7 @@ from stoker.model.distribution import read_version
 from stoker.model.errors import MissingError, StokerError
 from stoker.model.value import UNDECODABLE, Bytes, Value
 from stoker.model.wheel_source import WheelSource
-from stoker.outside.package_index import File, PackageIndex, files_of
+from stoker.outside.package_index import File, PackageIndex, files_at, files_of, page_of
 from stoker.outside.web import UnreachableError, Web, opened
 
 _GITHUB = "https://api.github.com/repos/{}/releases?per_page=100"
@@ -52,6 +52,9 @@ class SourceDistribution(Value, frozen=True, kw_only=True):
     def requirement(self) -> str:
         return f"{self.project}=={self.version}"
 
+    def is_newer_than(self, version: str) -> bool:
+        return read_version(self.version) > Version(read_version(version).public)
+
 
 class Listed(Value, frozen=True, kw_only=True):
     """The candidates, the newest version first and of each version those of catalogues first."""
@@ -76,7 +79,7 @@ def candidates(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -
     if problems and not own and not files:
         raise problems[0]
     for problem in problems:
-        say(problem.in_one_line)
+        say(f"not searched: {problem.message}")
     sources = {
         version: file
         for file in files
@@ -151,8 +154,7 @@ def _of_source(project: str, source: WheelSource, address: str, web: Web) -> lis
     if source.releases:
         found = _released(address if "://" in address else _GITHUB.format(address), web)
     else:
-        roots, links = ((address,), ()) if source.index else ((), (address,))
-        found = files_of(project, PackageIndex(roots=roots, links=links, web=web))
+        found = files_at(page_of(project, address) if source.index else address, web)
     return [file for file in found if fnmatchcase(file.name, source.files)]
 
 

@@ -48,6 +48,8 @@ class RecordedOrigin(Value, frozen=True, kw_only=True):
     plan: Variant | None = None
     slim: SlimRecord | None = None
     variant: str | None = None  # the publisher's own name for the variant
+    torch: str | None = None
+    source: str | None = None
     verified: bool = False
 
 
@@ -80,9 +82,10 @@ def make_entry(
         cpu_needs=tuple(sorted(cpu_needs(plan.cpu))) if plan.cpu else (),
         blas=plan.blas,
         cxx_abi=_cxx_abi(facts),
-        torch=_built_for_torch(wheel),
+        torch=(facts.loads_with and recorded.torch) or _built_for_torch(wheel),
         loads_with=_loads_with(facts),
         stable_abi=facts.loads_with is not None and facts.loads_with.stable_abi,
+        source=recorded.source,
         slimmed_for=recorded.slim.targets if recorded.slim else (),
         verified=recorded.verified,
         built=identity.built,

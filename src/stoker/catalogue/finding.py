@@ -99,6 +99,12 @@ def find(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -> Foun
     return Found(wanted=str(wanted), best=None, judged=tuple(judged), source=listed.source)
 
 
+def find_source(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -> Found:
+    """Find only the newest source of a project."""
+    listed = candidates(wanted, place, supply, say=say)
+    return Found(wanted=str(wanted), best=None, judged=(), source=listed.source)
+
+
 def _fitting(
     group: Sequence[Candidate], judge: Judge, judged: list[Judged], say: Say
 ) -> list[Judged]:

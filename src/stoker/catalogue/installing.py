@@ -13,6 +13,7 @@ from stoker.catalogue.candidates import Supply
 from stoker.catalogue.choosing import choose, marker_environment, read_word, read_words
 from stoker.catalogue.entry import without_label
 from stoker.catalogue.host import read_host
+from stoker.catalogue.kept import kept_wheels
 from stoker.catalogue.requirement_files import read_requirement_file
 from stoker.catalogue.store import Say
 from stoker.catalogue.values import Host, PublishedWheel, Selection
@@ -44,13 +45,14 @@ def select(
 
 
 def read_supply(places: Sequence[str], settings: InstallSettings) -> Supply:
-    """Return where wheels are searched: the catalogues that are named here and in stoker.toml, the
-    indexes of pip, and places of projects.
+    """Return where wheels are searched: those that were built here, the catalogues that are named
+    here and in stoker.toml, the indexes of pip, and places of projects.
     """
     named = dict.fromkeys((*places, *settings.catalogues))
+    kept = kept_wheels()
     return Supply(
         index=read_index(),
-        catalogues=tuple(locate(place) for place in named),
+        catalogues=(*((kept,) if kept else ()), *(locate(place) for place in named)),
         sources=(*settings.sources, *wheel_sources()),
     )
 

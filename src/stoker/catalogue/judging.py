@@ -39,6 +39,7 @@ def judge(
     """Judge a wheel whose libraries have been read."""
     reason = (
         _unreadable(facts)
+        or _without_gpu(place, wheel)
         or _wrong_machine(place, facts)
         or _wrong_glibc(place, facts)
         or _wrong_python(place, wheel)
@@ -54,6 +55,16 @@ def _refused(wheel: PublishedWheel, reason: str) -> Choice:
 
 def _unreadable(facts: ArtifactFacts) -> str | None:
     return f"it is damaged: {facts.problems[0]}" if facts.problems else None
+
+
+def _without_gpu(place: Place, wheel: PublishedWheel) -> str | None:
+    """Return why a wheel that was built for a machine without GPU does not suit one with a GPU."""
+    built_here = wheel.source is not None
+    if not built_here or wheel.backend is not Backend.CPU or place.torch is None:
+        return None
+    if place.torch.build.cuda is None or not place.host.gpus:
+        return None
+    return f"it was built for a CPU alone, and this PyTorch uses {place.host.gpus[0]}"
 
 
 def _wrong_machine(place: Place, facts: ArtifactFacts) -> str | None:

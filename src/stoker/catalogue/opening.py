@@ -39,8 +39,9 @@ _LARGEST_METADATA = 16 << 20
 
 
 class Judged(Value, frozen=True, kw_only=True):
-    """A candidate, where it lies, and how many bytes were received to judge it. ``plain``: it needs
-    neither PyTorch nor a GPU, so that any installer chooses well.
+    """A candidate, where it lies, and how many bytes were received to judge it.
+
+    ``plain``: it is of an index and needs neither PyTorch nor a GPU, so any installer chooses well.
     """
 
     choice: Choice
@@ -142,7 +143,7 @@ class Judge:
         return replace(
             judged,
             choice=judge(place, entry, artifact, needs),
-            plain=needs is None and not entry.regions,
+            plain=candidate.entry is None and needs is None and not entry.regions,
         )
 
 

@@ -53,9 +53,12 @@ class PublishOptions(Value, frozen=True, kw_only=True):
     """``force``: also what `verify` rejects. ``replace``: also in place of another wheel.
 
     ``wheel_variants``: also as wheel variants of the draft standards, in an index of their own.
+    ``torch`` and ``source``: what the wheel was built with and from, if that is known.
     """
 
     variant: str | None = None
+    torch: str | None = None
+    source: str | None = None
     wheel_variants: bool = False
     variant_providers: tuple[str, ...] = ()  # NAMESPACE=REQUIREMENT
     force: bool = False
@@ -83,7 +86,7 @@ def publish(
     for path in _files(words):
         say(f"verifying {path.name}")
         with stage(f"verifying {path.name}"):
-            upload, verification = _prepare(path, wished)
+            upload, verification = _prepare(path, wished, options)
         if not verification.ok:
             _check_forced(path, verification, force=options.force)
             notes.append(f"{path.name} is published although `stoker verify` finds errors in it")
@@ -208,7 +211,9 @@ def _files(words: Sequence[str]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def _prepare(path: Path, variant: str | None) -> tuple[Upload, Verification]:
+def _prepare(
+    path: Path, variant: str | None, options: PublishOptions
+) -> tuple[Upload, Verification]:
     """Read and check one wheel. What may not be passed on is refused whatever is asked for."""
     tested, verification = read_and_verify(path)
     with open_wheel(path) as wheel:
@@ -226,6 +231,8 @@ def _prepare(path: Path, variant: str | None) -> tuple[Upload, Verification]:
         plan=tested.plan.variant if tested.plan else None,
         slim=tested.slim.record if tested.slim else None,
         variant=variant,
+        torch=options.torch,
+        source=options.source,
         verified=verification.ok,
     )
     entry = msgspec.structs.replace(

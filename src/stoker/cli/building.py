@@ -28,6 +28,14 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
 
     The record of a build that failed or was interrupted is printed, too.
     """
+    as_json = options["as_json"]
+    built = performed(options, editable=editable)
+    for path in () if as_json else built.record.outputs:
+        click.echo(path)
+
+
+def performed(options: dict[str, Any], *, editable: bool = False) -> "Built":
+    """Build, and show progress on stderr; return the build."""
     from stoker.builds.building import build
     from stoker.builds.repeating import read_recorded
     from stoker.builds.stages import StageError
@@ -67,9 +75,7 @@ def perform(options: dict[str, Any], *, editable: bool = False) -> None:
     if built.record.summary and built.record.summary.steps:
         view.write(summary_text(built.record.summary))
     view.write(end_line(built.record, built.folder))
-    if not options["as_json"]:
-        for path in built.record.outputs:
-            click.echo(path)
+    return built
 
 
 def _part(options: dict[str, Any]) -> "FarmPart | None":

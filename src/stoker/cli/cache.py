@@ -1,4 +1,4 @@
-"""`stoker cache` and `stoker tune`: the compiler cache, and what makes builds faster."""
+"""`stoker cache` and `stoker tune`: what earlier builds left, and what makes builds faster."""
 
 import os
 import sys
@@ -21,13 +21,15 @@ _OTHERS = tuple(name for name in OPTIONS if name not in _SETTINGS)
 
 @click.group()
 def cache() -> None:
-    """Show, count, fill and clear the compiler cache that builds here use.
+    """Show, count, fill and clear the compiler cache that builds here use, and the wheels that
+    `stoker install` has built.
 
     \b
     stoker cache status
     stoker cache stats --json
     stoker cache warm pytorch --variant h100
     stoker cache clear
+    stoker cache wheels
     """
 
 
@@ -97,6 +99,58 @@ def warm(context: click.Context, /, source: str | None, **options: Any) -> None:
     from stoker.cli.build import build
 
     context.invoke(build, source=source, target="all", fresh=True, **options)
+
+
+@cache.command(short_help="Show and remove wheels that were built here.")
+@click.option("--folder", is_flag=True, help="Only print the folder, which is a catalogue.")
+@click.option(
+    "--remove", "names", multiple=True, metavar="NAME", help="Remove these: mill, or mill==1.0."
+)
+@click.option(
+    "--keep",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Keep only the N newest versions of each project and variant.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what --keep would remove.")
+@click.option("--json", "as_json", is_flag=True, help="Print the wheels that are kept as JSON.")
+def wheels(
+    folder: bool, names: tuple[str, ...], keep: int | None, dry_run: bool, as_json: bool
+) -> None:
+    """List the wheels that `stoker install` has built because none fitted.
+
+    \b
+    stoker cache wheels
+    stoker cache wheels --remove flash-attn==2.8.2
+    stoker cache wheels --keep 2
+    stoker catalogue serve "$(stoker cache wheels --folder)"
+
+    The folder is a catalogue: other machines install from it with `stoker install --catalogue`.
+    """
+    from stoker.catalogue import kept
+    from stoker.catalogue.shown import pruned_text, wheels_page
+    from stoker.outside.terminal import print_json, show
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    if folder:
+        click.echo(kept.folder())
+        return
+    if names and dry_run:
+        raise UsageError("--dry-run is for --keep")
+    if kept.kept_wheels() is None:
+        if names:
+            raise UsageError(f"no wheel is kept in {kept.folder()}")
+        print_json((), "wheels") if as_json else say(f"no wheel is kept in {kept.folder()}")
+        return
+    if names:
+        kept.remove(names, say=say)
+    if names or keep:
+        say(pruned_text(kept.prune(keep, dry_run=dry_run, say=say), dry_run=dry_run))
+    located = kept.kept_wheels()
+    there = located.catalogue.wheels if located else ()
+    print_json(there, "wheels") if as_json else show(wheels_page(there))
 
 
 @click.command()

@@ -1,15 +1,34 @@
 """`stoker install`: install the wheels that suit a machine, or slim packages on the way."""
 
+from enum import Enum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from stoker.cli.request import setting_options
 from stoker.model.errors import UsageError
+from stoker.settings.declared import SettingGroup
 
 if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+    from stoker.builds.building import Built
+    from stoker.builds.obtaining import PlannedBuild
+    from stoker.catalogue.candidates import Supply
+    from stoker.catalogue.finding import Found
+    from stoker.catalogue.judging import Place
     from stoker.machine.installers import Installer
     from stoker.settings.install import InstallSettings
+
+
+class Building(Enum):
+    """When a project is built."""
+
+    IF_NONE = "if no wheel fits"
+    ALWAYS = "always"
+    NEVER = "never"
 
 
 @click.command()
@@ -30,6 +49,10 @@ if TYPE_CHECKING:
     metavar="INDEX",
     help="Also choose from this catalogue. stoker.toml can name others.",
 )
+@click.option(
+    "--no-build", is_flag=True, help="If no wheel fits, end with an error instead of a build."
+)
+@click.option("--only-build", is_flag=True, help="Build, also if there is a wheel that fits.")
 @click.option(
     "--slim",
     is_flag=True,
@@ -54,10 +77,14 @@ if TYPE_CHECKING:
 )
 @click.option("--print", "only_print", is_flag=True, help="Print the command, and install nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was installed as JSON.")
+@setting_options(SettingGroup.GOVERN)
+@setting_options(SettingGroup.CHAIN)
 def install(
     words: tuple[str, ...],
     files: tuple[Path, ...],
     catalogues: tuple[str, ...],
+    no_build: bool,
+    only_build: bool,
     slim: bool,
     wished: str | None,
     python: str | None,
@@ -65,19 +92,23 @@ def install(
     dry_run: bool,
     only_print: bool,
     as_json: bool,
+    **settings: Any,
 ) -> None:
     """Install the wheels that suit this machine and its PyTorch best.
 
     Without INDEX, the wheels of each project in catalogues, in the indexes of pip and in other
     places that stoker knows are judged by their names, metadata, symbols and device code, without
-    downloading them whole, and each refusal is printed with its reason. INDEX is a catalogue, or
-    any package index with wheel variants (draft PEP 825): then only that place counts. Each wheel
-    is pinned by its address and hash. Other requirements come from the package index that pip or uv
-    is configured for. With --slim there is no catalogue: the packages come from the package index,
-    and torch and NVIDIA's libraries are slimmed before they are installed.
+    downloading them whole, and each refusal is printed with its reason. If none fits, the project
+    is built for exactly this machine, within its memory, and the wheel is kept: the next
+    installation takes it. INDEX is a catalogue, or any package index with wheel variants (draft PEP
+    825): then only that place counts. Each wheel is pinned by its address and hash. Other
+    requirements come from the package index that pip or uv is configured for. With --slim there is
+    no catalogue: the packages come from the package index, and torch and NVIDIA's libraries are
+    slimmed before they are installed.
 
     \b
     stoker install flash-attn
+    stoker install flash-attn --only-build --memory 16G
     stoker install -r requirements.txt --catalogue https://wheels.example.org
     stoker install https://wheels.example.org torch flash-attn
     stoker install /srv/wheels torch==2.9.1 --print
@@ -89,11 +120,16 @@ def install(
 
     if not words and not files:
         raise UsageError("name what to install", hints=["stoker install flash-attn"])
+    if no_build and only_build:
+        raise UsageError("--no-build and --only-build exclude each other")
     alone = slim or (words and is_place(words[0]))
-    if alone and (files or catalogues):
+    if alone and (files or catalogues or only_build):
         what = "--slim" if slim else f"the catalogue {words[0]}"
         hints = ["name a catalogue with --catalogue, and requirements without INDEX"]
-        raise UsageError(f"-r and --catalogue cannot be used with {what}", hints=hints)
+        raise UsageError(
+            f"-r, --catalogue and --only-build cannot be used with {what}", hints=hints
+        )
+    building = Building.NEVER if no_build else Building.ALWAYS if only_build else Building.IF_NONE
     chosen = installer_for(target := target_python(python), installer)
     output = {"only_print": only_print, "dry_run": dry_run, "as_json": as_json}
     if slim:
@@ -101,7 +137,17 @@ def install(
     elif alone:
         _install_from(words, chosen, target, wished, **output)
     else:
-        _find_and_install(words, files, catalogues, chosen, target, wished, **output)
+        _find_and_install(
+            words,
+            files,
+            catalogues,
+            chosen,
+            target,
+            wished,
+            building=building,
+            settings=settings,
+            **output,
+        )
 
 
 def _install_from(
@@ -148,38 +194,94 @@ def _find_and_install(
     python: str,
     wished: str | None,
     *,
+    building: Building,
+    settings: dict[str, Any],
     only_print: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    from stoker.catalogue.finding import find, nothing_fits, read_place
+    from stoker.catalogue.finding import read_place
     from stoker.catalogue.host import check_installable
     from stoker.catalogue.installing import command_line, read_supply, run_installer, wanted_by
-    from stoker.model.value import size
     from stoker.outside.progress import shown, stage
     from stoker.outside.terminal import print_json
 
     place, supply = read_place(python, wished), read_supply(catalogues, _install_settings())
-    found = []
-    for one in wanted_by(words, files, place.host):
-        with shown(), stage(f"looking for {one}"):
-            result = find(one, place, supply, say=_say)
-        if result.best is None:
-            raise nothing_fits(result)
-        best = result.best.choice
-        received = size(result.downloaded_bytes)
-        _say(f"{best.wheel.file}: {best.reason}; {received} read of {len(result.judged)} wheels")
-        found.append(result)
+    if not dry_run and not only_print:
+        check_installable(place.host, python)
+    dry = dry_run or only_print
+    results = [
+        _found_or_built(one, place, supply, python, building, settings, dry_run=dry)
+        for one in wanted_by(words, files, place.host)
+    ]
+    found = [one for one in results if one.best]
     command = installer.install([one.reference for one in found])
     if only_print:
+        if len(found) < len(results):
+            hints = ["without --print, it is built and installed"]
+            raise UsageError("no command can be printed for what is not built yet", hints=hints)
         click.echo(command_line(command))
         return
     if not dry_run:
-        check_installable(place.host, python)
         with shown(), stage("installing"):
             run_installer(command, _say)
     if as_json:
-        print_json(found, "found")
+        print_json(results, "found")
+
+
+def _found_or_built(
+    wanted: "Requirement",
+    place: "Place",
+    supply: "Supply",
+    python: str,
+    building: Building,
+    settings: dict[str, Any],
+    *,
+    dry_run: bool,
+) -> "Found":
+    """Return the wheel that fits, if need be one that is built; a dry run only says what a build
+    would take.
+    """
+    from stoker.builds.obtaining import obtained, planned
+    from stoker.catalogue.finding import find, find_source, nothing_fits
+    from stoker.model.value import size
+    from stoker.outside.progress import shown, stage
+
+    with shown(), stage(f"looking for {wanted}"):
+        if building is Building.ALWAYS:
+            found = find_source(wanted, place, supply, say=_say)
+        else:
+            found = find(wanted, place, supply, say=_say)
+    if found.best is not None:
+        best, received = found.best.choice, size(found.downloaded_bytes)
+        _say(f"{best.wheel.file}: {best.reason}; {received} read of {len(found.judged)} wheels")
+        if found.source and found.source.is_newer_than(best.wheel.version):
+            _say(f"{found.source.requirement} has no wheel that fits; name it to build it")
+        return found
+    if building is Building.NEVER:
+        raise nothing_fits(found)
+    if found.judged:
+        _say(nothing_fits(found).message)
+    plan = planned(found, place, python, say=_say)
+    _say(plan.in_words)
+    if dry_run:
+        return found
+    return obtained(plan, found, place, partial(_built, settings=settings), say=_say)
+
+
+def _built(plan: "PlannedBuild", settings: dict[str, Any]) -> "Built":
+    """Build as `stoker build` does, with the settings for governed runs of this command."""
+    from stoker.cli.build import build
+    from stoker.cli.building import performed
+    from stoker.cli.containing import NAMES
+    from stoker.outside import folders
+
+    out = folders.cache() / "install" / "built"
+    words = [plan.source.requirement, "--variant", plan.variant, "--python", plan.python]
+    words += ["--out", str(out)]
+    words += ["--isolation", plan.isolation.value] if plan.isolation else []
+    options = build.make_context("stoker build", words).params | settings
+    return performed({name: value for name, value in options.items() if name not in NAMES})
 
 
 def _install_settings() -> "InstallSettings":

@@ -16,6 +16,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "build": {"": "stoker.builds.building:Built"},
     "cache stats": {"": "stoker.model.caching:CacheUse"},
     "cache status": {"": "stoker.model.caching:CacheStatus"},
+    "cache wheels": {"wheels": "[stoker.catalogue.values:PublishedWheel]"},
     "catalogue prune": {"": "stoker.catalogue.index:Pruned"},
     "catalogue publish": {"": "stoker.catalogue.publishing:PublishReport"},
     "catalogue select": {"": "stoker.catalogue.choosing:Selection"},
@@ -30,6 +31,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "history RUN": {"steps": "[stoker.model.runs:Attempt]"},
     "history --chart": {"trends": "[stoker.report.trends:Trend]"},
     "inspect": {"": "stoker.model.artifact:ArtifactFacts"},
+    "install PACKAGE": {"found": "[stoker.catalogue.finding:Found]"},
     "options": {"options": "[stoker.model.source:CMakeOption]"},
     "package": {
         "plan": "stoker.wheel.package.values:PackagePlan",

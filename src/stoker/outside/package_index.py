@@ -151,10 +151,10 @@ def files_of(package: str, index: PackageIndex) -> list[File]:
     """
     files: list[File] = []
     problems: list[UnreachableError] = []
-    places = [*index.links, *(f"{root.rstrip('/')}/{package}/" for root in index.roots)]
+    places = [*index.links, *(page_of(package, root) for root in index.roots)]
     for place in places:
         try:
-            files += _files_at(place, index.web)
+            files += files_at(place, index.web)
         except AbsentError:
             continue
         except UnreachableError as error:
@@ -167,7 +167,13 @@ def files_of(package: str, index: PackageIndex) -> list[File]:
     return files
 
 
-def _files_at(place: str, web: Web) -> list[File]:
+def page_of(package: str, root: str) -> str:
+    """Return the page of a package in an index."""
+    return f"{root.rstrip('/')}/{package}/"
+
+
+def files_at(place: str, web: Web) -> list[File]:
+    """Return the files that a page or a folder names."""
     path = Path(unquote(urlsplit(place).path) if place.startswith("file:") else place).expanduser()
     if path.is_dir():
         page = path / "index.html"

@@ -126,11 +126,12 @@ def _estimate(plan: Plan) -> Listing:
         listing.add("unknown", "", Text(estimate.wall_s.basis, style="dim"))
         return listing
     for name, quantity, words in rows:
-        listing.add(name, _amount(quantity, words), Text(quantity.basis, style="dim"))
+        listing.add(name, amount(quantity, words), Text(quantity.basis, style="dim"))
     return listing
 
 
-def _amount(quantity: Quantity, words: Callable[[float], str]) -> str:
+def amount(quantity: Quantity, words: Callable[[float], str]) -> str:
+    """Return a quantity in words, such as ``3 min to 5 min``."""
     if quantity.amount is None:
         return "unknown"
     least = words(quantity.amount)

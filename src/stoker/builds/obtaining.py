@@ -1,0 +1,138 @@
+"""`stoker install` of a project that no wheel fits: a build for exactly this machine.
+
+What it will take is known before it starts: the source is fetched, and the build is planned.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from stoker.builds.acquire.store import acquired
+from stoker.builds.building import Built
+from stoker.builds.toolchains.request import parse_request
+from stoker.builds.toolchains.store import install_toolchain
+from stoker.catalogue.candidates import SourceDistribution, Supply
+from stoker.catalogue.finding import Found, find, nothing_fits
+from stoker.catalogue.judging import Place
+from stoker.catalogue.kept import keep, kept_wheels
+from stoker.catalogue.store import Say
+from stoker.model.build import Isolation
+from stoker.model.distribution import read_requirement
+from stoker.model.errors import UsageError
+from stoker.model.plan import Estimate
+from stoker.model.value import Value, duration, size
+from stoker.outside.package_index import PackageIndex
+from stoker.outside.web import Web
+from stoker.plan.doctor import examine
+from stoker.plan.planning import make_plan
+from stoker.plan.shown import amount
+from stoker.plan.subject import Subject
+from stoker.plan.survey import estimated, survey
+from stoker.settings.declared import CommandLine
+
+# Headers of PyTorch include those of these libraries.
+_WITH_TORCH = ("cublas", "cusolver", "cusparse")
+
+Build = Callable[["PlannedBuild"], Built]
+
+
+class PlannedBuild(Value, frozen=True, kw_only=True):
+    """A build that would give the wheel. ``variant`` is what it is for; ``toolchain`` is installed
+    before it, if the machine lacks one.
+    """
+
+    source: SourceDistribution
+    variant: str
+    python: str
+    isolation: Isolation | None
+    estimate: Estimate
+    toolchain: str | None = None
+
+    @property
+    def in_words(self) -> str:
+        """Return what it will take."""
+        figures = (
+            ("", self.estimate.wall_s, duration),
+            ("largest step ", self.estimate.largest_step_bytes, size),
+            ("disk ", self.estimate.disk_bytes, size),
+        )
+        known = [
+            f"{name}{amount(quantity, words)}"
+            for name, quantity, words in figures
+            if quantity.amount is not None
+        ]
+        lines = [f"{self.source.requirement} is built from source for {self.variant}"]
+        lines += [", ".join(known) or f"time and memory unknown: {self.estimate.wall_s.basis}"]
+        lines += [f"the toolchain {self.toolchain} is installed for it"] if self.toolchain else []
+        return "; ".join(lines)
+
+
+def planned(found: Found, place: Place, python: str, *, say: Say) -> PlannedBuild:
+    """Plan the build of a project for the machine and its PyTorch."""
+    source = found.source
+    if source is None:
+        raise nothing_fits(found)
+    with acquired(source.requirement, say=say) as tree:
+
+        def surveyed(variant: str) -> Subject:
+            options = {"variant": variant, "python": python, "source": tree.path}
+            return survey(CommandLine(options=options))
+
+        variant = _variant(place, place.torch.toolkit if place.torch else None)
+        subject = surveyed(variant)
+        plan = make_plan(subject, estimated(subject))
+        toolchain = None
+        if any(finding.name == "nvcc-missing" for finding in examine(subject, plan)):
+            toolkit = str(subject.variant.toolkit)
+            if near := _of_the_same_major(subject, toolkit):
+                variant = _variant(place, near)
+                subject = surveyed(variant)
+                plan = make_plan(subject, estimated(subject))
+            else:
+                toolchain = f"cuda=={toolkit}"
+    return PlannedBuild(
+        source=source,
+        variant=variant,
+        python=python,
+        isolation=Isolation.TORCH if place.torch else None,
+        estimate=plan.estimate,
+        toolchain=toolchain,
+    )
+
+
+def _variant(place: Place, toolkit: str | None) -> str:
+    """Return the words for the GPUs of a machine and the CUDA release of PyTorch or a compiler."""
+    if toolkit is None:
+        return "cpu"
+    if not place.host.gpus:
+        raise UsageError(
+            f"PyTorch here is for CUDA {toolkit}, and this machine has no GPU to build for",
+            hints=["name the GPU: --for h100"],
+        )
+    capabilities = dict.fromkeys(gpu.capability.replace(".", "") for gpu in place.host.gpus)
+    targets = "+".join(f"sm{one}" if one.isdigit() else one for one in capabilities)
+    return f"cu{toolkit.replace('.', '')}-{targets}"
+
+
+def _of_the_same_major(subject: Subject, toolkit: str) -> str | None:
+    """Return the release of an installed compiler that PyTorch accepts in place of its own."""
+    major = toolkit.partition(".")[0]
+    found = (one.version for one in subject.toolbox.cuda if not one.problem and one.version)
+    return next((version for version in found if version.partition(".")[0] == major), None)
+
+
+def obtained(plan: PlannedBuild, found: Found, place: Place, build: Build, *, say: Say) -> Found:
+    """Build the wheel, keep it, and judge it as any other one; return the result."""
+    if plan.toolchain:
+        install_toolchain(parse_request(plan.toolchain, _WITH_TORCH), say=say)
+    built = build(plan)
+    (wheel,) = built.record.outputs
+    keep(Path(wheel), built.record.plan.name, place, plan.source.sha256, say=say)
+    kept = kept_wheels()
+    assert kept is not None
+    supply = Supply(index=PackageIndex(roots=(), links=(), web=Web()), catalogues=(kept,))
+    again = find(read_requirement(plan.source.requirement), place, supply, say=say)
+    if again.best is None:
+        raise nothing_fits(again)
+    return replace(again, wanted=found.wanted, judged=(*found.judged, again.best))

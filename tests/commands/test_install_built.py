@@ -1,0 +1,110 @@
+"""`stoker install` of a project that no wheel fits: it is built, installed, kept, found again."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from catalogue_wheels import make_wheel
+from conftest import Stoker, missing
+
+SETUP = """
+from setuptools import Extension, setup
+setup(name="mill", version="1.0", packages=["mill"], ext_modules=[Extension("mill._C", ["c.c"])])
+"""
+CODE = """
+#include <Python.h>
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_C", 0, -1, 0};
+PyMODINIT_FUNC PyInit__C(void) { return PyModule_Create(&module); }
+"""
+
+
+def _python(folder: Path) -> str:
+    """Return an environment that sees the tools of this one, but installs for itself."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "tools.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return str(folder / "bin" / "python")
+
+
+@pytest.fixture
+def index(tmp_path: Path, need: Callable[[str], str]) -> dict[str, str]:
+    """The variables for an index with a source, and a wheel for another Python."""
+    need("cc")
+    if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
+        missing("the headers of Python are not installed")
+    folder = tmp_path / "index"
+    made = make_wheel(folder, name="mill", version="1.0")
+    made.rename(folder / "mill-1.0-cp38-cp38-manylinux_2_28_x86_64.whl")
+    with tarfile.open(folder / "mill-1.0.tar.gz", "w:gz") as archive:
+        contents = {"setup.py": SETUP, "c.c": CODE, "mill/__init__.py": "from . import _C"}
+        for name, text in contents.items():
+            info = tarfile.TarInfo(f"mill-1.0/{name}")
+            info.size = len(text)
+            archive.addfile(info, io.BytesIO(text.encode()))
+    return {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder)}
+
+
+def _imports(python: str) -> bool:
+    asked = [python, "-c", "import mill, sys; sys.exit(mill.__file__.startswith(sys.prefix) - 1)"]
+    return subprocess.run(asked, check=False).returncode == 0
+
+
+def test_built_kept_and_shared(stoker: Stoker, tmp_path: Path, index: dict[str, str]) -> None:
+    first = _python(tmp_path / "first")
+    dry = stoker("install", "mill", "--python", first, "--dry-run", timeout=300, **index)
+    assert dry.returncode == 0, dry.stderr
+    assert "none of the 1 wheels of mill fits this machine" in dry.stderr
+    assert "mill==1.0 is built from source for cpu" in dry.stderr
+    never = stoker("install", "mill", "--python", first, "--no-build", timeout=300, **index)
+    assert never.returncode != 0
+    assert "stoker build mill==1.0" in never.stderr
+    done = stoker("install", "mill", "--python", first, timeout=300, **index)
+    assert done.returncode == 0, done.stderr
+    assert _imports(first)
+
+    listed = stoker("cache", "wheels", "--json")
+    (kept,) = json.loads(listed.stdout)["wheels"]
+    assert kept["project"] == "mill"
+    assert kept["variant"].startswith("cpu")
+    version = f"{sys.version_info.major}{sys.version_info.minor}"
+    assert f"cp{version}" in kept["file"]
+
+    second = _python(tmp_path / "second")
+    again = stoker("install", "mill", "--python", second, timeout=300, **index)
+    assert again.returncode == 0, again.stderr
+    assert "built from source" not in again.stderr
+    assert "runs on the CPU alone" in again.stderr
+    assert _imports(second)
+
+    # Another machine has neither the source nor what was built here.
+    shared = stoker("cache", "wheels", "--folder").stdout.strip()
+    third = _python(tmp_path / "third")
+    away = {"PIP_FIND_LINKS": str(tmp_path / "empty"), "STOKER_HOME": str(tmp_path / "home")}
+    (tmp_path / "empty").mkdir()
+    words = ["install", "mill", "--python", third, "--catalogue", shared, "--json"]
+    other = stoker(*words, timeout=300, **{**index, **away})
+    assert other.returncode == 0, other.stderr
+    (found,) = json.loads(other.stdout)["found"]
+    assert found["best"]["sha256"] == kept["sha256"]
+    assert _imports(third)
+
+    gone = stoker("cache", "wheels", "--remove", "mill")
+    assert gone.returncode == 0, gone.stderr
+    assert json.loads(stoker("cache", "wheels", "--json").stdout)["wheels"] == []
+    assert not list(Path(shared).rglob("*.whl"))
+
+
+def test_options_that_exclude_each_other(stoker: Stoker) -> None:
+    both = stoker("install", "mill", "--no-build", "--only-build")
+    assert "exclude each other" in both.stderr
+    other = stoker("install", "/srv/wheels", "mill", "--only-build")
+    assert "cannot be used with the catalogue /srv/wheels" in other.stderr
