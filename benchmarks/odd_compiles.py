@@ -28,7 +28,7 @@ WAYS: dict[str, str] = {
         "echo old > one.o; chmod 600 one.o; ln one.o two.o; g++ -S -O1 ../sources/$N.cpp -o one.o "
         "&& cmp one.o two.o && test $(stat -c %a one.o) = 600"
     ),
-    "appended-list": "g++ -O2 -fopt-info-all=list.o -c ../sources/$N.cpp -o i.o",
+    "appended-list": "g++ -O2 -fopt-info-optimized-missed=list.o -c ../sources/$N.cpp -o i.o",
     "clang": (
         "! command -v clang++ > /dev/null || "
         "{ clang++ -O1 -c ../sources/$N.cpp -o clang.o && ! ls *.tmp 2> /dev/null; }"
