@@ -265,12 +265,17 @@ class Project:
         return ["sh", "compile.sh"]
 
     def objects(self) -> dict[Cell, bytes]:
-        """Return what was compiled; a compile that failed has nothing."""
-        return {
-            cell: _TEMPORARY.sub(b"", path.read_bytes())
-            for cell in self.cells
-            if (path := self._place(cell) / cell.output).exists()
-        }
+        """Return what was compiled; a compile that failed has nothing. Objects of nvcc name a
+        temporary file, which sccache calls otherwise: they are compared without local symbols.
+        """
+        found = {}
+        for cell in self.cells:
+            path = self._place(cell) / cell.output
+            if path.exists() and self.compiler in NVCC:
+                subprocess.run(["strip", "--strip-unneeded", path], check=True)
+            if path.exists():
+                found[cell] = _TEMPORARY.sub(b"", path.read_bytes())
+        return found
 
     def references(self) -> References:
         """Compile plainly. A cell that cannot be compiled, or that changes nothing, is an error."""
