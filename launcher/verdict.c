@@ -130,8 +130,8 @@ static bool is_safe_with(const char *wrapper, const struct call *call, const cha
     if (caching == NO_COMPILE || caching == UNSAFE || hides_inputs(call, words) ||
         is_extra_compiler(program_name(path), variable(call->environment, "STOKER_UNCACHED")))
         return false;
-    if (same_text(program_name(wrapper), "sccache"))
-        return true; /* it looks at both sides of a kernel */
+    if (same_text(program_name(wrapper), "sccache")) /* it looks at both sides of a kernel */
+        return !variable(call->environment, "SOURCE_DATE_EPOCH"); /* which it removes */
     return caching == SAFE ||
            (caching == SAFE_BY_LIST && (!leads_to_ccache(wrapper) || has_depend_mode(call)));
 }

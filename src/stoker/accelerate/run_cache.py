@@ -18,6 +18,7 @@ from stoker.outside.folders import current_folder
 
 _DEVICE = (".cu", ".hip")
 _HOST = (".c", ".cc", ".cpp", ".cxx", ".C", ".c++")
+_DATE = "SOURCE_DATE_EPOCH"
 _LEAST_ROOM = 1 << 20  # bytes; large results do not fit any more
 
 
@@ -152,6 +153,8 @@ class _SccacheServer:
         """
         if self._program is None or self.running:
             return
+        if _DATE in environment:
+            yield f"sccache is not used while {_DATE} is set: it does not pass it on to compilers"
         for compiler, why in sccache.broken_compilers(self._program, environment):
             environment["STOKER_UNCACHED"] = compiler
             yield f"sccache is not used for {why}"

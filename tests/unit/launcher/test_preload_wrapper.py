@@ -269,6 +269,18 @@ def test_sources_whose_assembler_reads_files_are_not_cached(
     assert bool(calls(ccached)) is cached
 
 
+@pytest.mark.parametrize("engine", ["ccache", "sccache"])
+def test_sccache_is_not_used_where_it_would_change_the_date(
+    wrapped: Preloaded, engine: str
+) -> None:
+    """It removes this variable before it starts the compiler."""
+    wrapped.environment["STOKER_WRAPPER"] = str(build(wrapped.folder, engine, WRAPPER))
+    wrapped.output("sh", "-c", "gcc -c a.c -o a.o; true")
+    assert len(calls(wrapped)) == 1
+    wrapped.output("sh", "-c", "SOURCE_DATE_EPOCH=1 gcc -c a.c -o a.o; true")
+    assert bool(calls(wrapped)) is (engine == "ccache")
+
+
 def test_a_pipe_is_not_opened(ccached: Preloaded) -> None:
     compiler = build(ccached.folder, "gcc", 'int main(void) { return system("cat a.c > a.o"); }')
     (ccached.folder / "a.c").unlink()
