@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from stoker.cli.build_options import Part, taken
 from stoker.cli.chosen import read_request, run_options, same_command, with_settings
 from stoker.cli.ci import CiReport
 from stoker.model.errors import UnfinishedError, UsageError
@@ -43,7 +44,7 @@ def performed(options: dict[str, Any], *, editable: bool = False) -> "Built":
     from stoker.model.build import BuildRequest
     from stoker.report.ci import end_line
 
-    record, part = options.pop("from_record", None), _part(options)
+    (record,), part = taken(options, Part.RECORD).values(), _part(options)
     asked = read_request(options)
     options = with_settings(options, recorded=record is not None)
     recorded = read_recorded(Path(record)) if record else None
@@ -84,8 +85,7 @@ def _part(options: dict[str, Any]) -> "FarmPart | None":
     from stoker.builds.jobs.job import FarmPart
     from stoker.builds.jobs.shards import parse_shard
 
-    names = ("checkpoint", "checkpoint_size", "shard", "finish")
-    where, size, shard, finish = (options.pop(name, None) for name in names)
+    where, size, shard, finish = taken(options, Part.JOB).values()
     if not where:
         if shard or finish:
             raise UsageError(

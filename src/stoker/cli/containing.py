@@ -1,83 +1,25 @@
-"""`stoker build --container`: the options, and the same command line for the stoker inside."""
+"""`stoker build --container`: the same command line for the stoker inside."""
 
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from stoker.cli.chosen import read_request, with_settings
 from stoker.cli.ci import CiReport
-from stoker.cli.request import Option
 from stoker.model.errors import UsageError
 
 if TYPE_CHECKING:
     from stoker.builds.building import Built
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-NAMES = ("container", "engine", "env", "ipc", "keep")
-
-
-def container_options(function: F) -> F:
-    """Add the options --container, --engine, --env, --ipc and --keep to a command."""
-    for option in reversed(
-        [
-            click.option(
-                "--container",
-                is_flag=False,
-                flag_value="",
-                metavar="[IMAGE|FOLDER]",
-                help="Build in a container: of this image, of a folder that holds a root, or of "
-                "the usual image for such a wheel. --memory is then its limit.",
-                cls=Option,
-                local=True,
-            ),
-            click.option(
-                "--engine",
-                type=click.Choice(["podman", "docker"]),
-                help="What runs the container. Default: podman, else docker.",
-                cls=Option,
-                rare=True,
-                local=True,
-            ),
-            click.option(
-                "--env",
-                multiple=True,
-                metavar="NAME[=VALUE]",
-                help="A variable for the build inside; without a value, the one it has here.",
-                cls=Option,
-                rare=True,
-                local=True,
-            ),
-            click.option(
-                "--ipc",
-                type=click.Choice(["private", "host"]),
-                default="private",
-                help="Whose shared memory the container sees. Default: private.",
-                cls=Option,
-                rare=True,
-                local=True,
-            ),
-            click.option(
-                "--keep",
-                is_flag=True,
-                help="Keep the container for `stoker container shell`.",
-                cls=Option,
-                rare=True,
-                local=True,
-            ),
-        ]
-    ):
-        function = option(function)
-    return function
-
-
-def perform_inside(options: dict[str, Any]) -> None:
+def perform_inside(options: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Build in a container. ``wanted`` are the options of the container itself."""
     from stoker.builds.containers.building import ContainerWatcher, Inside, build_inside
     from stoker.builds.containers.engine import EngineKind
     from stoker.builds.repeating import read_recorded
@@ -92,19 +34,19 @@ def perform_inside(options: dict[str, Any]) -> None:
     asked = read_request(options)
     options = with_settings(options, recorded=record is not None)
     source = read_recorded(record).request.source if record else "."
-    engine = options["engine"]
-    wanted = Inside(
+    engine = wanted["engine"]
+    inside = Inside(
         source=options["source"] or source,
         tag=options["tag"],
         out=options["out"],
-        container=options["container"],
+        container=wanted["container"],
         words=(*words_again(click.get_current_context()), *_repeat(record)),
         engine=EngineKind(engine) if engine else None,
         memory=options["memory"],
-        ipc=options["ipc"],
-        keep=options["keep"],
+        ipc=wanted["ipc"],
+        keep=wanted["keep"],
         record=str(record) if record else None,
-        variables=dict(map(_variable, options["env"])),
+        variables=dict(map(_variable, wanted["env"])),
     )
     view = make_view(Progress(options["progress"]), sys.stderr or io.StringIO())
     ci = CiReport(view.write_own, junit=options["junit"])
@@ -121,7 +63,7 @@ def perform_inside(options: dict[str, Any]) -> None:
         end=end,
     )
     try:
-        built = build_inside(asked, wanted, watcher)
+        built = build_inside(asked, inside, watcher)
     finally:
         view.close()
     if not options["as_json"]:

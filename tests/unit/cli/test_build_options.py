@@ -1,0 +1,36 @@
+"""Every option of `stoker build` and `stoker develop` reaches what it belongs to."""
+
+import click
+import pytest
+
+from stoker.builds.containers.building import Inside
+from stoker.cli.build import build, develop
+from stoker.cli.build_options import Part, names_of, taken
+from stoker.model.build import BuildRequest
+from stoker.settings.declared import OPTIONS
+
+
+@pytest.mark.parametrize("command", [build, develop])
+def test_every_option_is_a_setting_or_declared_with_its_part(command: click.Command) -> None:
+    declared = {name for part in Part for name in names_of(part)}
+    names = {option.name or "" for option in command.params if option.expose_value}
+    others = {name for name in names if not name.startswith("feature_")} - OPTIONS.keys()
+    assert others - declared <= {"defines", "source"}
+
+
+def test_a_request_has_a_field_for_each_of_its_options() -> None:
+    assert set(names_of(Part.REQUEST)) <= set(BuildRequest.__struct_fields__)
+
+
+def test_a_container_is_told_each_of_its_options() -> None:
+    renamed = {"env": "variables"}
+    names = {renamed.get(name, name) for name in names_of(Part.CONTAINER)}
+    assert names <= set(Inside.__struct_fields__)
+
+
+def test_no_option_belongs_to_two_parts_and_what_is_taken_is_gone() -> None:
+    names = [name for part in Part for name in names_of(part)]
+    assert len(names) == len(set(names))
+    options = {"keep": True, "fresh": True}
+    assert taken(options, Part.CONTAINER)["keep"] is True
+    assert options == {"fresh": True}
