@@ -272,8 +272,8 @@ def _found_or_built(
 def _built(plan: "PlannedBuild", settings: dict[str, Any]) -> "Built":
     """Build as `stoker build` does, with the settings for governed runs of this command."""
     from stoker.cli.build import build
+    from stoker.cli.build_options import Part, taken
     from stoker.cli.building import performed
-    from stoker.cli.containing import NAMES
     from stoker.outside import folders
 
     out = folders.cache() / "install" / "built"
@@ -281,7 +281,8 @@ def _built(plan: "PlannedBuild", settings: dict[str, Any]) -> "Built":
     words += ["--out", str(out)]
     words += ["--isolation", plan.isolation.value] if plan.isolation else []
     options = build.make_context("stoker build", words).params | settings
-    return performed({name: value for name, value in options.items() if name not in NAMES})
+    taken(options, Part.CONTAINER)
+    return performed(options)
 
 
 def _install_settings() -> "InstallSettings":
