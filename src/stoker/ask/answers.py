@@ -1,0 +1,203 @@
+"""Reads what a build left in the room: commands, variables, options and its own words. Pure."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from stoker.ask.room import Left, Question
+from stoker.ask.values import Asked, AskedOption, AskedVariable, AskedWord, Walls
+from stoker.govern.command_line import compiler_words, step_of
+from stoker.model.govern import Role, Step
+from stoker.model.plan import Backend, GpuTarget
+from stoker.model.secrets import hide, redact
+from stoker.model.value import UNDECODABLE, Value
+from stoker.plan.compiled import DeviceCompile, device_compile, kernels
+
+_HOST = (Role.C, Role.CXX, Role.FORTRAN)
+_NATIVE = re.compile(r"-m(?:arch|cpu|tune)=native")
+_ENTRY = re.compile(r"^(?P<name>[^\s:#/=][^:=]*):(?P<type>[A-Z]+)=(?P<value>.*)$")
+_UNUSED = re.compile(
+    r"Manually-specified variables were not used by the project:\n\n(?P<names>(?:    \S+\n)+)"
+)
+_NO_CHOICE = ("INTERNAL", "STATIC", "FILEPATH", "PATH", "UNINITIALIZED")
+_OF_CMAKE = ("CMAKE_", "FETCHCONTENT_", "CPACK_", "CTEST_")
+_LINKER_FLAGS = re.compile(r"_LINKER_FLAGS|_FLAGS_(?:DEBUG|RELEASE|MINSIZEREL|RELWITHDEBINFO)$")
+_MOST_WORDS = 1200  # characters of a refusal
+
+
+class _Note(Value, frozen=True, kw_only=True):
+    note: str
+    name: str = ""
+    where: str = ""
+    value: str | None = None
+    default: str | None = None
+    words: tuple[str, ...] = ()
+    folder: str = ""
+
+
+class _Entry(Value, frozen=True, kw_only=True):
+    directory: str
+    file: str = ""
+    command: str = ""
+    arguments: tuple[str, ...] = ()
+
+
+def answer(question: Question, left: Left, variant: str, walls: Walls) -> Asked:
+    """Return what the build said."""
+    notes = list(_notes(left.notes))
+    tree = question.tree
+    steps = list(_steps(notes, left, tree))
+    device = [found for found in map(device_compile, steps) if found]
+    host = [step for step in steps if step.role in _HOST and not device_compile(step)]
+    return Asked(
+        variant=variant,
+        way=question.words[0],
+        walls=walls,
+        seconds=round(left.seconds, 2),
+        backend=device[0].backend if device else Backend.CPU,
+        cubins=_ordered(arch for found in device for arch in found.cubins),
+        ptx=_ordered(arch for found in device for arch in found.ptx),
+        kernels=kernels(steps),
+        device_compiles=len(device),
+        host_compiles=len(host),
+        native_flags=tuple(sorted({f for s in host for f in s.flags if _NATIVE.fullmatch(f)})),
+        variables=_variables(notes),
+        words=_words(notes, "word"),
+        looks_at_gpu=_words(notes, "gpu"),
+        options=tuple(_options(left.files)),
+        unused=tuple(_unused(left.output)),
+        skipped=tuple(dict.fromkeys(redact(" ".join(n.words)) for n in _of(notes, "skipped"))),
+        refusal="" if left.status == 0 or left.ended_for else _refusal(left.output, device, host),
+        ended_for=left.ended_for,
+        pretended=_pretended(question),
+    )
+
+
+def _notes(text: str) -> Iterator[_Note]:
+    for line in text.splitlines():
+        try:
+            yield msgspec.json.decode(line, type=_Note)
+        except UNDECODABLE:
+            continue  # a line that was cut off when the room ended
+
+
+def _of(notes: Iterable[_Note], kind: str) -> Iterator[_Note]:
+    return (note for note in notes if note.note == kind)
+
+
+def _steps(notes: list[_Note], left: Left, tree: str) -> Iterator[Step]:
+    """Yield each compile once: those that were started, and those that CMake or ninja list."""
+    seen: set[tuple[str, str]] = set()
+    for words, folder in (*_started(notes), *_listed(left.files)):
+        step = step_of(words, folder, tree)
+        if step.role in (Role.OTHER, Role.LINK, Role.ARCHIVE):
+            continue
+        key = step.source, step.output
+        if key not in seen:
+            seen.add(key)
+            yield step
+
+
+def _started(notes: list[_Note]) -> Iterator[tuple[tuple[str, ...], str]]:
+    return ((note.words, note.folder) for note in _of(notes, "compile"))
+
+
+def _listed(files: dict[str, str]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the commands of ninja, or else those of CMake, for each build folder."""
+    folders: dict[str, str] = {}
+    for path in sorted(files):  # compdb.json comes after compile_commands.json, and wins
+        folder, _, name = path.rpartition("/")
+        if name in ("compile_commands.json", "compdb.json") and files[path].strip():
+            text = files[path]
+            # Without a generator that lists everything, the commands of CMake are enough.
+            if name == "compile_commands.json" or "[" in text:
+                folders[folder] = text
+    for text in folders.values():
+        try:
+            entries = msgspec.json.decode(text[text.index("[") :], type=list[_Entry])
+        except UNDECODABLE:
+            continue
+        for entry in entries:
+            yield entry.arguments or compiler_words(entry.command), entry.directory
+
+
+def _ordered(archs: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(archs), key=lambda arch: GpuTarget(arch=arch).sort_key))
+
+
+def _variables(notes: list[_Note]) -> tuple[AskedVariable, ...]:
+    """Return each variable once, with the first place that reads it."""
+    found: dict[str, AskedVariable] = {}
+    for note in _of(notes, "variable"):
+        value = None if note.value is None else hide(note.name, note.value)
+        found.setdefault(
+            note.name,
+            AskedVariable(name=note.name, where=note.where, value=value, default=note.default),
+        )
+    return tuple(found[name] for name in sorted(found))
+
+
+def _words(notes: list[_Note], kind: str) -> tuple[AskedWord, ...]:
+    found = {note.name: AskedWord(name=note.name, where=note.where) for note in _of(notes, kind)}
+    return tuple(found[name] for name in sorted(found))
+
+
+def _options(files: dict[str, str]) -> Iterator[AskedOption]:
+    """Yield the entries of CMake's caches that a user can choose."""
+    for path in sorted(files):
+        if not path.endswith("/CMakeCache.txt"):
+            continue
+        entries: dict[str, tuple[str, str, str]] = {}
+        choices: dict[str, tuple[str, ...]] = {}
+        about = ""
+        for line in files[path].splitlines():
+            if line.startswith("//"):
+                about = f"{about} {line[2:].strip()}".strip()
+            elif found := _ENTRY.match(line):
+                name, kind, value = found["name"], found["type"], found["value"]
+                if name.endswith("-STRINGS"):
+                    choices[name.removesuffix("-STRINGS")] = tuple(value.split(";"))
+                entries[name] = kind, value, about
+                about = ""
+            else:
+                about = ""
+        for name, (kind, value, text) in entries.items():
+            if kind in _NO_CHOICE or name.startswith(_OF_CMAKE) or _LINKER_FLAGS.search(name):
+                continue
+            yield AskedOption(
+                name=name, value=value, type=kind, help=text[:200], choices=choices.get(name, ())
+            )
+
+
+def _unused(output: str) -> Iterator[str]:
+    for block in _UNUSED.finditer(output):
+        yield from block["names"].split()
+
+
+def _refusal(output: str, device: list[DeviceCompile], host: list[Step]) -> str:
+    """Return the project's own words about why it ends. After compiling has begun, a build ends
+    because nothing was compiled, which is no refusal.
+    """
+    if device or host:
+        return ""
+    text = output.strip()
+    if at := [found.start() for found in re.finditer(r"^CMake Error", text, re.MULTILINE)]:
+        first = text[at[0] :].split("\n\n\n")[0]
+        return _shortened(first)
+    lines = text.splitlines()
+    ends = [n for n, line in enumerate(lines) if re.match(r"(?:\w+\.)*\w+(?:Error|Exception|Exit|Warning)\b", line)]
+    return _shortened("\n".join(lines[ends[-1] :] if ends else lines[-5:]))
+
+
+def _shortened(text: str) -> str:
+    text = redact(re.sub(r"[ \t]+\n", "\n", text).strip())
+    return text if len(text) <= _MOST_WORDS else text[:_MOST_WORDS] + " ..."
+
+
+def _pretended(question: Question) -> str:
+    shown = question.pretended or {}
+    if not shown.get("cuda"):
+        return "a machine without a GPU"
+    gpu = shown["name"] if shown.get("visible") else "no GPU"
+    return f"{gpu}, PyTorch with CUDA {shown['cuda']}"

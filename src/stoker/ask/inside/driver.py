@@ -1,0 +1,60 @@
+"""Runs the build of a tree up to its compilers, which are recorders.
+
+    driver.py cmake GENERATOR SOURCE BUILD -D...     configures, and lists the commands of ninja
+    driver.py setup.py [ARGUMENT...]                 runs setup.py bdist_wheel
+    driver.py backend NAME PATH... -- KEY=VALUE...   calls the PEP 517 back end
+
+It runs in the tree. ``sitecustomize`` has been imported before it.
+"""
+
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+
+
+def _cmake(words):
+    generator, source, build, *options = words
+    command = ["cmake", "-S", source, "-B", build]
+    command += ["-G", generator] if generator else []
+    status = subprocess.call([*command, "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *options])
+    graph = os.path.join(build, "build.ninja")
+    if os.path.exists(graph) and shutil.which("ninja"):
+        with open(os.path.join(build, "compdb.json"), "wb") as stream:
+            subprocess.call(["ninja", "-C", build, "-t", "compdb"], stdout=stream)
+    return status
+
+
+def _setup(words):
+    import sitecustomize
+
+    sys.argv = sitecustomize.recorded_words(["setup.py", "bdist_wheel", *words])
+    sys.path.insert(0, os.getcwd())
+    path = os.path.abspath("setup.py")
+    with open(path, "rb") as stream:
+        code = compile(stream.read().replace(b"\r\n", b"\n"), path, "exec")
+    exec(code, {"__name__": "__main__", "__file__": path})
+    return 0
+
+
+def _backend(words):
+    at = words.index("--")
+    name, *paths = words[:at]
+    sys.path[:0] = [os.path.abspath(path) for path in paths]
+    settings = dict(word.split("=", 1) for word in words[at + 1 :])
+    module, _, attribute = name.partition(":")
+    backend = importlib.import_module(module)
+    for part in filter(None, attribute.split(".")):
+        backend = getattr(backend, part)
+    out = os.path.join(os.environ["TMPDIR"], "wheel")
+    os.makedirs(out, exist_ok=True)
+    backend.build_wheel(out, settings)
+    return 0
+
+
+if __name__ == "__main__":
+    way, *rest = sys.argv[1:]
+    # So that what setup.py imports sees no module of ours.
+    sys.modules["stoker_driver"] = sys.modules.pop("__main__")
+    raise SystemExit({"cmake": _cmake, "setup.py": _setup, "backend": _backend}[way](rest))

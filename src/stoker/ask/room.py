@@ -1,0 +1,190 @@
+"""Starts the room in which a project is asked, and reads what is left there.
+
+``inside/room.py`` makes the room; this module says what is seen in it.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from stoker.ask.values import Walls
+from stoker.govern.processes import LIBRARY, installed
+from stoker.model.errors import MissingError, StokerError
+from stoker.model.secrets import is_secret
+from stoker.model.value import UNDECODABLE, Value
+from stoker.outside import folders, process
+from stoker.outside.files import folder_of_process
+
+_INSIDE = Path(__file__).parent / "inside"
+_REFUSED = 3  # status of inside/room.py if the kernel does not allow a room
+_PLACE = "/tmp/.stoker"  # in the room
+BUILD = "{build}"  # stands for CMake's build folder in a question
+_GRACE_S = 30.0  # for the walls, and for reading what is left
+_LEFT_OUT = ("SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY", "DOCKER_HOST")
+_OWN = ("STOKER_", "XDG_", "PYTHON", "LD_PRELOAD", "CCACHE_", "SCCACHE_")
+
+
+class Limits(Value, frozen=True, kw_only=True):
+    """What the program in the room may use."""
+
+    seconds: float = 300.0
+    memory: int = 8 << 30  # bytes of all its processes
+    processes: int = 512
+    space: int = 4 << 30  # bytes that it may write, into memory
+
+
+class Question(Value, frozen=True, kw_only=True):
+    """A program to run in the room. ``words`` are for ``inside/driver.py``; ``shown`` are files and
+    folders that it needs, wherever they are.
+    """
+
+    tree: str
+    python: str
+    words: tuple[str, ...]
+    environment: Mapping[str, str]
+    pretended: Mapping[str, object] | None = None
+    shown: tuple[str, ...] = ()
+    limits: Limits = Limits()
+
+
+class Left(Value, frozen=True, kw_only=True):
+    """What a program left in the room. ``notes`` are lines of JSON, ``files`` texts by path."""
+
+    status: int | None
+    ended_for: str
+    seconds: float
+    notes: str
+    files: dict[str, str]
+    output: str
+
+
+class RoomError(StokerError):
+    """There is no room on this machine, or it did not work."""
+
+
+def enter(question: Question, walls: Walls) -> Left:
+    """Run the program and return what it left."""
+    with folder_of_process(folders.cache(), "asked") as folder:
+        config = folder / "room.json"
+        config.write_bytes(msgspec.json.encode(_config(question, walls, folder)))
+        words = [sys.executable, "-I", "-S", str(_INSIDE / "room.py"), str(config)]
+        if walls is Walls.OPEN:
+            words.append("open")
+        told = process.run(words, timeout=question.limits.seconds + _GRACE_S)
+    if told.status == _REFUSED:
+        raise MissingError(
+            "this machine has no closed room for a project's own programs: "
+            + (told.stderr.strip().splitlines() or ["no reason given"])[-1],
+            hints=["--ask=open asks on a copy of the tree, with your rights and your network"],
+        )
+    try:
+        return msgspec.json.decode(told.stdout, type=Left)
+    except UNDECODABLE:
+        said = told.stderr.strip().splitlines()[-3:]
+        raise RoomError(f"asking the build {told.problem or 'gave no answer'}", hints=said) from None
+
+
+def _config(question: Question, walls: Walls, folder: Path) -> dict[str, object]:
+    closed = walls is Walls.CLOSED
+    place = _PLACE if closed else str(folder)
+    tree = question.tree if closed else f"{folder}/tree"
+    names = {name: f"{place}/{name}" for name in ("kit", "notes", "home")}
+    names["tmp"] = "/tmp" if closed else f"{folder}/tmp"
+    moved = [word.replace(question.tree, tree) for word in question.words]
+    moved = [f"{names['tmp']}/build" if word == BUILD else word for word in moved]
+    return {
+        **names,
+        "tree": tree,
+        "original": question.tree,
+        "folder": tree,
+        "command": [question.python, f"{names['kit']}/driver.py", *moved],
+        "environment": _environment(question, names, tree),
+        "hidden": _hidden(),
+        "shown": _shown(question),
+        "files": _files(question, names["kit"]),
+        "bound": {"libstoker-preload.so": str(installed(LIBRARY))},
+        "seconds": question.limits.seconds,
+        "memory": question.limits.memory,
+        "processes": question.limits.processes,
+        "space": question.limits.space,
+    }
+
+
+def _environment(question: Question, names: Mapping[str, str], tree: str) -> dict[str, str]:
+    kit = names["kit"]
+    usual = {
+        name: value
+        for name, value in question.environment.items()
+        if not is_secret(name) and name not in _LEFT_OUT and not name.startswith(_OWN)
+    }
+    beside = os.path.dirname(question.python)  # noqa: PTH120
+    path = f"{kit}/bin:{beside}:{usual.get('PATH', os.defpath)}"
+    own = {
+        "HOME": names["home"],
+        "TMPDIR": names["tmp"],
+        "PATH": path,
+        "PYTHONPATH": f"{kit}/site",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+        "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
+        "LC_ALL": "C.UTF-8",
+        "LD_PRELOAD": f"{kit}/libstoker-preload.so",
+        "STOKER_LAUNCHER": f"{kit}/recorder",
+        "STOKER_NOTES": names["notes"],
+        "STOKER_ASKED_TREE": tree,
+    }
+    if question.pretended is not None:
+        own["STOKER_PRETENDED"] = msgspec.json.encode(question.pretended).decode()
+    return {**usual, **own}
+
+
+def _files(question: Question, kit: str) -> dict[str, str]:
+    """Return stoker's own programs in the room."""
+    files = {name: _inside(name) for name in ("driver.py", "recorder.py")}
+    files["site/sitecustomize.py"] = _inside("sitecustomize.py")
+    # The recorder runs without the preloaded library: what it starts is the real program.
+    files["recorder"] = _script(
+        'STOKER_LD_PRELOAD="$LD_PRELOAD"; export STOKER_LD_PRELOAD; unset LD_PRELOAD',
+        f'exec "{question.python}" -IS "{kit}/recorder.py" "$@"',
+    )
+    if question.pretended is not None:
+        files["nvidia_smi.py"] = _inside("nvidia_smi.py")
+        files["bin/nvidia-smi"] = _script(f'exec "{question.python}" -IS "{kit}/nvidia_smi.py" "$@"')
+    return files
+
+
+def _inside(name: str) -> str:
+    return (_INSIDE / name).read_text(encoding="utf-8")
+
+
+def _script(*lines: str) -> str:
+    return "\n".join(("#!/bin/sh", *lines)) + "\n"
+
+
+def _hidden() -> list[str]:
+    home = os.path.realpath(Path.home())
+    own = [str(folders.cache()), str(folders.state()), str(folders.data())]
+    return [path for path in (home, *own) if path != "/"]
+
+
+def _shown(question: Question) -> list[str]:
+    """Return what is shown although it is in a hidden folder, but never a home folder itself."""
+    home = os.path.realpath(Path.home())
+    wanted = {*question.shown, *question.environment.get("PATH", "").split(":")}
+    return sorted(path for path in wanted if _is_part(path, home))
+
+
+def _is_part(path: str, home: str) -> bool:
+    return path.startswith("/") and path != "/" and not f"{home}/".startswith(f"{path.rstrip('/')}/")
+
+
+def prefixes(programs: Iterable[str]) -> tuple[str, ...]:
+    """Return the folders that programs are installed in, by their real paths."""
+    found = []
+    for program in programs:
+        path = Path(os.path.realpath(program))
+        found += [str(path.parent.parent if path.parent.name == "bin" else path.parent)]
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,79 @@
+"""What a build answered when it was asked what it would compile."""
+
+from enum import StrEnum
+
+from stoker.model.plan import Backend
+from stoker.model.value import Count, Seconds, Value
+from stoker.plan.compiled import KernelTargets
+
+
+class Walls(StrEnum):
+    """Where a project's own programs run when it is asked."""
+
+    CLOSED = "closed"  # no network, nothing outside can be changed, nothing survives
+    OPEN = "open"  # a copy of the tree, with the rights of the user
+
+
+class AskedVariable(Value, frozen=True, kw_only=True):
+    """An environment variable that the build looked at."""
+
+    name: str
+    where: str  # "setup.py:74"
+    value: str | None = None
+    default: str | None = None  # what it takes without the variable, if it says so
+
+
+class AskedWord(Value, frozen=True, kw_only=True):
+    """A word of the command line of setup.py that the build looked for, or where it looked at the
+    GPU of the machine.
+    """
+
+    name: str
+    where: str
+
+
+class AskedOption(Value, frozen=True, kw_only=True):
+    """An entry of CMake's cache after configuring."""
+
+    name: str
+    value: str
+    type: str  # BOOL, STRING, ...
+    help: str = ""
+    choices: tuple[str, ...] = ()
+
+
+class Asked(Value, frozen=True, kw_only=True):
+    """The answer of a build for one variant and one set of settings."""
+
+    variant: str
+    way: str  # how it was asked: cmake, setup.py or backend
+    walls: Walls = Walls.CLOSED
+    seconds: Seconds = 0.0
+    backend: Backend = Backend.CPU  # of the device code that it compiles; cpu: it compiles none
+    cubins: tuple[str, ...] = ()
+    ptx: tuple[str, ...] = ()
+    kernels: tuple[KernelTargets, ...] = ()
+    device_compiles: Count = 0
+    host_compiles: Count = 0
+    native_flags: tuple[str, ...] = ()  # of host compiles, for the CPU of the build machine
+    variables: tuple[AskedVariable, ...] = ()
+    words: tuple[AskedWord, ...] = ()
+    looks_at_gpu: tuple[AskedWord, ...] = ()
+    options: tuple[AskedOption, ...] = ()
+    unused: tuple[str, ...] = ()  # settings of the plan that CMake says nobody used
+    skipped: tuple[str, ...] = ()  # commands that would fetch, install or compile
+    refusal: str = ""  # why the project does not build so, in its own words
+    ended_for: str = ""  # time, memory or processes, if the room ended it
+    pretended: str = ""  # the GPU and the CUDA that it was shown
+    settings: dict[str, str] = {}  # found by asking, and part of the plan
+    why: dict[str, str] = {}  # a setting, and what it changed
+
+    @property
+    def complete(self) -> bool:
+        """Whether the build was followed to its end."""
+        return not self.refusal and not self.ended_for
+
+    @property
+    def answered(self) -> bool:
+        """Whether any command became known."""
+        return bool(self.device_compiles or self.host_compiles)
