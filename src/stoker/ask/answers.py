@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from stoker.ask.room import Left, Question
 from stoker.ask.values import Asked, AskedOption, AskedVariable, AskedWord, Walls
@@ -12,10 +13,11 @@ from stoker.model.govern import Role, Step
 from stoker.model.plan import Backend, GpuTarget
 from stoker.model.secrets import hide, redact
 from stoker.model.value import UNDECODABLE, Value
-from stoker.plan.compiled import DeviceCompile, device_compile, kernels
+from stoker.plan.compiled import device_compile, kernels
+from stoker.plan.targets import names_targets
 
 _HOST = (Role.C, Role.CXX, Role.FORTRAN)
-_NATIVE = re.compile(r"-m(?:arch|cpu|tune)=native")
+_FOR_A_CPU = re.compile(r"-m(?:arch|cpu)=.*|-xHost|-mavx\S*|-mf16c|-mfma|-mbmi2")
 _ENTRY = re.compile(r"^(?P<name>[^\s:#/=][^:=]*):(?P<type>[A-Z]+)=(?P<value>.*)$")
 _UNUSED = re.compile(
     r"Manually-specified variables were not used by the project:\n\n(?P<names>(?:    \S+\n)+)"
@@ -23,6 +25,9 @@ _UNUSED = re.compile(
 _NO_CHOICE = ("INTERNAL", "STATIC", "FILEPATH", "PATH", "UNINITIALIZED")
 _OF_CMAKE = ("CMAKE_", "FETCHCONTENT_", "CPACK_", "CTEST_")
 _LINKER_FLAGS = re.compile(r"_LINKER_FLAGS|_FLAGS_(?:DEBUG|RELEASE|MINSIZEREL|RELWITHDEBINFO)$")
+_ONLY_NVCC = re.compile(r"-arch=(?:sm|compute)_\d|-gencode|--generate-code")
+_EXCEPTION = re.compile(r"(?:\w+\.)*\w+(?:Error|Exception|Exit)\b(?!\()|error: ")
+_LIBRARIES = ("torch/utils/", "scikit_build_core/", "skbuild/")
 _MOST_WORDS = 1200  # characters of a refusal
 
 
@@ -50,25 +55,28 @@ def answer(question: Question, left: Left, variant: str, walls: Walls) -> Asked:
     steps = list(_steps(notes, left, tree))
     device = [found for found in map(device_compile, steps) if found]
     host = [step for step in steps if step.role in _HOST and not device_compile(step)]
+    failed = left.status != 0 and not left.ended_for
+    said = _last_words(left.output) if failed else ""
     return Asked(
         variant=variant,
         way=question.words[0],
         walls=walls,
-        seconds=round(left.seconds, 2),
+        wall_s=round(left.seconds, 2),
         backend=device[0].backend if device else Backend.CPU,
         cubins=_ordered(arch for found in device for arch in found.cubins),
         ptx=_ordered(arch for found in device for arch in found.ptx),
         kernels=kernels(steps),
         device_compiles=len(device),
         host_compiles=len(host),
-        native_flags=tuple(sorted({f for s in host for f in s.flags if _NATIVE.fullmatch(f)})),
+        cpu_flags=tuple(sorted({f for s in host for f in s.flags if _FOR_A_CPU.fullmatch(f)})),
         variables=_variables(notes),
         words=_words(notes, "word"),
         looks_at_gpu=_words(notes, "gpu"),
         options=tuple(_options(left.files)),
         unused=tuple(_unused(left.output)),
         skipped=tuple(dict.fromkeys(redact(" ".join(n.words)) for n in _of(notes, "skipped"))),
-        refusal="" if left.status == 0 or left.ended_for else _refusal(left.output, device, host),
+        refusal="" if steps else said,
+        stopped=said if steps else "",
         ended_for=left.ended_for,
         pretended=_pretended(question),
     )
@@ -90,13 +98,20 @@ def _steps(notes: list[_Note], left: Left, tree: str) -> Iterator[Step]:
     """Yield each compile once: those that were started, and those that CMake or ninja list."""
     seen: set[tuple[str, str]] = set()
     for words, folder in (*_started(notes), *_listed(left.files)):
-        step = step_of(words, folder, tree)
+        step = _by_nvcc(step_of(words, folder, tree))
         if step.role in (Role.OTHER, Role.LINK, Role.ARCHIVE):
             continue
         key = step.source, step.output
         if key not in seen:
             seen.add(key)
             yield step
+
+
+def _by_nvcc(step: Step) -> Step:
+    """Return the step as nvcc does it, if a launcher hides nvcc: only nvcc takes its flags."""
+    if step.role is Role.CXX and any(map(_ONLY_NVCC.match, step.flags)):
+        return replace(step, role=Role.CUDA, compiler="nvcc", flags=(*step.flags, "-xcu"))
+    return step
 
 
 def _started(notes: list[_Note]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -130,6 +145,9 @@ def _variables(notes: list[_Note]) -> tuple[AskedVariable, ...]:
     """Return each variable once, with the first place that reads it."""
     found: dict[str, AskedVariable] = {}
     for note in _of(notes, "variable"):
+        of_library = note.where.startswith(_LIBRARIES)
+        if of_library and note.value is None and not names_targets(note.name):
+            continue
         value = None if note.value is None else hide(note.name, note.value)
         found.setdefault(
             note.name,
@@ -175,19 +193,16 @@ def _unused(output: str) -> Iterator[str]:
         yield from block["names"].split()
 
 
-def _refusal(output: str, device: list[DeviceCompile], host: list[Step]) -> str:
-    """Return the project's own words about why it ends. After compiling has begun, a build ends
-    because nothing was compiled, which is no refusal.
+def _last_words(output: str) -> str:
+    """Return the project's own words about why it ends: the first error of CMake, or the last
+    exception of Python.
     """
-    if device or host:
-        return ""
     text = output.strip()
-    if at := [found.start() for found in re.finditer(r"^CMake Error", text, re.MULTILINE)]:
-        first = text[at[0] :].split("\n\n\n")[0]
-        return _shortened(first)
+    if found := re.search(r"^CMake Error", text, re.MULTILINE):
+        return _shortened(text[found.start() :].split("\n\n\n")[0])
     lines = text.splitlines()
-    ends = [n for n, line in enumerate(lines) if re.match(r"(?:\w+\.)*\w+(?:Error|Exception|Exit|Warning)\b", line)]
-    return _shortened("\n".join(lines[ends[-1] :] if ends else lines[-5:]))
+    ends = [number for number, line in enumerate(lines) if _EXCEPTION.match(line)]
+    return _shortened("\n".join(lines[ends[-1] :] if ends else lines[-3:]))
 
 
 def _shortened(text: str) -> str:

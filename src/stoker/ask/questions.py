@@ -55,12 +55,13 @@ def _words(subject: Subject, plan: Plan, tree: SourceTree) -> tuple[str, ...]:
         generator = "Ninja" if ninja and not ninja.problem else ""
         source = str(Path(tree.path) / tree.folder) if tree.folder else tree.path
         options = (f"-D{s.name}={s.value}" for s in plan.cmake)
-        return ("cmake", generator, source, BUILD, *options)
+        cmake = subject.build_tool("cmake")
+        return ("cmake", cmake.path if cmake else "cmake", generator, source, BUILD, *options)
     given = _config_settings(plan)
     backend, paths = _backend(Path(tree.path))
     if backend in _SETUPTOOLS and (Path(tree.path) / "setup.py").is_file():
-        options = [value for name, value in given.items() if name == "--build-option"]
-        return ("setup.py", *options)
+        words = (value for name, value in given.items() if name == "--build-option")
+        return ("setup.py", *words)
     settings = (f"{name}={value}" for name, value in given.items())
     return ("backend", backend, *paths, "--", *settings)
 

@@ -23,7 +23,13 @@ _REFUSED = 3  # status of inside/room.py if the kernel does not allow a room
 _PLACE = "/tmp/.stoker"  # in the room
 BUILD = "{build}"  # stands for CMake's build folder in a question
 _GRACE_S = 30.0  # for the walls, and for reading what is left
-_LEFT_OUT = ("SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY", "DOCKER_HOST")
+_LEFT_OUT = (
+    "SSH_AUTH_SOCK",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "DOCKER_HOST",
+)
 _OWN = ("STOKER_", "XDG_", "PYTHON", "LD_PRELOAD", "CCACHE_", "SCCACHE_")
 
 
@@ -69,7 +75,7 @@ def enter(question: Question, walls: Walls) -> Left:
     """Run the program and return what it left."""
     with folder_of_process(folders.cache(), "asked") as folder:
         config = folder / "room.json"
-        config.write_bytes(msgspec.json.encode(_config(question, walls, folder)))
+        config.write_bytes(msgspec.json.encode(room_config(question, walls, folder)))
         words = [sys.executable, "-I", "-S", str(_INSIDE / "room.py"), str(config)]
         if walls is Walls.OPEN:
             words.append("open")
@@ -84,10 +90,13 @@ def enter(question: Question, walls: Walls) -> Left:
         return msgspec.json.decode(told.stdout, type=Left)
     except UNDECODABLE:
         said = told.stderr.strip().splitlines()[-3:]
-        raise RoomError(f"asking the build {told.problem or 'gave no answer'}", hints=said) from None
+        raise RoomError(
+            f"asking the build {told.problem or 'gave no answer'}", hints=said
+        ) from None
 
 
-def _config(question: Question, walls: Walls, folder: Path) -> dict[str, object]:
+def room_config(question: Question, walls: Walls, folder: Path) -> dict[str, object]:
+    """Return what ``inside/room.py`` is told."""
     closed = walls is Walls.CLOSED
     place = _PLACE if closed else str(folder)
     tree = question.tree if closed else f"{folder}/tree"
@@ -130,6 +139,9 @@ def _environment(question: Question, names: Mapping[str, str], tree: str) -> dic
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
         "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
+        "CMAKE_LIBRARY_PATH": ":".join(
+            filter(None, (usual.get("CMAKE_LIBRARY_PATH"), f"{kit}/lib"))
+        ),
         "LC_ALL": "C.UTF-8",
         "LD_PRELOAD": f"{kit}/libstoker-preload.so",
         "STOKER_LAUNCHER": f"{kit}/recorder",
@@ -143,21 +155,27 @@ def _environment(question: Question, names: Mapping[str, str], tree: str) -> dic
 
 def _files(question: Question, kit: str) -> dict[str, str]:
     """Return stoker's own programs in the room."""
-    files = {name: _inside(name) for name in ("driver.py", "recorder.py")}
-    files["site/sitecustomize.py"] = _inside("sitecustomize.py")
+    files = {path: text for path, text in programs().items() if path != "room.py"}
     # The recorder runs without the preloaded library: what it starts is the real program.
     files["recorder"] = _script(
         'STOKER_LD_PRELOAD="$LD_PRELOAD"; export STOKER_LD_PRELOAD; unset LD_PRELOAD',
         f'exec "{question.python}" -IS "{kit}/recorder.py" "$@"',
     )
     if question.pretended is not None:
-        files["nvidia_smi.py"] = _inside("nvidia_smi.py")
-        files["bin/nvidia-smi"] = _script(f'exec "{question.python}" -IS "{kit}/nvidia_smi.py" "$@"')
+        # A machine that builds for a GPU often lacks its driver, whose library CMake looks for.
+        files["lib/libcuda.so"] = ""
+        files["bin/nvidia-smi"] = _script(
+            f'exec "{question.python}" -IS "{kit}/nvidia_smi.py" "$@"'
+        )
     return files
 
 
-def _inside(name: str) -> str:
-    return (_INSIDE / name).read_text(encoding="utf-8")
+def programs() -> dict[str, str]:
+    """Return stoker's programs for the room by their place in it."""
+    places = {path.name: path for path in _INSIDE.glob("*.py") if path.name != "__init__.py"}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in places.items()}
+    texts["site/sitecustomize.py"] = texts.pop("sitecustomize.py")
+    return texts
 
 
 def _script(*lines: str) -> str:
@@ -178,7 +196,9 @@ def _shown(question: Question) -> list[str]:
 
 
 def _is_part(path: str, home: str) -> bool:
-    return path.startswith("/") and path != "/" and not f"{home}/".startswith(f"{path.rstrip('/')}/")
+    return (
+        path.startswith("/") and path != "/" and not f"{home}/".startswith(f"{path.rstrip('/')}/")
+    )
 
 
 def prefixes(programs: Iterable[str]) -> tuple[str, ...]:

@@ -48,30 +48,31 @@ class Asked(Value, frozen=True, kw_only=True):
     variant: str
     way: str  # how it was asked: cmake, setup.py or backend
     walls: Walls = Walls.CLOSED
-    seconds: Seconds = 0.0
+    wall_s: Seconds = 0.0
     backend: Backend = Backend.CPU  # of the device code that it compiles; cpu: it compiles none
     cubins: tuple[str, ...] = ()
     ptx: tuple[str, ...] = ()
     kernels: tuple[KernelTargets, ...] = ()
     device_compiles: Count = 0
     host_compiles: Count = 0
-    native_flags: tuple[str, ...] = ()  # of host compiles, for the CPU of the build machine
+    cpu_flags: tuple[str, ...] = ()  # of host compiles, for CPUs that not every machine has
     variables: tuple[AskedVariable, ...] = ()
     words: tuple[AskedWord, ...] = ()
     looks_at_gpu: tuple[AskedWord, ...] = ()
     options: tuple[AskedOption, ...] = ()
-    unused: tuple[str, ...] = ()  # settings of the plan that CMake says nobody used
+    unused: tuple[str, ...] = ()  # settings of the plan that CMake reports as not used
     skipped: tuple[str, ...] = ()  # commands that would fetch, install or compile
     refusal: str = ""  # why the project does not build so, in its own words
+    stopped: str = ""  # what ended it after its commands had become known
     ended_for: str = ""  # time, memory or processes, if the room ended it
+    needs_gpu: str = ""  # the place that needs a visible GPU for this answer
     pretended: str = ""  # the GPU and the CUDA that it was shown
-    settings: dict[str, str] = {}  # found by asking, and part of the plan
-    why: dict[str, str] = {}  # a setting, and what it changed
+    asks: Count = 1  # how often it was asked until the settings were found
 
     @property
     def complete(self) -> bool:
         """Whether the build was followed to its end."""
-        return not self.refusal and not self.ended_for
+        return not (self.refusal or self.stopped or self.ended_for)
 
     @property
     def answered(self) -> bool:

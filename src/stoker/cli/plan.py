@@ -6,20 +6,29 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stoker.cli.asking import AskingCommand, ask_options, asked_plan, write_recipe
 from stoker.cli.chosen import chain_options, told_request, with_settings
 from stoker.cli.request import check_no_folder, request_options, setting_options, variant_words
 from stoker.model.errors import ExitStatus, UsageError
 from stoker.settings.declared import OPTIONS, SettingGroup
 
 if TYPE_CHECKING:
+    from stoker.ask.asking import AskedPlan
     from stoker.model.caching import Chain
     from stoker.model.plan import Plan
 
 
-@click.command()
+@click.command(cls=AskingCommand)
 @variant_words
 @request_options()
 @setting_options(SettingGroup.CHAIN)
+@ask_options
+@click.option(
+    "--write-recipe",
+    "written",
+    metavar="FILE",
+    help="With --ask: write what was learned as a recipe.",
+)
 @click.option(
     "--list",
     "listed",
@@ -56,6 +65,7 @@ if TYPE_CHECKING:
 def plan(
     trust: str | None,
     checked: str | None,
+    written: str | None,
     listed: bool,
     against: str | None,
     forms: tuple[str, ...],
@@ -69,6 +79,7 @@ def plan(
     stoker plan "NVIDIA A100-SXM4-80GB" --blas openblas
     stoker plan cu128-sm90 --against cu130-sm90
     stoker plan cpu --shell > build.sh
+    stoker plan h100 --source mylib --ask   what its own build says
     stoker plan --check-recipe mylib.toml --source mylib
     stoker plan --list                the words that name variants, and GPUs
     stoker plan --list "NVIDIA GeForce RTX 3090"
@@ -92,7 +103,11 @@ def plan(
     if listed:
         _list(options["words"], as_json=form == "json")
         return
-    planned = plan(told_request(options))
+    request = told_request(options)
+    result = asked_plan(request, options)
+    if written:
+        write_recipe(written, result[1] if result else None)
+    planned = result[0] if result else plan(request)
     if against is not None:
         other = plan(told_request(options | {"variant": against, "words": ()}))
         differences = compare(planned, other)
@@ -103,22 +118,29 @@ def plan(
         else:
             show(report.differences_page(differences, planned.name, other.name))
         return
-    _print(planned, form, options)
+    _print(planned, form, options, result[1] if result else None)
 
 
-def _print(planned: "Plan", form: str | None, options: dict[str, Any]) -> None:
+def _print(
+    planned: "Plan", form: str | None, options: dict[str, Any], result: "AskedPlan | None"
+) -> None:
     from stoker.outside.terminal import print_json, show
     from stoker.plan import shown as report
     from stoker.plan.records import plan_json
 
     if form == "json":
-        print_json(plan_json(planned) | {"chain": _chain(planned, options)})
+        said = {"chain": _chain(planned, options), "asked": result.asked if result else None}
+        print_json(plan_json(planned) | said)
     elif form == "shell":
         click.echo(report.shell_lines(planned), nl=False)
     elif form == "dotenv":
         click.echo(report.dotenv_lines(planned), nl=False)
     else:
         show(report.plan_page(planned, _chain(planned, options)))
+        if result:
+            from stoker.ask.shown import asked_page
+
+            show(asked_page(result.asked))
 
 
 def _check(file: str, source: str | None, form: str | None) -> None:
@@ -186,9 +208,10 @@ def _only(forms: tuple[str, ...]) -> str | None:
     return different[0] if different else None
 
 
-@click.command()
+@click.command(cls=AskingCommand)
 @variant_words
 @request_options()
+@ask_options
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def doctor(as_json: bool, **options: Any) -> int:
     """List what this machine lacks for a build, and the commands that install it.
@@ -197,15 +220,21 @@ def doctor(as_json: bool, **options: Any) -> int:
     stoker doctor                     the tree in this folder, for this machine
     stoker doctor h100 --source pytorch
     stoker doctor cpu --source pytorch --json
+    stoker doctor h100 --source mylib --ask   also runs its configuration, in a closed room
 
     The exit status is 0 if the build can run, and 1 if it cannot.
     """
     from stoker.outside.terminal import print_json, show
-    from stoker.plan.doctor import can_run
+    from stoker.plan.doctor import can_run, examine
     from stoker.plan.shown import doctor_page
     from stoker.plan.survey import doctor
 
-    planned, findings = doctor(told_request(options))
+    request = told_request(options)
+    if result := asked_plan(request, options):
+        planned = result[0]
+        findings = examine(result[1].subject, planned)
+    else:
+        planned, findings = doctor(request)
     runs = can_run(findings)
     if as_json:
         value = {"variant": planned.name, "ok": runs, "findings": findings}

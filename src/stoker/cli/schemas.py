@@ -55,6 +55,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
         "estimate": f"{_PLAN}.estimate",
         "findings": f"{_PLAN}.findings",
         "chain": "stoker.model.caching:Chain",
+        "asked": "stoker.ask.values:Asked?",  # with --ask
     },
     "simulate": {
         "trace": str,

@@ -1,6 +1,6 @@
 """Runs the build of a tree up to its compilers, which are recorders.
 
-    driver.py cmake GENERATOR SOURCE BUILD -D...     configures, and lists the commands of ninja
+    driver.py cmake CMAKE GENERATOR SOURCE BUILD -D...   configures, and lists ninja's commands
     driver.py setup.py [ARGUMENT...]                 runs setup.py bdist_wheel
     driver.py backend NAME PATH... -- KEY=VALUE...   calls the PEP 517 back end
 
@@ -15,8 +15,8 @@ import sys
 
 
 def _cmake(words):
-    generator, source, build, *options = words
-    command = ["cmake", "-S", source, "-B", build]
+    program, generator, source, build, *options = words
+    command = [program, "-S", source, "-B", build]
     command += ["-G", generator] if generator else []
     status = subprocess.call([*command, "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *options])
     graph = os.path.join(build, "build.ninja")
@@ -27,9 +27,22 @@ def _cmake(words):
 
 
 def _setup(words):
-    import sitecustomize
+    """Run setup.py as pip does. If it ends before a compiler starts, compile alone: a wheel needs
+    files that compiling does not, such as those of a missing submodule.
+    """
+    for mark, command in (("--first", "bdist_wheel"), ("--only", "build_ext")):
+        if words[:1] == [mark]:
+            return _run_setup(command, words[1:])
+    status = subprocess.call([sys.executable, __file__, "setup.py", "--first", *words])
+    if status and not os.path.exists(os.environ["STOKER_NOTES"] + "/compiles"):
+        subprocess.call([sys.executable, __file__, "setup.py", "--only", *words])
+    return status
 
-    sys.argv = sitecustomize.recorded_words(["setup.py", "bdist_wheel", *words])
+
+def _run_setup(command, words):
+    import sitecustomize  # type: ignore[import-not-found]
+
+    sys.argv = sitecustomize.recorded_words(["setup.py", command, *words])
     sys.path.insert(0, os.getcwd())
     path = os.path.abspath("setup.py")
     with open(path, "rb") as stream:

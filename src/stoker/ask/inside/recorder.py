@@ -1,10 +1,10 @@
-"""Stands in for a compiler: notes its command and makes empty outputs, so that the build goes on.
+"""Stands in for a compiler: notes its command and makes empty outputs, so that the build continues.
 
     recorder [--custom] [--as ARGV0] PROGRAM ARGUMENT...
 
 The preloaded library starts it in place of each compile and link. Questions to compilers, checks of
 CMake, of Meson and of configure scripts do not come here: they are answered by the real programs.
-A compile whose sources are outside the tree is a question of the project's own, and is answered too.
+A compile of sources outside the tree is a question of the project's own, and is answered too.
 """
 
 import json
@@ -48,7 +48,9 @@ def _is_question(words):
     sources = [w for w in inputs if w.endswith(_SOURCES)]
     roots = os.environ.get("STOKER_ASKED_TREE", "/").split(":")
     if sources:
-        return not any(os.path.realpath(s).startswith(root + "/") for s in sources for root in roots)
+        return not any(
+            os.path.realpath(s).startswith(root + "/") for s in sources for root in roots
+        )
     objects = [w for w in inputs if w.endswith(_OBJECTS)]
     # What was made from empty objects is no library: it is only noted.
     return bool(objects) and not any(_is_empty(path) for path in objects)

@@ -1,4 +1,4 @@
-"""Runs a program in a room of its own: no network, nothing outside can be changed, nothing survives.
+"""Runs a program in a room of its own: no network, nothing outside changes, nothing survives.
 
     python -I -S room.py CONFIG [open]
 
@@ -7,8 +7,8 @@ without the folders of users; the tree is a copy-on-write view. It has no capabi
 process, which is process 1 of its pid namespace, ends it when it uses too much time, memory or
 processes. What it leaves in the tree and in its folder for notes is printed as one JSON object.
 
-Status 3 means that the kernel does not allow such a room; the reason is on stderr. With ``open`` the
-program runs on a copy of the tree without any of these walls, except the limit of time.
+Status 3 means that the kernel does not allow such a room; the reason is on stderr. With ``open``
+the program runs on a copy of the tree without any of these walls, except the limit of time.
 """
 
 import ctypes
@@ -49,14 +49,14 @@ _REPORTED = ("compile_commands.json", "compdb.json", "CMakeCache.txt", "build.ni
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The kernel does not allow a part of the room."""
 
 
 def _checked(result, what):
     if result < 0:
         number = ctypes.get_errno()
-        raise Refused(f"{what}: {os.strerror(number)}")
+        raise RefusedError(f"{what}: {os.strerror(number)}")
     return result
 
 
@@ -81,7 +81,7 @@ def _lock(path, flags=_RDONLY_ATTR | _NOSUID_ATTR | _NODEV_ATTR):
 def _pivot(new, old):
     number = _PIVOT_ROOT.get(os.uname().machine)
     if number is None:
-        raise Refused("pivot_root is not known on this machine")
+        raise RefusedError("pivot_root is not known on this machine")
     _checked(_libc.syscall(number, os.fsencode(new), os.fsencode(old)), "change the root folder")
 
 
@@ -183,7 +183,7 @@ def _view(tree):
             options = f"lowerdir={lower},upperdir=/tree/upper,workdir=/work,userxattr"
             _mount("overlay", target, "overlay", _NOSUID | _NODEV, options)
             return
-        except Refused:
+        except RefusedError:
             pass
     shutil.copytree(lower, "/tree/copy", symlinks=True, ignore_dangling_symlinks=True)
     _mount("/tree/copy", target, flags=_BIND)
@@ -232,7 +232,7 @@ def _become_powerless(config):
             resource.setrlimit(kind, (allowed, allowed))
         except (ValueError, OSError):
             pass
-    os.nice(15)
+    os.nice(5)
 
 
 def _start(config, log, *, powerless):
@@ -307,7 +307,7 @@ def _end_all():
 
 def _left(config, log, written, root):
     """Return the notes of stoker's programs, the files that describe a build, and the output."""
-    files = {}
+    files: dict[str, str] = {}
     for folder in (written, config["tmp"]):
         for path in _found(folder):
             text = _text(path)
@@ -403,7 +403,7 @@ def _closed(config):
             os.close(outer_ready[1])
             if os.read(outer_ready[0], 1) == b"x":
                 status = _forked(config)
-        except Refused as refusal:
+        except RefusedError as refusal:
             sys.stderr.write(f"{refusal}\n")
         os._exit(status)
     os.close(inner_ready[1])
@@ -439,7 +439,7 @@ def _forked(config):
         try:
             _as_first_process(config)
             status = 0
-        except (Refused, OSError) as refusal:
+        except (RefusedError, OSError) as refusal:
             sys.stderr.write(f"{refusal}\n")
             status = REFUSED
         except BaseException:

@@ -15,7 +15,7 @@ _PRETENDED = json.loads(os.environ.get("STOKER_PRETENDED", "null"))
 _OWN = ("STOKER_", "LD_PRELOAD")
 _LIBRARIES = ("/torch/utils/cpp_extension.py", "/scikit_build_core/", "/skbuild/")
 _PASSED_OVER = ("os.py", "_collections_abc.py", "sitecustomize.py", "<frozen os>", "argparse.py")
-_noted = set()
+_noted: set = set()  # type: ignore[type-arg]
 
 
 def _note(kind, **fields):
@@ -30,9 +30,9 @@ def _note(kind, **fields):
 def _place():
     """Return the file and line of the tree, or of a library that builds, which called us."""
     frame = sys._getframe(2)
-    while frame and frame.f_code.co_filename.endswith(_PASSED_OVER):
+    while frame.f_back and frame.f_code.co_filename.endswith(_PASSED_OVER):
         frame = frame.f_back
-    if frame is None or frame.f_code.co_filename.startswith("<frozen"):
+    if frame.f_code.co_filename.startswith("<frozen"):
         return None
     file = os.path.abspath(frame.f_code.co_filename)
     if file.startswith(_TREE + "/"):
@@ -45,7 +45,7 @@ def _place():
 # -- the environment -------------------------------------------------------------------------------
 
 
-class _Environment(type(os.environ)):
+class _Environment(os._Environ):  # type: ignore[type-arg]
     """os.environ, which notes who reads what. A copy of everything is no reading."""
 
     __slots__ = ()
@@ -93,7 +93,7 @@ def _record_environment():
 # -- the words of the command line -----------------------------------------------------------------
 
 
-class _Words(list):
+class _Words(list):  # type: ignore[type-arg]
     """sys.argv, which notes the words that are looked for."""
 
     def __contains__(self, word):
@@ -127,10 +127,10 @@ def _record_parsers():
                     _note("word", name=name, where=place)
         return usual(self, *names, **how)
 
-    argparse.ArgumentParser.add_argument = add_argument
+    argparse.ArgumentParser.add_argument = add_argument  # type: ignore[method-assign]
 
 
-# -- programs that would fetch, install or compile --------------------------------------------------
+# -- programs that would fetch, install or compile -------------------------------------------------
 
 
 def _replaced(words):
@@ -157,20 +157,25 @@ def _folder(words):
     return "."
 
 
+def _words_of(command):
+    """Return the words of a command, also if it is one line for a shell."""
+    if isinstance(command, str):
+        import shlex
+
+        try:
+            return shlex.split(command)
+        except ValueError:
+            return [command]
+    return [command] if isinstance(command, (bytes, os.PathLike)) else list(command)
+
+
 def _record_programs():
     import subprocess
 
     usual = subprocess.Popen.__init__
 
     def start(self, args, *rest, **how):
-        words = [args] if isinstance(args, (str, bytes, os.PathLike)) else list(args)
-        if isinstance(args, str):
-            import shlex
-
-            try:
-                words = shlex.split(args)
-            except ValueError:
-                words = [args]
+        words = _words_of(args)
         try:
             reason = _replaced(words)
         except (TypeError, ValueError):
@@ -185,7 +190,7 @@ def _record_programs():
             how = {k: v for k, v in how.items() if k != "executable"}
         return usual(self, args, *rest, **how)
 
-    subprocess.Popen.__init__ = start
+    subprocess.Popen.__init__ = start  # type: ignore[method-assign]
 
 
 def _list_commands(folder):
@@ -271,7 +276,7 @@ class _Finder:
                 usual(module)
                 _PATCHES[name](module)
 
-            spec.loader.exec_module = exec_module
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 

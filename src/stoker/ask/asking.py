@@ -1,0 +1,287 @@
+"""Asks a build what it compiles, and looks for settings with which that is what was asked for.
+
+The flow: ask with the settings of the plan; while the answer is not what the variant wants, ask
+with one more setting that the build itself looks at, and keep it if the answer is better. What was
+found becomes a recipe of the tree, so that plans, builds and `--write-recipe` use it alike.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from stoker.ask import kept
+from stoker.ask.answers import answer
+from stoker.ask.questions import question
+from stoker.ask.room import Limits, enter
+from stoker.ask.settling import common, described, lacks, score, target_trials, trials
+from stoker.ask.values import Asked, Walls
+from stoker.model.errors import StokerError, UsageError
+from stoker.model.evidence import AskedBuild
+from stoker.model.finding import Finding, Severity
+from stoker.model.plan import Backend, Plan
+from stoker.model.recipe import BackendRecipe, FixedTargets, ProjectRecipe
+from stoker.model.source import SourceTree
+from stoker.model.value import Value
+from stoker.plan.estimates import estimate
+from stoker.plan.planning import make_plan
+from stoker.plan.subject import Subject
+
+_MOST_ASKS = 14
+_SUFFIX = " (asked)"
+
+Say = Callable[[str], None]
+
+
+class AskedPlan(Value, frozen=True, kw_only=True):
+    """A subject whose build was asked, the plan that follows, and the answer."""
+
+    subject: Subject
+    asked: Asked
+    recipe: ProjectRecipe | None = None  # what asking found out, where no recipe is known
+
+
+class _Session:
+    """Asks one build several times."""
+
+    def __init__(self, subject: Subject, walls: Walls, limits: Limits, say: Say):
+        self._subject = subject
+        self._walls = walls
+        self._limits = limits
+        self._say = say
+        self._digest = kept.tree_digest(Path(_tree(subject).path))
+        self.count = 0
+
+    def ask(self, subject: Subject, why: str, *, gpu_visible: bool = True) -> Asked:
+        plan = planned(subject)
+        asked = question(subject, plan, gpu_visible=gpu_visible, limits=self._limits)
+        name = kept.key(asked, self._digest, self._walls)
+        self.count += 1
+        left = kept.recall(name)
+        if left is None:
+            self._say(f"asking the build of {_tree(subject).name}: {why}")
+            left = enter(asked, self._walls)
+            kept.keep(name, left)
+        return answer(asked, left, subject.name, self._walls)
+
+    @property
+    def exhausted(self) -> bool:
+        return self.count >= _MOST_ASKS
+
+
+def ask(
+    subject: Subject,
+    *,
+    walls: Walls = Walls.CLOSED,
+    limits: Limits | None = None,
+    say: Say = lambda _: None,
+) -> AskedPlan:
+    """Ask the build of a tree. The subject that is returned has the answers and, if the tree has no
+    recipe of its own, one with the settings that were found.
+    """
+    session = _Session(subject, walls, limits or Limits(), say)
+    asked = session.ask(subject, f"what it compiles for {subject.name}")
+    if subject.backend_recipe:
+        return AskedPlan(subject=_answered(subject, asked), asked=asked)
+    known = described(subject, planned(subject), asked)
+    known, asked = _settled(subject, session, known, asked)
+    known, asked = _without_gpu(subject, session, known, asked)
+    asked = replace(asked, asks=session.count)
+    recipe = _recipe(subject, _concluded(subject, known, asked), asked)
+    subject = _answered(with_recipe(subject, recipe), asked)
+    return AskedPlan(subject=subject, asked=asked, recipe=recipe)
+
+
+def _settled(
+    subject: Subject, session: _Session, known: BackendRecipe, asked: Asked
+) -> tuple[BackendRecipe, Asked]:
+    """Return the settings with the best answer."""
+    tried: set[str] = set()
+    while not session.exhausted:
+        better = _improved(subject, session, known, asked, tried)
+        if better is None:
+            break
+        known, asked = better
+    return known, asked
+
+
+def _improved(
+    subject: Subject,
+    session: _Session,
+    known: BackendRecipe,
+    asked: Asked,
+    tried: set[str],
+    *,
+    gpu_visible: bool = True,
+) -> tuple[BackendRecipe, Asked] | None:
+    for lack in lacks(subject, asked):
+        for trial in trials(lack, subject, known, asked):
+            if trial.change in tried or session.exhausted:
+                continue
+            tried.add(trial.change)
+            changed = with_recipe(subject, _recipe(subject, trial.recipe, asked))
+            now = session.ask(changed, f"with {trial.change}", gpu_visible=gpu_visible)
+            if score(subject, now) > score(subject, asked):
+                return trial.recipe, now
+            # A back end may be refused only because its targets are not chosen yet.
+            if now.refusal and not asked.refusal:
+                for next_trial in target_trials(subject, trial.recipe, now):
+                    if session.exhausted:
+                        break
+                    changed = with_recipe(subject, _recipe(subject, next_trial.recipe, now))
+                    why = f"with {trial.change} and {next_trial.change}"
+                    later = session.ask(changed, why, gpu_visible=gpu_visible)
+                    if score(subject, later) > score(subject, asked):
+                        return next_trial.recipe, later
+    return None
+
+
+def _without_gpu(
+    subject: Subject, session: _Session, known: BackendRecipe, asked: Asked
+) -> tuple[BackendRecipe, Asked]:
+    """Ask again as a machine without a GPU, if this one has none and the build looks for one."""
+    looks = [word for word in asked.looks_at_gpu if not word.where.startswith("torch/")]
+    if subject.machine.gpus or not looks or not asked.device_compiles:
+        return known, asked
+    current = with_recipe(subject, _recipe(subject, known, asked))
+    hidden = session.ask(current, "without a visible GPU", gpu_visible=False)
+    if score(subject, hidden) >= score(subject, asked):
+        return known, asked
+    better = _improved(subject, session, known, hidden, set(), gpu_visible=False)
+    if better and score(subject, better[1]) >= score(subject, asked):
+        return better
+    return known, replace(asked, needs_gpu=looks[0].where)
+
+
+def _recipe(subject: Subject, known: BackendRecipe, asked: Asked) -> ProjectRecipe:
+    tree = _tree(subject)
+    names = {*known.environment, *known.cmake, *(switch.name for switch in known.switches)}
+    read = {variable.name for variable in asked.variables}
+    return ProjectRecipe(
+        name=tree.name + _SUFFIX,
+        facts_from=f"{tree.name} {tree.version or ''}, asked {_today()}".replace(" ,", ","),
+        packages=(tree.name,),
+        kind=tree.kind,
+        torch="torch" in " ".join(tree.requirements),
+        folder=tree.folder,
+        reads=tuple(sorted(names | (read & {s.name for s in subject.defines}))),
+        backends={subject.variant.backend: known},
+    )
+
+
+def _today() -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime())
+
+
+def _concluded(subject: Subject, known: BackendRecipe, asked: Asked) -> BackendRecipe:
+    """Return the recipe with what the answer says about targets."""
+    if subject.variant.backend is Backend.CPU or not asked.answered:
+        return known
+    if not asked.device_compiles:
+        return replace(known, compiles=False)
+    wanted = {target.arch.rstrip("af") for target in subject.gpus}
+    made = {arch.rstrip("af") for arch in asked.cubins}
+    if not known.chooses_targets and made != wanted and not known.switches:
+        archs = (*asked.cubins, *(f"{arch}+PTX" for arch in asked.ptx))
+        return replace(known, fixed=(FixedTargets(archs=archs),))
+    if not known.chooses_targets and known.switches:
+        off = {arch for switch in known.switches for arch in switch.archs}
+        archs = tuple(arch for arch in asked.cubins if arch not in off)
+        return replace(known, fixed=(FixedTargets(archs=archs),)) if archs else known
+    extra = [arch for arch in asked.cubins if arch.rstrip("af") not in wanted]
+    extra += [f"{arch}+PTX" for arch in asked.ptx]
+    return replace(known, accepts=tuple(dict.fromkeys(extra)))
+
+
+def with_recipe(subject: Subject, recipe: ProjectRecipe) -> Subject:
+    """Return the subject with a recipe of its own."""
+    tree = replace(_tree(subject), recipe=recipe.name)
+    return replace(subject, tree=tree, own_recipes=(recipe, *subject.own_recipes))
+
+
+def _answered(subject: Subject, asked: Asked) -> Subject:
+    """Return the subject with the answer in the form that plans use."""
+    lists = [kernel.targets for kernel in asked.kernels]
+    everywhere = common(lists)
+    cubins = tuple(arch for arch in asked.cubins if "sm_" + arch.replace(".", "") in everywhere)
+    ptx = tuple(arch for arch in asked.ptx if f"PTX of {arch}" in everywhere)
+    # Without one target that all kernels have, the plan lists those of any kernel.
+    cubins, ptx = (cubins, ptx) if cubins or ptx else (asked.cubins, asked.ptx)
+    some = [arch for arch in asked.cubins if arch not in cubins]
+    some += [f"{arch}+PTX" for arch in asked.ptx if arch not in ptx]
+    names = {s.name for s in planned(subject).environment}
+    decided = [v for v in asked.variables if v.value is not None and v.name in names]
+    build = AskedBuild(
+        cubins=cubins,
+        ptx=ptx,
+        some=tuple(some),
+        device_compiles=asked.device_compiles,
+        host_compiles=asked.host_compiles,
+        deciding=tuple(f"{v.name}={v.value} ({v.where})" for v in decided),
+        unused=asked.unused,
+        refusal=asked.refusal,
+        when=f"{_today()}, {asked.wall_s:.0f} s",
+    )
+    return replace(subject, asked=build)
+
+
+def lasting_recipe(result: AskedPlan) -> ProjectRecipe:
+    """Return what was learned, as a recipe for a file."""
+    if result.recipe is None:
+        name = result.subject.project.name if result.subject.project else "this tree"
+        raise UsageError(
+            f"{name} has a recipe already", hints=["asking compares it with what the build does"]
+        )
+    if not result.asked.answered:
+        raise StokerError(
+            "the build gave no answer that a recipe could be made of",
+            hints=[result.asked.refusal] if result.asked.refusal else [],
+        )
+    return replace(result.recipe, name=result.recipe.name.removesuffix(_SUFFIX))
+
+
+def planned(subject: Subject) -> Plan:
+    return make_plan(subject, estimate(subject))
+
+
+def remarks(asked: Asked) -> list[Finding]:
+    """Return what a user should know about an answer."""
+    found = []
+    if asked.ended_for:
+        title = f"the build was ended because it used too much of: {asked.ended_for}"
+        found.append(Finding(name="asked-ended", severity=Severity.WARNING, title=title))
+    if asked.stopped:
+        title = "the build stopped after its commands had become known"
+        found.append(
+            Finding(
+                name="asked-stopped",
+                severity=Severity.WARNING,
+                title=title,
+                evidence=asked.stopped,
+            )
+        )
+    if asked.needs_gpu:
+        found.append(
+            Finding(
+                name="needs-visible-gpu",
+                severity=Severity.WARNING,
+                title="without a visible GPU this build compiles no device code or other targets",
+                evidence=f"{asked.needs_gpu} looks at the GPU of the build machine",
+            )
+        )
+    if asked.cpu_flags:
+        found.append(
+            Finding(
+                name="code-for-one-cpu",
+                severity=Severity.WARNING,
+                title="its host code is compiled for CPUs that not every machine has",
+                evidence=" ".join(asked.cpu_flags),
+            )
+        )
+    return found
+
+
+def _tree(subject: Subject) -> SourceTree:
+    assert subject.tree is not None  # question() has refused a subject without one
+    return subject.tree

@@ -1,0 +1,48 @@
+"""Programs in the room of ``stoker.ask``, for tests."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+from stoker.ask.inside import room
+from stoker.ask.room import Left, Limits, Question, enter, prefixes, room_config
+from stoker.ask.values import Walls
+
+FEW = Limits(seconds=120, memory=1 << 30, processes=100, space=64 << 20)
+
+
+def answered(tree: Path, *, limits: Limits = FEW, **environment: str) -> Left:
+    """Run the setup.py of a tree in the room, and return what it left."""
+    return enter(
+        Question(
+            tree=str(tree),
+            python=sys.executable,
+            words=("setup.py",),
+            environment={**os.environ, **environment},
+            shown=(sys.prefix, sys.base_prefix, *prefixes([sys.executable]), *sys.path),
+            limits=limits,
+        ),
+        Walls.CLOSED,
+    )
+
+
+def started_as(words: list[str], tree: Path, python: str) -> "subprocess.CompletedProcess[str]":
+    """Run the setup.py of a tree in the room as the user that ``words`` start a command as. That
+    user need not be able to read stoker.
+    """
+    question = Question(
+        tree=str(tree), python=python, words=("setup.py",), environment=os.environ, limits=FEW
+    )
+    config = tree.parent / "room.json"
+    config.write_bytes(msgspec.json.encode(room_config(question, Walls.CLOSED, tree.parent)))
+    program = shutil.copy(Path(room.__file__), tree.parent / "room.py")
+    return subprocess.run(
+        [*words, python, "-I", "-S", str(program), str(config)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )

@@ -1,0 +1,317 @@
+"""Builds that are asked what they compile: what they cannot do in the room, and what they say."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+import closed_room
+from conftest import Stoker, find_tool
+from stoker.model.errors import MissingError
+
+ANOTHER_USER = 65534
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def processes_with(mark: str) -> list[str]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (folder / "environ").read_bytes():
+                found.append(folder.name)
+        except OSError:
+            continue
+    return found
+
+
+HOSTILE = {
+    "home": """
+import pathlib
+for place in (HOME, "/root", "/home", "/var/tmp", "/tmp"):
+    try:
+        (pathlib.Path(place) / "was-here").write_text("x")
+    except OSError as error:
+        print(place, error)
+print("secret seen:", pathlib.Path(HOME, "secret").exists())
+""",
+    "tree": """
+import pathlib, shutil
+pathlib.Path("setup.py").write_text("changed")
+pathlib.Path("new").write_text("new")
+pathlib.Path("kept.txt").unlink()
+shutil.rmtree("folder")
+""",
+    "network": """
+import socket, urllib.request
+for address in (("127.0.0.1", PORT), ("1.1.1.1", 53)):
+    try:
+        socket.create_connection(address, timeout=2)
+        print("connected")
+    except OSError as error:
+        print("no network:", error)
+""",
+    "loop": "while True: pass",
+    "bomb": """
+import os
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+""",
+    "memory": "held = [bytearray(1 << 20) for _ in range(1 << 20)]",
+    "uninstall": """
+import subprocess, sys
+subprocess.call([sys.executable, "-m", "pip", "uninstall", "-y", "msgspec", "click"])
+subprocess.call("pip uninstall -y msgspec", shell=True)
+import os, msgspec
+try:
+    os.unlink(msgspec.__file__)
+except OSError as error:
+    print("not removed:", error)
+""",
+    "kill": """
+import os, signal
+for pid in (os.getppid(), 1, -1):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except OSError as error:
+        print(pid, error)
+""",
+    "daemon": """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(600)
+""",
+    "walls": """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+print("mount:", libc.mount(b"none", b"/mnt", b"tmpfs", 0, None))
+print("remount:", libc.mount(None, b"/", None, 32 | 4096, None))
+print("namespace:", libc.unshare(0x10000000))
+print("devices:", sorted(os.listdir("/dev")))
+""",
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_build_changes_nothing_and_ends(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, tree = tmp_path / "home", tmp_path / "tree"
+    home.mkdir()
+    (home / "secret").write_text("secret")
+    monkeypatch.setenv("HOME", str(home))
+    (tree / "folder").mkdir(parents=True)
+    (tree / "folder/a.txt").write_text("a")
+    (tree / "kept.txt").write_text("kept")
+    code = f"HOME = {str(home)!r}\nPORT = 9\n" + HOSTILE[kind]
+    (tree / "setup.py").write_text(code)
+    before = files(tmp_path)
+    mark = uuid.uuid4().hex
+    try:
+        seconds = 3.0 if kind == "loop" else closed_room.FEW.seconds
+        limits = replace(closed_room.FEW, seconds=seconds)
+        left = closed_room.answered(tree, limits=limits, HOSTILE_MARK=mark)
+    except MissingError as error:
+        pytest.skip(str(error))
+    assert files(tmp_path) == before
+    assert processes_with(mark) == []
+    assert not list(Path("/tmp").glob("was-here"))
+    said = left.output
+    match kind:
+        case "home":
+            assert "secret seen: False" in said
+        case "tree":
+            assert left.status is not None
+        case "network":
+            assert said.count("no network") == 2, said
+        case "loop":
+            assert left.ended_for == "time"
+        case "bomb":
+            assert left.ended_for in ("processes", "time", "memory")
+        case "memory":
+            assert left.ended_for == "memory" or "MemoryError" in said, said
+        case "uninstall":
+            assert "not removed" in said
+            assert subprocess.call([sys.executable, "-c", "import msgspec, click"]) == 0
+        case "walls":
+            assert "mount: -1" in said, said
+            assert "remount: -1" in said
+            assert "namespace: -1" in said
+
+
+@pytest.mark.parametrize("kind", ["plain", "bomb", "walls", "tree"])
+def test_an_ordinary_user_has_a_room_too(kind: str) -> None:
+    """As root it can be seen whether the same works without root's rights."""
+    setpriv = find_tool("setpriv")
+    python = shutil.which("python3", path="/usr/bin:/bin")
+    if os.getuid() != 0 or python is None:
+        pytest.skip("only root can become another user, and that one needs a Python")
+    tree = Path(f"/tmp/stoker-test-{uuid.uuid4().hex}/tree")
+    tree.mkdir(parents=True)
+    plain = "import os\nopen('made', 'w').close()\nprint('made by', os.stat('made').st_uid)\n"
+    (tree / "setup.py").write_text(HOSTILE.get(kind, plain))
+    (tree / "kept.txt").write_text("kept")
+    (tree / "folder").mkdir()
+    for path in (tree.parent, tree, *tree.iterdir()):
+        os.chown(path, ANOTHER_USER, ANOTHER_USER)
+    words = [setpriv, f"--reuid={ANOTHER_USER}", f"--regid={ANOTHER_USER}", "--clear-groups"]
+    try:
+        done = closed_room.started_as(words, tree, python)
+        if done.returncode == 3:
+            pytest.skip(f"an ordinary user has no closed room here: {done.stderr}")
+        left = json.loads(done.stdout)
+        assert sorted(p.name for p in tree.iterdir()) == ["folder", "kept.txt", "setup.py"]
+    finally:
+        shutil.rmtree(tree.parent)
+    match kind:
+        case "plain":
+            assert f"made by {ANOTHER_USER}" in left["output"]
+        case "bomb":
+            assert left["ended_for"] in ("processes", "time", "memory")
+        case "walls":
+            assert left["output"].count(": -1") == 3
+
+
+EXTENSION = """
+import os, subprocess, sys
+from setuptools import Extension, setup
+if os.environ.get("MINI_CUDA", "0") == "1" or "--force_cuda" in sys.argv:
+    targets = os.getenv("MINI_CUDA_ARCHS", "75,80").split(",")
+    flags = [f"-gencode=arch=compute_{t},code=sm_{t}" for t in targets]
+    if int(targets[0]) < 75:
+        raise SystemExit("ValueError: compute capability below 7.5 is not supported")
+    subprocess.check_call(["nvcc", *flags, "-c", "kernel.cu", "-o", "kernel.o"])
+setup(name="mini-asked", version="1.0", ext_modules=[Extension("mini", ["mini.c"])])
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A package whose kernels are compiled only if a variable says so."""
+    find_tool("nvcc")
+    folder = tmp_path / "mini"
+    folder.mkdir()
+    (folder / "setup.py").write_text(EXTENSION)
+    (folder / "mini.c").write_text("int mini;\n")
+    (folder / "kernel.cu").write_text("__global__ void kernel() {}\n")
+    return folder
+
+
+def plan(stoker: Stoker, tree: Path, *words: str) -> dict[str, object]:
+    done = stoker("plan", *words, "--source", str(tree), "--python", sys.executable, "--json")
+    if "no closed room" in done.stderr + done.stdout:
+        pytest.skip("the kernel allows no closed room")
+    assert done.returncode == 0, done.stderr
+    said: dict[str, object] = json.loads(done.stdout)
+    return said
+
+
+def test_asking_finds_the_switch_and_the_targets(stoker: Stoker, tree: Path) -> None:
+    said = plan(stoker, tree, "h100", "--ask")
+    environment, targets, asked = said["environment"], said["targets"], said["asked"]
+    assert isinstance(environment, dict)
+    assert isinstance(targets, dict)
+    assert isinstance(asked, dict)
+    assert environment["MINI_CUDA"] == "1"
+    assert environment["MINI_CUDA_ARCHS"] == "90"
+    assert (targets["cubins"], targets["compiles"]) == (["9.0"], True)
+    assert asked["kernels"] == [{"source": "kernel.cu", "targets": ["sm_90"]}]
+    assert (asked["device_compiles"], asked["host_compiles"]) == (1, 1)
+    read = {variable["name"]: variable["where"] for variable in asked["variables"]}
+    assert read["MINI_CUDA_ARCHS"] == "setup.py:5"
+    assert not (tree / "kernel.o").exists()
+    assert not (tree / "build").exists()
+
+
+def test_a_tree_that_is_unchanged_is_not_asked_again(stoker: Stoker, tree: Path) -> None:
+    words = ("plan", "cpu", "--source", str(tree), "--python", sys.executable, "--ask")
+    first = stoker(*words)
+    if "no closed room" in first.stderr:
+        pytest.skip("the kernel allows no closed room")
+    assert "asking the build of mini-asked" in first.stderr
+    assert "asking" not in stoker(*words).stderr
+    (tree / "mini.c").write_text("int other;\n")
+    assert "asking" in stoker(*words).stderr
+
+
+def test_what_was_learned_is_a_recipe(stoker: Stoker, tree: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mini.toml"
+    plan(stoker, tree, "h100", "--ask", "--write-recipe", str(file))
+    checked = stoker("plan", "--check-recipe", str(file), "--source", str(tree))
+    assert checked.returncode == 0, checked.stdout
+    planned = plan(stoker, tree, "rtx4090", "--recipe", str(file))
+    environment, targets = planned["environment"], planned["targets"]
+    assert isinstance(environment, dict)
+    assert isinstance(targets, dict)
+    assert environment["MINI_CUDA_ARCHS"] == "89"
+    assert targets["cubins"] == ["8.9"]
+
+
+def test_a_project_refuses_in_its_own_words(stoker: Stoker, tree: Path) -> None:
+    (tree / "setup.py").write_text('raise RuntimeError("mini needs a moon")\n')
+    done = stoker("doctor", "cpu", "--source", str(tree), "--python", sys.executable, "--ask")
+    if "no closed room" in done.stderr:
+        pytest.skip("the kernel allows no closed room")
+    assert done.returncode == 1
+    assert "RuntimeError: mini needs a moon" in done.stdout
+
+
+def test_without_walls_it_works_on_a_copy(stoker: Stoker, tree: Path) -> None:
+    said = plan(stoker, tree, "h100", "--ask=open")
+    asked = said["asked"]
+    assert isinstance(asked, dict)
+    assert asked["walls"] == "open"
+    assert asked["cubins"] == ["9.0"]
+    assert not (tree / "kernel.o").exists()
+
+
+def test_a_recipe_is_written_only_if_the_build_was_asked(stoker: Stoker, tree: Path) -> None:
+    done = stoker("plan", "cpu", "--source", str(tree), "--write-recipe", "x.toml")
+    assert done.returncode == 2
+    assert "--write-recipe needs --ask" in done.stderr
+
+
+CMAKE = """
+cmake_minimum_required(VERSION 3.18)
+project(mini_asked LANGUAGES CXX)
+foreach(name CUDA HIP)
+  set(MINI_ENABLE_${name} OFF CACHE BOOL "build for ${name}")
+endforeach()
+add_library(mini mini.cpp)
+if(MINI_ENABLE_CUDA)
+  enable_language(CUDA)
+  add_library(kernels kernel.cu)
+  set_target_properties(kernels PROPERTIES CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
+endif()
+"""
+
+
+def test_cmake_is_asked_with_options_whose_names_are_computed(
+    stoker: Stoker, tmp_path: Path
+) -> None:
+    for tool in ("nvcc", "cmake", "ninja"):
+        find_tool(tool)
+    (tmp_path / "CMakeLists.txt").write_text(CMAKE)
+    (tmp_path / "mini.cpp").write_text("int mini;\n")
+    (tmp_path / "kernel.cu").write_text("__global__ void kernel() {}\n")
+    said = plan(stoker, tmp_path, "h100", "--ask")
+    cmake, asked = said["cmake"], said["asked"]
+    assert isinstance(cmake, dict)
+    assert isinstance(asked, dict)
+    assert cmake["MINI_ENABLE_CUDA"] == "ON"
+    assert (asked["cubins"], asked["ptx"]) == (["9.0"], [])
+    assert (asked["device_compiles"], asked["host_compiles"]) == (1, 1)
+    assert not (tmp_path / "build").exists()
