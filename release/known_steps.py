@@ -1,0 +1,113 @@
+"""Write knowledge/known_steps.toml from the traces of whole builds: known_steps.py.
+
+The newest release comes first; an older one adds only the sources that no newer one has. Rows of
+FlashAttention-2 stay as they are: its kernels are pairs of which one was measured, and the file has
+the shape of their memory.
+"""
+
+import json
+import lzma
+import tomllib
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+TABLE = ROOT / "src/stoker/knowledge/known_steps.toml"
+RESULTS = "benchmarks/results"
+LEAST = 300  # MiB: what is learned from similar steps suffices below
+MIB = 2**20
+HEAD = f"""\
+# What sources of well-known projects took, so that a first build of them already knows its large
+# steps. Sources below {LEAST} MiB are left out: what is learned from similar steps suffices. The
+# governor learns within a build by which factor its own compiler, flags and CPU differ, so these
+# figures matter relative to each other. release/known_steps.py writes this file.
+"""
+SHAPE = (
+    "# The most memory that any of them used until these percentages of its time, "
+    "in percent of its peak."
+)
+COLUMNS = "# Path within the project, peak in MiB, CPU seconds; of CUDA sources for one GPU target."
+
+
+class Measured(NamedTuple):
+    name: str
+    basis: str
+    trace: str
+
+
+TRACES = (
+    Measured(
+        "PyTorch 2.12 with CUDA",
+        "PyTorch 2.12.1 (Debian's tree) with CUDA 13.0 for sm_90, gcc 14, x86-64, built by stoker",
+        "pytorch-2.12.1-cuda-trace.json.xz",
+    ),
+    Measured(
+        "PyTorch 2.6",
+        "PyTorch 2.6.0 (CPU, Debian's tree), gcc 14, x86-64, built by stoker; "
+        "what 2.12.1 does not have",
+        "pytorch-2.6.0-x86_64-trace.json.xz",
+    ),
+    Measured(
+        "PyTorch 2.6's CUDA kernels",
+        "a quarter of PyTorch 2.6.0's CUDA sources for sm_90, nvcc 13.0 and gcc 14, x86-64, "
+        "governed by stoker; what 2.12.1 does not have",
+        "pytorch-2.6.0-cuda-trace.json.xz",
+    ),
+)
+
+
+def main() -> None:
+    written = tomllib.loads(TABLE.read_text())["project"]
+    kept = [project for project in written if project["name"] == "FlashAttention-2"]
+    paths = [line.rsplit(" ", 2)[0] for project in kept for line in project["steps"].splitlines()]
+    seen = set(map(name_of, paths))
+    parts = [HEAD]
+    for measured in TRACES:
+        rows = {
+            path: row for path, row in rows_of(measured.trace).items() if name_of(path) not in seen
+        }
+        seen |= set(map(name_of, rows))
+        basis = f"{measured.basis}: {RESULTS}/{measured.trace}"
+        parts.append(table(measured.name, basis, COLUMNS, rows_text(rows)))
+    for project in kept:
+        shape = f"{SHAPE}\nlevels = {json.dumps(project['levels'])}"
+        parts.append(table(project["name"], project["basis"], shape, project["steps"]))
+    TABLE.write_text("\n".join(parts))
+
+
+def rows_of(trace: str) -> dict[str, tuple[int, int]]:
+    """Return the peak in MiB and the CPU seconds of each large source of a trace."""
+    with lzma.open(ROOT / RESULTS / trace, "rt") as file:
+        steps = json.load(file)["steps"]
+    rows = {}
+    for step in steps:
+        peak, path = round(step["peak_bytes"] / MIB), within(step.get("source", ""))
+        if step.get("role", "").startswith("compile") and peak >= LEAST and path:
+            rows[path] = (peak, max(1, round(step["cpu_s"])))
+    return rows
+
+
+def within(source: str) -> str:
+    """Return the path within the project, without CMake's folder of generated files."""
+    parts = PurePosixPath(source).parts
+    tops = ("aten", "torch", "c10", "caffe2", "third_party")
+    start = next((index for index, part in enumerate(parts) if part in tops), None)
+    return "" if start is None else "/".join(parts[start:])
+
+
+def name_of(path: str) -> str:
+    """Return what a source is known by: kernels of FlashAttention are where each project puts them."""
+    return PurePosixPath(path).name if "flash_attn" in path else path
+
+
+def rows_text(rows: dict[str, tuple[int, int]]) -> str:
+    return "".join(f"{path} {peak} {seconds}\n" for path, (peak, seconds) in sorted(rows.items()))
+
+
+def table(name: str, basis: str, lines: str, steps: str) -> str:
+    head = f"[[project]]\nname = {json.dumps(name)}\nbasis = {json.dumps(basis)}\n{lines}\n"
+    return f"{head}steps = '''\n{steps}'''\n"
+
+
+if __name__ == "__main__":
+    main()
