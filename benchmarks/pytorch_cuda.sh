@@ -4,7 +4,9 @@
 # ROOT is a Debian root with the build dependencies and the source tree in ROOT/build/tree, CUDA a toolkit 13.0, CUDNN the
 # folder nvidia/cudnn of an installed PyTorch. WITH_ATTENTION=1 also builds FlashAttention and memory-efficient attention.
 # Needs root and cgroup v2. Call it again to continue: ROOT/build/checkpoint may come from another machine. The wheel is in
-# ROOT/build/dist, the log in ROOT/build/stoker.log. benchmarks/results/pytorch-2.12.1-cuda.json has what was measured.
+# ROOT/build/dist, the log in ROOT/build/stoker.log. benchmarks/results/pytorch-2.12.1-cuda.json has what was measured;
+# that build had neither --mode pypi nor unversioned library names, which were added because of its wheel.
+# setup.py copies third_party/cutlass/examples/python/CuTeDSL/blackwell/grouped_gemm.py into the wheel: the tree needs it.
 set -euo pipefail
 root=$(realpath "$1") cuda=$(realpath "$2") cudnn=$(realpath "$3") stop_after=$4 attention=${5:-0}
 stoker=$(realpath "$(dirname "$0")/..")
@@ -53,7 +55,8 @@ if [ ! -d "$root/opt/cuda" ]; then
     install_stoker
 fi
 features=(--no-distributed --no-mkldnn --no-xnnpack --no-qnnpack --no-fbgemm --no-kineto --no-itt --no-nccl)
-defines=(-D USE_SYSTEM_LIBS=ON -D USE_PYTORCH_QNNPACK=0 -D BUILD_CUSTOM_PROTOBUF=OFF -D USE_CUSPARSELT=0 -D USE_MIMALLOC=0)
+defines=(-D USE_SYSTEM_LIBS=ON -D USE_PYTORCH_QNNPACK=0 -D BUILD_CUSTOM_PROTOBUF=OFF -D USE_CUSPARSELT=0 -D USE_MIMALLOC=0
+    -D CMAKE_PLATFORM_NO_VERSIONED_SONAME=ON) # Debian's tree gives its libraries versions: three copies in a wheel
 [ "$attention" = 1 ] || defines+=(-D USE_FLASH_ATTENTION=0 -D USE_MEM_EFF_ATTENTION=0)
 group=/sys/fs/cgroup/pytorch
 mkdir -p "$group"
@@ -63,7 +66,7 @@ status=0
     echo "$BASHPID" > "$group/cgroup.procs"
     in_root /opt/stoker/bin/stoker build /build/tree --python /usr/bin/python3 --variant cu130-sm90 --blas genericblas \
         "${features[@]}" "${defines[@]}" --stop-after "$stop_after" --stop-grace 20s --checkpoint /build/checkpoint \
-        --out /build/dist --progress log
+        --mode pypi --out /build/dist --progress log
 ) > "$root/build/stoker.log" 2>&1 || status=$?
 tail -n 5 "$root/build/stoker.log"
 cat "$group/memory.events" "$group/memory.peak"

@@ -96,7 +96,7 @@ def within(source: str) -> str:
 
 
 def name_of(path: str) -> str:
-    """Return what a source is known by: kernels of FlashAttention are where each project puts them."""
+    """Return what a source is known by: each project has FlashAttention in another folder."""
     return PurePosixPath(path).name if "flash_attn" in path else path
 
 
