@@ -7,6 +7,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import venv
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from catalogue_wheels import make_wheel
-from conftest import Stoker, missing
+from conftest import Stoker, find_tool, missing
 
 SETUP = """
 from setuptools import Extension, setup
@@ -97,10 +98,56 @@ def test_built_kept_and_shared(stoker: Stoker, tmp_path: Path, index: dict[str, 
     assert found["best"]["sha256"] == kept["sha256"]
     assert _imports(third)
 
+    _repeat(stoker, tmp_path, index, Path(shared))
+
     gone = stoker("cache", "wheels", "--remove", "mill")
     assert gone.returncode == 0, gone.stderr
     assert json.loads(stoker("cache", "wheels", "--json").stdout)["wheels"] == []
     assert not list(Path(shared).rglob("*.whl"))
+
+
+def _repeat(stoker: Stoker, tmp_path: Path, index: dict[str, str], shared: Path) -> None:
+    """Repeat the installation by its lock, with stoker, uv and pip, and by lines for a project."""
+    lock, uv = tmp_path / "pylock.toml", find_tool("uv")
+    words = ["install", "mill", "--python", sys.executable, "--dry-run", "--lock", str(lock)]
+    done = stoker(*words, timeout=300, **index)
+    assert done.returncode == 0, done.stderr
+    assert "1 packages" in done.stderr
+    fourth, fifth = _python(tmp_path / "fourth"), _python(tmp_path / "fifth")
+    words = ["install", "--locked", str(lock), "--python", fourth]
+    repeated = stoker(*words, timeout=300, **index)
+    assert repeated.returncode == 0, repeated.stderr
+    assert _imports(fourth)
+    offline = ["--offline", "--no-config", "--python", fifth]
+    subprocess.run([uv, "pip", "install", *offline, "-r", str(lock)], check=True)
+    assert _imports(fifth)
+
+    told = stoker("install", "mill", "--python", sys.executable, "--lines", timeout=300, **index)
+    assert told.returncode == 0, told.stderr
+    project = tmp_path / "project"
+    project.mkdir()
+    lines = told.stdout.replace("[project]", '[project]\nname = "grist"\nversion = "1"')
+    python = f'requires-python = ">={sys.version_info.major}.{sys.version_info.minor}"\n'
+    lines = lines.replace("dependencies", python + "dependencies", 1)
+    (project / "pyproject.toml").write_text(lines)
+    locking = [uv, "lock", "--offline", "--project", str(project), "--python", sys.executable]
+    subprocess.run(locking, check=True)
+    assert (project / "uv.lock").read_text().count('name = "mill"') >= 1
+    parsed = tomllib.loads(told.stdout)
+    (reference,) = parsed["project"]["dependencies"]
+    sixth = _python(tmp_path / "sixth")
+    pip = [sys.executable, "-m", "pip", "--python", sixth, "install", "--no-index", reference]
+    subprocess.run(pip, check=True)
+    assert _imports(sixth)
+
+    (wheel,) = shared.rglob("*.whl")
+    content = wheel.read_bytes()
+    wheel.chmod(0o644)
+    wheel.write_bytes(content + b"x")
+    words = ["install", "--locked", str(lock), "--python", _python(tmp_path / "seventh")]
+    changed = stoker(*words, timeout=300, **index)
+    assert "the hash of a file differs" in changed.stderr
+    wheel.write_bytes(content)
 
 
 def test_options_that_exclude_each_other(stoker: Stoker) -> None:

@@ -54,6 +54,21 @@ class Building(Enum):
 )
 @click.option("--only-build", is_flag=True, help="Build, also if there is a wheel that fits.")
 @click.option(
+    "--lock",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write what is installed to this pylock.toml, with everything that it requires.",
+)
+@click.option(
+    "--locked",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Install exactly what this pylock.toml names.",
+)
+@click.option(
+    "--lines", is_flag=True, help="Print lines for a pyproject.toml, and install nothing."
+)
+@click.option(
     "--slim",
     is_flag=True,
     help="Slim packages from the package index instead of using a catalogue.",
@@ -85,6 +100,9 @@ def install(
     catalogues: tuple[str, ...],
     no_build: bool,
     only_build: bool,
+    lock: Path | None,
+    locked: Path | None,
+    lines: bool,
     slim: bool,
     wished: str | None,
     python: str | None,
@@ -110,6 +128,8 @@ def install(
     stoker install flash-attn
     stoker install flash-attn --only-build --memory 16G
     stoker install -r requirements.txt --catalogue https://wheels.example.org
+    stoker install flash-attn --lock pylock.toml
+    stoker install --locked pylock.toml
     stoker install https://wheels.example.org torch flash-attn
     stoker install /srv/wheels torch==2.9.1 --print
     stoker install torch==2.9.1 --slim --for h100 --dry-run
@@ -118,20 +138,26 @@ def install(
     from stoker.catalogue.installing import installer_for
     from stoker.machine.python import target_python
 
+    output = {"only_print": only_print, "dry_run": dry_run, "as_json": as_json}
+    if locked:
+        if words or files or lock:
+            raise UsageError("--locked installs what the file names, and nothing else")
+        _install_locked(locked, installer_for(target_python(python), installer), **output)
+        return
     if not words and not files:
         raise UsageError("name what to install", hints=["stoker install flash-attn"])
     if no_build and only_build:
         raise UsageError("--no-build and --only-build exclude each other")
     alone = slim or (words and is_place(words[0]))
-    if alone and (files or catalogues or only_build):
+    if alone and (files or catalogues or only_build or lock or lines):
         what = "--slim" if slim else f"the catalogue {words[0]}"
         hints = ["name a catalogue with --catalogue, and requirements without INDEX"]
         raise UsageError(
-            f"-r, --catalogue and --only-build cannot be used with {what}", hints=hints
+            f"-r, --catalogue, --only-build, --lock and --lines cannot be used with {what}",
+            hints=hints,
         )
     building = Building.NEVER if no_build else Building.ALWAYS if only_build else Building.IF_NONE
     chosen = installer_for(target := target_python(python), installer)
-    output = {"only_print": only_print, "dry_run": dry_run, "as_json": as_json}
     if slim:
         _slim_install(words, chosen, target, wished, **output)
     elif alone:
@@ -145,6 +171,8 @@ def install(
             target,
             wished,
             building=building,
+            lock=lock,
+            lines=lines,
             settings=settings,
             **output,
         )
@@ -195,6 +223,8 @@ def _find_and_install(
     wished: str | None,
     *,
     building: Building,
+    lock: Path | None,
+    lines: bool,
     settings: dict[str, Any],
     only_print: bool,
     dry_run: bool,
@@ -203,30 +233,73 @@ def _find_and_install(
     from stoker.catalogue.finding import read_place
     from stoker.catalogue.host import check_installable
     from stoker.catalogue.installing import command_line, read_supply, run_installer, wanted_by
+    from stoker.catalogue.locking import pyproject_lines
     from stoker.outside.progress import shown, stage
     from stoker.outside.terminal import print_json
 
     place, supply = read_place(python, wished), read_supply(catalogues, _install_settings())
-    if not dry_run and not only_print:
+    dry = dry_run or only_print or lines
+    if not dry:
         check_installable(place.host, python)
-    dry = dry_run or only_print
     results = [
         _found_or_built(one, place, supply, python, building, settings, dry_run=dry)
         for one in wanted_by(words, files, place.host)
     ]
     found = [one for one in results if one.best]
     command = installer.install([one.reference for one in found])
+    if (only_print or lines or lock) and dry and len(found) < len(results):
+        hints = ["install it once; the wheel is kept"]
+        raise UsageError("what is not built yet has no address and no hash", hints=hints)
+    if lines:
+        click.echo("\n".join(pyproject_lines(found)))
+        return
     if only_print:
-        if len(found) < len(results):
-            hints = ["without --print, it is built and installed"]
-            raise UsageError("no command can be printed for what is not built yet", hints=hints)
+        click.echo(command_line(command))
+        return
+    if lock:
+        _write_lock(lock, found, place, installer)
+    if not dry_run:
+        with shown(), stage("installing"):
+            run_installer(command, _say)
+    if as_json:
+        print_json(results, "found")
+
+
+def _write_lock(path: Path, found: "list[Found]", place: "Place", installer: "Installer") -> None:
+    from stoker.catalogue.installing import ASIDE
+    from stoker.catalogue.locking import resolved_lock, write_lock
+    from stoker.outside import folders
+    from stoker.outside.files import folder_of_process
+    from stoker.outside.progress import shown, stage
+
+    with (
+        shown(),
+        stage("locking"),
+        folder_of_process(folders.cache() / "install", ASIDE) as work,
+    ):
+        made = resolved_lock(found, place, installer, work)
+    write_lock(made, path)
+    _say(f"{path}: {len(made.packages)} packages")
+
+
+def _install_locked(
+    path: Path, installer: "Installer", *, only_print: bool, dry_run: bool, as_json: bool
+) -> None:
+    from stoker.catalogue.installing import command_line, run_installer
+    from stoker.catalogue.locking import locked_install, read_lock
+    from stoker.outside.progress import shown, stage
+    from stoker.outside.terminal import print_json
+
+    read = read_lock(path)
+    command = locked_install(read, installer)
+    if only_print:
         click.echo(command_line(command))
         return
     if not dry_run:
         with shown(), stage("installing"):
             run_installer(command, _say)
     if as_json:
-        print_json(results, "found")
+        print_json(read.packages, "packages")
 
 
 def _found_or_built(

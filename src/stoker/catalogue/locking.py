@@ -1,0 +1,213 @@
+"""Lock files that repeat an installation exactly, and lines for the pyproject.toml of a project.
+
+A lock is a `pylock.toml` (PEP 751), which uv and pip read as well: every file with its address and
+SHA-256.
+"""
+
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+from msgspec import Meta
+
+from stoker import __version__
+from stoker.catalogue.finding import Found
+from stoker.catalogue.judging import Place
+from stoker.catalogue.values import Digest, Line, VersionText
+from stoker.machine.installers import Installer, install_failure
+from stoker.model.errors import ArtifactError, UsageError, unreadable
+from stoker.model.value import UNDECODABLE, Value, checked_toml
+from stoker.outside import process
+from stoker.outside.files import read_json, write_whole
+
+_Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\Z")]
+_Url = Annotated[str, Meta(pattern=r"^(https?|file)://[^\s\x00-\x1f#]+\Z", max_length=10_000)]
+
+
+_TIMEOUT_S = 1800.0  # pip may download wheels whose index has no metadata apart from them
+
+
+class _Hashes(Value, frozen=True, kw_only=True):
+    sha256: Digest
+
+
+class _LockedFile(Value, frozen=True, kw_only=True):
+    name: Line
+    url: _Url
+    hashes: _Hashes
+
+
+class LockedPackage(Value, frozen=True, kw_only=True):
+    """One package of a lock, which names exactly one file of it."""
+
+    name: _Name
+    version: VersionText
+    wheels: Annotated[tuple[_LockedFile, ...], Meta(min_length=1, max_length=1)]
+
+    @property
+    def reference(self) -> str:
+        (file,) = self.wheels
+        return f"{self.name} @ {file.url}#sha256={file.hashes.sha256}"
+
+
+class Lock(Value, frozen=True, kw_only=True, rename="kebab"):
+    """The part of a `pylock.toml` that is used."""
+
+    lock_version: Literal["1.0"]
+    requires_python: Line | None = None
+    packages: tuple[LockedPackage, ...]
+
+
+class _ArchiveInfo(Value, frozen=True, kw_only=True):
+    hashes: dict[str, str] = {}
+
+
+class _DownloadInfo(Value, frozen=True, kw_only=True):
+    url: str
+    archive_info: _ArchiveInfo = _ArchiveInfo()
+
+
+class _Metadata(Value, frozen=True, kw_only=True):
+    name: str
+    version: str
+
+
+class _Resolved(Value, frozen=True, kw_only=True):
+    metadata: _Metadata
+    download_info: _DownloadInfo
+
+
+class _Report(Value, frozen=True, kw_only=True):
+    install: tuple[_Resolved, ...]
+
+
+def resolved_lock(found: Sequence[Found], place: Place, installer: Installer, work: Path) -> Lock:
+    """Return the lock of what pip would install for these wheels and the PyTorch that is here."""
+    requirements = [one.reference for one in found]
+    if place.torch:
+        requirements.append(f"torch=={place.torch.build.release}")
+    report = work / "report.json"
+    done = process.run(installer.resolve(report, requirements), timeout=_TIMEOUT_S)
+    if not done.ok:
+        raise install_failure(done.stdout + done.stderr, "what is to be locked")
+    answer = read_json(report, _Report)
+    if answer is None:
+        raise ArtifactError("pip has not said what it would install", file=report.name)
+    packages = sorted(map(_locked, answer.install), key=lambda one: one.name.lower())
+    minor = ".".join(place.host.python.split(".")[:2])
+    return Lock(lock_version="1.0", requires_python=f"=={minor}.*", packages=tuple(packages))
+
+
+def _locked(one: _Resolved) -> LockedPackage:
+    url, _, _ = one.download_info.url.partition("#")
+    name, digest = _name(url), one.download_info.archive_info.hashes.get("sha256")
+    if not name.endswith(".whl"):
+        raise UsageError(
+            f"{one.metadata.name} {one.metadata.version} has no wheel here, so it cannot be locked",
+            hints=[
+                f"name it as well, so that stoker builds it: stoker install {one.metadata.name}"
+            ],
+        )
+    if not digest:
+        raise UsageError(f"the index does not tell the SHA-256 of {name}, so it cannot be locked")
+    package = {
+        "name": one.metadata.name,
+        "version": one.metadata.version,
+        "wheels": [{"name": name, "url": url, "hashes": {"sha256": digest}}],
+    }
+    try:
+        return msgspec.convert(package, LockedPackage)
+    except msgspec.ValidationError as error:
+        raise ArtifactError(f"this cannot be locked: {error}", file=name) from None
+
+
+def _name(url: str) -> str:
+    return unquote(urlsplit(url).path.rpartition("/")[2])
+
+
+def write_lock(lock: Lock, path: Path) -> None:
+    write_whole(path, ("\n".join(_lock_lines(lock)) + "\n").encode())
+
+
+def _lock_lines(lock: Lock) -> Iterator[str]:
+    yield f"lock-version = {_text(lock.lock_version)}"
+    yield f"created-by = {_text(f'stoker {__version__}')}"
+    if lock.requires_python:
+        yield f"requires-python = {_text(lock.requires_python)}"
+    for package in lock.packages:
+        (file,) = package.wheels
+        yield ""
+        yield "[[packages]]"
+        yield f"name = {_text(package.name)}"
+        yield f"version = {_text(package.version)}"
+        yield "[[packages.wheels]]"
+        yield f"name = {_text(file.name)}"
+        yield f"url = {_text(file.url)}"
+        yield f"hashes = {{ sha256 = {_text(file.hashes.sha256)} }}"
+
+
+def read_lock(path: Path) -> Lock:
+    """Read a lock; raise UsageError if one of its packages is not one file with its hash."""
+    try:
+        content = tomllib.loads(checked_toml(path.read_text(encoding="utf-8")))
+        return msgspec.convert(content, Lock)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except UNDECODABLE as error:
+        hints = ["`stoker install PACKAGE --lock FILE` writes one"]
+        raise UsageError(f"not a lock of stoker: {error}", where=str(path), hints=hints) from None
+
+
+def locked_install(lock: Lock, installer: Installer) -> list[str]:
+    """Return the command that installs exactly what is locked, and nothing else."""
+    return installer.install(["--no-deps", *(one.reference for one in lock.packages)])
+
+
+def pyproject_lines(found: Iterable[Found]) -> Iterator[str]:
+    """Yield lines for a pyproject.toml: direct references for pip and uv, and for uv alone where it
+    finds the wheels and what they require.
+    """
+    chosen = [one for one in found if one.best]
+    yield "[project]"
+    yield "dependencies = ["
+    yield from (f"    {_text(one.reference)}," for one in chosen)
+    yield "]"
+    places = [place for one in chosen if (place := _listing_of(one))]
+    yield ""
+    yield "[tool.uv]"
+    if places:
+        yield f"find-links = [{', '.join(map(_text, places))}]"
+    yield "dependency-metadata = ["
+    yield from (f"    {_metadata_of(one)}," for one in chosen)
+    yield "]"
+
+
+def _listing_of(found: Found) -> str | None:
+    """Return the page or the folder that lists a wheel of a catalogue; an index needs none."""
+    assert found.best is not None
+    wheel, url = found.best.choice.wheel, found.best.url
+    if not url.endswith(f"/{wheel.path}"):
+        return None
+    if url.startswith("file://"):
+        return url.removesuffix(f"/{wheel.file}")
+    return f"{url.removesuffix(wheel.path)}{wheel.variant}/{wheel.project}/"
+
+
+def _metadata_of(found: Found) -> str:
+    assert found.best is not None
+    wheel = found.best.choice.wheel
+    requires = ", ".join(map(_text, wheel.requires))
+    python = f", requires-python = {_text(wheel.requires_python)}" if wheel.requires_python else ""
+    return (
+        f"{{ name = {_text(wheel.project)}, version = {_text(wheel.version)}, "
+        f"requires-dist = [{requires}]{python} }}"
+    )
+
+
+def _text(text: str) -> str:
+    """Return a TOML string; what JSON escapes, TOML escapes in the same way."""
+    return json.dumps(text).replace("\x7f", "\\u007f")
