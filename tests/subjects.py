@@ -261,6 +261,7 @@ def extension_tree(name: str = "flash_attn", **changes: Any) -> SourceTree:
         requirements=("setuptools",),
         backends=("cpu", "cuda", "rocm"),
         recipe=next(known, None),
+        device_source="setup.py:9",
     )
     return changed(tree, **changes)
 
@@ -274,6 +275,7 @@ def cmake_tree(**changes: Any) -> SourceTree:
         front_end=FrontEnd.CMAKE,
         options=(cmake_option("DEMO_FAST"), cmake_option("BUILD_TESTING")),
         backends=("cpu", "cuda", "rocm"),
+        device_source="CMakeLists.txt:9",
     )
     return changed(tree, **changes)
 

@@ -130,6 +130,7 @@ class OriginKind(StrEnum):
 
     DEFAULT = "default"
     RECIPE = "recipe"
+    TREE = "read at"
     MACHINE = "this machine"
     FILE = "file"
     ENVIRONMENT = "environment"

@@ -61,10 +61,13 @@ class BackendRecipe(Value, frozen=True, kw_only=True, forbid_unknown_fields=True
     commands: tuple[str, ...] = ()  # run in the tree before the build; {python} is the interpreter
     compiles: bool = True  # device code is compiled when the wheel is built
     note: str = ""  # what a user should know about this back end
+    chooses: bool = False  # the settings choose the targets, although none of them lists them
 
     @property
     def chooses_targets(self) -> bool:
         """Whether the targets are set by this recipe, and not by torch's or CMake's own list."""
+        if self.chooses:
+            return True
         texts = (*self.environment.values(), *self.cmake.values(), *self.backend_settings.values())
         return bool(self.fixed) or any(form in text for text in texts for form in FORMS)
 

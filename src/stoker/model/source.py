@@ -39,6 +39,7 @@ class CMakeOption(Value, frozen=True, kw_only=True):
     condition: str | None = None  # of a dependent option
     otherwise: str | None = None  # its value where the condition fails
     within: str | None = None  # the if() blocks that contain it, outermost first
+    choices: tuple[str, ...] = ()  # the values that it may have, if the tree lists them
 
 
 class ListedOption(Value, frozen=True, kw_only=True):
@@ -72,10 +73,35 @@ class Standard(Value, frozen=True, kw_only=True):
 
 
 class Minimum(Value, frozen=True, kw_only=True):
-    """The oldest CUDA that the tree's CMake files accept."""
+    """The oldest CUDA, or the oldest GPU as ``7.5``, that the build of a tree accepts."""
 
     version: str
     where: str
+
+
+class NamedTarget(Value, frozen=True, kw_only=True):
+    """A GPU target that the build of a tree names itself, in a flag or a list of its own.
+
+    ``variable`` is the environment variable on which it depends: the target is compiled unless the
+    variable has the value ``excludes``, or only if it has the value ``includes``.
+    """
+
+    where: str  # "setup.py:43"
+    arch: str = ""  # "9.0a", "gfx942"; empty if the tree computes it
+    ptx: bool = False
+    amd: bool = False
+    conditional: bool = False  # it depends on something that was not understood
+    single: bool = False  # named beside targets that a variable chooses
+    variable: str = ""
+    includes: str = ""
+    excludes: str = ""
+
+
+class NativeCode(Value, frozen=True, kw_only=True):
+    """A place that compiles for the CPU of the build machine: ``-march=native``."""
+
+    where: str
+    within: str | None = None  # the condition in CMake
 
 
 class SourceTree(Value, frozen=True, kw_only=True):
@@ -97,10 +123,15 @@ class SourceTree(Value, frozen=True, kw_only=True):
     asks: tuple[ReadVariable, ...] = ()  # variables that its build reads
     readers: tuple[str, ...] = ()  # libraries it uses that read variables of their own
     overwrites: tuple[ReadVariable, ...] = ()  # environment variables that its build sets itself
-    own_targets: tuple[str, ...] = ()  # places where its build names GPU targets itself
+    own_targets: tuple[NamedTarget, ...] = ()  # GPU targets that its build names itself
+    flags: tuple[ReadVariable, ...] = ()  # arguments that setup.py looks for: "--force_cuda"
+    native: tuple[NativeCode, ...] = ()
+    oldest_gpu: Minimum | None = None
     standards: tuple[Standard, ...] = ()
     cuda_minimum: Minimum | None = None
-    device_sources: tuple[str, ...] = ()  # suffixes of its sources for GPUs: ".cu"
+    device_source: str | None = None  # where its build lists a source for GPUs; None: nowhere
+    compiles: bool = True  # its build compiles code at all
+    cuda_if_found: str | None = None  # where its build looks for a toolkit to decide about CUDA
     notes: tuple[str, ...] = ()  # what could not be read, and why
 
     def option(self, name: str) -> CMakeOption | None:

@@ -13,7 +13,7 @@ from stoker.model.plan import Backend, GpuTarget, is_on
 from stoker.model.value import whole_number
 from stoker.plan.recipes.project import refuse_targets
 from stoker.plan.subject import Subject
-from stoker.plan.targets import refuse_unserved
+from stoker.plan.targets import refuse_old_gpus, refuse_unmade, refuse_unserved
 
 _EVERYWHERE = (Backend.CPU, Backend.VULKAN)
 
@@ -216,7 +216,9 @@ _RULES: tuple[Callable[[Subject], None], ...] = (
     _toolkit_is_accepted,
     _tree_knows_targets,
     refuse_targets,
+    refuse_old_gpus,
     refuse_unserved,
+    refuse_unmade,
     _ptx_runs_forward,
     _cpu_fits_platform,
     _blas_fits_platform,

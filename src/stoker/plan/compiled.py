@@ -139,7 +139,8 @@ def difference(planned: PlannedTargets, found: DeviceCompile) -> str | None:
     """Return how a command differs from the plan, in words; ``None`` if it does not."""
     if planned.backend is not found.backend:
         return f"planned {planned.backend}, this command compiles {found.backend} code"
-    if not planned.cubins or found.native:
+    # Where a plan does not know what the build chooses, the GPUs that were asked for count.
+    if not (planned.cubins or planned.gpus) or found.native:
         return _of_this_machine(planned, found)
     bases = {_base(arch) for arch in (*planned.cubins, *planned.gpus)}
     accepted = {arch for arch in planned.accepted if not arch.endswith("+PTX")}
@@ -156,7 +157,7 @@ def difference(planned: PlannedTargets, found: DeviceCompile) -> str | None:
 
 
 def _of_this_machine(planned: PlannedTargets, found: DeviceCompile) -> str | None:
-    if planned.cubins and found.native:
+    if (planned.cubins or planned.gpus) and found.native:
         return f"planned {_planned(planned)}, this command compiles for {found.described}"
     return None
 
@@ -164,7 +165,8 @@ def _of_this_machine(planned: PlannedTargets, found: DeviceCompile) -> str | Non
 def unserved(planned: PlannedTargets, found: Iterable[DeviceCompile]) -> tuple[str, ...]:
     """Return the planned targets that none of the commands compiles for."""
     made = {_base(arch) for compiled in found for arch in compiled.cubins}
-    return tuple(arch for arch in planned.cubins if _base(arch) not in made)
+    wanted = planned.cubins or planned.gpus
+    return tuple(arch for arch in wanted if _base(arch) not in made)
 
 
 def where_from(planned: PlannedTargets) -> tuple[str, ...]:
@@ -179,7 +181,7 @@ def where_from(planned: PlannedTargets) -> tuple[str, ...]:
 
 
 def _planned(planned: PlannedTargets) -> str:
-    named = [_sm(arch) for arch in planned.cubins]
+    named = [_sm(arch) for arch in planned.cubins or planned.gpus]
     return ", ".join(named + [f"PTX of {arch}" for arch in planned.ptx])
 
 

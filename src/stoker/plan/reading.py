@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from stoker.knowledge.projects import forwarding, front_end_variables, reader_of
+from stoker.model.evidence import EvidenceKind
 from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Backend, OriginKind, Setting, SettingPlace
 from stoker.model.source import FrontEnd, ProjectKind, ReadVariable, SourceTree
-from stoker.plan.recipes.project import sets_targets
+from stoker.plan.recipes.project import known_facts, sets_targets
 from stoker.plan.subject import Subject, environment
-from stoker.plan.targets import names_targets
+from stoker.plan.tree_recipe import is_of_others, target_choices, tree_recipe
 
 _MOST_NAMED = 6  # choices that are listed one by one
 
@@ -90,7 +91,7 @@ def _without_effect(
     """
     if subject.is_pytorch:
         return
-    known = subject.backend_recipe
+    known = known_facts(subject)
     written = {ask.name: ask for ask in tree.overwrites}
     for setting in settings:
         if not sets_targets(setting, subject) or (known and known.chooses_targets):
@@ -102,13 +103,15 @@ def _without_effect(
                 title=f"{tree.name} sets {setting.name} itself",
                 evidence=f"{ask.where}: the value of the plan may be lost",
             )
+        elif known is not None and subject.backend_recipe is None:
+            continue  # the statement about the targets says what is known
         elif tree.own_targets and setting.place is SettingPlace.ENVIRONMENT:
             yield Finding(
                 name="targets-in-the-tree",
                 severity=Severity.WARNING,
                 title=f"{tree.name} writes flags for GPU targets itself, so {setting.name} may "
                 "have no effect",
-                evidence=", ".join(tree.own_targets[:3]),
+                evidence=", ".join(target.where for target in tree.own_targets[:3]),
                 fix=("stoker slim WHEEL   # removes targets from the finished wheel",),
             )
 
@@ -134,14 +137,27 @@ def unset_choices(settings: Iterable[Setting], subject: Subject) -> Iterator[Fin
     A recipe knows which of them matter, so they are named only without one.
     """
     tree = subject.tree
-    words = _GPU_WORDS.get(subject.variant.backend)
-    if tree is None or words is None or subject.backend_recipe or subject.is_pytorch:
+    if (
+        tree is None
+        or subject.variant.backend not in _GPU_WORDS
+        or subject.backend_recipe
+        or subject.is_pytorch
+    ):
         return
     said = {setting.name for setting in settings}
     said |= {name for name, value in subject.exported.items() if value}
-    open_asks = [ask for ask in _own_asks(tree) if ask.name not in said]
-    archs = [ask for ask in open_asks if names_targets(ask.name)]
-    switches = [ask for ask in open_asks if ask not in archs and _is_switch(ask.name, words)]
+    read = tree_recipe(subject)
+    if read is None or not read.recipe.compiles:
+        return
+    # Where the tree settles its targets, what else looks like a choice of them is none.
+    settled = read.targets.kind is EvidenceKind.READ
+    choices = [ask for ask in target_choices(tree, subject.variant.backend) if ask.name not in said]
+    archs = [] if settled else choices
+    switches = [
+        ask
+        for ask in _own_asks(tree)
+        if ask.name not in said and ask not in choices and _is_switch(ask, subject.variant.backend)
+    ]
     if archs:
         yield _finding(
             "gpu-choice-unset",
@@ -160,14 +176,19 @@ def unset_choices(settings: Iterable[Setting], subject: Subject) -> Iterator[Fin
 
 
 def _own_asks(tree: SourceTree) -> list[ReadVariable]:
-    """Return the variables that a user can choose: not those that the tree always sets."""
-    unique = {ask.name: ask for ask in reversed(tree.asks) if ask.certain}
+    """Return the variables that a user can choose: of CMake only those that are declared."""
+    declared = {option.name for option in tree.options}
+    unique = {
+        ask.name: ask
+        for ask in reversed(tree.asks)
+        if ask.certain and (ask.environment or ask.name in declared)
+    }
     return sorted(unique.values(), key=lambda ask: (not ask.environment, ask.where, ask.name))
 
 
-def _is_switch(name: str, words: tuple[str, ...]) -> bool:
-    upper = name.upper()
-    if _FURTHER.search(upper):
+def _is_switch(ask: ReadVariable, backend: Backend) -> bool:
+    upper, words = ask.name.upper(), _GPU_WORDS[backend]
+    if _FURTHER.search(upper) or is_of_others(ask, backend):
         return False
     about_gpus = any(word in upper for word in words)
     by_name = about_gpus and (_SWITCH.search(upper) or upper.endswith(words))

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from stoker.knowledge.hardware import cpu_dispatch
 from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Backend
+from stoker.model.recipe import BackendRecipe
 from stoker.model.source import ProjectKind
 from stoker.plan.checks import version_parts
 from stoker.plan.subject import Subject
+from stoker.plan.tree_recipe import tree_recipe
 
 
 def remarks(subject: Subject) -> Iterator[Finding]:
@@ -19,6 +21,8 @@ def remarks(subject: Subject) -> Iterator[Finding]:
     yield from _cpu_level(subject)
     yield from _overridden(subject)
     yield from _cpu_only(subject)
+    yield from _native_code(subject)
+    yield from _cuda_stays(subject)
     if subject.tree is None:
         yield Finding(
             name="no-source",
@@ -101,6 +105,52 @@ def _cpu_only(subject: Subject) -> Iterator[Finding]:
             title="planned for the CPU only: no GPU was found, and the variant names none",
             evidence=f"CUDA {usable[0].version} in {usable[0].home} is not used",
             fix=("stoker plan h100   # the name of the GPU to build for",),
+        )
+
+
+def _native_code(subject: Subject) -> Iterator[Finding]:
+    """Say so where the build still uses the instructions of the build machine's CPU."""
+    tree = subject.tree
+    if tree is None or subject.is_pytorch or "cpu" in subject.origins:
+        return
+    read = tree_recipe(subject)
+    recipe = read.recipe if read else subject.backend_recipe or BackendRecipe()
+    off = {name for name, value in recipe.cmake.items() if value == "OFF"}
+    off |= {option.name for option in tree.options if option.default == "OFF"}
+    off = {name.upper() for name in off if "NATIVE" in name.upper()}
+    stays = [
+        use.where
+        for use in tree.native
+        if not off & set(re.findall(r"\w+", (use.within or "").upper()))
+    ]
+    for option in tree.options:
+        about = re.search(r"SIMD|INSTRUCTION", f"{option.name} {option.help}".upper())
+        automatic = option.default.upper() in ("AUTO", "NATIVE") and option.within is None
+        if about and automatic and option.choices and option.name not in recipe.cmake:
+            stays.append(f"{option.file}:{option.line}: {option.name} is {option.default}")
+    if stays:
+        yield Finding(
+            name="native-code",
+            severity=Severity.WARNING,
+            title=f"{tree.name} is compiled for the CPU of the build machine, and may not run on "
+            "others",
+            evidence="; ".join(dict.fromkeys(stays[:3])),
+        )
+
+
+def _cuda_stays(subject: Subject) -> Iterator[Finding]:
+    """Say so where a CPU build compiles CUDA code wherever it finds a toolkit."""
+    tree = subject.tree
+    if tree is None or subject.variant.backend is not Backend.CPU or subject.backend_recipe:
+        return
+    read = tree_recipe(subject)
+    switched = read is not None and bool(read.recipe.backend_settings)
+    if tree.cuda_if_found and tree.device_source and not switched:
+        yield Finding(
+            name="cuda-stays",
+            severity=Severity.WARNING,
+            title=f"{tree.name} also compiles its CUDA code if its build finds a CUDA toolkit",
+            evidence=f"{tree.cuda_if_found} looks at CUDA_HOME, which no setting can empty",
         )
 
 

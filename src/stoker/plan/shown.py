@@ -91,11 +91,12 @@ def _settings(title: str, settings: tuple[Setting, ...]) -> Listing:
 def _targets(targets: PlannedTargets) -> Listing:
     """List what the build compiles for: this is checked while it runs."""
     listing = Listing("", "", "", title="Targets", indent=2)
+    known = str(targets.evidence) if targets.evidence else ""
     if not targets.compiles:
-        listing.add("none", "", Text("this build compiles no device code", style="dim"))
+        listing.add("none", "", Text(f"this build compiles no device code; {known}", style="dim"))
         return listing
-    by = Text("named by the tree itself" if targets.fixed else "", style="dim")
-    listing.add("machine code", ", ".join(targets.cubins) or "not chosen", by)
+    by = Text("named by the tree itself; " * targets.fixed + known, style="dim")
+    listing.add("machine code", ", ".join(targets.cubins) or "not known", by)
     if targets.ptx:
         listing.add("PTX", ", ".join(targets.ptx))
     if targets.accepted:

@@ -21,7 +21,7 @@ def _of_targets(targets: PlannedTargets) -> Iterator[Statement]:
         yield Statement(about="device code", text="none is compiled", evidence=evidence)
         return
     code = [*targets.cubins, *(f"PTX of {arch}" for arch in targets.ptx)]
-    yield Statement(about="targets", text=", ".join(code) or "not chosen", evidence=evidence)
+    yield Statement(about="targets", text=", ".join(code) or "not known", evidence=evidence)
 
 
 def _of_compiles(asked: AskedBuild | None) -> Iterator[Statement]:

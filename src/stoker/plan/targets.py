@@ -3,27 +3,29 @@
 ``stoker.plan.compiled`` holds compile commands against them.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 
-from stoker.knowledge.hardware import runs_on
+from stoker.knowledge.hardware import cuda_releases, runs_on
 from stoker.knowledge.projects import reader_of
 from stoker.model.errors import UsageError
 from stoker.model.evidence import Evidence, EvidenceKind
 from stoker.model.plan import Backend, GpuTarget, PlannedTargets, Setting
 from stoker.model.recipe import BackendRecipe
 from stoker.model.source import ProjectKind
-from stoker.plan.recipes.project import sets_targets, written_targets
+from stoker.model.value import Value
+from stoker.plan.recipes.project import known_facts, sets_targets, written_targets
 from stoker.plan.subject import Subject
+from stoker.plan.tree_recipe import names_targets, tree_recipe
 
 _WITH_DEVICE_CODE = (Backend.CUDA, Backend.ROCM, Backend.XPU)
 
 
 def planned_targets(subject: Subject, settings: Iterable[Setting]) -> PlannedTargets:
     """Return the targets that the build compiles for with these settings."""
-    known = subject.backend_recipe or BackendRecipe()
+    known = known_facts(subject) or BackendRecipe()
     asked = subject.asked
-    cubins, ptx = _compiled(subject, known)
+    evidence = _evidence(subject)
+    cubins, ptx = _compiled(subject, known) if evidence.known else ([], [])
     if asked and not asked.refusal:
         cubins, ptx = list(asked.cubins), list(asked.ptx)
     setters = [f"{s.name}={s.value}" for s in settings if sets_targets(s, subject)]
@@ -35,7 +37,7 @@ def planned_targets(subject: Subject, settings: Iterable[Setting]) -> PlannedTar
         accepted=asked.some if asked else tuple(_accepted(known, cubins)),
         fixed=bool(known.fixed),
         compiles=bool(asked.device_compiles) if asked else _compiles(subject, known),
-        evidence=Evidence(kind=EvidenceKind.ASKED, where=asked.when) if asked else None,
+        evidence=evidence.targets,
         set_by=tuple(setters),
         choices=tuple(_choices(subject)),
     )
@@ -43,8 +45,8 @@ def planned_targets(subject: Subject, settings: Iterable[Setting]) -> PlannedTar
 
 def refuse_unserved(subject: Subject) -> None:
     """Raise an error if the targets that the tree fixes run on none of the GPUs asked for."""
-    known = subject.backend_recipe
-    if known is None or not known.fixed:
+    known = known_facts(subject)
+    if known is None or not known.fixed or subject.asked:
         return
     cubins, ptx = _compiled(subject, known)
     made = [GpuTarget(arch=arch) for arch in cubins]
@@ -52,12 +54,68 @@ def refuse_unserved(subject: Subject) -> None:
     for target in subject.gpus:
         plain = target.arch.rstrip("af")
         if not any(runs_on(candidate, plain) for candidate in made):
+            name = subject.tree.name if subject.tree else "it"
+            places = _evidence(subject).targets
             raise UsageError(
-                f"{subject.project.name if subject.project else 'it'} names its targets itself, "
+                f"{subject.project.name if subject.project else name} names its targets itself, "
                 f"and none of them runs on {target.arch}",
-                hints=[f"it compiles for: {', '.join(cubins)}"],
+                hints=[f"it compiles for: {_all(known)}", *([str(places)] if places.where else [])],
                 where=subject.tree.path if subject.tree else None,
             )
+
+
+def _all(known: BackendRecipe) -> str:
+    """Return all targets that a tree names, also those of its switches."""
+    rows = [row.archs for row in known.fixed] + [switch.archs for switch in known.switches]
+    return ", ".join(dict.fromkeys(arch for archs in rows for arch in archs))
+
+
+def refuse_unmade(subject: Subject) -> None:
+    """Raise an error if the tree names a target that this CUDA cannot make."""
+    known = known_facts(subject)
+    release = cuda_releases().get(subject.cuda_version or "")
+    if known is None or release is None or subject.backend_recipe or subject.asked:
+        return
+    cubins, ptx = _compiled(subject, known) if known.fixed else ([], [])
+    for arch in (*cubins, *ptx):
+        if arch not in release.archs:
+            raise UsageError(
+                f"CUDA {release.version} cannot make {arch}, which the build names itself",
+                hints=[str(_evidence(subject).targets)],
+                where=subject.tree.path if subject.tree else None,
+            )
+
+
+def refuse_old_gpus(subject: Subject) -> None:
+    """Raise an error for a GPU that the build itself refuses."""
+    oldest = subject.tree.oldest_gpu if subject.tree else None
+    if oldest is None or subject.variant.backend is not Backend.CUDA or subject.backend_recipe:
+        return
+    for target in subject.gpus:
+        if target.capability < GpuTarget(arch=oldest.version).capability:
+            raise UsageError(
+                f"the build refuses GPUs below {oldest.version}, such as {target.arch}",
+                hints=[f"read at {oldest.where}"],
+                where=subject.tree.path if subject.tree else None,
+            )
+
+
+class _Known(Value, frozen=True, kw_only=True):
+    targets: Evidence
+    known: bool = True
+
+
+def _evidence(subject: Subject) -> _Known:
+    """Return how the targets of the plan are known, and whether they are known at all."""
+    if asked := subject.asked:
+        return _Known(targets=Evidence(kind=EvidenceKind.ASKED, where=asked.when))
+    if read := tree_recipe(subject):
+        return _Known(targets=read.targets, known=read.known)
+    project = subject.project
+    if project and project.facts_from:
+        return _Known(targets=Evidence(kind=EvidenceKind.RECIPE, where=project.facts_from))
+    kind = EvidenceKind.RECIPE if project else EvidenceKind.ASSUMED
+    return _Known(targets=Evidence(kind=kind, where="yours" if project else "no tree was read"))
 
 
 def _compiled(subject: Subject, known: BackendRecipe) -> tuple[list[str], list[str]]:
@@ -74,7 +132,8 @@ def _compiled(subject: Subject, known: BackendRecipe) -> tuple[list[str], list[s
         wanted = {target.arch for target in subject.gpus}
         for switch in known.switches:
             if wanted & set(switch.serves or switch.archs):
-                cubins += switch.archs
+                cubins += [arch for arch in switch.archs if not arch.endswith("+PTX")]
+                ptx += [a.removesuffix("+PTX") for a in switch.archs if a.endswith("+PTX")]
     else:
         targets = written_targets(subject)
         cubins = [target.arch for target in targets]
@@ -111,25 +170,7 @@ def _compiles(subject: Subject, known: BackendRecipe) -> bool:
         return subject.variant.backend is not Backend.XPU
     if tree is None or tree.kind is ProjectKind.PYTORCH:
         return True
-    return ".cu" in tree.device_sources or (
-        subject.variant.backend is Backend.ROCM and ".hip" in tree.device_sources
-    )
-
-
-# Variables that name GPU targets, by the words of their names.
-_ARCH_NAME = re.compile(
-    r"(?:CUDA|GPU|GPUS|HIP|ROCM|AMDGPU|NVCC|SM|XPU|SYCL)_?\w*?"
-    r"(?:ARCHS?|ARCHES|ARCHITECTURES?|CAPABILIT\w+|TARGETS?|GENERATE_CODE|GENCODE|DEVICE_ARCH)"
-    r"(?:_LIST|_BIN|_NAME)?|COMPUTE_CAPABILIT\w+|GPU_COMPUTE_VER",
-    re.IGNORECASE,
-)
-_NO_CHOICE = re.compile(r"SUPPORTED|DEFAULT|KNOWN|NATIVE|_ALL|FILTERED|FLAGS|READABLE|FOUND")
-
-
-def names_targets(name: str) -> bool:
-    """Tell whether a variable looks like a choice of GPU targets."""
-    found = _ARCH_NAME.search(name)
-    return bool(found) and not _NO_CHOICE.search(name.upper())
+    return tree.device_source is not None or tree.kind is ProjectKind.CMAKE
 
 
 def _choices(subject: Subject) -> Iterator[str]:
@@ -138,9 +179,9 @@ def _choices(subject: Subject) -> Iterator[str]:
     if tree is None:
         return
     for ask in tree.asks:
-        if ask.certain and names_targets(ask.name):
+        if ask.certain and names_targets(ask.name, subject.variant.backend):
             yield f"{ask.name} ({ask.where})"
     if tree.own_targets:
-        yield f"flags in {tree.own_targets[0]}"
+        yield f"flags in {tree.own_targets[0].where}"
     elif reader := reader_of("TORCH_CUDA_ARCH_LIST", tree.readers, environment=True):
         yield f"TORCH_CUDA_ARCH_LIST ({reader})"

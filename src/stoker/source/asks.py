@@ -11,13 +11,15 @@ import posixpath
 import re
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from stoker.model.source import ReadVariable, Standard
 from stoker.model.value import Value
 from stoker.source.files import TreeFiles
+from stoker.source.python_builds import BuildReader, PythonBuild
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[A-Z]{4,}")
 _OF_ENVIRONMENT = re.compile(r"_?(?:environ|env)")
-_TARGET = re.compile(r"\b(?:compute|sm)_(?:$|\d{2,3})|--offload-arch=")
 _STANDARD = re.compile(r"[-/]std[=:](?:c|gnu)\+\+(\d\d)")
 _MOST_FILES = 120
 _MOST_DEPTH = 4  # imports from the root
@@ -36,7 +38,7 @@ class PythonAsks(Value, frozen=True, kw_only=True):
 
     asks: tuple[ReadVariable, ...] = ()
     overwrites: tuple[ReadVariable, ...] = ()
-    own_targets: tuple[str, ...] = ()
+    code: PythonBuild = PythonBuild()
     standards: tuple[Standard, ...] = ()
     names: frozenset[str] = frozenset()
 
@@ -49,6 +51,7 @@ class _Module(Value, frozen=True, kw_only=True):
     """A file and all nodes of its syntax tree. ``early`` are those outside functions."""
 
     file: str
+    tree: ast.Module
     nodes: tuple[ast.AST, ...]
     early: frozenset[int]
 
@@ -56,11 +59,12 @@ class _Module(Value, frozen=True, kw_only=True):
 def read_python_asks(files: TreeFiles, roots: tuple[str, ...]) -> PythonAsks:
     """Return what setup.py, a back end of the tree's own and their imports ask for."""
     modules = list(_modules(files, roots))
-    wrappers = {name for module in modules for name in _wrappers(module.nodes)}
-    reader = _Reader(wrappers)
+    wrappers = {node.name: node for module in modules for node in _wrappers(module.nodes)}
+    reader, code = _Reader(set(wrappers)), BuildReader(dict(wrappers), _key)
     for module in modules:
         reader.read(module)
-    return reader.result()
+        code.read(module.file, module.tree)
+    return replace(reader.result(), code=code.result())
 
 
 def _modules(files: TreeFiles, roots: tuple[str, ...]) -> Iterator[_Module]:
@@ -78,7 +82,8 @@ def _modules(files: TreeFiles, roots: tuple[str, ...]) -> Iterator[_Module]:
         tree = _parsed(files.text(file) or "")
         if tree is None:
             continue
-        module = _Module(file=file, nodes=tuple(ast.walk(tree)), early=frozenset(_early(tree)))
+        nodes, early = tuple(ast.walk(tree)), frozenset(_early(tree))
+        module = _Module(file=file, tree=tree, nodes=nodes, early=early)
         yield module
         if depth == _MOST_DEPTH:
             continue
@@ -162,7 +167,9 @@ def _joined_path(files: TreeFiles, folder: str, arguments: list[ast.expr]) -> It
             return
 
 
-def _wrappers(nodes: tuple[ast.AST, ...]) -> Iterator[str]:
+def _wrappers(
+    nodes: tuple[ast.AST, ...],
+) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Yield the functions that look up an argument of theirs in the environment."""
     for node in nodes:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -171,7 +178,7 @@ def _wrappers(nodes: tuple[ast.AST, ...]) -> Iterator[str]:
         for inner in ast.walk(node):
             key = _key(inner)
             if isinstance(key, ast.Name) and key.id in parameters:
-                yield node.name
+                yield node
                 break
 
 
@@ -212,7 +219,6 @@ class _Reader:
         self._asks: dict[str, ReadVariable] = {}
         self._listed: dict[str, ReadVariable] = {}
         self._overwrites: dict[str, ReadVariable] = {}
-        self._targets: dict[str, None] = {}
         self._standards: dict[int, Standard] = {}
         self._names: set[str] = set()
         self._looks_up_lists = False
@@ -224,7 +230,6 @@ class _Reader:
         return PythonAsks(
             asks=tuple(asks[name] for name in sorted(asks)),
             overwrites=tuple(self._overwrites[name] for name in sorted(self._overwrites)),
-            own_targets=tuple(self._targets),
             standards=tuple(self._standards.values()),
             names=frozenset(self._names),
         )
@@ -272,11 +277,9 @@ class _Reader:
                     self._overwrites.setdefault(name, ask)
 
     def _literal(self, node: ast.AST, where: str) -> None:
-        """Note names in lists, GPU targets and C++ standards among the literals."""
+        """Note names in lists and C++ standards among the literals."""
         match node:
             case ast.Constant(value=str(text)):
-                if _TARGET.search(text) and "\n" not in text:
-                    self._targets.setdefault(where)
                 if found := _STANDARD.search(text):
                     standard = Standard(version=int(found[1]), where=where)
                     self._standards.setdefault(standard.version, standard)

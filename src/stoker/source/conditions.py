@@ -1,9 +1,12 @@
-"""CMake conditions as text: conjunctions, negations, and the names they read."""
+"""CMake conditions as text: conjunctions, negations, the names they read, and the blocks that
+contain a command.
+"""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from stoker.source.cmake import Argument
+from stoker.model.value import Value
+from stoker.source.cmake import Argument, CMakeCommand
 
 _COMPARISONS = {
     f"{kind}{comparison}"
@@ -25,6 +28,11 @@ _OPERATORS = {
 }
 _CONSTANTS = {"ON", "YES", "TRUE", "Y", "OFF", "NO", "FALSE", "N", "IGNORE", "NOTFOUND"}
 _NO_VARIABLE = _NO_VARIABLE_NEXT | _OPERATORS | _CONSTANTS
+_OPENING = {"foreach", "function", "macro", "while"}
+_CLOSING = {f"end{name}" for name in _OPENING}
+# Characters of a condition, and what each part counts besides: of very deep nesting only the outer
+# part is told.
+_LONGEST, _COST_OF_PART = 1000, 20
 _WORD = re.compile(r"[^\s();\"]+")
 
 
@@ -67,3 +75,62 @@ def names_read(words: Iterable[str]) -> Iterator[str]:
 def condition_words(condition: str) -> list[str]:
     """Return the words of a condition that is one argument, as the source writes it."""
     return _WORD.findall(condition)
+
+
+class Enclosed(Value, frozen=True, kw_only=True):
+    """A command and the if() blocks that contain it, in the same file."""
+
+    command: CMakeCommand
+    within: str | None = None  # the condition of these blocks, outermost first
+    conditional: bool = False  # also true in a function or a loop
+
+
+def enclosed(commands: Iterable[CMakeCommand]) -> Iterator[Enclosed]:
+    """Yield the commands that are no part of an if() themselves, with the blocks around them."""
+    # For each open if(), the conditions of its branches so far; an else() has none of its own.
+    blocks: list[list[str]] = []
+    others = 0
+    for command in commands:
+        match command.name:
+            case "if":
+                blocks.append([_limited(command)])
+            case "elseif" if blocks:
+                blocks[-1].append(_limited(command))
+            case "else" if blocks:
+                blocks[-1].append("")
+            case "endif" if blocks:
+                blocks.pop()
+            case name if name in _OPENING:
+                others += 1
+            case name if name in _CLOSING:
+                others = max(0, others - 1)
+            case _:
+                conditional = bool(blocks or others)
+                yield Enclosed(command=command, within=_within(blocks), conditional=conditional)
+
+
+def _limited(command: CMakeCommand) -> str:
+    text = condition_text(command.arguments)
+    return text if len(text) <= _LONGEST else "..."
+
+
+def _within(blocks: Sequence[Sequence[str]]) -> str | None:
+    """Return the condition under which the innermost branch is reached."""
+    parts: list[str] = []
+    room = _LONGEST
+    for part in _conditions(blocks):
+        room -= len(part) + _COST_OF_PART
+        if room < 0:
+            parts.append("...")
+            break
+        parts.append(part)
+    return conjunction(parts) if parts else None
+
+
+def _conditions(blocks: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Return the conditions from the outermost block to the innermost."""
+    for branches in blocks:
+        for passed in branches[:-1]:
+            yield negation(passed)
+        if branches[-1]:
+            yield branches[-1]

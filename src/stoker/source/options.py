@@ -7,30 +7,39 @@ option with a computed name is not found, nor is the condition of an include().
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from msgspec.structs import replace
 
-from stoker.model.source import CMakeOption, Minimum, OptionKind, ReadVariable
+from stoker.model.source import (
+    CMakeOption,
+    Minimum,
+    NamedTarget,
+    NativeCode,
+    OptionKind,
+    ReadVariable,
+)
 from stoker.model.value import Value
 from stoker.source import conditions
 from stoker.source.cmake import ArgumentKind, CMakeCommand, parse_script
+from stoker.source.cmake_calls import Calls
+from stoker.source.cmake_code import (
+    compiles_device_code,
+    named_targets,
+    native_code,
+    refused_below,
+    required_cuda,
+)
 from stoker.source.files import TreeFiles
 
 ROOT = "CMakeLists.txt"
 _REFERENCE = re.compile(r"\$(?:CACHE)?\{([A-Za-z0-9_]+)\}")
 _ENVIRONMENT = re.compile(r"\bENV\{([A-Za-z0-9_]+)\}")
-# A literal that names a GPU target: a flag of a compiler, not the name of a file.
-_TARGET = re.compile(r"arch=compute_\d|code=sm_\d|--offload-arch=gfx|-arch=sm_\d")
-_CUDA_VERSION = re.compile(r"\$?\{?\w*CUDA\w*VERSION\w*\}?", re.IGNORECASE)
 # In upper case, perhaps after the name of a package; other names are a file's own business.
 _NAME = re.compile(r"(?:[A-Za-z][A-Za-z0-9]*_)?[A-Z][A-Z0-9_]*")
-_SETTERS = {"set", "find_file", "find_library", "find_path", "find_program"}
+_FINDERS = {"find_file", "find_library", "find_path", "find_program"}
+_CHANGES = {"APPEND", "PREPEND", "INSERT", "REMOVE_ITEM", "REMOVE_DUPLICATES", "SORT", "REVERSE"}
 _VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){1,3}(?=\.\.\.|$)")
 _GPU_LANGUAGES = {"CUDA", "HIP"}
-# Characters of the condition of an option, and what each part counts besides: of very deep
-# nesting only the outer part is told.
-_LONGEST, _COST_OF_PART = 1000, 20
 _MOST_FILES = 5000
 
 
@@ -50,7 +59,9 @@ class CMakeFacts(Value, frozen=True, kw_only=True):
     project: CMakeProject | None
     minimum: str | None = None  # the oldest CMake that the root accepts
     asks: tuple[ReadVariable, ...] = ()  # of CMake and of the environment
-    own_targets: tuple[str, ...] = ()  # places of flags that name GPU targets
+    own_targets: tuple[NamedTarget, ...] = ()
+    native: tuple[NativeCode, ...] = ()
+    device_source: str | None = None  # where a source for GPUs is listed
     packages: frozenset[str] = frozenset()  # those that find_package() looks for
     cuda_minimum: Minimum | None = None
 
@@ -60,9 +71,10 @@ def read_options(files: TreeFiles, folder: str = "") -> CMakeFacts:
     the rest. ``folder`` is where the root's CMakeLists.txt is.
     """
     root = posixpath.join(folder, ROOT)
-    facts = _Facts(root)
-    for file in _cmake_files(files, root):
-        facts.read(file, _commands(files, file))
+    read = {file: _commands(files, file) for file in _cmake_files(files, root)}
+    facts = _Facts(root, Calls(command for commands in read.values() for command in commands))
+    for file, commands in read.items():
+        facts.read(file, commands)
     return facts.result()
 
 
@@ -98,53 +110,90 @@ def _added_folders(files: TreeFiles, file: str) -> Iterator[str]:
 class _Facts:
     """Collects from the files one after another; the first place of a name counts."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, calls: Calls) -> None:
         self._root = root
+        self._calls = calls
         self._options: list[CMakeOption] = []
-        self._places: dict[str, str] = {}
+        self._choices: dict[str, tuple[str, ...]] = {}
+        self._names: set[str] = set()  # read or set
+        self._places: dict[str, str] = {}  # of the first read
+        self._assigned: set[str] = set()  # by the root, before anything reads them
+        self._values: dict[str, str] = {}  # variables that are set to one literal
         self._environment: dict[str, str] = {}
         self._languages: set[str] = set()
-        self._packages: set[str] = set()
-        self._targets: dict[str, None] = {}
+        self._packages: list[tuple[str, CMakeCommand]] = []
+        self._targets: dict[NamedTarget, None] = {}
+        self._native: list[NativeCode] = []
+        self._device_source: str | None = None
         self._project: CMakeProject | None = None
         self._minimum: str | None = None
         self._cuda: Minimum | None = None
 
     def read(self, file: str, commands: tuple[CMakeCommand, ...]) -> None:
-        self._options.extend(_declarations(file, commands))
-        self._cuda = self._cuda or _cuda_minimum(file, commands)
-        for command in commands:
-            where = f"{file}:{command.line}"
-            for name in _names_used(command):
-                self._places.setdefault(name, where)
-            self._languages.update(_gpu_languages(command))
-            self._literals(command, where)
+        self._cuda = self._cuda or refused_below(file, commands)
+        self._uses(file, commands)
+        for each in conditions.enclosed(commands):
+            where = f"{file}:{each.command.line}"
+            for declaring in self._calls.expand(each.command) or (each.command,):
+                self._declare(file, declaring, each.within)
+            self._languages.update(_gpu_languages(each.command))
+            self._targets |= dict.fromkeys(named_targets(each, where))
+            if use := native_code(each, where):
+                self._native.append(use)
+            if self._device_source is None and compiles_device_code(each.command):
+                self._device_source = where
+            if each.command.name == "find_package" and each.command.arguments:
+                self._packages.append((file, each.command))
         if file == self._root:
             self._project, self._minimum = _project(commands), _minimum(commands)
 
-    def _literals(self, command: CMakeCommand, where: str) -> None:
-        for argument in command.arguments:
-            if argument.kind is ArgumentKind.BRACKET:
-                continue
-            for name in _ENVIRONMENT.findall(argument.source):
-                self._environment.setdefault(name, where)
-            if command.name != "message" and _TARGET.search(argument.source):
-                self._targets.setdefault(where)
-        if command.name == "find_package" and command.arguments:
-            self._packages.add(command.arguments[0].value)
+    def _uses(self, file: str, commands: tuple[CMakeCommand, ...]) -> None:
+        """Note which names are read and set. A name that a file sets before it reads it, outside
+        of any block, is no input of the file; one that the root sets is no input at all.
+        """
+        assigned = set(self._assigned)
+        plain = {id(each.command) for each in conditions.enclosed(commands) if not each.conditional}
+        for command in commands:
+            read, written = set(_names_read(command)), set(_names_set(command))
+            self._names |= read | written
+            for name in read - assigned:
+                self._places.setdefault(name, f"{file}:{command.line}")
+            if command.name == "set" and id(command) in plain:
+                assigned |= written - read - self._places.keys()
+            for name, value in _literal_set(command):
+                self._values.setdefault(name, value)
+            for argument in command.arguments:
+                if argument.kind is not ArgumentKind.BRACKET:
+                    for name in _ENVIRONMENT.findall(argument.source):
+                        self._environment.setdefault(name, f"{file}:{command.line}")
+        if file == self._root:
+            self._assigned = assigned
+
+    def _declare(self, file: str, command: CMakeCommand, within: str | None) -> None:
+        match command.name, [argument.value for argument in command.arguments]:
+            case "set_property", ["CACHE", name, "PROPERTY", "STRINGS", *choices]:
+                self._choices.setdefault(name, tuple(choices))
+            case name, _ if name in ("cmake_dependent_option", "set") or name.endswith("option"):
+                if option := _declaration(file, command):
+                    self._options.append(replace(option, within=within))
 
     def result(self) -> CMakeFacts:
-        variables = {name for name in self._places if _NAME.fullmatch(name)}
+        variables = {name for name in self._names if _NAME.fullmatch(name)}
+        self._options = [
+            replace(option, choices=self._choices.get(option.name, ())) for option in self._options
+        ]
         return CMakeFacts(
             options=tuple(self._options),
             variables=tuple(sorted(variables - {option.name for option in self._options})),
             gpu_languages=frozenset(self._languages),
             project=self._project,
             minimum=self._minimum,
-            asks=tuple(self._asks(variables)),
+            asks=tuple(self._asks(variables & self._places.keys())),
             own_targets=tuple(self._targets),
-            packages=frozenset(self._packages),
-            cuda_minimum=self._cuda,
+            native=tuple(self._native),
+            device_source=self._device_source,
+            packages=frozenset(command.arguments[0].value for _, command in self._packages),
+            cuda_minimum=self._cuda or required_cuda(self._packages, self._values),
         )
 
     def _asks(self, variables: set[str]) -> Iterator[ReadVariable]:
@@ -166,20 +215,6 @@ class _Facts:
                 yield ReadVariable(name=name, where=self._places[name], environment=False)
 
 
-def _cuda_minimum(file: str, commands: Sequence[CMakeCommand]) -> Minimum | None:
-    """Return the version of ``if(CUDA_VERSION VERSION_LESS 12.6) message(FATAL_ERROR ...)``."""
-    for command, following in pairwise(commands):
-        words = [argument.value for argument in command.arguments]
-        refuses = following.name == "message" and [
-            argument.value for argument in following.arguments[:1]
-        ] in (["FATAL_ERROR"], ["SEND_ERROR"])
-        match words:
-            case [subject, "VERSION_LESS", version] if command.name in ("if", "elseif") and refuses:
-                if _CUDA_VERSION.fullmatch(subject) and _VERSION.fullmatch(version):
-                    return Minimum(version=version, where=f"{file}:{command.line}")
-    return None
-
-
 def _is_cmake(file: str) -> bool:
     return file.endswith((".cmake", f"/{ROOT}")) or file == ROOT
 
@@ -189,51 +224,6 @@ def _commands(files: TreeFiles, file: str) -> tuple[CMakeCommand, ...]:
     if problem := script.problem:
         files.note(f"{file}:{problem.line}: {problem.message}; what follows was not read")
     return script.commands
-
-
-def _declarations(file: str, commands: Sequence[CMakeCommand]) -> Iterator[CMakeOption]:
-    # For each open if(), the conditions of its branches so far; an else() has none of its own.
-    blocks: list[list[str]] = []
-    for command in commands:
-        match command.name:
-            case "if":
-                blocks.append([_condition(command)])
-            case "elseif" if blocks:
-                blocks[-1].append(_condition(command))
-            case "else" if blocks:
-                blocks[-1].append("")
-            case "endif" if blocks:
-                blocks.pop()
-            case name if name in ("cmake_dependent_option", "set") or name.endswith("option"):
-                if option := _declaration(file, command):
-                    yield replace(option, within=_within(blocks))
-
-
-def _condition(command: CMakeCommand) -> str:
-    text = conditions.condition_text(command.arguments)
-    return text if len(text) <= _LONGEST else "..."
-
-
-def _within(blocks: Sequence[Sequence[str]]) -> str | None:
-    """Return the condition under which the innermost branch is reached."""
-    parts: list[str] = []
-    room = _LONGEST
-    for part in _conditions(blocks):
-        room -= len(part) + _COST_OF_PART
-        if room < 0:
-            parts.append("...")
-            break
-        parts.append(part)
-    return conditions.conjunction(parts) if parts else None
-
-
-def _conditions(blocks: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Return the conditions from the outermost block to the innermost."""
-    for branches in blocks:
-        for passed in branches[:-1]:
-            yield conditions.negation(passed)
-        if branches[-1]:
-            yield branches[-1]
 
 
 def _declaration(file: str, command: CMakeCommand) -> CMakeOption | None:
@@ -280,8 +270,8 @@ def _switch(value: str) -> str:
     return "ON" if value.upper() in {"1", "ON", "YES", "TRUE", "Y"} else "OFF"
 
 
-def _names_used(command: CMakeCommand) -> Iterator[str]:
-    """Return the names that a command reads or sets, among words that are not names."""
+def _names_read(command: CMakeCommand) -> Iterator[str]:
+    """Yield the names that a command reads, among words that are not names."""
     words = [argument.source for argument in command.arguments]
     for argument in command.arguments:
         if argument.kind is not ArgumentKind.BRACKET and "{" in argument.source:
@@ -291,12 +281,26 @@ def _names_used(command: CMakeCommand) -> Iterator[str]:
             yield from conditions.names_read(words)
         case "cmake_dependent_option", [_, _, _, condition, *_]:
             yield from conditions.names_read(conditions.condition_words(condition))
-        case "list", [_, name, *_]:
+        case "list", [change, name, *_] if change not in _CHANGES:
             yield name
         case "find_package", [name, *_]:
             yield from (f"{name}_ROOT", f"{name}_DIR")
-        case setter, [name, *_] if setter in _SETTERS:
+        case finder, [name, *_] if finder in _FINDERS:
+            yield name  # a value from outside is kept
+
+
+def _names_set(command: CMakeCommand) -> Iterator[str]:
+    match command.name, [argument.source for argument in command.arguments]:
+        case "set", [name, *_]:
             yield name
+        case "list", [change, name, *_] if change in _CHANGES:
+            yield name
+
+
+def _literal_set(command: CMakeCommand) -> Iterator[tuple[str, str]]:
+    match command.name, [argument.value for argument in command.arguments]:
+        case "set", [name, value] if "$" not in value:
+            yield name, value
 
 
 def _gpu_languages(command: CMakeCommand) -> set[str]:

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
@@ -22,6 +23,7 @@ from stoker.source.asks import PythonAsks, read_python_asks
 from stoker.source.files import TreeFiles
 from stoker.source.options import CMakeFacts, read_options, read_project
 from stoker.source.package import Package, read_package, required_names
+from stoker.source.python_builds import PythonBuild
 from stoker.source.python_code import CPP_EXTENSION, read_cuda_archs
 from stoker.source.requirements import read_requirements
 
@@ -49,7 +51,6 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
     files = TreeFiles(root)
     package = read_package(files)
     recipe = _recognized(files, package, (*recipes, *projects().values()))
-    device = tuple(s for s in _DEVICE_SOURCES if _holds(files, (s,)))
     kind = (recipe.kind if recipe else None) or _kind(files, package)
     if kind is None:
         raise _nothing_to_build(files, package, content)
@@ -57,6 +58,8 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
     folder = recipe.folder if recipe else ""
     cmake = read_options(files, folder)
     python = read_python_asks(files, package.roots)
+    by_cmake = recipe is not None or _calls_cmake(package, kind, python)
+    code = _code(files, package, cmake if by_cmake else None, python)
     return SourceTree(
         path=str(root),
         kind=kind,
@@ -70,16 +73,21 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
         requirements=_requirements(kind, files, package),
         own_protobuf=files.is_filled("third_party/protobuf") if pytorch else None,
         cuda_archs=read_cuda_archs(files) if pytorch else (),
-        backends=_backends(files, cmake, python, device, recipe),
+        backends=_backends(files, code, cmake, python, recipe),
         recipe=recipe.name if recipe else None,
         folder=folder,
-        asks=tuple(_asks(python, cmake, package)),
-        readers=_readers(python, cmake, package),
+        asks=tuple(_asks(python, cmake if by_cmake else None, package)),
+        readers=_readers(python, cmake if by_cmake else None, package),
         overwrites=python.overwrites,
-        own_targets=(*python.own_targets, *cmake.own_targets),
+        own_targets=code.targets,
+        flags=code.flags,
+        native=code.native,
+        oldest_gpu=code.oldest_gpu,
         standards=python.standards,
-        cuda_minimum=cmake.cuda_minimum,
-        device_sources=device,
+        cuda_minimum=code.cuda_minimum,
+        device_source=code.device_source,
+        compiles=code.compiles,
+        cuda_if_found=code.cuda_if_found,
         notes=tuple(files.notes),
     )
 
@@ -98,21 +106,54 @@ def _recognized(
     return None
 
 
-def _asks(python: PythonAsks, cmake: CMakeFacts, package: Package) -> Iterator[ReadVariable]:
+def _code(
+    files: TreeFiles,
+    package: Package,
+    cmake: CMakeFacts | None,
+    python: PythonAsks,
+) -> PythonBuild:
+    """Return what the build compiles: by its Python files, by CMake if they use it, or by both."""
+    code = python.code
+    if cmake:
+        code = replace(
+            code,
+            targets=(*code.targets, *cmake.own_targets),
+            native=(*code.native, *cmake.native),
+            device_source=code.device_source or cmake.device_source,
+            cuda_minimum=cmake.cuda_minimum or code.cuda_minimum,
+            compiles=True,
+        )
+    read = any(map(files.is_file, package.roots)) and not files.notes
+    if not read and not cmake:
+        # Another back end, or a setup.py that could not be read: what is there may be compiled.
+        device = next((file for file in files.walk() if file.endswith(_DEVICE_SOURCES)), None)
+        code = replace(code, device_source=code.device_source or device, compiles=True)
+    return code
+
+
+def _calls_cmake(package: Package, kind: ProjectKind, python: PythonAsks) -> bool:
+    """Tell whether CMakeLists.txt is part of the build, and not only there for an editor."""
+    if kind in (ProjectKind.CMAKE, ProjectKind.PYTORCH) or package.front_end is None:
+        return True
+    wanted = required_names(package.requirements) & {"scikit-build", "scikit-build-core", "cmake"}
+    return bool(wanted or python.code.calls_cmake)
+
+
+def _asks(python: PythonAsks, cmake: CMakeFacts | None, package: Package) -> Iterator[ReadVariable]:
     yield from python.asks
     known = {ask.name for ask in python.asks}
     yield from (
         ReadVariable(name=n, where="pyproject.toml") for n in package.environment if n not in known
     )
-    yield from cmake.asks
+    yield from cmake.asks if cmake else ()
 
 
-def _readers(python: PythonAsks, cmake: CMakeFacts, package: Package) -> tuple[str, ...]:
+def _readers(python: PythonAsks, cmake: CMakeFacts | None, package: Package) -> tuple[str, ...]:
     """Return the libraries that read variables for the build: see knowledge/readers.toml."""
     found = set(python.readers)
-    if "Torch" in cmake.packages:
+    if cmake and "Torch" in cmake.packages:
         found.add("torch's CMake package")
-    if cmake.project or "cmake" in python.names:
+    if cmake and (cmake.project or "cmake" in python.names):
         found.add("CMake")
     required = required_names(package.requirements)
     found |= {name for name in ("scikit-build-core", "scikit-build") if name in required}
@@ -245,30 +286,40 @@ def _requirements(kind: ProjectKind, files: TreeFiles, package: Package) -> tupl
 
 def _backends(
     files: TreeFiles,
+    code: PythonBuild,
     cmake: CMakeFacts,
     python: PythonAsks,
-    device: tuple[str, ...],
     recipe: ProjectRecipe | None,
 ) -> tuple[str, ...]:
     """Return the back ends of the recipe, or else those that the tree's files speak of."""
     if recipe and recipe.backends:
         return tuple(backend.value for backend in Backend if backend in recipe.backends)
+    if not code.compiles:
+        return tuple(backend.value for backend in Backend)  # the same files for all of them
     options = {option.name for option in cmake.options}
+    chosen = {choice.upper() for option in cmake.options for choice in option.choices}
     used = python.names
     # An extension that only knows CUDAExtension cannot be built without nvcc.
     only_cuda = "CUDAExtension" in used and not used & {"CppExtension", "Extension"}
+    device = code.device_source is not None
     possible = {
         Backend.CPU: not only_cuda,
         Backend.CUDA: "USE_CUDA" in options
-        or "CUDA" in cmake.gpu_languages
+        or "CUDA" in cmake.gpu_languages | chosen
         or "CUDAExtension" in used
-        or ".cu" in device,
+        or device
+        or _switchable(options, "CUDA"),
         Backend.ROCM: "USE_ROCM" in options
-        or "HIP" in cmake.gpu_languages
-        or (".cu" in device and bool(used & _OF_ROCM))
-        or ".hip" in device,
-        Backend.XPU: "USE_XPU" in options or "SyclExtension" in used,
+        or bool({"HIP", "ROCM"} & (cmake.gpu_languages | chosen))
+        or (device and bool(used & _OF_ROCM))
+        or _switchable(options, "HIP", "ROCM"),
+        Backend.XPU: "USE_XPU" in options or "SyclExtension" in used or "SYCL" in chosen,
         Backend.MPS: "USE_MPS" in options or files.is_filled("aten/src/ATen/mps"),
         Backend.VULKAN: "USE_VULKAN" in options,
     }
     return tuple(backend.value for backend, built in possible.items() if built)
+
+
+def _switchable(options: set[str], *words: str) -> bool:
+    """Tell whether an option switches a back end on, by its name: ``GGML_CUDA``."""
+    return any(name.upper().endswith(tuple(f"_{word}" for word in words)) for name in options)

@@ -8,7 +8,7 @@ from conftest import PROJECTS
 from stoker.model.errors import UsageError
 from stoker.model.finding import Severity
 from stoker.model.recipe import ProjectRecipe
-from stoker.model.source import ReadVariable
+from stoker.model.source import NamedTarget, ReadVariable
 from stoker.plan.recipes.checking import check_recipe
 from stoker.settings.toml import read_recipe_file
 from stoker.source.tree import read_tree
@@ -52,9 +52,13 @@ def test_a_setting_that_nothing_reads_is_reported() -> None:
     assert not [title for title in unread if title.endswith("MINI_GPU_ARCHS")]
 
 
+def _computed(where: str) -> NamedTarget:
+    return NamedTarget(where=where)
+
+
 def test_pytorch_adds_flags_to_the_targets_that_it_is_given() -> None:
     """Its build names 9.0a for single kernels, and its package has flags that no build uses."""
-    places = ("cmake/Codegen.cmake:89", "torch/cuda/__init__.py:227")
+    places = tuple(map(_computed, ("cmake/Codegen.cmake:89", "torch/cuda/__init__.py:227")))
     for variant in ("cu130-sm90", "rocm6.4-gfx942"):
         read = (ReadVariable(name="USE_CUDA", where="CMakeLists.txt:240"),)
         planned = plan(variant, tree=pytorch_tree(own_targets=places, asks=read))

@@ -18,7 +18,7 @@ ASKED = AskedBuild(
 
 
 def mla(**changes: Any) -> Subject:
-    tree = extension_tree("flash_mla", recipe=None, device_sources=(".cu",))
+    tree = extension_tree("flash_mla", recipe=None)
     return changed(subject("h100", tree=tree), **changes)
 
 

@@ -65,7 +65,7 @@ def test_modules_of_the_tree_are_followed_and_others_are_not(tmp_path: Path) -> 
 
 def test_documentation_and_targets(tmp_path: Path) -> None:
     text = '"""Sets arch=compute_75."""\nflags = ["-gencode=arch=compute_80,code=sm_80"]\n'
-    assert asked(tmp_path, text).own_targets == ("setup.py:2",)
+    assert [target.where for target in asked(tmp_path, text).code.targets] == ["setup.py:2"]
 
 
 def test_a_file_that_is_no_python(tmp_path: Path) -> None:

@@ -1,12 +1,11 @@
 """Any CMake project: everything is a -D option, so nothing depends on the environment."""
 
-import re
 from collections.abc import Iterator
 
 from stoker.knowledge.projects import blas_libraries, features, reader_of
-from stoker.model.plan import Backend, Command, GpuTarget, Origin, OriginKind, Setting
-from stoker.model.source import CMakeOption, FrontEnd
-from stoker.plan.recipes.project import backend_settings, project_settings
+from stoker.model.plan import Backend, Command, GpuTarget, Setting
+from stoker.model.source import FrontEnd
+from stoker.plan.recipes.project import backend_settings, known_facts, project_settings
 from stoker.plan.subject import Subject, compiler_flags, environment, option
 
 jobs_variable = "CMAKE_BUILD_PARALLEL_LEVEL"
@@ -37,7 +36,7 @@ def settings(subject: Subject) -> Iterator[Setting]:
 
 def _targets(subject: Subject) -> Iterator[Setting]:
     """Yield the toolkit, and the targets unless the project's recipe writes them otherwise."""
-    known = subject.backend_recipe
+    known = known_facts(subject)
     own = known is not None and (known.chooses_targets or not known.compiles)
     if subject.variant.backend is Backend.CUDA:
         if subject.gpus and not own:
@@ -50,9 +49,8 @@ def _targets(subject: Subject) -> Iterator[Setting]:
     if subject.variant.backend is Backend.ROCM and subject.gpus and not own:
         archs = ";".join(target.arch for target in subject.gpus)
         yield option("CMAKE_HIP_ARCHITECTURES", archs, subject.gpus_origin)
-    if known is None:
+    if subject.backend_recipe is None and not own:
         yield from _torch_list(subject)
-        yield from _switches(subject)
 
 
 def _torch_list(subject: Subject) -> Iterator[Setting]:
@@ -65,41 +63,6 @@ def _torch_list(subject: Subject) -> Iterator[Setting]:
         yield environment(name, archs, subject.gpus_origin)
     elif tree.ask(name, environment=False):
         yield option(name, archs, subject.gpus_origin)
-
-
-# Options by which projects switch a back end on: USE_CUDA, WITH_CUDA, GGML_CUDA, LIB_ENABLE_HIP.
-_SWITCHES = {
-    Backend.CUDA: r"CUDA",
-    Backend.ROCM: r"HIP|ROCM",
-    Backend.XPU: r"SYCL|XPU",
-    Backend.VULKAN: r"VULKAN",
-    Backend.MPS: r"METAL|MPS",
-}
-
-
-def _switches(subject: Subject) -> Iterator[Setting]:
-    """Yield the options of the tree that switch its back ends on and off, if their names say so."""
-    for backend, words in _SWITCHES.items():
-        declared = _switch(subject, words)
-        if declared is None:
-            continue
-        wanted = backend is subject.variant.backend
-        origin = Origin(kind=OriginKind.RECIPE, where="the tree's option")
-        why = f"{declared.file}:{declared.line} declares it, {declared.default} by default"
-        if wanted or declared.default == "ON":
-            yield option(declared.name, "ON" if wanted else "OFF", origin, why)
-
-
-def _switch(subject: Subject, words: str) -> CMakeOption | None:
-    """Return the option for a back end, if exactly one is declared for every configuration."""
-    name = re.compile(rf"(?:\w+_)?(?:(?:USE|WITH|ENABLE|BUILD)_)?(?:{words})")
-    declared = subject.tree.options if subject.tree else ()
-    found = {
-        each.name: each
-        for each in declared
-        if each.type == "BOOL" and each.within is None and name.fullmatch(each.name)
-    }
-    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def _cmake_arch(target: GpuTarget) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from stoker.knowledge.projects import reader_of
 from stoker.model.plan import Backend, BuildType, Command, Setting
 from stoker.model.source import ProjectKind
-from stoker.plan.recipes.project import backend_settings, project_settings
+from stoker.plan.recipes.project import backend_settings, known_facts, project_settings
 from stoker.plan.recipes.pytorch import cuda_settings, toolkit_settings
 from stoker.plan.subject import Subject, compiler_flags, environment, recipe_origin
 
@@ -40,6 +40,8 @@ def settings(subject: Subject) -> Iterator[Setting]:
 def _by_torch(subject: Subject) -> Iterator[Setting]:
     """Yield what torch's cpp_extension reads, and FORCE_CUDA, which many setup.py files read."""
     backend = subject.variant.backend
+    if subject.tree and not subject.tree.compiles:
+        return
     if backend is Backend.CUDA:
         yield from _force(subject, "1")
         yield from _toolkit(subject)
@@ -48,7 +50,9 @@ def _by_torch(subject: Subject) -> Iterator[Setting]:
     if backend is Backend.CPU:
         yield from _force(subject, "0")
         yield environment("CUDA_VISIBLE_DEVICES", "", subject.origin("backend"))
-    yield from _torch_targets(subject)
+    known = known_facts(subject)
+    if known is None or (known.compiles and not known.chooses_targets):
+        yield from _torch_targets(subject)
 
 
 def _torch_targets(subject: Subject) -> Iterator[Setting]:

@@ -7,31 +7,42 @@ from stoker.model.errors import UsageError
 from stoker.model.plan import Backend, GpuTarget, Origin, OriginKind, Setting, SettingPlace
 from stoker.model.recipe import FORMS, BackendRecipe
 from stoker.plan.subject import Subject, environment, option
+from stoker.plan.tree_recipe import tree_recipe
 
 PLACEHOLDER = re.compile(r"\{[a-z_]+\}")
 
 
+def known_facts(subject: Subject) -> BackendRecipe | None:
+    """Return the recipe for the back end, or else what the files of the tree say in its form."""
+    if subject.backend_recipe:
+        return subject.backend_recipe
+    read = tree_recipe(subject)
+    return read.recipe if read else None
+
+
 def project_settings(subject: Subject) -> Iterator[Setting]:
-    """Yield what the recipe sets for the back end of the variant; nothing without a recipe."""
-    known = subject.backend_recipe
-    if known is None or subject.project is None:
+    """Yield what the recipe, or the tree itself, sets for the back end of the variant."""
+    known = known_facts(subject)
+    if known is None:
         return
     values = _values(subject, known)
     for place, given in ((environment, known.environment), (option, known.cmake)):
         for name, template in given.items():
             if (value := _filled(template, values)) is not None:
-                yield place(name, value, _origin(subject, template), _why(subject, template))
+                origin = _origin(subject, template, name)
+                yield place(name, value, origin, _why(subject, template))
     for switch in known.switches:
         place = option if switch.cmake else environment
         on = bool({target.arch for target in subject.gpus} & set(switch.serves or switch.archs))
         what = ", ".join(switch.archs)
         why = f"kernels for {what}" if on else f"no GPU asked for needs the kernels for {what}"
-        yield place(switch.name, switch.on if on else switch.off, _recipe(subject), why)
+        if value := switch.on if on else switch.off:
+            yield place(switch.name, value, _recipe(subject, switch.name), why)
 
 
 def backend_settings(subject: Subject) -> dict[str, str]:
     """Return the settings of the PEP 517 back end."""
-    known = subject.backend_recipe
+    known = known_facts(subject)
     if known is None:
         return {}
     values = _values(subject, known)
@@ -41,7 +52,7 @@ def backend_settings(subject: Subject) -> dict[str, str]:
 
 def written_targets(subject: Subject) -> tuple[GpuTarget, ...]:
     """Return the targets that this project is told: their code runs on the GPUs asked for."""
-    known = subject.backend_recipe
+    known = known_facts(subject)
     if known is None:
         return subject.gpus
     found: dict[str, GpuTarget] = {}
@@ -110,7 +121,7 @@ def _filled(template: str, values: dict[str, str]) -> str | None:
     return template
 
 
-def _origin(subject: Subject, template: str) -> Origin:
+def _origin(subject: Subject, template: str, name: str) -> Origin:
     """Return the origin of a value: that of the part of the variant it is made from."""
     if any(form in template for form in FORMS):
         return subject.gpus_origin
@@ -118,12 +129,14 @@ def _origin(subject: Subject, template: str) -> Origin:
         return subject.origin("build_type")
     if "{cuda_home}" in template or "{toolkit}" in template:
         return subject.toolkit_origin
-    return _recipe(subject)
+    return _recipe(subject, name)
 
 
-def _recipe(subject: Subject) -> Origin:
-    name = subject.project.name if subject.project else ""
-    return Origin(kind=OriginKind.RECIPE, where=name)
+def _recipe(subject: Subject, name: str) -> Origin:
+    """Return the origin of a fact: the place in the tree, or the recipe."""
+    if read := tree_recipe(subject):
+        return Origin(kind=OriginKind.TREE, where=read.places.get(name, ""))
+    return Origin(kind=OriginKind.RECIPE, where=subject.project.name if subject.project else "")
 
 
 def _why(subject: Subject, template: str) -> str:
@@ -136,7 +149,7 @@ def _why(subject: Subject, template: str) -> str:
 
 def sets_targets(setting: Setting, subject: Subject) -> bool:
     """Tell whether a setting names the GPU targets."""
-    known = subject.backend_recipe
+    known = known_facts(subject)
     given = {**known.environment, **known.cmake} if known else {}
     if any(form in given.get(setting.name, "") for form in FORMS):
         return True

@@ -10,4 +10,4 @@ def with_kernels():
 
 
 def archs():
-    return os.environ.get("MINI_GPU_ARCHS", "75;80").split(";")
+    return (os.environ.get("MINI_GPU_ARCHS") or "75;80").split(";")

@@ -1,0 +1,372 @@
+"""What the files of a tree say about one back end, in the form of a recipe. Pure.
+
+For trees without a recipe. What the files do not settle is left open: ``TreeRecipe.targets`` says
+how the targets are known, and a tree whose targets are not known states none.
+"""
+
+import re
+from collections.abc import Iterator
+
+from stoker.knowledge.hardware import cuda_archs, runs_on
+from stoker.knowledge.projects import reader_of
+from stoker.model.evidence import Evidence, EvidenceKind
+from stoker.model.plan import Backend, GpuTarget
+from stoker.model.recipe import BackendRecipe, FixedTargets, Switch
+from stoker.model.source import (
+    CMakeOption,
+    FrontEnd,
+    NamedTarget,
+    ProjectKind,
+    ReadVariable,
+    SourceTree,
+)
+from stoker.model.value import Value
+from stoker.plan.subject import Subject
+
+# The words of a back end in names of options: USE_CUDA, GGML_CUDA, LIB_ENABLE_HIP.
+WORDS = {
+    Backend.CUDA: ("CUDA",),
+    Backend.ROCM: ("HIP", "ROCM"),
+    Backend.XPU: ("SYCL", "XPU"),
+    Backend.VULKAN: ("VULKAN",),
+    Backend.MPS: ("METAL", "MPS"),
+}
+_OFF = ("OFF", "NONE", "NO", "CPU")
+_OTHER_USE = re.compile(r"CLANG|STATIC|TEST|EXAMPLE|BENCH|DOC|COMPILES")
+_NATIVE = re.compile(
+    r"(?:\w+_)?(?:(?:USE|ENABLE|WITH|BUILD)_)?(?:(?:M?ARCH|CPU)_)?NATIVE(?:_(?:ARCH|CODE|SIMD))?"
+)
+_CUDA_FLAG = re.compile(r"--(?:(?:force|with|use|enable|build)[-_])?(?:cuda|gpu)(?:[-_]ext)?")
+_CPU_FLAG = re.compile(r"--(?:cpu[-_]only|cpu|(?:no|disable|without)[-_](?:cuda|gpu))")
+_ARCH_OPTION = re.compile(r"(?:\w+_)?ARCH_\w*?[A-Z_](\d{2,3})")
+_DIGITS = re.compile(r"\d{2,3}(?:([,; ])\d{2,3})*")
+_DOTTED = re.compile(r"\d+\.\d[af]?(?:\+PTX)?(?:([,; ])\d+\.\d[af]?(?:\+PTX)?)*")
+# Variables that name GPU targets, by the words of their names.
+_ARCH_NAME = re.compile(
+    r"(?:CUDA|GPU|GPUS|HIP|ROCM|AMDGPU|NVCC|(?<![A-Z])SM|XPU|SYCL)_?\w*?"
+    r"(?:ARCHS?|ARCHES|ARCHITECTURES?|CAPABILIT\w+|TARGETS?|GENERATE_CODE|GENCODE|DEVICE_ARCH)"
+    r"(?:_LIST|_BIN|_NAME)?|COMPUTE_CAPABILIT\w+|GPU_COMPUTE_VER",
+    re.IGNORECASE,
+)
+_NO_CHOICE = re.compile(
+    r"SUPPORTED|DEFAULT|KNOWN|NATIVE|_ALL|FILTERED|FLAGS|READABLE|FOUND|MINIMUM|REPORTED|REQUIRED|HAVE_"
+)
+_OF_OTHERS = {
+    Backend.CUDA: re.compile(
+        r"HIP|ROCM|AMD|SYCL|XPU|OPENCL|VULKAN|WEBGPU|METAL|MARCH", re.IGNORECASE
+    ),
+    Backend.ROCM: re.compile(r"CUDA|NVCC|SYCL|XPU|OPENCL|VULKAN|WEBGPU|METAL|MARCH", re.IGNORECASE),
+    Backend.XPU: re.compile(r"CUDA|NVCC|HIP|ROCM|AMD|VULKAN|WEBGPU|METAL|MARCH", re.IGNORECASE),
+}
+
+
+class TreeRecipe(Value, frozen=True, kw_only=True):
+    """``recipe`` holds what is known. ``targets`` is the evidence of the targets; of the kind
+    ``assumed`` with ``known`` false, they are not known at all.
+    """
+
+    recipe: BackendRecipe
+    targets: Evidence
+    known: bool = True
+    places: dict[str, str] = {}  # of a setting: where the tree declares or reads it
+
+
+def names_targets(name: str, backend: Backend | None = None) -> bool:
+    """Tell whether a variable looks like a choice of GPU targets, of one back end if given."""
+    found = _ARCH_NAME.search(name)
+    others = _OF_OTHERS.get(backend) if backend else None
+    return (
+        bool(found) and not _NO_CHOICE.search(name.upper()) and not (others and others.search(name))
+    )
+
+
+def is_of_others(ask: ReadVariable, backend: Backend) -> bool:
+    """Tell whether a variable belongs to another back end, by its name, condition or file."""
+    others = _OF_OTHERS[backend]
+    return any(others.search(text) for text in (ask.name, ask.within or "", ask.where))
+
+
+def target_choices(tree: SourceTree, backend: Backend) -> list[ReadVariable]:
+    """Return the variables that look like a choice of GPU targets and that a user can set."""
+    found = {
+        ask.name: ask
+        for ask in reversed(tree.asks)
+        if ask.certain
+        and ask.name not in ("CMAKE_CUDA_ARCHITECTURES", "CMAKE_HIP_ARCHITECTURES")
+        and names_targets(ask.name, backend)
+        and not is_of_others(ask, backend)
+    }
+    return sorted(found.values(), key=lambda ask: (not ask.environment, ask.where, ask.name))
+
+
+def tree_recipe(subject: Subject) -> TreeRecipe | None:
+    """Return what the tree says about the back end of the variant; ``None`` with a recipe."""
+    tree = subject.tree
+    if tree is None or subject.backend_recipe or tree.kind is ProjectKind.PYTORCH:
+        return None
+    if not tree.compiles:
+        nothing = Evidence(kind=EvidenceKind.READ, where="setup.py: it has no extension")
+        return TreeRecipe(recipe=BackendRecipe(compiles=False), targets=nothing)
+    return _by_cmake(subject, tree) if tree.kind is ProjectKind.CMAKE else _by_setup(subject, tree)
+
+
+# -- setup.py --------------------------------------------------------------------------------------
+
+
+def _by_setup(subject: Subject, tree: SourceTree) -> TreeRecipe:
+    backend = subject.variant.backend
+    arguments = _arguments(tree, backend)
+    if backend not in _OF_OTHERS:
+        return TreeRecipe(
+            recipe=BackendRecipe(backend_settings=arguments), targets=_assumed("no device code")
+        )
+    if tree.device_source is None:
+        where = f"{tree.front_end}: its build lists no source for GPUs"
+        return TreeRecipe(
+            recipe=BackendRecipe(compiles=False, backend_settings=arguments),
+            targets=Evidence(kind=EvidenceKind.READ, where=where),
+        )
+    named = [target for target in tree.own_targets if target.amd is (backend is Backend.ROCM)]
+    if not named:
+        return _by_torch(tree, backend, arguments)
+    if all(target.arch and not target.conditional for target in named):
+        return _fixed(subject, named, arguments)
+    return _by_variable(tree, named, arguments)
+
+
+def _arguments(tree: SourceTree, backend: Backend) -> dict[str, str]:
+    """Return the argument of setup.py that chooses the back end, as a setting of setuptools."""
+    pattern = {Backend.CUDA: _CUDA_FLAG, Backend.CPU: _CPU_FLAG}.get(backend)
+    if pattern is None or tree.front_end is not FrontEnd.SETUPTOOLS:
+        return {}
+    found = [flag.name for flag in tree.flags if pattern.fullmatch(flag.name)]
+    return {"--build-option": found[0]} if len(found) == 1 else {}
+
+
+def _by_torch(tree: SourceTree, backend: Backend, arguments: dict[str, str]) -> TreeRecipe:
+    """Return the recipe of an extension that leaves the targets to torch, or that is not known."""
+    lists = {Backend.CUDA: "TORCH_CUDA_ARCH_LIST", Backend.ROCM: "PYTORCH_ROCM_ARCH"}
+    name = lists.get(backend, "TORCH_XPU_ARCH_LIST")
+    reader = reader_of(name, tree.readers, environment=True)
+    known = BackendRecipe(backend_settings=arguments)
+    if reader and not _overwritten(tree, name):
+        where = f"{tree.device_source}, and {reader} reads {name}"
+        return TreeRecipe(recipe=known, targets=Evidence(kind=EvidenceKind.READ, where=where))
+    return _unknown(known, f"nothing was read that chooses the targets of {tree.device_source}")
+
+
+def _overwritten(tree: SourceTree, name: str) -> bool:
+    return any(ask.name == name for ask in tree.overwrites)
+
+
+def _fixed(subject: Subject, named: list[NamedTarget], arguments: dict[str, str]) -> TreeRecipe:
+    """Return the recipe of a tree that names its targets, some of them by a variable."""
+    plain = [_written(target) for target in named if not target.variable]
+    by_variable: dict[str, list[NamedTarget]] = {}
+    for target in named:
+        if target.variable:
+            by_variable.setdefault(target.variable, []).append(target)
+    switches = tuple(_switch(subject, name, each) for name, each in by_variable.items())
+    wanted = {target.arch for target in subject.gpus}
+    chosen = {name for switch in switches if wanted & set(switch.serves) for name in (switch.name,)}
+    places = [t.where for t in named if not t.variable or t.variable in chosen]
+    return TreeRecipe(
+        recipe=BackendRecipe(
+            fixed=(FixedTargets(archs=tuple(dict.fromkeys(plain))),),
+            switches=switches,
+            backend_settings=arguments,
+        ),
+        targets=Evidence(kind=EvidenceKind.READ, where=", ".join(dict.fromkeys(places[:4]))),
+        places={target.variable: target.where for target in named if target.variable},
+    )
+
+
+def _written(target: NamedTarget) -> str:
+    return f"{target.arch}+PTX" if target.ptx else target.arch
+
+
+def _switch(subject: Subject, name: str, targets: list[NamedTarget]) -> Switch:
+    """Return the switch: a value is set only where it changes what the tree does by itself."""
+    serves = [
+        gpu.arch
+        for gpu in subject.gpus
+        for target in targets
+        if target.amd or _runs_on(target, gpu.arch)
+    ]
+    return Switch(
+        name=name,
+        archs=tuple(_written(target) for target in targets),
+        serves=(*dict.fromkeys(serves), "-"),
+        on=targets[0].includes,
+        off=targets[0].excludes,
+    )
+
+
+def _runs_on(target: NamedTarget, gpu: str) -> bool:
+    code = GpuTarget(arch=target.arch, ptx=target.ptx)
+    return runs_on(code, gpu.rstrip("af")) is not None
+
+
+def _by_variable(
+    tree: SourceTree, named: list[NamedTarget], arguments: dict[str, str]
+) -> TreeRecipe:
+    """Return the recipe of a tree that computes its targets from one variable, if its default shows
+    how they are written.
+    """
+    choices = target_choices(tree, Backend.CUDA)
+    single = tuple(dict.fromkeys(_written(target) for target in named if target.single))
+    computed = next(target.where for target in named if not target.arch or target.conditional)
+    literal = [target for target in named if target.arch and not target.single]
+    if len(choices) == 1 and not literal:
+        ask = choices[0]
+        for pattern, form in ((_DIGITS, "{digits}"), (_DOTTED, "{torch}")):
+            if found := pattern.fullmatch(ask.default or ""):
+                known = BackendRecipe(
+                    environment={ask.name: form},
+                    separator=found[1] or ",",
+                    suffixes=form == "{torch}",
+                    accepts=single,
+                    backend_settings=arguments,
+                )
+                where = f"{ask.where}, used at {computed}"
+                evidence = Evidence(kind=EvidenceKind.READ, where=where)
+                return TreeRecipe(recipe=known, targets=evidence, places={ask.name: ask.where})
+    known = BackendRecipe(backend_settings=arguments, accepts=single)
+    return _unknown(known, f"{computed} computes the flags for GPU targets")
+
+
+def _unknown(known: BackendRecipe, why: str) -> TreeRecipe:
+    return TreeRecipe(recipe=known, targets=_assumed(why), known=False)
+
+
+def _assumed(why: str) -> Evidence:
+    return Evidence(kind=EvidenceKind.ASSUMED, where=why)
+
+
+# -- CMake -----------------------------------------------------------------------------------------
+
+
+def _by_cmake(subject: Subject, tree: SourceTree) -> TreeRecipe:
+    backend = subject.variant.backend
+    settings: dict[str, str] = {}
+    places: dict[str, str] = {}
+    for name, value, place in (*_back_ends(tree, backend), *_native(tree)):
+        settings[name], places[name] = value, place
+    if backend not in _OF_OTHERS:
+        known = BackendRecipe(cmake=settings)
+        return TreeRecipe(recipe=known, targets=_assumed("no device code"), places=places)
+    switched = any(_is_on(value, backend) for value in settings.values())
+    if not switched and tree.device_source is None:
+        where = "CMakeLists.txt: it lists no source for GPUs and no option for them"
+        return TreeRecipe(
+            recipe=BackendRecipe(cmake=settings, compiles=False),
+            targets=Evidence(kind=EvidenceKind.READ, where=where),
+            places=places,
+        )
+    options = _arch_options(subject, tree) if backend is Backend.CUDA else {}
+    if options:
+        settings |= dict.fromkeys(options, "ON")
+        places |= options
+        evidence = Evidence(kind=EvidenceKind.READ, where=", ".join(options.values()))
+        # The list of CMake itself would be a second, contrary choice.
+        own = BackendRecipe(cmake=settings, chooses=True)
+        return TreeRecipe(recipe=own, targets=evidence, places=places)
+    return _by_list(tree, backend, settings, places)
+
+
+def _by_list(
+    tree: SourceTree, backend: Backend, settings: dict[str, str], places: dict[str, str]
+) -> TreeRecipe:
+    """Return the recipe of a project that CMake's own list of targets is given."""
+    named = [target for target in tree.own_targets if target.amd is (backend is Backend.ROCM)]
+    sure = [target for target in named if not target.conditional and target.arch]
+    if sure:
+        archs = tuple(dict.fromkeys(_written(target) for target in sure))
+        known = BackendRecipe(cmake=settings, fixed=(FixedTargets(archs=archs),))
+        evidence = Evidence(kind=EvidenceKind.READ, where=sure[0].where)
+        return TreeRecipe(recipe=known, targets=evidence, places=places)
+    name = "CMAKE_HIP_ARCHITECTURES" if backend is Backend.ROCM else "CMAKE_CUDA_ARCHITECTURES"
+    evidence = Evidence(
+        kind=EvidenceKind.READ, where=f"{tree.device_source}, and CMake reads {name}"
+    )
+    rivals = target_choices(tree, backend)
+    if rivals:
+        other = f"{rivals[0].name} ({rivals[0].where})"
+        evidence = _assumed(f"CMake reads {name}, but {other} may choose other targets")
+    elif named:
+        evidence = _assumed(f"CMake reads {name}, but {named[0].where} also writes flags for GPUs")
+    elif tree.device_source is None:
+        evidence = _assumed(f"CMake reads {name}, but no source for GPUs was found")
+    return TreeRecipe(recipe=BackendRecipe(cmake=settings), targets=evidence, places=places)
+
+
+def _is_on(value: str, backend: Backend) -> bool:
+    return value.upper() in ("ON", *WORDS.get(backend, ()))
+
+
+def _back_ends(tree: SourceTree, wanted: Backend) -> Iterator[tuple[str, str, str]]:
+    """Yield the options that switch back ends on and off: name, value and place."""
+    by_choice = {option.name: option for option in tree.options if _chooses(option)}
+    if len(by_choice) == 1:
+        (option,) = by_choice.values()
+        value = _choice(option, WORDS.get(wanted, _OFF))
+        if value and value.upper() != option.default.upper():
+            yield option.name, value, f"{option.file}:{option.line}"
+        return
+    for backend, words in WORDS.items():
+        declared = _switch_option(tree, words)
+        if declared is None:
+            continue
+        on = backend is wanted
+        if on or declared.default != "OFF":
+            place = f"{declared.file}:{declared.line}"
+            yield declared.name, "ON" if on else "OFF", place
+
+
+def _chooses(option: CMakeOption) -> bool:
+    """Tell whether an option chooses among back ends: it can also be off, or choose the CPU."""
+    back_ends = (_choice(option, words) for words in WORDS.values())
+    return option.within is None and bool(_choice(option, _OFF)) and any(back_ends)
+
+
+def _choice(option: CMakeOption, words: tuple[str, ...]) -> str | None:
+    return next((choice for choice in option.choices if choice.upper() in words), None)
+
+
+def _switch_option(tree: SourceTree, words: tuple[str, ...]) -> CMakeOption | None:
+    """Return the option for a back end, if exactly one is declared for every configuration."""
+    name = re.compile(rf"(?:\w+_)?(?:(?:USE|WITH|ENABLE|BUILD)_)?(?:{'|'.join(words)})")
+    found: dict[str, CMakeOption] = {}
+    for each in tree.options:
+        fits = name.fullmatch(each.name) and not _OTHER_USE.search(each.name.upper())
+        if fits and each.type == "BOOL" and each.within is None:
+            found.setdefault(each.name, each)
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _native(tree: SourceTree) -> Iterator[tuple[str, str, str]]:
+    """Yield the options for code of the build machine's CPU, to switch them off."""
+    for option in tree.options:
+        is_native = option.type == "BOOL" and _NATIVE.fullmatch(option.name.upper())
+        if is_native and option.default != "OFF" and option.within is None:
+            yield option.name, "OFF", f"{option.file}:{option.line}"
+
+
+def _arch_options(subject: Subject, tree: SourceTree) -> dict[str, str]:
+    """Return the options that are one target each, for the GPUs asked for, with their places.
+
+    Empty unless all GPUs have one.
+    """
+    wanted = {target.arch.rstrip("af").replace(".", ""): target for target in subject.gpus}
+    known = {arch.replace(".", "") for arch in cuda_archs()}
+    options: dict[str, CMakeOption] = {}
+    for option in tree.options:
+        found = _ARCH_OPTION.fullmatch(option.name)
+        about = re.search(r"NVIDIA|CUDA|\bsm_|\bCC \d", f"{option.name} {option.help}")
+        if found and about and option.type == "BOOL" and found[1] in known:
+            options.setdefault(found[1], option)
+    if not wanted or not set(wanted) <= set(options):
+        return {}
+    return {
+        options[number].name: f"{options[number].file}:{options[number].line}" for number in wanted
+    }

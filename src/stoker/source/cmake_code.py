@@ -1,0 +1,114 @@
+"""Reads from CMake commands which code a build compiles, and for which targets."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from stoker.model.source import Minimum, NamedTarget, NativeCode
+from stoker.source.cmake import CMakeCommand
+from stoker.source.conditions import Enclosed
+
+# A literal that names a GPU target: a flag of a compiler, not the name of a file.
+_FLAG = re.compile(r"arch=compute_|code=sm_|-arch=sm_|--offload-arch=gfx")
+_CODE = re.compile(r"(?<![\w])(sm|compute)_(\d+)(\d)([af]?)(?![\w$])")
+_KEPT = re.compile(r"(?<![a-z])code=")
+_AMD = re.compile(r"gfx[0-9a-f]{3,4}")
+_ARCHITECTURE = re.compile(r"(\d+)(\d)([af]?)(-real|-virtual)?")
+_CUDA_VERSION = re.compile(r"\$?\{?\w*CUDA\w*VERSION\w*\}?", re.IGNORECASE)
+_VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){1,3}")
+_NATIVE = re.compile(r"-m(?:arch|cpu|tune)=native")
+_DEVICE_SOURCE = re.compile(r"\.(?:cu|hip)(?![\w.])")
+_LISTS_SOURCES = re.compile(
+    r"set|list|file|source|(?:\w+_)?(?:add|target|define)_\w+|\w*(?:library|executable|module)"
+)
+
+
+def named_targets(enclosed: Enclosed, where: str) -> Iterator[NamedTarget]:
+    """Yield the targets that a command names, for CUDA or for ROCm."""
+    command, conditional = enclosed.command, enclosed.conditional
+    words = [argument.value for argument in command.arguments]
+    match command.name, words:
+        case "set", ["CMAKE_CUDA_ARCHITECTURES", *values] if not {"CACHE"} & set(values):
+            for arch, ptx in _architectures(";".join(values)):
+                yield NamedTarget(where=where, arch=arch, ptx=ptx, conditional=conditional)
+            return
+        case "message", _:
+            return
+    for word in words:
+        if not _FLAG.search(word):
+            continue
+        found = list(flag_targets(word, where, conditional=conditional))
+        yield from found or [NamedTarget(where=where, amd="gfx" in word, conditional=conditional)]
+
+
+def _architectures(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield targets of a literal list such as ``80-real;90``; the second of a pair means PTX."""
+    for word in text.split(";"):
+        if found := _ARCHITECTURE.fullmatch(word):
+            arch = f"{found[1]}.{found[2]}{found[3]}"
+            if found[4] != "-virtual":
+                yield arch, False
+            if found[4] != "-real":
+                yield arch, True
+
+
+def flag_targets(text: str, where: str, *, conditional: bool) -> Iterator[NamedTarget]:
+    """Yield the targets of a flag of a compiler; those with a computed part are left out."""
+    for arch in _AMD.findall(text):
+        yield NamedTarget(where=where, arch=arch, amd=True, conditional=conditional)
+    # Of `arch=compute_90,code=sm_90` only the code is kept in the object.
+    kept = _KEPT.search(text)
+    code = text[kept.end() :] if kept else text
+    for kind, major, minor, suffix in _CODE.findall(code):
+        arch = f"{major}.{minor}{suffix}"
+        ptx = kind == "compute"
+        yield NamedTarget(where=where, arch=arch, ptx=ptx, conditional=conditional)
+
+
+def native_code(enclosed: Enclosed, where: str) -> NativeCode | None:
+    """Return the place if a command uses the instructions of the machine that compiles."""
+    text = " ".join(argument.value for argument in enclosed.command.arguments)
+    checks = enclosed.command.name.startswith(("check_", "if", "elseif", "message", "option"))
+    if checks or not _NATIVE.search(text):
+        return None
+    return NativeCode(where=where, within=enclosed.within)
+
+
+def compiles_device_code(command: CMakeCommand) -> bool:
+    """Tell whether a command lists sources for GPUs."""
+    if not _LISTS_SOURCES.fullmatch(command.name):
+        return False
+    return any(_DEVICE_SOURCE.search(argument.value) for argument in command.arguments)
+
+
+def refused_below(file: str, commands: Sequence[CMakeCommand]) -> Minimum | None:
+    """Return the version of ``if(CUDA_VERSION VERSION_LESS 12.6) message(FATAL_ERROR ...)``."""
+    for command, following in pairwise(commands):
+        words = [argument.value for argument in command.arguments]
+        refuses = following.name == "message" and [
+            argument.value for argument in following.arguments[:1]
+        ] in (["FATAL_ERROR"], ["SEND_ERROR"])
+        match words:
+            case [subject, "VERSION_LESS", version] if command.name in ("if", "elseif") and refuses:
+                if _CUDA_VERSION.fullmatch(subject) and _VERSION.fullmatch(version):
+                    return Minimum(version=version, where=f"{file}:{command.line}")
+    return None
+
+
+def required_cuda(
+    commands: Iterable[tuple[str, CMakeCommand]], values: Mapping[str, str]
+) -> Minimum | None:
+    """Return the lowest version of all ``find_package(CUDAToolkit VERSION REQUIRED)``.
+
+    The lowest, because conditions are not evaluated. ``values`` are variables set to a literal.
+    """
+    found = []
+    for file, command in commands:
+        match command.name, [argument.value for argument in command.arguments]:
+            case "find_package", ["CUDAToolkit" | "CUDA", version, *words] if "REQUIRED" in words:
+                version = values.get(version.removeprefix("${").removesuffix("}"), version)
+                if _VERSION.fullmatch(version):
+                    found.append(Minimum(version=version, where=f"{file}:{command.line}"))
+    return min(
+        found, key=lambda minimum: [int(n) for n in minimum.version.split(".")], default=None
+    )

@@ -1,0 +1,287 @@
+"""Reads what the Python files of a build compile, for which targets, and what they refuse.
+
+Evaluates nothing. A target that depends on an environment variable is told with the variable; one
+that depends on anything else is told as conditional.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from msgspec.structs import replace
+
+from stoker.model.source import Minimum, NamedTarget, NativeCode, ReadVariable
+from stoker.model.value import Value
+from stoker.source.cmake_code import flag_targets
+
+_FLAG = re.compile(r"\b(?:compute|sm)_(?:$|\d{2,3})|--offload-arch=")
+_DEVICE_SOURCE = re.compile(r"[^\s]*\.(?:cu|hip)")
+_NATIVE = re.compile(r"-m(?:arch|cpu|tune)=native")
+_ARGUMENT = re.compile(r"--[a-z][\w-]*")
+_CUDA_VERSION = re.compile(r"cuda|nvcc|bare_metal", re.IGNORECASE)
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+_TRUE = ("1", "TRUE", "True", "true", "ON", "on", "YES", "yes", "Y", "y")
+_COMPILING = {
+    *("BuildExtension", "CppExtension", "CUDAExtension", "SyclExtension", "Extension"),
+    *("cythonize", "Pybind11Extension", "CMakeExtension", "cmake", "ninja", "skbuild", "cffi"),
+    *("build_ext", "build_clib", "RustExtension", "ext_modules", "make", "gcc", "nvcc"),
+}
+# Capabilities of GPUs as numbers. A list of others, such as sizes of tiles, names no targets.
+_CAPABILITIES = {
+    *(50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90),
+    *(100, 103, 110, 120, 121),
+}
+
+
+class PythonBuild(Value, frozen=True, kw_only=True):
+    """What the Python files of a build compile."""
+
+    targets: tuple[NamedTarget, ...] = ()
+    device_source: str | None = None  # where a source for GPUs is listed
+    compiles: bool = False  # something that compiles is used
+    calls_cmake: bool = False
+    cuda_if_found: str | None = None  # where CUDA_HOME decides
+    flags: tuple[ReadVariable, ...] = ()  # arguments that they look for
+    native: tuple[NativeCode, ...] = ()
+    cuda_minimum: Minimum | None = None
+    oldest_gpu: Minimum | None = None
+
+
+class BuildReader:
+    """Collects from several modules; the first place counts. ``key`` returns the name that a node
+    looks up in the environment.
+    """
+
+    def __init__(self, wrappers: dict[str, ast.AST], key: Callable[[ast.AST], ast.expr | None]):
+        self._wrappers = wrappers
+        self._key = key
+        self._targets: dict[NamedTarget, None] = {}  # the parts of an f-string are one
+        self._single: list[NamedTarget] = []
+        self._flags: dict[str, ReadVariable] = {}
+        self._native: list[NativeCode] = []
+        self._device_source: str | None = None
+        self._used: set[str] = set()  # names and words of what compiles
+        self._cuda_if_found: str | None = None
+        self._cuda: Minimum | None = None
+        self._gpu: Minimum | None = None
+
+    def result(self) -> PythonBuild:
+        computed = any(not target.arch for target in self._targets)
+        return PythonBuild(
+            targets=(*self._targets, *(self._single if computed else ())),
+            device_source=self._device_source,
+            compiles=bool(self._used),
+            cuda_if_found=self._cuda_if_found,
+            calls_cmake=bool(self._used & {"cmake", "skbuild", "CMakeExtension"}),
+            flags=tuple(self._flags.values()),
+            native=tuple(self._native),
+            cuda_minimum=self._cuda,
+            oldest_gpu=self._gpu,
+        )
+
+    def read(self, file: str, tree: ast.Module) -> None:
+        names = dict(_assignments(tree))
+        for node, tests in _with_tests(tree):
+            where = f"{file}:{getattr(node, 'lineno', 0)}"
+            match node:
+                case ast.Constant(value=str(text)):
+                    self._text(text, where, [self._resolved(test, names) for test in tests])
+                    self._used |= set(text.split()[:1]) & _COMPILING
+                case ast.Name(id=name) | ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
+                    self._used |= {name} & _COMPILING
+                case ast.Set(elts=parts) | ast.List(elts=parts) | ast.Tuple(elts=parts):
+                    self._capabilities(parts, where)
+                case ast.Import(names=imported):
+                    self._used |= {alias.name for alias in imported} & _COMPILING
+                case ast.If(test=test, body=body):
+                    self._refusal(node, where)
+                    if "CUDA_HOME" in _names_in(test) and any(map(_adds_cuda, body)):
+                        self._cuda_if_found = self._cuda_if_found or where
+                case ast.Assert():
+                    self._refusal(node, where)
+            self._argument(node, where)
+
+    def _text(self, text: str, where: str, conditions: list[tuple[str, str, str] | None]) -> None:
+        if _FLAG.search(text) and "\n" not in text:
+            found = list(flag_targets(text, where, conditional=False))
+            for target in found or [NamedTarget(where=where, amd="offload-arch" in text)]:
+                self._targets[_on_condition(target, conditions)] = None
+        if _DEVICE_SOURCE.fullmatch(text):
+            self._device_source = self._device_source or where
+        if _NATIVE.search(text):
+            self._native.append(NativeCode(where=where))
+
+    def _capabilities(self, parts: list[ast.expr], where: str) -> None:
+        """Note a list of numbers that are capabilities: targets of single extensions."""
+        numbers = [part.value for part in parts if isinstance(part, ast.Constant)]
+        if len(numbers) < 2 or len(numbers) < len(parts) or not set(numbers) <= _CAPABILITIES:
+            return
+        for number in numbers:
+            arch = f"{int(str(number)) // 10}.{int(str(number)) % 10}"
+            self._single.append(NamedTarget(where=where, arch=arch, single=True))
+
+    def _argument(self, node: ast.AST, where: str) -> None:
+        match node:
+            case ast.Compare(left=ast.Constant(value=str(text)), comparators=[other]):
+                given = _is_argv(other)
+            case ast.Call(
+                func=ast.Attribute(attr="add_argument"),
+                args=[ast.Constant(value=str(text)), *_],
+            ):
+                given = True
+            case ast.Call(args=[ast.Constant(value=str(text)), *others]):
+                given = any(map(_is_argv, others))
+            case _:
+                return
+        if given and _ARGUMENT.fullmatch(text):
+            self._flags.setdefault(text, ReadVariable(name=text, where=where, environment=False))
+
+    def _refusal(self, node: ast.If | ast.Assert, where: str) -> None:
+        """Note ``if cuda_version < Version("12.3"): raise``, the same as assert, and of GPUs."""
+        if isinstance(node, ast.If):
+            if not _is_refusal(node):
+                return
+            operator: type[ast.cmpop] = ast.Lt
+        else:
+            operator = ast.GtE
+        match node.test:
+            case ast.Compare(left=left, ops=[comparison], comparators=[right]) if isinstance(
+                comparison, operator
+            ):
+                subject = ast.unparse(left)
+                version = _version(right)
+                if version and _CUDA_VERSION.search(subject) and "torch" not in subject:
+                    self._cuda = self._cuda or Minimum(version=version, where=where)
+                match right:
+                    case ast.Constant(value=int(number)) if number in _CAPABILITIES:
+                        oldest = f"{number // 10}.{number % 10}"
+                        self._gpu = self._gpu or Minimum(version=oldest, where=where)
+
+    def _resolved(
+        self, test: tuple[ast.expr, bool], names: dict[str, ast.expr]
+    ) -> tuple[str, str, str] | None:
+        """Return the variable, the value that includes and the one that excludes what a test
+        guards; ``None`` if the test is not about one environment variable.
+        """
+        expression, wanted = test
+        while isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.Not):
+            expression, wanted = expression.operand, not wanted
+        if isinstance(expression, ast.Name):
+            expression = names.get(expression.id, expression)
+        if isinstance(expression, ast.BoolOp):
+            return None
+        variables = {name for node in ast.walk(expression) if (name := self._variable(node))}
+        if len(variables) != 1:
+            return None
+        value = _true_value([expression, *self._bodies(expression)])
+        (variable,) = variables
+        return (variable, value, "") if wanted else (variable, "", value)
+
+    def _variable(self, node: ast.AST) -> str | None:
+        key = self._key(node)
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            return key.value
+        match node:
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[first, *_]):
+                if name in self._wrappers and isinstance(first, ast.Constant):
+                    text = str(first.value)
+                    return text if _VARIABLE.fullmatch(text) else None
+        return None
+
+    def _bodies(self, expression: ast.expr) -> Iterator[ast.AST]:
+        """Yield the functions that an expression calls to look up a variable."""
+        for node in ast.walk(expression):
+            match node:
+                case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+                    if name in self._wrappers:
+                        yield self._wrappers[name]
+
+
+def _on_condition(
+    target: NamedTarget, conditions: list[tuple[str, str, str] | None]
+) -> NamedTarget:
+    if not conditions:
+        return target
+    if len(conditions) > 1 or conditions[0] is None:
+        return replace(target, conditional=True)
+    variable, includes, excludes = conditions[0]
+    return replace(target, variable=variable, includes=includes, excludes=excludes)
+
+
+def _true_value(nodes: Iterable[ast.AST]) -> str:
+    """Return the value with which a test of a variable succeeds: one that it is compared with."""
+    compared = {
+        constant.value
+        for node in nodes
+        for comparison in ast.walk(node)
+        if isinstance(comparison, ast.Compare)
+        for side in comparison.comparators
+        for constant in ast.walk(side)
+        if isinstance(constant, ast.Constant) and isinstance(constant.value, str)
+    }
+    return next((value for value in _TRUE if value in compared), "1")
+
+
+def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                yield name, value
+
+
+Tests = tuple[tuple[ast.expr, bool], ...]
+
+
+def _with_tests(tree: ast.AST) -> Iterator[tuple[ast.AST, Tests]]:
+    """Yield every node, except documentation, with the tests of the if statements around it."""
+    waiting: list[tuple[ast.AST, Tests]] = [(tree, ())]
+    while waiting:
+        node, tests = waiting.pop(0)
+        yield node, tests
+        match node:
+            case ast.If(test=test, body=body, orelse=others):
+                waiting.append((test, tests))
+                waiting += [(each, (*tests, (test, True))) for each in body]
+                waiting += [(each, (*tests, (test, False))) for each in others]
+            case ast.Raise() | ast.Expr(value=ast.Constant()):
+                continue  # messages and documentation
+            case _:
+                waiting += [(each, tests) for each in ast.iter_child_nodes(node)]
+
+
+def _names_in(expression: ast.expr) -> set[str]:
+    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
+
+
+def _adds_cuda(node: ast.AST) -> bool:
+    """Tell whether a branch compiles CUDA code."""
+    for each in ast.walk(node):
+        match each:
+            case ast.Name(id="CUDAExtension"):
+                return True
+            case ast.Constant(value=str(text)) if text in ("WITH_CUDA", "nvcc"):
+                return True
+            case ast.Constant(value=str(text)) if _DEVICE_SOURCE.fullmatch(text):
+                return True
+    return False
+
+
+def _is_refusal(node: ast.If) -> bool:
+    return any(isinstance(each, ast.Raise) for each in node.body)
+
+
+def _is_argv(node: ast.expr) -> bool:
+    match node:
+        case ast.Name(id="argv") | ast.Attribute(attr="argv"):
+            return True
+    return False
+
+
+def _version(node: ast.expr) -> str | None:
+    match node:
+        case ast.Call(
+            func=ast.Name(id="Version" | "parse" | "LooseVersion") | ast.Attribute(attr="parse"),
+            args=[ast.Constant(value=str(text))],
+        ) if re.fullmatch(r"\d+(?:\.\d+)+", text):
+            return text
+    return None

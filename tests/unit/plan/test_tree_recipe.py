@@ -1,0 +1,190 @@
+"""What a plan sets and states for a tree without a recipe, from its own files."""
+
+from pathlib import Path
+
+import pytest
+
+from stoker.model.errors import UsageError
+from stoker.model.evidence import EvidenceKind
+from stoker.model.plan import Plan
+from stoker.source.tree import read_tree
+from subjects import cmake_of, environment_of, named, names, plan
+
+EXTENSION = "from torch.utils.cpp_extension import BuildExtension, CUDAExtension\n"
+SWITCHED = """
+def is_set(flag):
+    return os.getenv(flag, "FALSE").lower() in ["true", "1"]
+flags = []
+if not is_set("LIB_DISABLE_SM100"):
+    flags += ["-gencode", "arch=compute_100f,code=sm_100f"]
+if not is_set("LIB_DISABLE_SM90"):
+    flags += ["-gencode", "arch=compute_90a,code=sm_90a"]
+setup(ext_modules=[CUDAExtension("x", ["x.cu"], extra_compile_args={"nvcc": flags})])
+"""
+
+
+def planned(folder: Path, words: str, *, setup: str = "", cmake: str = "", **files: str) -> Plan:
+    for name, content in {"setup.py": setup, "CMakeLists.txt": cmake, **files}.items():
+        if content:
+            (folder / name).write_text(content)
+    return plan(words, tree=read_tree(folder))
+
+
+def test_targets_that_variables_leave_out(tmp_path: Path) -> None:
+    made = planned(tmp_path, "cu130-sm90", setup=EXTENSION + SWITCHED)
+    assert environment_of(made)["LIB_DISABLE_SM100"] == "1"
+    assert not {"LIB_DISABLE_SM90", "TORCH_CUDA_ARCH_LIST"} & environment_of(made).keys()
+    assert made.targets
+    assert (made.targets.cubins, made.targets.fixed) == (("9.0a",), True)
+    (targets,) = made.statements
+    assert targets.evidence.kind is EvidenceKind.READ
+    assert targets.evidence.where == "setup.py:9"
+
+
+def test_a_gpu_that_no_target_of_the_tree_runs_on_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none of them runs on 8\.9"):
+        planned(tmp_path, "cu130-sm89", setup=EXTENSION + SWITCHED)
+
+
+def test_a_target_that_this_cuda_cannot_make_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"CUDA 12\.8 cannot make 10\.0f"):
+        planned(tmp_path, "cu128-sm100", setup=EXTENSION + SWITCHED)
+
+
+COMPUTED = """
+CAPS = os.getenv("COMPUTE_CAPABILITIES", "75,80,90")
+flags = [f"-gencode=arch=compute_{c},code=sm_{c}" for c in CAPS.split(",")]
+if cc < 75:
+    raise RuntimeError("capability below 7.5")
+other = get({80, 90})
+setup(ext_modules=[CUDAExtension("x", ["x.cu"])])
+"""
+
+
+def test_a_variable_whose_default_shows_its_form(tmp_path: Path) -> None:
+    made = planned(tmp_path, "cu130-sm89", setup=EXTENSION + COMPUTED)
+    assert environment_of(made)["COMPUTE_CAPABILITIES"] == "89"
+    assert made.targets
+    assert made.targets.cubins == ("8.9",)
+    assert made.targets.accepted == ("8.0", "9.0")
+    assert "gpu-choice-unset" not in names(made.findings)
+
+
+def test_a_gpu_that_the_build_refuses(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"below 7\.5, such as 7\.0"):
+        planned(tmp_path, "cu126-sm70", setup=EXTENSION + COMPUTED)
+
+
+def test_targets_that_are_not_known_are_not_stated(tmp_path: Path) -> None:
+    text = "flags = [f'-gencode=arch=compute_{c},code=sm_{c}' for c in found()]\n"
+    text += 'setup(ext_modules=[CUDAExtension("x", ["x.cu"])])\n'
+    made = planned(tmp_path, "cu130-sm90", setup=EXTENSION + text)
+    assert made.targets
+    assert made.targets.cubins == ()
+    (statement,) = made.statements
+    assert (statement.about, statement.text) == ("targets", "not known")
+    assert statement.evidence.kind is EvidenceKind.ASSUMED
+    assert "setup.py:2" in statement.evidence.where
+
+
+def test_a_host_only_extension_compiles_no_device_code(tmp_path: Path) -> None:
+    text = 'setup(ext_modules=[CUDAExtension("x", ["x.cpp"])])\n'
+    made = planned(tmp_path, "cu130-sm90", setup=EXTENSION + text, **{"jit.cu": "kernel"})
+    assert made.targets
+    assert not made.targets.compiles
+    (statement,) = made.statements
+    assert (statement.about, statement.text) == ("device code", "none is compiled")
+
+
+def test_a_package_that_compiles_nothing(tmp_path: Path) -> None:
+    text = "from setuptools import setup\nsetup(name='x')\n"
+    made = planned(tmp_path, "cu130-sm90", setup=text, **{"kernel.cu": "kernel"})
+    assert made.targets
+    assert not made.targets.compiles
+    assert not {"FORCE_CUDA", "CUDACXX", "TORCH_CUDA_ARCH_LIST"} & environment_of(made).keys()
+
+
+def test_an_argument_of_setup_that_chooses_the_back_end(tmp_path: Path) -> None:
+    text = EXTENSION.replace("CUDAExtension", "CppExtension, CUDAExtension")
+    text += 'CPU = "--cpu_only" in argv\nCUDA = "--force_cuda" in argv\n'
+    text += 'setup(ext_modules=[(CppExtension if CPU else CUDAExtension)("x", ["x.cu"])])\n'
+    made = planned(tmp_path, "cu130-sm90", setup=text)
+    assert made.backend_settings == {"--build-option": "--force_cuda"}
+    assert "-C--build-option=--force_cuda" in made.commands[-1].words
+    made = planned(tmp_path, "cpu", setup=text)
+    assert made.backend_settings == {"--build-option": "--cpu_only"}
+
+
+CHOICES = """project(lib CXX)
+set(LIB_GPU OFF CACHE STRING "GPU")
+set_property(CACHE LIB_GPU PROPERTY STRINGS OFF CUDA HIP)
+option(LIB_CLANG_CUDA "use clang" OFF)
+find_package(CUDAToolkit 12.8 REQUIRED)
+add_library(a x.cu)
+"""
+
+
+def test_an_option_of_several_choices_switches_the_back_end_on(tmp_path: Path) -> None:
+    made = planned(tmp_path, "cu130-sm90", cmake=CHOICES)
+    assert cmake_of(made)["LIB_GPU"] == "CUDA"
+    assert "LIB_CLANG_CUDA" not in cmake_of(made)
+    assert "LIB_GPU" not in cmake_of(planned(tmp_path, "cpu", cmake=CHOICES))
+
+
+def test_the_cuda_that_find_package_wants(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"needs CUDA 12\.8 or newer"):
+        planned(tmp_path, "cu126-sm90", cmake=CHOICES)
+
+
+def test_options_that_are_one_target_each(tmp_path: Path) -> None:
+    text = 'project(lib CXX)\noption(Lib_ENABLE_CUDA "CUDA" ${DEFAULT})\n'
+    text += 'option(Lib_ARCH_ADA89 "NVIDIA Ada CC 8.9" OFF)\n'
+    text += 'option(Lib_ARCH_HOPPER90 "NVIDIA Hopper CC 9.0" OFF)\n'
+    made = planned(tmp_path, "cu130-sm90", cmake=text)
+    assert cmake_of(made)["Lib_ARCH_HOPPER90"] == "ON"
+    assert cmake_of(made)["Lib_ENABLE_CUDA"] == "ON"
+    assert "Lib_ARCH_ADA89" not in cmake_of(made)
+    assert made.targets
+    assert (made.targets.cubins, made.targets.compiles) == (("9.0",), True)
+    assert cmake_of(planned(tmp_path, "cpu", cmake=text))["Lib_ENABLE_CUDA"] == "OFF"
+
+
+def test_native_code_is_switched_off(tmp_path: Path) -> None:
+    text = 'project(lib CXX)\noption(LIB_NATIVE "for this machine" ${DEFAULT})\n'
+    text += "if(LIB_NATIVE)\n  add_compile_options(-march=native)\nendif()\n"
+    made = planned(tmp_path, "cpu", cmake=text)
+    assert cmake_of(made)["LIB_NATIVE"] == "OFF"
+    assert "native-code" not in names(made.findings)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "project(lib CXX)\nadd_compile_options(-march=native)\n",
+        """project(lib CXX)
+        set(LIB_SIMD AUTO CACHE STRING "SIMD instruction set")
+        set_property(CACHE LIB_SIMD PROPERTY STRINGS AUTO None AVX2)
+        """,
+    ],
+)
+def test_native_code_that_stays_is_told(tmp_path: Path, text: str) -> None:
+    finding = named(planned(tmp_path, "cpu", cmake=text).findings, "native-code")
+    assert "CMakeLists.txt:2" in finding.evidence
+
+
+def test_cuda_that_stays_in_a_cpu_build_is_told(tmp_path: Path) -> None:
+    text = EXTENSION.replace("CUDAExtension", "CppExtension, CUDAExtension, CUDA_HOME")
+    text += "if CUDA_HOME is not None:\n    sources = ['x.cu']\n"
+    text += "setup(ext_modules=[CppExtension('x', sources)])\n"
+    finding = named(planned(tmp_path, "cpu", setup=text).findings, "cuda-stays")
+    assert "setup.py:2" in finding.evidence
+
+
+def test_choices_of_other_back_ends_are_not_told(tmp_path: Path) -> None:
+    text = 'project(lib CXX)\noption(LIB_CUDA "CUDA" OFF)\nadd_library(a x.cu)\n'
+    text += 'set(GPU_TARGETS "" CACHE STRING "AMD")\nset(SMT_MARCH_STR "" CACHE STRING "")\n'
+    text += 'set(LIB_SYCL_TARGET "" CACHE STRING "")\nset(AMDGPU_TARGETS "" CACHE STRING "")\n'
+    text += "if(LIB_HIP)\nset(MORE_GPU_TARGETS x CACHE STRING y)\nendif()\n"
+    made = planned(tmp_path, "cu130-sm90", cmake=text)
+    finding = named(made.findings, "gpu-choice-unset")
+    assert finding.evidence == "GPU_TARGETS: CMakeLists.txt:4"
