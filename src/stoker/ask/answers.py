@@ -14,7 +14,7 @@ from stoker.model.plan import Backend, GpuTarget
 from stoker.model.secrets import hide, redact
 from stoker.model.value import UNDECODABLE, Value
 from stoker.plan.compiled import device_compile, kernels
-from stoker.plan.targets import names_targets
+from stoker.plan.tree_recipe import names_targets
 
 _HOST = (Role.C, Role.CXX, Role.FORTRAN)
 _FOR_A_CPU = re.compile(r"-m(?:arch|cpu)=.*|-xHost|-mavx\S*|-mf16c|-mfma|-mbmi2")

@@ -16,9 +16,9 @@ from stoker.knowledge.hardware import runs_on
 from stoker.model.plan import Backend, GpuTarget, Plan, SettingPlace, is_on
 from stoker.model.recipe import BackendRecipe, Switch
 from stoker.model.value import Value
-from stoker.plan.recipes.project import sets_targets
+from stoker.plan.recipes.project import known_facts, sets_targets
 from stoker.plan.subject import Subject
-from stoker.plan.targets import names_targets
+from stoker.plan.tree_recipe import names_targets
 
 _GPU = {
     Backend.CUDA: r"CUDA|GPU|NVIDIA",
@@ -103,7 +103,11 @@ def score(subject: Subject, asked: Asked) -> tuple[float, ...]:
 
 
 def described(subject: Subject, plan: Plan, asked: Asked) -> BackendRecipe:
-    """Return the settings of a plan that its build looks at, as a recipe."""
+    """Return what the files of the tree say, with the settings of the plan that its build looks
+    at, as a recipe.
+    """
+    read_of_tree = known_facts(subject) or BackendRecipe()
+    templates = _TEMPLATES | read_of_tree.environment | read_of_tree.cmake
     environment, cmake = dict[str, str](), dict[str, str]()
     read = {variable.name for variable in asked.variables}
     for setting in (*plan.environment, *plan.cmake):
@@ -112,13 +116,13 @@ def described(subject: Subject, plan: Plan, asked: Asked) -> BackendRecipe:
         own = setting.name in {each.name for each in subject.defines}
         if setting.name in _GENERIC or not used or own or setting.why.startswith("your own"):
             continue
-        value = _TEMPLATES.get(setting.name, setting.value)
+        value = templates.get(setting.name, setting.value)
         if value == setting.value and (
             sets_targets(setting, subject) or not _is_plain(setting.name)
         ):
             continue
         (cmake if in_cmake else environment)[setting.name] = value
-    return BackendRecipe(environment=environment, cmake=cmake)
+    return replace(read_of_tree, environment=environment, cmake=cmake, compiles=True)
 
 
 def _is_plain(name: str) -> bool:

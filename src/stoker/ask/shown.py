@@ -4,7 +4,7 @@ from stoker.ask.values import Asked
 from stoker.model.plan import Backend
 from stoker.model.value import counted
 from stoker.outside.terminal import Group, Listing, Page, Text
-from stoker.plan.targets import names_targets
+from stoker.plan.tree_recipe import names_targets
 
 _MOST = 12  # rows of one kind
 

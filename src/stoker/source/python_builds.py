@@ -81,6 +81,7 @@ class BuildReader:
 
     def read(self, file: str, tree: ast.Module) -> None:
         names = dict(_assignments(tree))
+        takes = any(map(_takes_arguments, ast.walk(tree)))
         for node, tests in _with_tests(tree):
             where = f"{file}:{getattr(node, 'lineno', 0)}"
             match node:
@@ -99,7 +100,7 @@ class BuildReader:
                         self._cuda_if_found = self._cuda_if_found or where
                 case ast.Assert():
                     self._refusal(node, where)
-            self._argument(node, where)
+            self._argument(node, where, takes=takes)
 
     def _text(self, text: str, where: str, conditions: list[tuple[str, str, str] | None]) -> None:
         if _FLAG.search(text) and "\n" not in text:
@@ -120,15 +121,18 @@ class BuildReader:
             arch = f"{int(str(number)) // 10}.{int(str(number)) % 10}"
             self._single.append(NamedTarget(where=where, arch=arch, single=True))
 
-    def _argument(self, node: ast.AST, where: str) -> None:
+    def _argument(self, node: ast.AST, where: str, *, takes: bool) -> None:
+        """Note an argument that is looked for. One that stays on the command line is none:
+        setuptools refuses what it does not know.
+        """
         match node:
             case ast.Compare(left=ast.Constant(value=str(text)), comparators=[other]):
-                given = _is_argv(other)
+                given = takes and _is_argv(other)
             case ast.Call(
                 func=ast.Attribute(attr="add_argument"),
                 args=[ast.Constant(value=str(text)), *_],
             ):
-                given = True
+                given = takes
             case ast.Call(args=[ast.Constant(value=str(text)), *others]):
                 given = any(map(_is_argv, others))
             case _:
@@ -273,6 +277,16 @@ def _is_refusal(node: ast.If) -> bool:
 def _is_argv(node: ast.expr) -> bool:
     match node:
         case ast.Name(id="argv") | ast.Attribute(attr="argv"):
+            return True
+    return False
+
+
+def _takes_arguments(node: ast.AST) -> bool:
+    """Tell whether a call takes arguments off the command line."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="remove" | "pop", value=value)):
+            return _is_argv(value)
+        case ast.Call(func=ast.Attribute(attr="parse_known_args")):
             return True
     return False
 

@@ -74,6 +74,9 @@ def test_a_build_that_compiles_nothing(tmp_path: Path) -> None:
 def test_arguments_that_setup_looks_for(tmp_path: Path) -> None:
     text = 'CPU, argv = parse("--cpu_only", argv)\nif "--force_cuda" in sys.argv:\n    pass\n'
     text += 'parser.add_argument("--with-cuda", action="store_true")\nrun(["ls", "--all"])\n'
+    left = {flag.name for flag in asked(tmp_path, text).code.flags}
+    assert left == {"--cpu_only"}  # setuptools would refuse the others
+    text += "sys.argv.remove(x)\n"
     found = {flag.name: flag.where for flag in asked(tmp_path, text).code.flags}
     assert found == {
         "--cpu_only": "setup.py:1",
