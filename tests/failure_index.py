@@ -1,4 +1,5 @@
-"""Checks the causes in knowledge/failures, and makes of them the index that stoker reads.
+"""Checks the causes in knowledge/failures and knowledge/changes, and makes of them the index that
+stoker reads.
 
     python tests/failure_index.py        writes src/stoker/knowledge/failures.json
 
@@ -17,11 +18,23 @@ import msgspec
 
 from stoker.diagnose import signs, steps
 from stoker.diagnose.answers import NAMES
-from stoker.knowledge.failures import Failure, FailureIndex, Fix, ValueSource, placeholders
+from stoker.knowledge import load
+from stoker.knowledge.changes import ReleaseTable, Remedy
+from stoker.knowledge.failures import (
+    Change,
+    ChangeTable,
+    Failure,
+    FailureIndex,
+    Fix,
+    ValueSource,
+    cause_of,
+    placeholders,
+)
 from stoker.knowledge.providers import ProvidedKind
 
 KNOWLEDGE = Path(__file__).parents[1] / "src" / "stoker" / "knowledge"
 FILES = sorted((KNOWLEDGE / "failures").glob("*.toml"))
+CHANGES = sorted((KNOWLEDGE / "changes").glob("*.toml"))
 
 # -- patterns --------------------------------------------------------------------------------------
 # Checks regular expressions without running them: that they end soon, and what they contain.
@@ -153,11 +166,32 @@ def checked(content: bytes, name: str) -> Failure:
     return failure
 
 
-def _problems(failure: Failure, name: str) -> Iterator[str]:
+def checked_change(change: Change) -> Failure:
+    """Return a row of changes/*.toml as a cause; raise a ``ValueError`` that says what is wrong."""
+    cause = cause_of(change)
+    wrong = [*_problems(cause, change.name, of_change=True)]
+    if not re.fullmatch(r"20\d\d-\d\d", change.released):
+        wrong.append("released is a year and a month, such as 2025-04")
+    if any(restore.older for restore in change.restore) != bool(change.last):
+        wrong.append("last is the last Python before the change, if an older one is the answer")
+    if wrong:
+        raise ValueError("\n".join(f"{change.name}: {text}" for text in wrong))
+    return cause
+
+
+def rows(file: Path) -> tuple[Change, ...]:
+    """Return the changes of a file."""
+    try:
+        return msgspec.toml.decode(file.read_bytes(), type=ChangeTable).change
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{file.stem}: {error}") from None
+
+
+def _problems(failure: Failure, name: str, *, of_change: bool = False) -> Iterator[str]:
     if failure.name != name:
         yield f"calls itself '{failure.name}'"
     yield from _problems_of_texts(failure)
-    yield from _problems_of_fixes(failure)
+    yield from _problems_of_fixes(failure, of_change)
     for sign in failure.sign:
         if not 0 < sign.strength <= 1:
             yield f"strength {sign.strength} is not in 0 to 1"
@@ -182,12 +216,13 @@ def _problems_of_texts(failure: Failure) -> Iterator[str]:
     yield from (f"not a link: {link}" for link in links if not link.startswith("https://"))
 
 
-def _problems_of_fixes(failure: Failure) -> Iterator[str]:
+def _problems_of_fixes(failure: Failure, of_change: bool) -> Iterator[str]:
     groups = {*failure.groups, *(name for sign in failure.sign for name in groups_of(sign.match))}
     used: set[str] = set(placeholders(failure.headline))
     for fix in failure.fix:
         used |= fix.placeholders | {*fix.when, *fix.unless}
-        yield from _problems_of_commands(fix.commands)
+        if not of_change:  # the row of a change is the source of its versions
+            yield from _problems_of_commands(fix.commands)
     yield from (wrong for name in sorted(used) if (wrong := without_source(name, failure, groups)))
     unused = failure.known.keys() - {name.partition(".")[2] for name in used}
     yield from (f"known.{name} is not used" for name in sorted(unused))
@@ -239,11 +274,28 @@ def index() -> FailureIndex:
             causes.append(checked(file.read_bytes(), file.stem))
         except ValueError as error:
             wrong.append(str(error))
+    remedies = []
+    for file in CHANGES:
+        for row in rows(file):
+            try:
+                causes.append(checked_change(row))
+            except ValueError as error:
+                wrong.append(str(error))
+            remedies.append(_remedy(row))
+    names = [cause.name for cause in causes]
+    wrong += [f"{name}: is there twice" for name in sorted({*names}) if names.count(name) > 1]
     if wrong:
         raise ValueError("\n".join(wrong))
     patterns = {text for one in causes for sign in one.sign for text in sign.patterns}
+    table = load("releases", ReleaseTable).product
+    patterns |= {text for one in table for text in (*one.found, *one.means)}
     return FailureIndex(
-        causes=tuple(msgspec.structs.replace(cause, example=()) for cause in causes),
+        causes=tuple(
+            msgspec.structs.replace(cause, example=())
+            for cause in sorted(causes, key=lambda cause: cause.name)
+        ),
+        remedies=tuple(remedies),
+        products=table,
         literals={
             pattern: tuple(tuple(sorted(words)) for words in found)
             for pattern in sorted({*patterns, *steps.PATTERNS, *signs.PATTERNS})
@@ -252,12 +304,28 @@ def index() -> FailureIndex:
     )
 
 
+def _remedy(change: Change) -> Remedy:
+    return Remedy(
+        name=change.name,
+        product=change.product,
+        since=change.since,
+        last=change.last,
+        released=change.released,
+        restore=change.restore,
+    )
+
+
 def index_text() -> str:
-    """Return the index as JSON with a line for each cause and each pattern, for git."""
+    """Return the index as JSON with a line for each cause, change and pattern, for git."""
     made = index()
-    causes = ",\n".join(_json(cause) for cause in made.causes)
-    rows = ",\n".join(f"{_json(name)}:{_json(words)}" for name, words in made.literals.items())
-    return f'{{"causes":[\n{causes}\n],"literals":{{\n{rows}\n}}}}\n'
+    causes = ",\n".join(map(_json, made.causes))
+    remedies = ",\n".join(map(_json, made.remedies))
+    products = ",\n".join(map(_json, made.products))
+    words = ",\n".join(f"{_json(name)}:{_json(found)}" for name, found in made.literals.items())
+    return (
+        f'{{"causes":[\n{causes}\n],"remedies":[\n{remedies}\n],"products":[\n{products}\n],'
+        f'"literals":{{\n{words}\n}}}}\n'
+    )
 
 
 def _json(value: object) -> str:
@@ -277,6 +345,14 @@ def examples() -> Iterator[tuple[str, str]]:
             continue  # said by the test of that file
         for example in entry.example:
             yield entry.name, example.log
+    for file in CHANGES:
+        try:
+            found = rows(file)
+        except ValueError:
+            continue
+        for change in found:
+            for example in change.example:
+                yield change.name, example.log
 
 
 if __name__ == "__main__":

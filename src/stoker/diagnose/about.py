@@ -102,6 +102,12 @@ class About:
             return [word for word in words if word.lower() not in refuses]
         return words
 
+    def is_own(self, file: str) -> bool:
+        """Return whether a file of the log is in the folder of the run, and there."""
+        folder = Path(self.run.folder).resolve() if self.run.folder else None
+        path = folder and (folder / file).resolve()
+        return bool(path and file and folder in path.parents and path.is_file())
+
     @cached_property
     def is_windows(self) -> bool:
         """Whether the log is of a build on Windows, where no command for sh can be typed."""

@@ -1,14 +1,15 @@
 """A diagnosis as a page for a terminal."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from stoker.diagnose.texts import WIDEST, sureness, typed, where
+from stoker.diagnose.texts import WIDEST, sureness, suspected, typed, where
 from stoker.diagnose.values import Diagnosis, Evidence, FoundCause, Status
+from stoker.model.visible import visible
 from stoker.outside.terminal import Group, Indented, Page, Text, whole
 
 _KINDS = {Status.NOTHING_FAILED: "Nothing failed", Status.EMPTY: "The log is empty"}
 # Words before a text; a page is easier to read if each stands alone in its column.
-WHY, FIX, OTHERWISE, NOT_IT, MORE = "Why", "Fix", "Or", "Note", "Seen"
+WHY, FIX, OTHERWISE, NOT_IT, MORE, SUSPECTS = "Why", "Fix", "Or", "Note", "Seen", "Age"
 
 
 def diagnosis_page(diagnosis: Diagnosis) -> Page:
@@ -16,7 +17,7 @@ def diagnosis_page(diagnosis: Diagnosis) -> Page:
         return Text(f"{_KINDS[diagnosis.status]}; lines read: {diagnosis.lines}.")
     parts = [part for finding in diagnosis.findings for part in (*_finding(finding), Text())]
     if diagnosis.status is Status.UNKNOWN:
-        parts += _unexplained(diagnosis.unexplained)
+        parts += _unexplained(diagnosis)
     return Group(*parts)
 
 
@@ -32,15 +33,19 @@ def _finding(finding: FoundCause) -> Iterator[Page]:
     yield from more(finding.misled_by, finding.links)
 
 
-def _unexplained(lines: Sequence[Evidence]) -> list[Page]:
+def _unexplained(diagnosis: Diagnosis) -> list[Page]:
+    lines = diagnosis.unexplained
     head = "It failed, and the cause is unknown. The first error:"
+    if diagnosis.step:
+        head = f"{visible(diagnosis.step)} failed, and the cause is unknown. The first error:"
     tail = "`stoker diagnose --explain` lists the causes; docs/how-to/add-a-cause.md adds one."
     if all(evidence.line == 0 and not evidence.file for evidence in lines):
         head = "It failed. Its output, which would tell why, was not kept."
         head += " What was measured:" if lines else ""
         tail = "`stoker diagnose LOG --run N` joins both, where a log is left."
     shown = [_indented(_line(evidence)) for evidence in lines]
-    return [Text(head, style="bold"), *shown, Text(tail, style="dim")]
+    aged = [said(SUSPECTS, text)] if (text := suspected(diagnosis)) else []
+    return [Text(head, style="bold"), *shown, *aged, Text(tail, style="dim")]
 
 
 def title(name: str, text: str) -> Text:

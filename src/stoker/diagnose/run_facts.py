@@ -191,6 +191,17 @@ def _no_error(about: About) -> ShellScript | None:
     return joined(filter(None, made), " ")
 
 
+@FACTS.text("run.own_werror", "the warning that a command of the log itself makes an error")
+def _own_werror(about: About) -> str | None:
+    """Return it if the project has an option for this warning alone: the last such option wins, and
+    flags of the environment come before those of the project.
+    """
+    for name in about.words("warning"):
+        if about.first(rf"(?<!\[)-Werror={re.escape(name)}(?![\w-])"):
+            return name
+    return None
+
+
 @FACTS.text("run.own_path", "the path of the log, if it is in the folder of the run or the home")
 def _own_path(about: About) -> str | None:
     homes = [Path(one).resolve() for one in (about.run.folder, _home(about)) if one]

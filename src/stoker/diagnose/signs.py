@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 
+from stoker.diagnose.ages import Versions, may_show
 from stoker.diagnose.lines import Texts, compiled
 from stoker.diagnose.messages import joined, paragraphs, uv_messages
 from stoker.diagnose.sieve import Line
@@ -116,12 +117,15 @@ class Match(Value, frozen=True, kw_only=True):
 
 
 class LogSearch(Value, frozen=True, kw_only=True):
-    """A log and all that is known of its lines. ``given`` tells whether a fact has a value."""
+    """A log and all that is known of its lines. ``given`` tells whether a fact has a value, and
+    ``versions`` the version of a product that the log shows.
+    """
 
     lines: Sequence[Line]
     texts: Texts
     steps: LogSteps
     given: Given
+    versions: Versions
 
 
 def find_matches(search: LogSearch) -> list[Match]:
@@ -131,7 +135,9 @@ def find_matches(search: LogSearch) -> list[Match]:
         match
         for cause in failures().values()
         for sign in cause.sign
-        if (hits := wrapped.search(sign.match)) and _is_possible(sign, search)
+        if (hits := wrapped.search(sign.match))
+        and _is_possible(sign, search)
+        and (not cause.product or may_show(cause.since, search.versions(cause.product)))
         for line, found in hits.items()
         if (match := _match(cause, sign, line, found, search))
     ]
@@ -271,9 +277,10 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
 def _source_errors(search: LogSearch) -> Iterator[Match]:
     for line, groups in _hits(search, _COMPILER_ERRORS):
         if not re.search(_NO_HEADER, search.lines[line].text):
-            foreign = compiled(_FOREIGN).search(groups["file"])
-            name = "dependency-source-error" if foreign else "source-error"
-            yield _symptom(name, line, 0.6 if foreign else 0.65, groups)
+            if compiled(_FOREIGN).search(groups["file"]):
+                yield _symptom("dependency-source-error", line, 0.6, {})
+            else:
+                yield _symptom("source-error", line, 0.65, groups)
 
 
 def _missing_inputs(search: LogSearch) -> Iterator[Match]:

@@ -136,6 +136,16 @@ _STEP = (
 )
 _TRACEBACK = (r"^\s{0,24}Traceback \(most recent call last\)",)
 _NINJA_STEP = (_START + r"FAILED: ",)
+# What a tool says that it could not make: an object, a target, a package.
+_MADE = (
+    _START + r"FAILED: (?:\[code=\d{1,3}\] )?(?P<what>\S{1,200})",
+    r"make(?:\[\d+\])?: \*\*\* \[(?:[^\]\n]{1,200}:\d{1,6}: )?(?P<what>[^\]\n]{1,200})\] Error",
+    r"Failed building wheel for (?P<what>[\w.-]{1,80})",
+    r"Failed to (?:download and )?build [`'](?P<what>[^`'\n]{1,120})[`']",
+    r"could not compile `(?P<what>[\w-]{1,80})`",
+    r"failed to run custom build command for `(?P<what>[\w .+-]{1,80})`",
+    r"CMake Error at (?P<what>[^\s:]{1,200}:\d{1,6})",
+)
 _CHAIN = (r"another exception occurred", r"direct cause of the following exception")
 _PROGRESS = re.compile(r"\s{0,24}\[\d{1,6}/\d{1,6}\] ").match
 _NEAR = 60  # lines between things that have to do with one another, in one failing step
@@ -216,6 +226,7 @@ PATTERNS = (
     *_STEP,
     *_TRACEBACK,
     *_NINJA_STEP,
+    *_MADE,
     *_CHAIN,
 )
 
@@ -242,6 +253,14 @@ def find_steps(lines: Sequence[Line], texts: Texts) -> LogSteps:
         last_failure=_last(levels),
         last_success=last_success,
     )
+
+
+def failed_step(texts: Texts) -> str:
+    """Return what could not be made first: an object, a target or a package; empty if no tool
+    says it.
+    """
+    found = [hit for text in _MADE for hit in texts.search(text, most=1).items()]
+    return min(found, key=lambda hit: hit[0])[1]["what"] if found else ""
 
 
 def _with(patterns: Iterable[str], texts: Texts) -> list[int]:

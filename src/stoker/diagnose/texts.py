@@ -27,9 +27,25 @@ def short_diagnosis(diagnosis: Diagnosis) -> str:
             lines.append(f"  Fix: {fix.text}")
             lines += [f"    $ {command}" for command in typed(fix)]
     if not lines and diagnosis.unexplained:
-        lines.append("stoker: the cause is unknown; the first error:")
+        what = f"{visible(diagnosis.step)} failed, and " if diagnosis.step else ""
+        lines.append(f"stoker: {what}the cause is unknown; the first error:")
         lines += [f"  {where(one)}{one.text[:WIDEST]}" for one in diagnosis.unexplained]
+        lines += [f"  Age: {text}"] if (text := suspected(diagnosis)) else []
     return "".join(f"{line}\n" for line in lines)
+
+
+def suspected(diagnosis: Diagnosis) -> str:
+    """Return what may be too new for the source, for a diagnosis without a cause; empty if nothing
+    is.
+    """
+    if not diagnosis.suspects:
+        return ""
+    listed = ", ".join(
+        f"{one.product} {one.version} ({one.released})" for one in diagnosis.suspects
+    )
+    if diagnosis.source:
+        return f"newer than the source, which is of {diagnosis.source}: {listed}"
+    return f"the newest that the log shows: {listed}"
 
 
 def typed(fix: FilledFix) -> tuple[str, ...]:

@@ -60,14 +60,26 @@ class FoundCause(Value, frozen=True, kw_only=True):
     misled_by: tuple[str, ...]
 
 
+class Suspect(Value, frozen=True, kw_only=True):
+    """A tool or library that may be too new for the source. ``released`` is a year and a month."""
+
+    product: str
+    version: str
+    released: str
+
+
 class Diagnosis(Value, frozen=True, kw_only=True):
     """The result. ``findings`` are best first; ``unexplained`` is the first error without a known
-    cause.
+    cause, ``step`` what failed there, and ``suspects`` are what is newer than the source, which is
+    of the month ``source``.
     """
 
     status: Status
     findings: tuple[FoundCause, ...] = ()
     unexplained: tuple[Evidence, ...] = ()
+    step: str = ""
+    suspects: tuple[Suspect, ...] = ()
+    source: str = ""
     lines: int = 0
     run: FailedRun = FailedRun()
 

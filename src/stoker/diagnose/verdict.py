@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from stoker.diagnose.about import About
+from stoker.diagnose.ages import source_month, suspects, versions_of
 from stoker.diagnose.answers import answers, headline, value
 from stoker.diagnose.lines import Texts
 from stoker.diagnose.sieve import Line, Log
 from stoker.diagnose.signs import LogSearch, Match, find_matches, find_symptoms
-from stoker.diagnose.steps import LogSteps, find_steps
+from stoker.diagnose.steps import LogSteps, failed_step, find_steps
 from stoker.diagnose.values import Diagnosis, Evidence, FailedRun, FoundCause, Status
 from stoker.knowledge.failures import Depth, Failure
 from stoker.model.secrets import redact
@@ -39,13 +40,18 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
     texts = Texts([line.text for line in log.lines])
     steps = find_steps(log.lines, texts)
     search = LogSearch(
-        lines=log.lines, texts=texts, steps=steps, given=lambda name: bool(value(name, about))
+        lines=log.lines,
+        texts=texts,
+        steps=steps,
+        given=lambda name: bool(value(name, about)),
+        versions=versions_of(texts),
     )
     found = [match for match in find_matches(search) if _counts(match, steps)]
     if not found and not steps.failed:
         return Diagnosis(status=Status.NOTHING_FAILED, lines=log.total, run=about.run)
     explained = {match.line for match in found if match.strength >= _SURE}
     matches = [*found, *find_symptoms(search, explained)]
+    ranked = list(_independent(_best_of_each(matches, steps), steps))
     findings = [
         finding_of(
             match.cause,
@@ -53,12 +59,37 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
             _excerpt(match, log.lines, steps, file),
             about.with_groups(_groups(match, matches), match.cause.known),
         )
-        for strength, match in _independent(_best_of_each(matches, steps), steps)
+        for strength, match in ranked
+        if not _restates(match, about)
     ]
+    if not findings:
+        shown = [_excerpt(match, log.lines, steps, file) for _, match in ranked[:1]]
+        unexplained = shown[0] if shown else _first_error(log.lines, steps, file)
+        return _unknown(log, texts, unexplained, about)
     return Diagnosis(
-        status=Status.FAILED if findings else Status.UNKNOWN,
-        findings=tuple(apart(findings)),
-        unexplained=() if findings else _first_error(log.lines, steps, file),
+        status=Status.FAILED, findings=tuple(apart(findings)), lines=log.total, run=about.run
+    )
+
+
+def _restates(match: Match, about: About) -> bool:
+    """Return whether a match only says what the log says. An error in a file of the user's own
+    tree is one to correct there; any other is the result of an unknown cause.
+    """
+    is_symptom = match.sign == match.cause.name
+    return match.cause.restates and is_symptom and not about.is_own(match.groups.get("file", ""))
+
+
+def _unknown(log: Log, texts: Texts, unexplained: tuple[Evidence, ...], about: About) -> Diagnosis:
+    """Return what can be said without a cause: the failing step, its error, and what is newer than
+    the source.
+    """
+    month = source_month(about.run)
+    return Diagnosis(
+        status=Status.UNKNOWN,
+        unexplained=unexplained,
+        step=redact(failed_step(texts)),
+        suspects=suspects(texts, month),
+        source=month or "",
         lines=log.total,
         run=about.run,
     )
@@ -71,10 +102,15 @@ def merged(diagnoses: Sequence[Diagnosis]) -> Diagnosis:
         best.setdefault(finding.cause, finding)
     statuses = {diagnosis.status for diagnosis in diagnoses}
     ranked = (Status.FAILED, Status.UNKNOWN, Status.NOTHING_FAILED, Status.EMPTY)
+    silent = Diagnosis(status=Status.EMPTY)
+    unknown = next((one for one in diagnoses if one.unexplained), silent)
     return Diagnosis(
         status=next((one for one in ranked if one in statuses), Status.NOTHING_FAILED),
         findings=tuple(apart(best.values())),
-        unexplained=next((one.unexplained for one in diagnoses if one.unexplained), ()),
+        unexplained=unknown.unexplained,
+        step=unknown.step,
+        suspects=unknown.suspects,
+        source=unknown.source,
         lines=sum(diagnosis.lines for diagnosis in diagnoses),
         run=next((diagnosis.run for diagnosis in diagnoses), FailedRun()),
     )

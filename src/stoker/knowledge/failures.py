@@ -1,8 +1,9 @@
 """The causes of failed builds: how each is recognised, and the fixes that evidence fills in.
 
-Each cause is a file in ``failures/``; docs/how-to/add-a-cause.md explains the fields. What is read
-here is ``failures.json``, which ``tests/failure_index.py`` makes of those files: it checks them and
-finds the literals of every pattern. What a log looks like is not known here.
+Each cause is a file in ``failures/``, or a row in ``changes/`` if a release changed something;
+docs/how-to/add-a-cause.md explains the fields. What is read here is ``failures.json``, which
+``tests/failure_index.py`` makes of those files: it checks them and finds the literals of every
+pattern. What a log looks like is not known here.
 """
 
 import re
@@ -12,6 +13,7 @@ from functools import cache
 import msgspec
 
 from stoker.knowledge import Row, content
+from stoker.knowledge.changes import Product, Remedy, Restore
 from stoker.model.shell import PLACEHOLDER, Template
 
 _OPTIONAL = "? "
@@ -116,12 +118,41 @@ class Failure(Row, frozen=True, kw_only=True, omit_defaults=True):
     threads: tuple[str, ...] = ()
     known: dict[str, Known] = {}
     example: tuple[Example, ...] = ()
+    product: str = ""  # whose release changed something, and since which version
+    since: str = ""
+    restates: bool = False  # only says what the log says: unknown, if the file is not the user's
+
+
+class Change(Row, frozen=True, kw_only=True, omit_defaults=True):
+    """A row of changes/*.toml: a cause that follows from what a release changed."""
+
+    name: str
+    product: str
+    since: str
+    last: str = ""  # the last release before it, where an older Python is the answer
+    is_needed: bool = False  # ``since`` is what the source needs, and the tool is older
+    released: str  # year and month
+    what: str
+    headline: str = ""
+    stage: FailureStage
+    source: str  # a link
+    message: tuple[Sign, ...]
+    restore: tuple[Restore, ...] = ()
+    example: tuple[Example, ...] = ()
+
+
+class ChangeTable(Row, frozen=True, kw_only=True):
+    change: tuple[Change, ...]
 
 
 class FailureIndex(Row, frozen=True, kw_only=True):
-    """The content of failures.json: all causes without examples, and the literals of patterns."""
+    """The content of failures.json: all causes without examples, what brings the behaviour before
+    a change back, products, and the literals of patterns.
+    """
 
     causes: tuple[Failure, ...]
+    remedies: tuple[Remedy, ...]
+    products: tuple[Product, ...]
     literals: dict[str, tuple[tuple[str, ...], ...]]
 
 
@@ -156,6 +187,81 @@ def governed_once(build: Template) -> Template:
 def failures() -> dict[str, Failure]:
     """Return the causes by name, in alphabetical order, without their examples."""
     return {failure.name: failure for failure in _index().causes}
+
+
+def cause_of(change: Change) -> Failure:
+    """Return a change as the cause of a failed build. The fixes bring the old behaviour back."""
+    fixes = [fix for restore in change.restore if (fix := _fix(restore))]
+    release = f"{change.product} {change.since}"
+    elder = f"Use {change.product} before {change.since}, or a release of the project that supports"
+    last = f"{elder} {release}" if not change.is_needed else f"Use {release} or later"
+    why = (
+        f"{release} is of {change.released}. Source that is older was written for the behaviour "
+        "before it: nothing is wrong with either, but they are of different ages."
+    )
+    used = {name.partition(".")[2] for fix in fixes for name in fix.placeholders}
+    facts = {"since": change.since, "last": change.last}
+    known = {name: Known(value=facts[name], source=change.source) for name in facts if name in used}
+    return Failure(
+        name=change.name,
+        title=change.what,
+        headline=change.headline,
+        stage=change.stage,
+        why=why,
+        sign=change.message,
+        fix=(*fixes, Fix(text=last)),
+        threads=(change.source,),
+        known=known,
+        example=change.example,
+        product="" if change.is_needed else change.product,
+        since="" if change.is_needed else change.since,
+    )
+
+
+def _fix(restore: Restore) -> Fix | None:
+    again = (Template("? {run.set_aside}"), Template("? {run.configure}"))
+    if restore.flags and restore.language:
+        name = restore.language.variable
+        text = restore.text or f"Bring the behaviour before it back with {restore.flags}"
+        added = Template(f'export {name}="${{{name}:-}} {restore.flags}"')
+        return Fix(text=text, commands=(added, *again))
+    if restore.variables:
+        pairs = " ".join(f"{name}={value}" for name, value in restore.variables.items())
+        text = restore.text or f"Set {pairs}"
+        return Fix(text=text, commands=(Template(f"export {pairs}"), *again))
+    if restore.package:
+        text = f"Use {restore.package} before {{known.since}}, also in the isolated environment"
+        return Fix(text=text, commands=_constrained(restore.package))
+    if restore.older:
+        text = "Build in an environment with {known.last}, the last Python before it"
+        made = Template("uv venv --seed --python {known.last} .venv-{known.last}")
+        return Fix(text=text, commands=(made, Template(". .venv-{known.last}/bin/activate")))
+    return Fix(text=restore.text, commands=restore.commands) if restore.text else None
+
+
+def _constrained(package: str) -> tuple[Template, ...]:
+    """Return the commands that keep a package below the version of a change. Older releases of pip
+    read the first variable for isolated environments, newer ones the second.
+    """
+    return (
+        Template(f"echo '{package}<{{known.since}}' > build-constraints.txt"),
+        Template(
+            'export PIP_CONSTRAINT="$PWD/build-constraints.txt" '
+            'PIP_BUILD_CONSTRAINT="$PWD/build-constraints.txt" '
+            'UV_BUILD_CONSTRAINT="$PWD/build-constraints.txt"'
+        ),
+        Template(f"? {{run.pip}} '{package}<{{known.since}}'"),
+    )
+
+
+def remedy(name: str) -> Remedy | None:
+    """Return what brings the behaviour before a change back; ``None`` for other causes."""
+    return next((one for one in _index().remedies if one.name == name), None)
+
+
+def products() -> tuple[Product, ...]:
+    """Return the tools and libraries whose versions logs show."""
+    return _index().products
 
 
 def literals(pattern: str) -> tuple[tuple[str, ...], ...]:

@@ -1,5 +1,6 @@
 """Answers that would be wrong whatever the cause is, and fixes that could not help."""
 
+import os
 from io import BytesIO
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from stoker.diagnose.about import About
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.values import Status
 from stoker.diagnose.verdict import diagnose
+from stoker.outside.process import run
 
 
 @pytest.mark.parametrize(
@@ -41,21 +43,30 @@ def test_a_log_that_was_pasted_as_one_line_is_read_as_lines(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("file", "cause"),
+    ("file", "causes"),
     [
-        ("src/a.cpp", "source-error"),
-        ("/home/me/project/a.cpp", "source-error"),
-        ("/tmp/pip-req-build-x1/a.cpp", "source-error"),
-        ("/tmp/pip-install-x1/foo_2/a.cpp", "dependency-source-error"),
-        ("/venv/lib/python3.11/site-packages/torch/include/a.h", "dependency-source-error"),
-        ("third_party/fmt/a.h", "dependency-source-error"),
-        ("build/_deps/fmt-src/a.h", "dependency-source-error"),
-        ("/root/.cargo/registry/src/index/foo-1.0/a.c", "dependency-source-error"),
+        ("src/a.cpp", ["source-error"]),
+        ("third_party/fmt/a.h", []),
+        ("build/_deps/fmt-src/a.h", []),
+        ("src/not-there.cpp", []),
+        ("/home/me/project/a.cpp", []),
+        ("/tmp/pip-req-build-x1/a.cpp", []),
+        ("/tmp/pip-install-x1/foo_2/a.cpp", []),
+        ("/venv/lib/python3.11/site-packages/torch/include/a.h", []),
+        ("/root/.cargo/registry/src/index/foo-1.0/a.c", []),
     ],
 )
-def test_only_files_of_the_users_tree_are_his_source(file: str, cause: str, tmp_path: Path) -> None:
+def test_only_files_of_the_folder_of_the_run_are_the_users_source(
+    file: str, causes: list[str], tmp_path: Path
+) -> None:
+    tree = tmp_path / "tree"
+    for name in ("src/a.cpp", "third_party/fmt/a.h", "build/_deps/fmt-src/a.h"):
+        (tree / name).parent.mkdir(parents=True)
+        (tree / name).touch()
     log = f"{file}:3:5: error: expected ';' before 'x'\n"
-    assert only(log, machine(tmp_path, BOOKWORM)).cause == cause
+    found = answer(log, machine(tmp_path, BOOKWORM), str(tree))
+    assert [finding.cause for finding in found.findings] == causes
+    assert found.status is (Status.FAILED if causes else Status.UNKNOWN)
 
 
 def test_a_package_that_refuses_something_is_not_installed(tmp_path: Path) -> None:
@@ -153,3 +164,41 @@ def test_no_file_of_the_system_changes_its_owner(
     for path, offered in ((f"{tmp_path}/cache/a", True), ("/usr/lib/python3/dist-packages", False)):
         found = answer(f"mkdir: {path}: Permission denied\n", here)
         assert ("chown" in str([one.fix for one in found.findings])) is offered
+
+
+def test_an_option_against_an_error_comes_after_that_of_the_project(tmp_path: Path) -> None:
+    """The last option for one warning wins, and a project puts its own after those of CFLAGS."""
+    source = tmp_path / "a.c"
+    source.write_text("int f(void) { int unused; return 0; }\n")
+    own = f"${{CC:-cc}} ${{CFLAGS:-}} -Wall -Werror=unused-variable -c {source} -o {tmp_path}/a.o"
+    log = (
+        f"cc -Wall -Werror=unused-variable -c {source}\n"
+        f"{source}:1:19: error: unused variable 'unused' [-Werror=unused-variable]\n"
+    )
+    found = only(log, machine(tmp_path, BOOKWORM))
+    fixed = "\n".join(["set -e", *found.fix[0].commands, own])
+    env = {"PATH": os.environ["PATH"]}
+    assert run(["sh", "-c", own], timeout=60, env=env).status == 1
+    assert run(["sh", "-c", fixed], timeout=60, env=env, cwd=tmp_path).ok, fixed
+
+
+def test_git_is_told_of_one_folder_only(tmp_path: Path) -> None:
+    here = machine(tmp_path, BOOKWORM)
+    for line in ("detected dubious ownership in repository at '/src'", "dubious ownership"):
+        found = only(f"fatal: detected {line.removeprefix('detected ')}\n", here)
+        assert found.cause == "git-dubious-ownership"
+        assert "*" not in "".join(word for fix in found.fix for word in fix.commands)
+
+
+def test_a_change_of_a_newer_release_is_not_the_cause(tmp_path: Path) -> None:
+    """gcc 15 changed the meaning of (); where the log shows gcc 13, it is something else."""
+    error = "a.c:1:2: error: too many arguments to function 'f'; expected 0, have 3\n"
+    here = machine(tmp_path, BOOKWORM)
+    for version, causes in (
+        ("13.2.0", []),
+        ("15.1.0", ["gcc-c23-default"]),
+        ("", ["gcc-c23-default"]),
+    ):
+        tool = f"-- The C compiler identification is GNU {version}\n" if version else ""
+        found = answer(tool + error, here)
+        assert [one.cause for one in found.findings] == causes
