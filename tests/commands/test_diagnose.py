@@ -375,3 +375,57 @@ def test_a_terminal_obeys_nothing_of_a_log(stoker: Stoker, tmp_path: Path) -> No
     assert not {"\u202e", "\x9b"} & set(shown)
     assert "\u202e" in json.loads(piped)["findings"][0]["evidence"][0]["text"]
     assert json.loads(shown) == json.loads(piped)
+
+
+# -- --try -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mill(tmp_path: Path, stoker: Stoker) -> Path:
+    """A tree that an older C++ compiles, and whose build has failed under stoker."""
+    (tmp_path / "mill.cpp").write_text(
+        "int grind(int a) throw(int) { return a; }\nint main() { return grind(0); }\n"
+    )
+    (tmp_path / "Makefile").write_text(
+        "CXXFLAGS = -O1\nmill: mill.cpp\n\t$(CXX) $(CXXFLAGS) -o $@ $<\n"
+    )
+    assert stoker("run", "--", "make", cwd=tmp_path).returncode != 0
+    return tmp_path
+
+
+def tried(stoker: Stoker, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    done = stoker("diagnose", "--try", *options, cwd=folder, timeout=600)
+    if "on copies of folders here" in done.stderr:
+        pytest.skip(done.stderr)
+    return done
+
+
+def test_a_cause_is_proven_by_the_change_that_lets_the_command_pass(
+    stoker: Stoker, mill: Path
+) -> None:
+    done = tried(stoker, mill, "--json")
+    found = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert found["findings"][0]["cause"] == "cxx17-default"
+    assert found["findings"][0]["confidence"] == 1
+    fix = found["findings"][0]["fix"][0]
+    assert fix["build"] == "make 'CXX=c++ -std=gnu++14'"
+    assert [trial["end"] for trial in found["trials"]][::2] == ["same-error", "passed"]
+    assert sorted(file.name for file in mill.iterdir()) == ["Makefile", "mill.cpp"]
+    script = "\n".join([*fix["commands"], fix["build"]])
+    assert subprocess.run(["sh", "-ec", script], cwd=mill, check=False).returncode == 0
+
+
+def test_a_command_that_passes_now_proves_nothing(stoker: Stoker, mill: Path) -> None:
+    (mill / "mill.cpp").write_text("int main() { return 0; }\n")
+    done = tried(stoker, mill)
+    assert (done.returncode, "passes as it is now" in done.stdout) == (3, True)
+
+
+def test_a_log_from_elsewhere_is_never_tried(stoker: Stoker, tmp_path: Path) -> None:
+    log = tmp_path / "build.log"
+    log.write_text("$ make\nmake: *** [Makefile:3: mill] Error 1\n")
+    for what in (str(log), "-"):
+        done = stoker("diagnose", "--try", what)
+        assert done.returncode == 2
+        assert "only commands that stoker itself ran" in done.stderr

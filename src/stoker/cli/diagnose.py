@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("what", metavar="[LOG|-|RUN]", required=False)
 @click.option("--run", metavar="N", help="The run of `stoker history` that wrote the log.")
+@click.option(
+    "--try",
+    "tries",
+    is_flag=True,
+    help="Run the command of a failed run again, on copies, with one suspect changed at a time.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print causes, evidence and fixes as JSON.")
 @click.option(
     "--fix-script", is_flag=True, help="Print the fixes as a shell script, and run nothing."
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
 def diagnose(
     what: str | None,
     run: str | None,
+    tries: bool,
     as_json: bool,
     fix_script: bool,
     explain: str | None,
@@ -46,10 +53,12 @@ def diagnose(
     stoker diagnose RUN              any: its number in `stoker history`, or its run folder
     stoker diagnose build.log        any log: pip, cmake, ninja, make, docker, CI
     pip install . 2>&1 | stoker diagnose -
+    stoker diagnose --try            prove the cause of the last run: what lets it pass?
     stoker diagnose --explain oom-nvcc
 
     The exit status is 0 if a cause was found, 1 if the build failed and the cause is unknown, and 3
-    if nothing failed or the log is empty.
+    if nothing failed or the log is empty. With --try it is 0 if a cause was proven, 1 if none was,
+    and 3 if the command passes as it is.
     """
     from stoker.diagnose.diagnosing import diagnose_what
     from stoker.diagnose.values import Status
@@ -61,16 +70,26 @@ def diagnose(
         raise UsageError(
             "choose one of --json and --fix-script", hints=["the JSON contains the fixes"]
         )
-    diagnosis = diagnose_what(what, run)
+    if tries and run:
+        raise UsageError("choose one of --try and --run", hints=["stoker diagnose --try RUN"])
+    diagnosis = _tried(what) if tries else diagnose_what(what, run)
     if ci_system(os.environ):
         CiReport(lambda text: write_own(sys.stderr, text)).diagnosed(diagnosis)
     _show(diagnosis, as_json=as_json, as_script=fix_script)
+    if tries and diagnosis.status is not Status.NOTHING_FAILED and not diagnosis.is_proven:
+        return ExitStatus.FAILED
     return {
         Status.FAILED: ExitStatus.OK,
         Status.UNKNOWN: ExitStatus.FAILED,
         Status.NOTHING_FAILED: ExitStatus.NOTHING_FAILED,
         Status.EMPTY: ExitStatus.NOTHING_FAILED,
     }[diagnosis.status]
+
+
+def _tried(what: str | None) -> "Diagnosis":
+    from stoker.diagnose.trying import try_suspects
+
+    return try_suspects(what, lambda text: write_own(sys.stderr, f"stoker: {text}\n"))
 
 
 def _show(diagnosis: "Diagnosis", *, as_json: bool, as_script: bool) -> None:

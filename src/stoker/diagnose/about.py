@@ -103,10 +103,10 @@ class About:
         return words
 
     def is_own(self, file: str) -> bool:
-        """Return whether a file of the log is in the folder of the run, and there."""
-        folder = Path(self.run.folder).resolve() if self.run.folder else None
-        path = folder and (folder / file).resolve()
-        return bool(path and file and folder in path.parents and path.is_file())
+        """Return whether a file of the log is there, in the folder of the run or the current one."""
+        folder = Path(self.run.folder or ".").resolve()
+        path = (folder / file).resolve()
+        return bool(file) and folder in path.parents and path.is_file()
 
     @cached_property
     def is_windows(self) -> bool:

@@ -15,7 +15,6 @@ from stoker.diagnose.values import FailedRun, Suspect
 from stoker.knowledge.changes import Product, as_numbers
 from stoker.knowledge.failures import products
 from stoker.model.errors import StokerError
-from stoker.outside.process import run
 
 _MOST = 4  # suspects that are named
 _TIMEOUT_S = 5.0
@@ -92,6 +91,8 @@ def source_month(failed: FailedRun, environment: Mapping[str, str] | None = None
 
 def _asked_git(folder: Path, environment: Mapping[str, str] | None) -> str | None:
     """Return when the last commit was made. Git runs no programs of the repository for this."""
+    from stoker.outside.process import run  # most logs are of no run
+
     command = ["git", "-c", "core.fsmonitor=", "-C", str(folder), "log", "-1", "--format=%cs"]
     try:
         found = run(command, timeout=_TIMEOUT_S, env={**(environment or os.environ)})

@@ -47,7 +47,7 @@ def answers(cause: Failure, about: About) -> tuple[FilledFix, ...]:
     """Return the fixes of a cause that can be filled in, the best first. A last one that is the
     same everywhere and has no command is offered only if no other is.
     """
-    found = [fix for template in cause.fix if (fix := _filled(template, about))]
+    found = [fix for template in cause.fix if (fix := filled_fix(template, about))]
     last = cause.fix[-1]
     is_general = not (last.commands or last.build or last.placeholders)
     return tuple(found[:-1] if is_general and len(found) > 1 else found)
@@ -74,7 +74,8 @@ def value(name: str, about: About) -> Outside | ShellScript | None:
     return _FACTS[name][1](about) or None
 
 
-def _filled(fix: Fix, about: About) -> FilledFix | None:
+def filled_fix(fix: Fix, about: About) -> FilledFix | None:
+    """Return a fix with its values; ``None`` if it is not for this failure, or lacks one."""
     if not all(value(name, about) for name in fix.when):
         return None
     if any(value(name, about) for name in fix.unless):

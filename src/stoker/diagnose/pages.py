@@ -13,12 +13,25 @@ WHY, FIX, OTHERWISE, NOT_IT, MORE, SUSPECTS = "Why", "Fix", "Or", "Note", "Seen"
 
 
 def diagnosis_page(diagnosis: Diagnosis) -> Page:
+    if diagnosis.trials and diagnosis.status is Status.NOTHING_FAILED:
+        return Text("The command passes as it is now, so that there is no cause to prove.")
     if diagnosis.status in _KINDS:
         return Text(f"{_KINDS[diagnosis.status]}; lines read: {diagnosis.lines}.")
     parts = [part for finding in diagnosis.findings for part in (*_finding(finding), Text())]
     if diagnosis.status is Status.UNKNOWN:
         parts += _unexplained(diagnosis)
+    if diagnosis.trials:
+        parts.append(Text(_tried(diagnosis), style="bold"))
     return Group(*parts)
+
+
+def _tried(diagnosis: Diagnosis) -> str:
+    changes = len(diagnosis.trials) - 1
+    if diagnosis.is_proven:
+        return (
+            f"Proven: the command passed with these commands before it; changes tried: {changes}."
+        )
+    return f"Nothing was proven: the command failed with each change; changes tried: {changes}."
 
 
 def _finding(finding: FoundCause) -> Iterator[Page]:

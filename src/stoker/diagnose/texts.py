@@ -55,6 +55,8 @@ def typed(fix: FilledFix) -> tuple[str, ...]:
 
 def sureness(finding: FoundCause) -> str:
     """Return how likely a cause is: a number only where many answers were compared with it."""
+    if finding.confidence >= 1:
+        return "proven"
     if finding.confidence >= _SURE:
         return f"{finding.confidence:.0%} sure"
     return "likely" if finding.confidence >= _LIKELY else "a guess"

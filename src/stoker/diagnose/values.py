@@ -68,10 +68,31 @@ class Suspect(Value, frozen=True, kw_only=True):
     released: str
 
 
+class TrialEnd(StrEnum):
+    PASSED = "passed"
+    SAME = "same-error"
+    OTHER = "other-error"  # it came further, or failed in another way
+    TIMEOUT = "timeout"
+
+
+class Trial(Value, frozen=True, kw_only=True):
+    """The command of a run once more, on copies and with one suspect changed. ``cause`` is what is
+    proven if it passed; it is empty for the command as it was.
+    """
+
+    cause: str
+    text: str
+    commands: tuple[ShellScript, ...] = ()
+    build: ShellScript = NOTHING
+    end: TrialEnd
+    seconds: float
+
+
 class Diagnosis(Value, frozen=True, kw_only=True):
     """The result. ``findings`` are best first; ``unexplained`` is the first error without a known
     cause, ``step`` what failed there, and ``suspects`` are what is newer than the source, which is
-    of the month ``source``.
+    of the month ``source``. ``trials`` are what `--try` ran; if the last one passed, its cause is
+    proven.
     """
 
     status: Status
@@ -80,8 +101,14 @@ class Diagnosis(Value, frozen=True, kw_only=True):
     step: str = ""
     suspects: tuple[Suspect, ...] = ()
     source: str = ""
+    trials: tuple[Trial, ...] = ()
     lines: int = 0
     run: FailedRun = FailedRun()
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the command of the run passed with a suspect changed."""
+        return len(self.trials) > 1 and self.trials[-1].end is TrialEnd.PASSED
 
 
 def what_to_give(problem: str) -> UsageError:

@@ -1,0 +1,130 @@
+"""What `--try` changes, the likeliest first: fixes of the causes that a log shows, what newer tools
+changed, and what is often too new. Starts nothing.
+"""
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+from stoker.diagnose.about import About
+from stoker.diagnose.ages import may_show, versions_of
+from stoker.diagnose.answers import answers, filled_fix
+from stoker.diagnose.lines import Texts
+from stoker.diagnose.values import Diagnosis, FilledFix
+from stoker.knowledge.failures import Fix, Shell, failures
+from stoker.knowledge.suspects import suspected_causes
+from stoker.model.shell import ShellScript, Template, quoted, recorded
+from stoker.model.value import Value
+
+# Commands that change what is no copy, or ask for a password.
+_OF_SYSTEM = re.compile(
+    r"(?:^|[;&|] *)(?:sudo|apt(?:-get)?|dnf|yum|zypper|apk|pacman|brew|conda)\b"
+)
+_FLAGS = re.compile(r'export (CFLAGS|CXXFLAGS|LDFLAGS)="\$\{\1:-\} ([^"$]+)"')
+_BY_MAKE = re.compile(r"(?:\S*/)?g?make")
+_COMPILERS = {"CFLAGS": ("CC", "cc"), "CXXFLAGS": ("CXX", "c++"), "LDFLAGS": ("CC", "cc")}
+_OTHER = "compiler-release"
+_GCC = re.compile(r"gcc-(\d{1,2})")
+
+
+class Suspicion(Value, frozen=True, kw_only=True):
+    """A change that may let the command pass, and the cause that this proves."""
+
+    cause: str
+    fix: FilledFix
+
+
+def suspicions(diagnosis: Diagnosis, about: About, texts: Texts) -> Iterator[Suspicion]:
+    """Yield what to try for a run that failed, each change once."""
+    seen: set[tuple[ShellScript, ...]] = set()
+    command = recorded(about.run.command)
+    found = chain(_of_findings(diagnosis), _of_ages(about, texts), _of_table(about, texts))
+    for one in chain(found, _compilers(about)):
+        for fix in filter(None, (one.fix, _for_make(one.fix, about.run.command))):
+            build = fix.build or command
+            if build is None or not _is_usable(fix):
+                continue
+            key = (*fix.commands, build)
+            if key not in seen:
+                seen.add(key)
+                known = FilledFix(text=fix.text, commands=fix.commands, build=build)
+                yield Suspicion(cause=one.cause, fix=known)
+
+
+def _is_usable(fix: FilledFix) -> bool:
+    changes = bool(fix.commands) or fix.build
+    return bool(changes) and fix.shell is Shell.SH and not any(map(_OF_SYSTEM.search, fix.commands))
+
+
+def _of_findings(diagnosis: Diagnosis) -> Iterator[Suspicion]:
+    for finding in diagnosis.findings:
+        for fix in finding.fix:
+            if fix.commands:
+                yield Suspicion(cause=finding.cause, fix=fix)
+
+
+def _of_ages(about: About, texts: Texts) -> Iterator[Suspicion]:
+    """Yield what the tools of the log changed in the releases that they have."""
+    version = versions_of(texts)
+    for cause in failures().values():
+        shown = version(cause.product) if cause.product else None
+        if shown and may_show(cause.since, shown):
+            yield from _of_cause(cause.name, answers(cause, about))
+
+
+def _of_table(about: About, texts: Texts) -> Iterator[Suspicion]:
+    for row in suspected_causes():
+        if not texts.search(row.seen, most=1):
+            continue
+        if row.commands:
+            fix = filled_fix(Fix(text=row.text, commands=(*row.commands, *_AGAIN)), about)
+            yield from _of_cause(row.cause, [fix] if fix else [])
+        else:
+            yield from _of_cause(row.cause, answers(failures()[row.cause], about))
+
+
+def _of_cause(name: str, fixes: Iterable[FilledFix]) -> Iterator[Suspicion]:
+    yield from (Suspicion(cause=name, fix=fix) for fix in fixes if fix.commands)
+
+
+def _compilers(about: About) -> Iterator[Suspicion]:
+    """Yield the other compilers that are installed: older releases of gcc, then clang."""
+    folders = about.here.environment.get("PATH", "").split(":")
+    names = {path.name for folder in folders if folder for path in Path(folder).glob("gcc-*")}
+    numbers = sorted(int(found[1]) for name in names if (found := _GCC.fullmatch(name)))
+    pairs = [(f"gcc-{number}", f"g++-{number}") for number in reversed(numbers)]
+    pairs += [("clang", "clang++")] if about.here.which("clang") else []
+    for c, cxx in pairs:
+        setting = Template(f"export CC={c} CXX={cxx}")
+        fix = filled_fix(Fix(text=f"Build with {c}", commands=(setting, *_AGAIN)), about)
+        if fix:
+            yield Suspicion(cause=_OTHER, fix=fix)
+
+
+_AGAIN = (Template("? {run.set_aside}"), Template("? {run.configure}"))
+
+
+def _for_make(fix: FilledFix, command: str) -> FilledFix | None:
+    """Return a fix whose flags are part of the compiler that make is given: a Makefile that sets
+    CFLAGS itself ignores those of the environment.
+    """
+    words = shlex.split(command)
+    if not words or not _BY_MAKE.fullmatch(words[0]):
+        return None
+    flags = [found for line in fix.commands if (found := compiled_flags(line))]
+    if not flags or len(flags) != len(fix.commands):
+        return None
+    given = []
+    for name, value in flags:
+        variable, program = _COMPILERS[name]
+        given.append(f"{variable}={program} {value}")
+    build = quoted([*words, *given])
+    return FilledFix(text=fix.text, build=build) if build else None
+
+
+def compiled_flags(line: str) -> tuple[str, str] | None:
+    """Return the variable and the flags that a line adds to it; ``None`` for other lines."""
+    found = _FLAGS.fullmatch(line)
+    return (found[1], found[2]) if found else None

@@ -1,0 +1,199 @@
+"""`stoker diagnose --try`: prove a cause by running the failed command again, on copies, with one
+suspect changed at a time, until it passes.
+
+Only commands that stoker ran and recorded are run: never what a log from elsewhere names.
+"""
+
+import os
+import re
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from io import BytesIO
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from stoker.diagnose.about import About
+from stoker.diagnose.kept import KeptRun, kept_run, last_failed
+from stoker.diagnose.lines import Texts
+from stoker.diagnose.sieve import Log, read_log
+from stoker.diagnose.suspicions import Suspicion, suspicions
+from stoker.diagnose.values import (
+    Diagnosis,
+    Evidence,
+    FilledFix,
+    FoundCause,
+    Status,
+    Trial,
+    TrialEnd,
+    what_to_give,
+)
+from stoker.diagnose.verdict import diagnose, finding_of, first_error
+from stoker.knowledge.failures import failures
+from stoker.model.errors import UsageError
+from stoker.model.shell import NOTHING, ShellScript, recorded
+from stoker.outside.copies import run_on_copies
+
+_MOST = 24  # commands that are run
+_DEEPEST = 3  # changes that are tried together: each must have brought the command further
+_LEAST_S, _TIMES = 120.0, 5.0  # how long a command may run: so many times as long as it did
+_NUMBERS = re.compile(r"\d+|0x[0-9a-f]+|/tmp/\S+")
+_OF_STOKER = re.compile(r"stoker: |  (?:line \d+: |Fix: |Age: |measured: )|    \$ ")
+
+Tell = Callable[[str], None]
+
+
+def try_suspects(what: str | None, tell: Tell) -> Diagnosis:
+    """Diagnose a run of stoker, the last one that failed or that with a number, and try what may
+    let its command pass. ``tell`` hears of each trial.
+    """
+    kept = _kept(what)
+    command = recorded(kept.failed.command)
+    folder = Path(kept.failed.folder)
+    if command is None or not folder.is_dir():
+        why = "a secret was removed from its command" if folder.is_dir() else f"no {folder}"
+        raise UsageError(f"cannot run the command of the run again: {why}")
+    return _Trials(kept, command, folder, tell).tried()
+
+
+def _kept(what: str | None) -> KeptRun:
+    if what is not None and not (what.isdecimal() and not Path(what).exists()):
+        raise UsageError(
+            "--try runs only commands that stoker itself ran and recorded, not those of a log",
+            hints=["run the build with `stoker run -- COMMAND`, then `stoker diagnose --try`"],
+        )
+    kept = kept_run(int(what)) if what else last_failed()
+    if kept is None:
+        raise what_to_give("no run that failed is kept")
+    if kept.build_folder:
+        raise UsageError(
+            "--try works for commands of `stoker run`, and this was a `stoker build`",
+            hints=["stoker run -- COMMAND, with the command of the stage that failed"],
+        )
+    return kept
+
+
+class _Trials:
+    """The commands that were run for one failure, and what is left to try."""
+
+    def __init__(self, kept: KeptRun, command: ShellScript, folder: Path, tell: Tell):
+        took = kept.summary.wall_s if kept.summary else 0.0
+        self._limit_s = max(_LEAST_S, _TIMES * took)
+        self._run, self._command, self._folder = kept.failed, command, folder
+        self._tell = tell
+        self._done: list[Trial] = []
+        self._marks: set[str] = set()
+
+    def tried(self) -> Diagnosis:
+        asis = Suspicion(cause="", fix=FilledFix(text="", build=self._command))
+        log, end = self._attempt(asis)
+        first = diagnose(log, about=About(run=self._run))
+        if end is TrialEnd.PASSED:
+            return replace(first, status=Status.NOTHING_FAILED, trials=tuple(self._done))
+        queue = deque([one] for one in self._suspicions(first, log))
+        while queue and len(self._done) <= _MOST:
+            chosen = queue.popleft()
+            both = _together(chosen)
+            log, end = self._attempt(both)
+            if end is TrialEnd.PASSED:
+                return self._proven(first, both, [one.cause for one in chosen])
+            if end is TrialEnd.OTHER and len(chosen) < _DEEPEST:
+                queue.extendleft([*chosen, one] for one in reversed(self._next(chosen, log)))
+        return replace(first, trials=tuple(self._done))
+
+    def _next(self, chosen: list[Suspicion], log: Log) -> list[Suspicion]:
+        """Return what to try besides, where changes brought the command further: only causes that
+        the new log shows.
+        """
+        further = diagnose(log, about=About(run=self._run))
+        named = {finding.cause for finding in further.findings} - {one.cause for one in chosen}
+        return [one for one in self._suspicions(further, log) if one.cause in named]
+
+    def _suspicions(self, diagnosis: Diagnosis, log: Log) -> Iterator[Suspicion]:
+        texts = Texts([line.text for line in log.lines])
+        about = About(run=self._run).of_log(log.lines)
+        return suspicions(diagnosis, about, texts)
+
+    def _attempt(self, one: Suspicion) -> tuple[Log, TrialEnd]:
+        """Run the command with a change on copies of all that it may write, under the governor."""
+        script = "\n".join(("set -e", *one.fix.commands, one.fix.build))
+        quiet = ("--progress", "quiet")
+        governed = [sys.executable, "-m", "stoker", "run", *quiet, "--", "sh", "-c", script]
+        joined = ["sh", "-c", 'exec 2>&1; exec "$@"', "sh", *governed]
+        own = str(Path(sys.executable).parent)  # for `stoker toolchain`; last, to change nothing
+        env = {**os.environ, "PATH": f"{os.environ.get('PATH', '')}:{own}"}
+        began = time.monotonic()
+        done = run_on_copies(joined, folder=self._folder, timeout=self._limit_s, env=env)
+        seconds = round(time.monotonic() - began, 1)
+        log = read_log(BytesIO(_without_ours(done.stdout).encode()))
+        end = self._end(done.status, _mark(log))
+        self._done.append(
+            Trial(
+                cause=one.cause,
+                text=one.fix.text,
+                commands=one.fix.commands,
+                build=one.fix.build,
+                end=end,
+                seconds=seconds,
+            )
+        )
+        self._tell(f"{end.value:12} {seconds:6.1f} s  {one.fix.text or 'the command as it was'}")
+        return log, end
+
+    def _end(self, status: int | None, mark: str) -> TrialEnd:
+        if status == 0:
+            return TrialEnd.PASSED
+        if status is None:
+            return TrialEnd.TIMEOUT
+        is_new = bool(self._marks) and mark not in self._marks
+        self._marks.add(mark)
+        return TrialEnd.OTHER if is_new else TrialEnd.SAME
+
+    def _proven(self, first: Diagnosis, both: Suspicion, causes: list[str]) -> Diagnosis:
+        """Return the diagnosis with the causes that were proven first, and the commands that let
+        the command pass as their fix.
+        """
+        evidence = [*(finding.evidence for finding in first.findings[:1]), first.unexplained][0]
+        found = [self._finding(name, first, evidence, both.fix) for name in dict.fromkeys(causes)]
+        others = [one for one in first.findings if one.cause not in causes]
+        return replace(
+            first,
+            status=Status.FAILED,
+            findings=(*found, *others),
+            unexplained=(),
+            trials=tuple(self._done),
+        )
+
+    def _finding(
+        self, name: str, first: Diagnosis, evidence: tuple[Evidence, ...], fix: FilledFix
+    ) -> FoundCause:
+        named = {finding.cause: finding for finding in first.findings}
+        cause = failures()[name]
+        about = About(run=self._run).with_groups({}, cause.known)
+        found = named.get(name) or finding_of(cause, 1.0, evidence, about)
+        return replace(found, confidence=1.0, fix=(fix,))
+
+
+def _together(chosen: Sequence[Suspicion]) -> Suspicion:
+    """Return several changes as one: the commands of all, and the build of the last that has its
+    own.
+    """
+    commands = tuple(dict.fromkeys(line for one in chosen for line in one.fix.commands))
+    build = next((one.fix.build for one in reversed(chosen) if one.fix.build), NOTHING)
+    text = "; ".join(one.fix.text for one in chosen)
+    return Suspicion(
+        cause=chosen[-1].cause, fix=FilledFix(text=text, commands=commands, build=build)
+    )
+
+
+def _mark(log: Log) -> str:
+    """Return the first error of a log without numbers, to compare it with others."""
+    lines = [evidence.text for evidence in first_error(log)]
+    errors = [line for line in lines if "rror" in line] or lines[:1]
+    return _NUMBERS.sub("0", errors[0]) if errors else ""
+
+
+def _without_ours(output: str) -> str:
+    return "".join(line for line in output.splitlines(keepends=True) if not _OF_STOKER.match(line))

@@ -1,0 +1,24 @@
+"""What `stoker diagnose --try` tries where no message of a log names the cause."""
+
+from functools import cache
+
+from stoker.knowledge import Row, load
+from stoker.model.shell import Template
+
+
+class SuspectedCause(Row, frozen=True, kw_only=True):
+    """A cause that is tried if a pattern is in the log; by its own fixes, or by these commands."""
+
+    cause: str
+    seen: str
+    text: str = ""
+    commands: tuple[Template, ...] = ()
+
+
+class _Table(Row, frozen=True, kw_only=True):
+    suspect: tuple[SuspectedCause, ...]
+
+
+@cache
+def suspected_causes() -> tuple[SuspectedCause, ...]:
+    return load("suspects", _Table).suspect

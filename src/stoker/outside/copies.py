@@ -1,0 +1,99 @@
+"""Runs a command on copies of folders: all that it writes there is thrown away.
+
+The copies are overlay mounts in a mount namespace of the command's own, so that they are made at
+once, have the paths of the originals and need room only for what is written. Linux only; users
+other than root need user namespaces.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from stoker.model.errors import MissingError
+from stoker.outside import folders
+from stoker.outside.deleting import remove_whole
+from stoker.outside.process import CommandResult, run
+
+_SCRATCH = ("/var/tmp", "/tmp")  # for what is written; neither is copied
+_NOT_MADE = 121  # the status if a copy cannot be made
+_OTHERS = ("/usr", "/opt", "/etc")  # where commands of builds install
+_SPECIAL = frozenset(":,\\\n")  # which the options of a mount cannot contain
+# Copies each folder before `--`, and runs the rest in the folder after it.
+_SCRIPT = f"""
+scratch=$1; shift; number=0
+while [ "$1" != -- ]; do
+    number=$((number + 1)); upper=$scratch/$number/upper; work=$scratch/$number/work
+    mkdir -p "$upper" "$work" &&
+    mount -t overlay overlay -o "lowerdir=$1,upperdir=$upper,workdir=$work" "$1" || exit {_NOT_MADE}
+    shift
+done
+shift; cd "$1" || exit {_NOT_MADE}
+shift; exec "$@"
+"""
+
+
+def run_on_copies(
+    command: Sequence[str],
+    *,
+    folder: Path,
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+) -> CommandResult:
+    """Run a command in a folder of which it sees a copy, as of the user's home and of the system.
+    Raise a MissingError if copies cannot be made here.
+    """
+    home = Path((env or os.environ).get("HOME", "/root"))
+    copied = copied_folders([folder, home, folders.state(), *map(Path, _OTHERS)])
+    scratch = Path(tempfile.mkdtemp(prefix="stoker-try-", dir=_scratch(copied)))
+    words = [*_entered(), "sh", "-c", _SCRIPT, "sh", str(scratch), *map(str, copied), "--"]
+    try:
+        done = run([*words, str(folder), *_as_before(), *command], timeout=timeout, env=env)
+    finally:
+        remove_whole(scratch)
+    if done.status == _NOT_MADE:
+        reason = done.stderr.strip().splitlines()[-1:] or ["mount failed"]
+        raise MissingError(f"cannot run a command on copies of folders here: {reason[0]}")
+    return done
+
+
+def copied_folders(wanted: Iterable[Path]) -> list[Path]:
+    """Return the folders to copy: of each path the top folder that is on the same disk, since an
+    overlay does not contain other disks below it. No folder is below another on its disk.
+    """
+    found: dict[Path, None] = {}
+    for path in wanted:
+        if path.exists():
+            found[_top(path.resolve())] = None
+    return sorted(found)
+
+
+def _top(path: Path) -> Path:
+    device = path.stat().st_dev
+    while path.parent != Path("/") and path.parent.stat().st_dev == device:
+        path = path.parent
+    if _SPECIAL.intersection(str(path)) or path == Path("/"):
+        raise MissingError(f"cannot make a copy of {path}: its name has a special character")
+    return path
+
+
+def _scratch(copied: Iterable[Path]) -> str:
+    taken = [str(path) for path in copied]
+    for folder in _SCRATCH:
+        if not any(folder == one or folder.startswith(f"{one}/") for one in taken):
+            return folder
+    raise MissingError("cannot make copies: the build is in the folder of temporary files")
+
+
+def _entered() -> list[str]:
+    if shutil.which("unshare") is None:
+        raise MissingError("cannot make copies of folders: there is no unshare, of util-linux")
+    own = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    return ["unshare", *own, "--mount", "--propagation", "private"]
+
+
+def _as_before() -> list[str]:
+    """Return what makes the command run as the user again who may not mount."""
+    user, group = os.geteuid(), os.getegid()
+    return [] if user == 0 else ["unshare", "--user", f"--map-user={user}", f"--map-group={group}"]
