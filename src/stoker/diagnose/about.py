@@ -103,7 +103,7 @@ class About:
         return words
 
     def is_own(self, file: str) -> bool:
-        """Return whether a file of the log is there, in the folder of the run or the current one."""
+        """Return whether a file of the log is in the folder of the run, or the current one."""
         folder = Path(self.run.folder or ".").resolve()
         path = (folder / file).resolve()
         return bool(file) and folder in path.parents and path.is_file()

@@ -136,7 +136,7 @@ class _Trials:
                 commands=one.fix.commands,
                 build=one.fix.build,
                 end=end,
-                seconds=seconds,
+                wall_s=seconds,
             )
         )
         self._tell(f"{end.value:12} {seconds:6.1f} s  {one.fix.text or 'the command as it was'}")

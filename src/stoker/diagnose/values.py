@@ -85,7 +85,7 @@ class Trial(Value, frozen=True, kw_only=True):
     commands: tuple[ShellScript, ...] = ()
     build: ShellScript = NOTHING
     end: TrialEnd
-    seconds: float
+    wall_s: float
 
 
 class Diagnosis(Value, frozen=True, kw_only=True):
