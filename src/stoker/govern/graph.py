@@ -10,7 +10,7 @@ keeps them in a log of its own), so there can be more to do than expected.
 
 import os
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -129,6 +129,9 @@ class WorkLeft:
     def __init__(self) -> None:
         self._began: float | None = None  # when the first step asked
         self._left: dict[str, Expected] = {}
+        # Of the steps that are left, by kind: summed up here, since a build may have 20,000.
+        self._seconds_left: defaultdict[str, float] = defaultdict(float)
+        self._steps_left: Counter[str] = Counter()
         self.is_known = False  # whether a graph has said which steps there are
         self._finished = 0
         self._worked = 0.0
@@ -142,6 +145,10 @@ class WorkLeft:
     def expect(self, steps: Mapping[str, Expected]) -> None:
         self._left.update(steps)
         self.is_known = self.is_known or bool(steps)
+        self._seconds_left.clear()
+        self._steps_left = Counter(each.kind for each in self._left.values())
+        for each in self._left.values():
+            self._seconds_left[each.kind] += each.seconds
 
     def finished(self, output: str, seconds: float) -> None:
         self._finished += 1
@@ -149,6 +156,8 @@ class WorkLeft:
         if expected := self._left.pop(output, None):
             self._expected[expected.kind] += expected.seconds
             self._taken[expected.kind] += seconds
+            self._seconds_left[expected.kind] -= expected.seconds
+            self._steps_left[expected.kind] -= 1
 
     @property
     def steps(self) -> int:
@@ -160,7 +169,11 @@ class WorkLeft:
         steps of their kind have done.
         """
         pace = {kind: self._taken[kind] / expected for kind, expected in self._expected.items()}
-        return sum(each.seconds * pace.get(each.kind, 1.0) for each in self._left.values())
+        return sum(
+            max(0.0, self._seconds_left[kind]) * pace.get(kind, 1.0)
+            for kind, count in self._steps_left.items()
+            if count
+        )
 
     def time(self, now: float, ages: Iterable[float]) -> TimeLeft | None:
         """Return the time until the end at the present parallelism; ``ages`` are those of the
@@ -170,7 +183,7 @@ class WorkLeft:
         all that is left is running and should have ended.
         """
         elapsed = now - (self._began or 0.0)
-        unknown = sum(each.kind not in _TRUST for each in self._left.values())
+        unknown = sum(count for kind, count in self._steps_left.items() if kind not in _TRUST)
         if not self._left or not self._finished or elapsed <= 0:
             return None
         if unknown > len(self._left) / 2 and self._finished < min(
