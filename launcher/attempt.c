@@ -16,7 +16,10 @@
 
 enum {
     OOM_SCORE = 800, /* of 1000: the kernel kills what is repeated before ninja, sshd and the launcher */
-    FIRST_SAMPLE_US = 10 * 1000, /* the governor learns the keeper with it, so not later */
+    /* The governor learns the keeper with the first sample, so it is soon; but a compile of a small C
+     * file ends before it, and so costs no walk through /proc and no message. */
+    FIRST_SAMPLE_US = 25 * 1000,
+    AFTER_PAUSE_US = 10 * 1000, /* soon, to stop processes that were missed */
     LONGEST_INTERVAL_US = 100 * 1000,
     REPORT_AFTER_US = 1000 * 1000,
     REPORT_SURELY_BYTES = 16 << 20,
@@ -208,8 +211,8 @@ void attempt_pause(struct attempt *attempt)
     integrate(attempt, tree_memory(attempt->keeper), now_us());
     attempt->paused = true;
     tree_signal(attempt->keeper, SIGSTOP);
-    attempt->interval_us = FIRST_SAMPLE_US; /* sample soon, to stop processes that were missed */
-    attempt->next_sample_us = attempt->sampled_us + FIRST_SAMPLE_US;
+    attempt->interval_us = AFTER_PAUSE_US;
+    attempt->next_sample_us = attempt->sampled_us + AFTER_PAUSE_US;
 }
 
 /* Starts from this process, because orphans of the command may be our children by now. Signals twice:

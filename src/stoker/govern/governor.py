@@ -95,6 +95,9 @@ class Governor:
         self._distributed = False
         self._reconsidered = 0.0
         self.changed = True  # whether anything that affects a decision changed since the last one
+        # Whether steps wait for CPUs alone. One more that asks then changes nothing, and most
+        # launchers of ninja's wide window do.
+        self._full = False
         self._deadlines = Deadlines()
         self._shares: dict[int, RunShare] = {}  # by run
         self._served: dict[int, float] = {}  # when a step of each run was last admitted
@@ -188,7 +191,7 @@ class Governor:
         entry = Entry(connection, ask.run, step, path, request, self._busy, once=ask.once)
         self._entries[request.id] = self._by_connection[connection] = entry
         self._queue.add(request)
-        self.changed = True
+        self.changed = self.changed or not self._full
         self._emit(entry.waits())
 
     def grown(self, connection: Connection, current: int, peak: int, now: float) -> None:
@@ -244,6 +247,7 @@ class Governor:
         encloses = entry and (entry.request.remote or not entry.request.restarts)
         if entry and encloses and entry.phase is StepPhase.RUNNING:
             del self._holding[identity]
+            self.changed = True  # its CPU is free
             if entry.running.is_paused:
                 self._resume(entry, now)
             entry.enclose()
@@ -310,6 +314,9 @@ class Governor:
         decision = self._policy.decide(state)
         self._tight_at = decision.tight_at or self._tight_at
         self._carry_out(decision, now)
+        for_memory = decision.held or decision.pause or decision.resume or decision.kill
+        alone = len(self._shares) < 2 and not self._distributed
+        self._full = alone and bool(self._queue) and not for_memory
         free = self._free_slots()
         self._busy.note(now, busy=free <= 0)
         self._contention.note(now, self._idle_for_memory(free))

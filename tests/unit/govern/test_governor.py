@@ -17,6 +17,7 @@ from stoker.model.govern import (
     Reason,
     Request,
     Role,
+    RunShare,
     Step,
 )
 from stoker.model.runs import Outcome
@@ -583,6 +584,37 @@ def test_contention_is_the_share_of_cpus_that_memory_keeps_idle(world: World) ->
     world.governor.decide(401.0)
     world.governor.decide(800.0)
     assert world.governor.state(800.0).contention < 0.01
+
+
+def test_one_more_step_that_waits_for_a_cpu_needs_no_decision(world: World) -> None:
+    """Most launchers of ninja's window ask while all CPUs are busy."""
+    governor = world.governor
+    world.policy.next = Decision(admit=(1,))
+    world.ask(7)
+    world.ask(8)
+    assert governor.changed
+    governor.decide(1.0)
+    world.ask(9)
+    assert not governor.changed
+    governor.ended(7, done(), 2.0)
+    assert governor.changed
+
+
+@pytest.mark.parametrize("why", ["memory", "workers", "another run", "within a custom command"])
+def test_a_step_that_asks_is_decided_on_where_cpus_are_not_all_that_others_wait_for(
+    world: World, why: str
+) -> None:
+    governor = world.governor
+    if why == "another run":
+        governor.join(100, RunShare(cpus=1))
+        governor.join(101, RunShare(cpus=1))
+    world.ask(7, custom=True)
+    world.ask(8, remote=why == "workers")
+    held = {2: Reason.MEMORY} if why == "memory" else {}
+    world.policy.next = Decision(admit=(1,), held=held)
+    governor.decide(1.0)
+    world.ask(9, 101 if why == "another run" else 100, within=why.startswith("within"))
+    assert governor.changed
 
 
 def test_decisions_that_come_late_are_noticed_while_steps_run(world: World) -> None:
