@@ -17,7 +17,7 @@
 enum {
     OOM_SCORE = 800, /* of 1000: the kernel kills what is repeated before ninja, sshd and the launcher */
     /* The governor learns the keeper with the first sample, so it is soon; but a compile of a small C
-     * file ends before it, and so costs no walk through /proc and no message. */
+     * file ends before it, so that it costs no reading of /proc and no message. */
     FIRST_SAMPLE_US = 25 * 1000,
     AFTER_PAUSE_US = 10 * 1000, /* soon, to stop processes that were missed */
     LONGEST_INTERVAL_US = 100 * 1000,

@@ -34,18 +34,13 @@ class Peer:
 
     def lines(self) -> list[bytes] | None:
         """Return the complete lines that arrived; ``None`` if the other side is gone."""
-        try:
-            chunk, ancillary, _, _ = self.socket.recvmsg(_CHUNK, _ONE_DESCRIPTOR)
-        except BlockingIOError:
-            return []
-        except OSError:
-            return None
-        for level, kind, data in ancillary:  # comes with `started`
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                for descriptor in array.array("i", data):
-                    self._take_keeper(descriptor)
+        chunk, passed = self._read()
+        # The kernel ends a read behind a descriptor, also if more is there.
+        while chunk and passed and len(chunk) < _CHUNK:
+            more, passed = self._read()
+            chunk += more or b""
         if not chunk:
-            return None
+            return [] if chunk is None else None
         *ends, rest = chunk.split(b"\n")
         if not ends:
             self._received += rest
@@ -54,6 +49,22 @@ class Peer:
         lines = [bytes(self._received + first), *others]
         self._received = bytearray(rest)
         return lines
+
+    def _read(self) -> tuple[bytes | None, bool]:
+        """Return bytes, and whether a descriptor came with them; ``None`` if there are none yet,
+        ``b""`` if the other side is gone.
+        """
+        try:
+            chunk, ancillary, _, _ = self.socket.recvmsg(_CHUNK, _ONE_DESCRIPTOR)
+        except BlockingIOError:
+            return None, False
+        except OSError:
+            return b"", False
+        for level, kind, data in ancillary:  # comes with `started`
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                for descriptor in array.array("i", data):
+                    self._take_keeper(descriptor)
+        return chunk, bool(ancillary)
 
     def _take_keeper(self, descriptor: int) -> None:
         if self.keeper:
