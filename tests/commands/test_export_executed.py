@@ -99,6 +99,47 @@ def test_a_slurm_script_builds(
     check_wheel(tmp_path / "submitted" / "wheels")
 
 
+# Runs a job at once, each task of an array after the other, as Slurm would start it.
+SBATCH = """\
+#!/bin/sh
+tasks=
+while [ "${1#-}" != "$1" ]; do
+    case "$1" in --array=1-*) tasks=$(seq "${1#--array=1-}");; esac
+    shift
+done
+echo 7
+for task in ${tasks:-none}; do
+    export SLURM_JOB_ID=7 SLURM_ARRAY_TASK_ID="${task#none}"
+    bash "$@" >&2 || exit
+done
+"""
+
+
+@pytest.mark.slow
+def test_shards_of_a_slurm_script_compile_and_the_last_job_links(
+    exported: Callable[..., tuple[Path, dict[str, str]]], tmp_path: Path, need: Need
+) -> None:
+    ccache, source = need("ccache"), repository(tmp_path / "mini-cmake")
+    folder, environment = exported("slurm", "--shards", "2", of=source)
+    (tmp_path / "bin/sbatch").write_text(SBATCH)
+    (tmp_path / "bin/sbatch").chmod(0o755)
+    programs = tmp_path / "venv/bin"
+    programs.mkdir(parents=True)
+    (programs / "stoker").symlink_to(Path(sys.executable).with_name("stoker"))
+    (programs / "ccache").symlink_to(ccache)
+    environment |= {"STOKER_VENV": str(programs.parent), "SLURM_SUBMIT_DIR": str(tmp_path)}
+    environment["STOKER_CACHE"] = "ccache"  # other tests build without a cache
+    told = run("bash wheels.sh", folder, environment)
+    builds = tmp_path / "checkpoint/builds"
+    shares = [json.loads(path.read_text())["steps"] for path in builds.glob("*/done-*-of-2.json")]
+    assert sum(shares) == 3, told
+    assert len(shares) == 2
+    assert all(shares)
+    homes = sorted(path.name for path in (tmp_path / ".stoker").iterdir())
+    assert len(homes) == 3, "each job has its own"
+    assert "cache: 3 of 3 compiles found (100%); 3 in the remote" in told, "the last job links"
+
+
 @pytest.mark.slow
 def test_the_steps_of_a_github_workflow_build(
     exported: Callable[..., tuple[Path, dict[str, str]]], tmp_path: Path

@@ -2,8 +2,11 @@
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -52,6 +55,27 @@ def test_pages_show_backslashes_and_leading_dots_as_they_are(share: Path) -> Non
             if line.startswith((".", "'")):
                 assert line.split()[0] in {".TH", ".SH", ".B", ".BR", ".PP", ".TP", ".nf", ".fi"}
             assert "\b" not in line
+
+
+@pytest.mark.slow
+def test_a_plain_install_of_a_checkout_has_the_pages(
+    tmp_path: Path, need: Callable[[str], str]
+) -> None:
+    """`man` finds them beside the folder of the environment's programs."""
+    need("cmake")
+    need("ninja")
+    need("git")
+    tracked = subprocess.check_output(["git", "-C", ROOT, "ls-files", "-z"], text=True)
+    for name in tracked.rstrip("\0").split("\0"):
+        if name.startswith(("src/", "launcher/", "release/")) or "/" not in name:
+            (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tmp_path / "tree" / name)
+    words = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path)]
+    subprocess.run([sys.executable, "-m", "pip", *words, tmp_path / "tree"], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        pages = [name for name in archive.namelist() if "/data/share/man/man1/" in name]
+    assert any(name.endswith("/stoker-build.1") for name in pages)
 
 
 @pytest.mark.parametrize(
