@@ -13,12 +13,14 @@ from stoker.model.value import Value
 class FixedTargets(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Targets that the tree's own build names, whatever the user asks for.
 
-    ``archs`` are named from the release ``cuda`` on, up to ``below``; ``10.0+PTX`` is PTX only.
+    ``archs`` are named from the release ``cuda`` on, up to ``below``, on machines with one of
+    ``cpus``; ``10.0+PTX`` is PTX only.
     """
 
     archs: tuple[str, ...]
     cuda: str = "0"
     below: str | None = None
+    cpus: tuple[str, ...] = ()  # families of CPUs of the build machine; empty: all
 
 
 class Switch(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,6 +34,8 @@ class Switch(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     on: str = "ON"
     off: str = "OFF"
     cmake: bool = False  # else an environment variable
+    cpus: tuple[str, ...] = ()  # families of CPUs of the build machine; empty: all
+    single: bool = False  # it adds the targets to single kernels only
 
 
 class BackendRecipe(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,7 +54,9 @@ class BackendRecipe(Value, frozen=True, kw_only=True, forbid_unknown_fields=True
     separator: str = ";"
     suffixes: bool = True  # 9.0a may be written; else it becomes 9.0
     serves: dict[str, str] = {}  # a GPU, and the target whose code runs on it in this project
+    serves_cuda: str = "0"  # the release of CUDA from which ``serves`` holds
     archs: tuple[str, ...] = ()  # the only targets that the project has code for
+    loose: bool = False  # a GPU that they lack gets the next lower one of its generation
     fixed: tuple[FixedTargets, ...] = ()
     switches: tuple[Switch, ...] = ()
     adds: dict[str, tuple[str, ...]] = {}  # a target, and others that come with it; "*" is any
@@ -60,6 +66,7 @@ class BackendRecipe(Value, frozen=True, kw_only=True, forbid_unknown_fields=True
     cuda_below: str | None = None
     commands: tuple[str, ...] = ()  # run in the tree before the build; {python} is the interpreter
     compiles: bool = True  # device code is compiled when the wheel is built
+    shown: dict[str, str] = {}  # a fact, and "FILE: REGEX" that shows it; a group is a list
     note: str = ""  # what a user should know about this back end
     chooses: bool = False  # the settings choose the targets, although none of them lists them
 
@@ -82,6 +89,7 @@ class Need(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     why: str
     tool: str | None = None
     python: str | None = None
+    shown: str = ""  # "FILE: REGEX" in a tree that needs it
     optional: bool = False  # without it a part is left out, and the build continues
     backends: tuple[Backend, ...] = ()  # empty: all
 

@@ -104,6 +104,14 @@ class NativeCode(Value, frozen=True, kw_only=True):
     within: str | None = None  # the condition in CMake
 
 
+class Presence(Value, frozen=True, kw_only=True):
+    """What the files of a build show of the facts of a recipe, each with its first place."""
+
+    numbers: dict[str, str] = {}  # GPU targets and versions that the files name: "9.0a"
+    shown: dict[str, str] = {}  # patterns of the recipe that were found
+    listed: dict[str, tuple[str, ...]] = {}  # words of the lists that patterns capture
+
+
 class SourceTree(Value, frozen=True, kw_only=True):
     path: str
     kind: ProjectKind
@@ -132,6 +140,7 @@ class SourceTree(Value, frozen=True, kw_only=True):
     device_source: str | None = None  # where its build lists a source for GPUs; None: nowhere
     compiles: bool = True  # its build compiles code at all
     cuda_if_found: str | None = None  # where its build looks for a toolkit to decide about CUDA
+    presence: Presence | None = None  # of the facts of its recipe; None: not read
     notes: tuple[str, ...] = ()  # what could not be read, and why
 
     def option(self, name: str) -> CMakeOption | None:

@@ -10,6 +10,7 @@ from stoker.model.plan import is_on
 from stoker.model.source import ProjectKind, Standard
 from stoker.plan.doctor_compilers import major
 from stoker.plan.planning import PlannedBuild
+from stoker.plan.present import still_needed
 
 
 def check_cmake(planned: PlannedBuild) -> Iterator[Finding]:
@@ -152,7 +153,9 @@ def check_needs(planned: PlannedBuild) -> Iterator[Finding]:
     """Check the programs and packages that the recipe of the project names."""
     project, toolbox = planned.subject.project, planned.subject.toolbox
     backend = planned.subject.variant.backend
-    for need in project.needs if project else ():
+    tree = planned.subject.tree
+    needs = project.needs if project else ()
+    for need in still_needed(needs, tree.presence if tree else None):
         if need.backends and backend not in need.backends:
             continue
         name = need.tool or need.python or ""

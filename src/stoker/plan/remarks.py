@@ -118,11 +118,16 @@ def _native_code(subject: Subject) -> Iterator[Finding]:
     off = {name for name, value in recipe.cmake.items() if value == "OFF"}
     off |= {option.name for option in tree.options if option.default == "OFF"}
     off = {name.upper() for name in off if "NATIVE" in name.upper()}
-    stays = [
-        use.where
+    on_gpu = subject.variant.backend is not Backend.CPU
+    uses = [
+        use
         for use in tree.native
         if not off & set(re.findall(r"\w+", (use.within or "").upper()))
+        # A file for builds without a GPU is no part of the others.
+        if not (on_gpu and re.search(r"(?<![a-z])cpu(?![a-z])", use.where.replace("_", "/")))
     ]
+    stays = [use.where for use in uses if use.within is None]
+    perhaps = [f"{use.where}, if {use.within}" for use in uses if use.within is not None]
     for option in tree.options:
         about = re.search(r"SIMD|INSTRUCTION", f"{option.name} {option.help}".upper())
         automatic = option.default.upper() in ("AUTO", "NATIVE") and option.within is None
@@ -135,6 +140,13 @@ def _native_code(subject: Subject) -> Iterator[Finding]:
             title=f"{tree.name} is compiled for the CPU of the build machine, and may not run on "
             "others",
             evidence="; ".join(dict.fromkeys(stays[:3])),
+        )
+    elif perhaps:
+        yield Finding(
+            name="native-code",
+            severity=Severity.NOTE,
+            title=f"{tree.name} may be compiled for the CPU of the build machine",
+            evidence="; ".join(dict.fromkeys(perhaps[:2]))[:300],
         )
 
 

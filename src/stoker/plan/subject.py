@@ -36,6 +36,7 @@ from stoker.model.recipe import BackendRecipe, ProjectRecipe
 from stoker.model.source import ProjectKind, SourceTree
 from stoker.model.value import Value
 from stoker.plan.grammar import canonical, parse, parse_part
+from stoker.plan.present import still_present
 
 _NEWEST_GCC = "15.1"
 
@@ -78,7 +79,11 @@ class Subject(Value, frozen=True, kw_only=True):
 
     @property
     def backend_recipe(self) -> BackendRecipe | None:
-        return self.project.backends.get(self.variant.backend) if self.project else None
+        """The facts of the recipe that the tree still shows; those of the user's own are kept."""
+        known = self.project.backends.get(self.variant.backend) if self.project else None
+        if known is None or self.tree is None or self.project in self.own_recipes:
+            return known
+        return still_present(known, self.tree.presence)
 
     @property
     def kind(self) -> ProjectKind:
@@ -132,6 +137,11 @@ class Subject(Value, frozen=True, kw_only=True):
     @property
     def cuda_version(self) -> str | None:
         return self.variant.toolkit or (self.toolkit.version if self.toolkit else None)
+
+    def cuda_is_at_least(self, wanted: str) -> bool:
+        """Tell whether the CUDA of the plan is this release or a newer one, or is not known."""
+        version = self.cuda_version
+        return version is None or _numbers(version) >= _numbers(wanted)
 
     @property
     def gpus(self) -> tuple[GpuTarget, ...]:

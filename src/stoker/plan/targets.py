@@ -10,9 +10,10 @@ from stoker.knowledge.projects import reader_of
 from stoker.model.errors import UsageError
 from stoker.model.evidence import Evidence, EvidenceKind
 from stoker.model.plan import Backend, GpuTarget, PlannedTargets, Setting
-from stoker.model.recipe import BackendRecipe
+from stoker.model.recipe import BackendRecipe, Switch
 from stoker.model.source import ProjectKind
 from stoker.model.value import Value
+from stoker.plan.present import places
 from stoker.plan.recipes.project import known_facts, sets_targets, written_targets
 from stoker.plan.subject import Subject
 from stoker.plan.tree_recipe import names_targets, tree_recipe
@@ -24,7 +25,8 @@ def planned_targets(subject: Subject, settings: Iterable[Setting]) -> PlannedTar
     """Return the targets that the build compiles for with these settings."""
     known = known_facts(subject) or BackendRecipe()
     asked = subject.asked
-    evidence = _evidence(subject)
+    settings = tuple(settings)
+    evidence = _evidence(subject, settings)
     cubins, ptx = _compiled(subject, known) if evidence.known else ([], [])
     if asked and not asked.refusal:
         cubins, ptx = list(asked.cubins), list(asked.ptx)
@@ -34,7 +36,7 @@ def planned_targets(subject: Subject, settings: Iterable[Setting]) -> PlannedTar
         gpus=tuple(target.arch for target in subject.gpus),
         cubins=tuple(cubins),
         ptx=tuple(ptx),
-        accepted=asked.some if asked else tuple(_accepted(known, cubins)),
+        accepted=asked.some if asked else tuple(_accepted(subject, known, cubins)),
         fixed=bool(known.fixed),
         compiles=bool(asked.device_compiles) if asked else _compiles(subject, known),
         evidence=evidence.targets,
@@ -46,7 +48,7 @@ def planned_targets(subject: Subject, settings: Iterable[Setting]) -> PlannedTar
 def refuse_unserved(subject: Subject) -> None:
     """Raise an error if the targets that the tree fixes run on none of the GPUs asked for."""
     known = known_facts(subject)
-    if known is None or not known.fixed or subject.asked:
+    if known is None or not known.fixed or subject.asked or not _evidence(subject).known:
         return
     cubins, ptx = _compiled(subject, known)
     made = [GpuTarget(arch=arch) for arch in cubins]
@@ -74,7 +76,7 @@ def refuse_unmade(subject: Subject) -> None:
     """Raise an error if the tree names a target that this CUDA cannot make."""
     known = known_facts(subject)
     release = cuda_releases().get(subject.cuda_version or "")
-    if known is None or release is None or subject.backend_recipe or subject.asked:
+    if known is None or release is None or subject.asked:
         return
     cubins, ptx = _compiled(subject, known) if known.fixed else ([], [])
     for arch in (*cubins, *ptx):
@@ -105,15 +107,22 @@ class _Known(Value, frozen=True, kw_only=True):
     known: bool = True
 
 
-def _evidence(subject: Subject) -> _Known:
+def _evidence(subject: Subject, settings: Iterable[Setting] = ()) -> _Known:
     """Return how the targets of the plan are known, and whether they are known at all."""
     if asked := subject.asked:
         return _Known(targets=Evidence(kind=EvidenceKind.ASKED, where=asked.when))
     if read := tree_recipe(subject):
         return _Known(targets=read.targets, known=read.known)
-    project = subject.project
+    project, known = subject.project, subject.backend_recipe
     if project and project.facts_from:
-        return _Known(targets=Evidence(kind=EvidenceKind.RECIPE, where=project.facts_from))
+        where = project.facts_from
+        readers = [f"{s.name} read by {s.reader}" for s in settings if sets_targets(s, subject)]
+        found = places(known, subject.tree.presence if subject.tree else None) if known else ()
+        if still := [*readers, *filter(None, found)]:
+            where += f"; still in this tree: {', '.join(still[:3])}"
+        gone = bool(known and known.fixed and not any(row.archs for row in known.fixed))
+        targets = Evidence(kind=EvidenceKind.RECIPE, where=where)
+        return _Known(targets=targets, known=not gone)
     kind = EvidenceKind.RECIPE if project else EvidenceKind.ASSUMED
     return _Known(targets=Evidence(kind=kind, where="yours" if project else "no tree was read"))
 
@@ -124,14 +133,16 @@ def _compiled(subject: Subject, known: BackendRecipe) -> tuple[list[str], list[s
         named = [
             arch
             for row in known.fixed
-            if _at_least(subject.cuda_version, row.cuda) and not _reached(subject, row.below)
+            if subject.cuda_is_at_least(row.cuda)
+            if row.below is None or not subject.cuda_is_at_least(row.below)
+            if not row.cpus or subject.platform.cpu in row.cpus
             for arch in row.archs
         ]
         cubins = [arch for arch in named if not arch.endswith("+PTX")]
         ptx = [arch.removesuffix("+PTX") for arch in named if arch.endswith("+PTX")]
         wanted = {target.arch for target in subject.gpus}
         for switch in known.switches:
-            if wanted & set(switch.serves or switch.archs):
+            if wanted & set(switch.serves or switch.archs) and _is_general(subject, switch):
                 cubins += [arch for arch in switch.archs if not arch.endswith("+PTX")]
                 ptx += [a.removesuffix("+PTX") for a in switch.archs if a.endswith("+PTX")]
     else:
@@ -143,21 +154,19 @@ def _compiled(subject: Subject, known: BackendRecipe) -> tuple[list[str], list[s
     return list(dict.fromkeys(cubins)), list(dict.fromkeys(ptx))
 
 
-def _at_least(version: str | None, wanted: str) -> bool:
-    return version is None or _numbers(version) >= _numbers(wanted)
+def _is_general(subject: Subject, switch: Switch) -> bool:
+    """Tell whether a switch adds its targets to all kernels, on this kind of machine."""
+    return not switch.single and (not switch.cpus or subject.platform.cpu in switch.cpus)
 
 
-def _reached(subject: Subject, below: str | None) -> bool:
-    return below is not None and _at_least(subject.cuda_version, below)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdecimal())
-
-
-def _accepted(known: BackendRecipe, cubins: Iterable[str]) -> dict[str, None]:
+def _accepted(subject: Subject, known: BackendRecipe, cubins: Iterable[str]) -> dict[str, None]:
     """Return the targets of single kernels, once each."""
-    added = (extra for arch in (*cubins, "*") for extra in known.adds.get(arch, ()))
+    added = [extra for arch in (*cubins, "*") for extra in known.adds.get(arch, ())]
+    wanted = {target.arch for target in subject.gpus}
+    for switch in known.switches:
+        here = not switch.cpus or subject.platform.cpu in switch.cpus
+        if switch.single and here and wanted & set(switch.serves or switch.archs):
+            added += switch.archs
     return dict.fromkeys((*known.accepts, *added))
 
 

@@ -41,6 +41,7 @@ class PythonAsks(Value, frozen=True, kw_only=True):
     code: PythonBuild = PythonBuild()
     standards: tuple[Standard, ...] = ()
     names: frozenset[str] = frozenset()
+    files: tuple[str, ...] = ()
 
     @property
     def readers(self) -> tuple[str, ...]:
@@ -64,7 +65,8 @@ def read_python_asks(files: TreeFiles, roots: tuple[str, ...]) -> PythonAsks:
     for module in modules:
         reader.read(module)
         code.read(module.file, module.tree)
-    return replace(reader.result(), code=code.result())
+    read = tuple(module.file for module in modules)
+    return replace(reader.result(), code=code.result(), files=read)
 
 
 def _modules(files: TreeFiles, roots: tuple[str, ...]) -> Iterator[_Module]:

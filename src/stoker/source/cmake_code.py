@@ -67,7 +67,10 @@ def flag_targets(text: str, where: str, *, conditional: bool) -> Iterator[NamedT
 
 def native_code(enclosed: Enclosed, where: str) -> NativeCode | None:
     """Return the place if a command uses the instructions of the machine that compiles."""
-    text = " ".join(argument.value for argument in enclosed.command.arguments)
+    words = [argument.value for argument in enclosed.command.arguments]
+    if "CACHE" in words:
+        return None  # the help text of an option
+    text = " ".join(words)
     checks = enclosed.command.name.startswith(("check_", "if", "elseif", "message", "option"))
     if checks or not _NATIVE.search(text):
         return None

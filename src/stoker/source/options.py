@@ -64,6 +64,7 @@ class CMakeFacts(Value, frozen=True, kw_only=True):
     device_source: str | None = None  # where a source for GPUs is listed
     packages: frozenset[str] = frozenset()  # those that find_package() looks for
     cuda_minimum: Minimum | None = None
+    files: tuple[str, ...] = ()
 
 
 def read_options(files: TreeFiles, folder: str = "") -> CMakeFacts:
@@ -75,7 +76,7 @@ def read_options(files: TreeFiles, folder: str = "") -> CMakeFacts:
     facts = _Facts(root, Calls(command for commands in read.values() for command in commands))
     for file, commands in read.items():
         facts.read(file, commands)
-    return facts.result()
+    return replace(facts.result(), files=tuple(read))
 
 
 def _cmake_files(files: TreeFiles, root: str) -> Iterator[str]:

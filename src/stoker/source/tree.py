@@ -23,6 +23,7 @@ from stoker.source.asks import PythonAsks, read_python_asks
 from stoker.source.files import TreeFiles
 from stoker.source.options import CMakeFacts, read_options, read_project
 from stoker.source.package import Package, read_package, required_names
+from stoker.source.present import read_presence
 from stoker.source.python_builds import PythonBuild
 from stoker.source.python_code import CPP_EXTENSION, read_cuda_archs
 from stoker.source.requirements import read_requirements
@@ -88,6 +89,7 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
         device_source=code.device_source,
         compiles=code.compiles,
         cuda_if_found=code.cuda_if_found,
+        presence=read_presence(files, recipe, (*python.files, *cmake.files)),
         notes=tuple(files.notes),
     )
 

@@ -128,7 +128,7 @@ def test_a_python_with_a_lock_does_not_serve_3_14t() -> None:
 
 # -- flash-attention -------------------------------------------------------------------------------
 
-FLASH = """archs = os.getenv("FLASH_ATTN_CUDA_ARCHS", "80;90")
+FLASH = """archs = os.getenv("FLASH_ATTN_CUDA_ARCHS", "80;90;100;120")
 force = os.getenv("FLASH_ATTENTION_FORCE_BUILD")
 amd = os.getenv("GPU_ARCHS", "native")
 target = os.getenv("BUILD_TARGET")"""
@@ -166,7 +166,8 @@ def test_flash_attention_3_compiles_sm80_only_if_a_gpu_needs_it(tmp_path: Path) 
         tmp_path,
         "flash-attn-3",
         'force = os.getenv("FLASH_ATTENTION_FORCE_BUILD")\n'
-        'off = os.getenv("FLASH_ATTENTION_DISABLE_SM80")',
+        'off = os.getenv("FLASH_ATTENTION_DISABLE_SM80")\n'
+        'flags = ["arch=compute_80,code=sm_80", "arch=compute_90a,code=sm_90a"]',
     )
     hopper, both = plan("cu130-sm90", tree=tree), plan("cu130-sm80+sm90", tree=tree)
     assert environment_of(hopper)["FLASH_ATTENTION_FORCE_BUILD"] == "TRUE"
@@ -181,7 +182,8 @@ def test_flash_attention_3_compiles_sm80_only_if_a_gpu_needs_it(tmp_path: Path) 
 
 def test_vllm_needs_rust_and_is_told_its_build_type(tmp_path: Path) -> None:
     reads = (
-        'device = os.environ.get("VLLM_TARGET_DEVICE")\nkind = os.environ.get("CMAKE_BUILD_TYPE")'
+        'device = os.environ.get("VLLM_TARGET_DEVICE")\nkind = os.environ.get("CMAKE_BUILD_TYPE")\n'
+        "import setuptools_rust"
     )
     tree = extension(tmp_path, "vllm", reads)
     assert environment_of(plan("cu130-sm90", tree=tree))["CMAKE_BUILD_TYPE"] == "Release"

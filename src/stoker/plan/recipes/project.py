@@ -58,11 +58,24 @@ def written_targets(subject: Subject) -> tuple[GpuTarget, ...]:
     found: dict[str, GpuTarget] = {}
     for target in subject.gpus:
         plain = target.arch.rstrip("af") if subject.variant.backend is Backend.CUDA else target.arch
-        arch = known.serves.get(target.arch) or known.serves.get(plain)
-        arch = arch or (target.arch if known.suffixes else plain)
+        serves = known.serves if subject.cuda_is_at_least(known.serves_cuda) else {}
+        arch = serves.get(target.arch) or serves.get(plain)
+        arch = arch or _lower(known, plain) or (target.arch if known.suffixes else plain)
         ptx = target.ptx or (arch in found and found[arch].ptx)
         found[arch] = GpuTarget(arch=arch, ptx=ptx)
     return tuple(found.values())
+
+
+def _lower(known: BackendRecipe, arch: str) -> str | None:
+    """Return the target whose code a project compiles for a GPU that it does not list."""
+    if not known.loose or arch in known.archs:
+        return None
+    wanted = GpuTarget(arch=arch).capability
+    found = (GpuTarget(arch=each) for each in known.archs)
+    fitting = [
+        each for each in found if each.capability[0] == wanted[0] and each.capability <= wanted
+    ]
+    return max(fitting, key=lambda each: each.capability).arch if fitting else None
 
 
 def refuse_targets(subject: Subject) -> None:
@@ -82,6 +95,8 @@ def refuse_targets(subject: Subject) -> None:
 
 def _facts(subject: Subject) -> str:
     facts = subject.project.facts_from if subject.project else ""
+    if subject.tree and subject.tree.presence and subject.project not in subject.own_recipes:
+        return "the files of its build name no others"
     return f"read in {facts}" if facts else "said by your recipe"
 
 

@@ -1,0 +1,78 @@
+"""Keeps of a recipe what the planned tree still shows. Pure.
+
+Recipes of the user, and of a build that was asked, are kept whole: they are about this tree.
+"""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from stoker.model.recipe import BackendRecipe, FixedTargets, Need, Switch
+from stoker.model.source import Presence
+
+_CHECKED = ("ptx_of_newest", "serves", "accepts", "adds", "archs", "note")
+
+
+def still_present(known: BackendRecipe, presence: Presence | None) -> BackendRecipe:
+    """Return the facts of a recipe that the files of the tree show."""
+    if presence is None:
+        return known
+    known = _without_unshown(known, presence)
+
+    def names(archs: Iterable[str]) -> tuple[str, ...]:
+        return tuple(a for a in archs if _plain(a) in presence.numbers)
+
+    return replace(
+        known,
+        archs=_listed(known, presence) or names(known.archs),
+        accepts=names(known.accepts),
+        fixed=tuple(_fixed(row, names(row.archs)) for row in known.fixed),
+        switches=tuple(_switch(switch, names(switch.archs)) for switch in known.switches),
+        adds={arch: names(added) for arch, added in known.adds.items() if names(added)},
+        serves={gpu: code for gpu, code in known.serves.items() if code in presence.numbers},
+        cuda_min=known.cuda_min if known.cuda_min in presence.numbers else None,
+        cuda_below=known.cuda_below if known.cuda_below in presence.numbers else None,
+    )
+
+
+def _plain(arch: str) -> str:
+    return arch.removesuffix("+PTX")
+
+
+def _fixed(row: FixedTargets, archs: tuple[str, ...]) -> FixedTargets:
+    return replace(row, archs=archs)
+
+
+def _switch(switch: Switch, archs: tuple[str, ...]) -> Switch:
+    return replace(switch, archs=archs, serves=switch.serves or switch.archs)
+
+
+def _without_unshown(known: BackendRecipe, presence: Presence) -> BackendRecipe:
+    """Return the recipe without the facts whose own pattern is not in the tree."""
+    gone = [
+        fact
+        for fact, pattern in known.shown.items()
+        if pattern not in presence.shown and fact in _CHECKED
+    ]
+    empty = BackendRecipe()
+    return replace(known, **{fact: getattr(empty, fact) for fact in gone})
+
+
+def _listed(known: BackendRecipe, presence: Presence) -> tuple[str, ...]:
+    """Return the targets as the tree lists them itself, if the recipe says where."""
+    return presence.listed.get(known.shown.get("archs", ""), ())
+
+
+def still_needed(needs: Iterable[Need], presence: Presence | None) -> tuple[Need, ...]:
+    return tuple(
+        need for need in needs if presence is None or not need.shown or need.shown in presence.shown
+    )
+
+
+def places(known: BackendRecipe, presence: Presence | None) -> tuple[str, ...]:
+    """Return where the tree shows the targets of a recipe."""
+    if presence is None:
+        return ()
+    patterns = [presence.shown[text] for text in known.shown.values() if text in presence.shown]
+    archs = (arch for row in known.fixed for arch in row.archs)
+    return tuple(dict.fromkeys((*patterns, *(presence.numbers.get(_plain(a), "") for a in archs))))

@@ -1,0 +1,130 @@
+"""A plan states of a recipe what the planned tree still shows, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+
+from stoker.model.errors import UsageError
+from stoker.model.plan import Plan
+from stoker.source.tree import read_tree
+from subjects import arm_linux, changed, doctor, environment_of, names, plan, toolbox, tools
+
+OLD = """
+from torch.utils.cpp_extension import BuildExtension, CUDAExtension
+FORCE = os.getenv("FLASH_ATTENTION_FORCE_BUILD", "FALSE") == "TRUE"
+def cuda_archs():
+    return os.getenv("FLASH_ATTN_CUDA_ARCHS", "80;90;100;120").split(";")
+if "90" in cuda_archs():
+    flags += ["-gencode", "arch=compute_90,code=sm_90"]
+setup(name="flash_attn", version="2.8.3", ext_modules=[CUDAExtension("x", ["x.cu"])])
+"""
+NEW = OLD.replace("80;90;100;120", "80;90;100;110;120").replace(
+    "setup(", 'flags += ["-gencode", f"arch=compute_{newest},code=compute_{newest}"]\nsetup('
+)
+
+
+def planned(folder: Path, words: str, setup: str) -> Plan:
+    (folder / "setup.py").write_text(setup)
+    return plan(words, tree=read_tree(folder))
+
+
+def test_facts_of_the_head_are_not_stated_about_a_release(tmp_path: Path) -> None:
+    old, new = planned(tmp_path, "cu130-sm90", OLD), planned(tmp_path, "cu130-sm90", NEW)
+    assert old.targets
+    assert new.targets
+    assert (old.targets.cubins, old.targets.ptx) == (("9.0",), ())
+    assert (new.targets.cubins, new.targets.ptx) == (("9.0",), ("9.0",))
+    assert old.recipe == new.recipe
+    evidence = str(new.statements[0].evidence)
+    assert "still in this tree: FLASH_ATTN_CUDA_ARCHS read by setup.py:5, setup.py:8" in evidence
+
+
+def test_a_target_that_the_tree_does_not_name_is_not_promised(tmp_path: Path) -> None:
+    assert environment_of(planned(tmp_path, "cu130-sm110", NEW))["FLASH_ATTN_CUDA_ARCHS"] == "110"
+    with pytest.raises(UsageError, match=r"no code for 11\.0") as refused:
+        planned(tmp_path, "cu130-sm110", OLD)
+    assert "it has code for: 8.0, 9.0, 10.0, 12.0" in refused.value.hints
+
+
+VLLM = """
+from torch.utils.cpp_extension import CUDA_HOME
+subprocess.run(["cmake", "."])
+device = os.getenv("VLLM_TARGET_DEVICE")
+setup(name="vllm", version="0.11.0", ext_modules=[Extension("x", [])])
+"""
+LIST = (
+    'project(vllm CXX)\nset(CUDA_SUPPORTED_ARCHS "{}")\nfind_package(Torch)\nadd_library(x x.cu)\n'
+)
+
+
+def vllm(folder: Path, words: str, archs: str, setup: str = VLLM) -> Plan:
+    (folder / "CMakeLists.txt").write_text(LIST.format(archs))
+    return planned(folder, words, setup)
+
+
+def test_targets_are_read_where_the_recipe_says(tmp_path: Path) -> None:
+    made = vllm(tmp_path, "cu128-sm70", "7.0;7.5;8.0;12.0")
+    assert made.targets
+    assert made.targets.cubins == ("7.0",)
+    with pytest.raises(UsageError, match=r"no code for 7\.0"):
+        vllm(tmp_path, "cu128-sm70", "7.5;8.0;12.0")
+
+
+def test_a_gpu_that_is_not_listed_gets_the_next_lower_target(tmp_path: Path) -> None:
+    made = vllm(tmp_path, "cu129-sm121", "7.0;7.5;8.0;12.0")
+    assert environment_of(made)["TORCH_CUDA_ARCH_LIST"] == "12.0"
+    made = vllm(tmp_path, "cu129-sm121", "8.0;12.0;12.1")
+    assert environment_of(made)["TORCH_CUDA_ARCH_LIST"] == "12.1"
+    made = vllm(tmp_path, "cu130-sm121", "8.0;12.0;12.1")
+    assert environment_of(made)["TORCH_CUDA_ARCH_LIST"] == "12.0"
+
+
+def test_a_tool_is_needed_only_by_a_tree_that_uses_it(tmp_path: Path) -> None:
+    def needs(setup: str) -> set[str]:
+        vllm(tmp_path, "cu130-sm90", "8.0;9.0", setup)
+        bare = toolbox(tools=tools(cargo=None))
+        return names(doctor("cu130-sm90", tree=read_tree(tmp_path), toolbox=bare))
+
+    assert "cargo-missing" not in needs(VLLM)
+    assert "cargo-missing" in needs(f"import setuptools_rust{VLLM}")
+
+
+SGL = """cmake_minimum_required(VERSION 3.26)
+project(sgl-kernel CXX CUDA)
+option(ENABLE_BELOW_SM90 "x" ON)
+set(FLAGS "-gencode=arch=compute_90,code=sm_90" "-gencode=arch=compute_90a,code=sm_90a")
+set(FLAGS "-gencode=arch=compute_100f,code=sm_100f" "-gencode=arch=compute_120a,code=sm_120a")
+set(FLAGS "-gencode=arch=compute_110a,code=sm_110a" "-gencode=arch=compute_121a,code=sm_121a")
+set(FLAGS "-gencode=arch=compute_80,code=sm_80" "-gencode=arch=compute_89,code=sm_89")
+set(FLAGS "-gencode=arch=compute_86,code=sm_86" "-gencode=arch=compute_87,code=sm_87")
+"""
+
+
+def test_targets_that_depend_on_the_cpu_of_the_build_machine(tmp_path: Path) -> None:
+    (tmp_path / "CMakeLists.txt").write_text(SGL)
+    (tmp_path / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["scikit-build-core", "torch"]\n'
+        'build-backend = "scikit_build_core.build"\n[project]\nname = "sgl-kernel"\nversion = "1"\n'
+    )
+    tree = read_tree(tmp_path)
+    x86, arm = plan("cu130-sm80", tree=tree), plan("cu130-sm80", tree=tree, machine=arm_linux())
+    assert x86.targets
+    assert arm.targets
+    assert set(x86.targets.cubins) == {"9.0", "9.0a", "12.0a", "10.0f", "8.0", "8.9"}
+    assert x86.targets.accepted == ("8.6",)
+    assert set(arm.targets.cubins) == {
+        *("9.0", "12.0a", "10.0f", "11.0a", "12.1a", "8.0", "8.9", "8.7"),
+    }
+    assert arm.targets.accepted == ()
+
+
+def test_a_recipe_of_the_user_is_kept_whole(tmp_path: Path) -> None:
+    from stoker.knowledge.projects import projects
+    from subjects import plan_of, subject
+
+    (tmp_path / "setup.py").write_text(OLD)
+    own = (changed(projects()["flash-attn"], facts_from=""),)
+    about = changed(subject("cu130-sm90", tree=read_tree(tmp_path, own)), own_recipes=own)
+    made = plan_of(about)
+    assert made.targets
+    assert made.targets.ptx == ("9.0",)
