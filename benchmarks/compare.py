@@ -29,6 +29,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 TRACE = PROJECT / "benchmarks/results/pytorch-2.6.0-x86_64-trace.json.xz"
 WORSE = 1.05
 IDLE = 0.8  # load average above which figures are noise
+FILLED = 200  # files
 ELEMENTS = 45_000  # of a table that g++ -O1 needs about 1.1 GB for
 GIB = 1 << 30
 
@@ -61,8 +62,18 @@ class Side:
         }
         (self.root / "home").mkdir()
 
-    def time(self, *words: str, group: Group | None = None, may_fail: bool = False) -> Times:
-        """Return what a command of stoker takes, with its children."""
+    def time(
+        self,
+        *words: str,
+        group: Group | None = None,
+        may_fail: bool = False,
+        cached: bool = False,
+    ) -> Times:
+        """Return what a command of stoker takes, with its children; ``cached`` ones use ccache."""
+        environment = self.environment
+        if cached:
+            environment = environment | {"CCACHE_DIR": str(self.root / "ccache")}
+            del environment["CCACHE_DISABLE"]
         command = [str(self.root / "venv/bin/stoker"), *words]
         if group:
             enter = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
@@ -70,7 +81,7 @@ class Side:
         before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
         done = subprocess.run(
             command,
-            env=self.environment,
+            env=environment,
             cwd=self.root,
             capture_output=True,
             text=True,
@@ -143,6 +154,33 @@ def trivial(sides: Sequence[Side], work: Work) -> Found:
         run("ninja", "-C", str(side.root / "trivial"), "-t", "clean")
         return side.time("run", "--", "ninja", "-C", "trivial", "-j8").wall
 
+    return by_turns(sides, work.rounds, once)
+
+
+def filled(sides: Sequence[Side], work: Work) -> Found:
+    """200 C++ files with 40 headers of their own, all in ccache, CPU"""
+    for side in sides:
+        folder = side.root / "filled"
+        folder.mkdir()
+        (folder / ".git").mkdir()  # the root of the project
+        for number in range(40):
+            text = f"#pragma once\ninline int of_{number}(int x) {{ return x + {number}; }}\n"
+            (folder / f"h{number}.h").write_text(text)
+        own = "".join(f'#include "h{number}.h"\n' for number in range(40))
+        standard = "#include <map>\n#include <string>\n#include <vector>\n"
+        for number in range(FILLED):
+            body = f"int f_{number}(std::vector<std::string>& a) {{ return of_7(a.size()); }}\n"
+            (folder / f"{number}.cpp").write_text(f"{standard}{own}{body}")
+        rule = "rule c\n  command = g++ -MD -MF $out.d -c $in -o $out\n  depfile = $out.d\n"
+        builds = "".join(f"build {number}.o: c {number}.cpp\n" for number in range(FILLED))
+        (folder / "build.ninja").write_text(rule + builds)
+
+    def once(side: Side) -> float:
+        run("ninja", "-C", str(side.root / "filled"), "-t", "clean")
+        return side.time("run", "--", "ninja", "-C", "filled", cached=True).cpu
+
+    for side in sides:
+        once(side)
     return by_turns(sides, work.rounds, once)
 
 
@@ -244,7 +282,19 @@ def tables(heavy: int, light: int) -> Iterator[tuple[str, str]]:
 
 ROWS: dict[str, Row] = {
     row.__name__: row
-    for row in (start, plan, diagnose, trivial, roomy, tight, slim, inspect, simulate, build)
+    for row in (
+        start,
+        plan,
+        diagnose,
+        trivial,
+        filled,
+        roomy,
+        tight,
+        slim,
+        inspect,
+        simulate,
+        build,
+    )
 }
 
 
