@@ -48,6 +48,12 @@ _TEMPORARY_FILE = (
     r"|Could not install packages due to an OSError: \[Errno 28\]"
     r"|(?:Errno 28|os error 28)[^\n]{0,80}(/tmp/\S{0,80})"
 )
+_OPTION = r"^\s*(?:option|cmake_dependent_option)\s*\(\s*(\w+)"
+# How a command defines an option of CMake, by how it begins.
+_DEFINES = (
+    (r"(?:\S*/)?stoker (?:build|develop)\b", Template("-D {option}=0")),
+    (r"(?:\S*/)?cmake (?!--build|-E|-P)", Template("-D{option}=0")),
+)
 _PACKAGES = (
     r"(?:Failed building wheel for|Failed to build|Building wheel for) `?([A-Za-z0-9][\w.-]{0,60})"
 )
@@ -342,3 +348,39 @@ def _found_below(folder: str, name: str) -> Path | None:
         if number > _MOST_FOLDERS:
             return None
     return None
+
+
+@FACTS.text("run.option", "the option of the source tree that leaves out what is missing")
+def _option(about: About) -> str | None:
+    """Return it if the CMakeLists.txt of the tree declares one with the name of a missing package,
+    or of the library of a missing header. The tree is the folder of the run, or one that its
+    command names.
+    """
+    wanted = [word.upper() for group in ("cmake", "part") for word in about.words(group)]
+    wanted += [name.partition("_")[0] for name in wanted]  # cudnn_frontend is a part of cuDNN
+    declared = _declared_options(about) if wanted else frozenset()
+    names = (f"{start}_{name}" for name in wanted for start in ("USE", "WITH", "ENABLE", "BUILD"))
+    return next((name for name in names if name in declared), None)
+
+
+def _declared_options(about: About) -> frozenset[str]:
+    if not about.run.folder:
+        return frozenset()
+    folder = Path(about.run.folder)
+    for place in (folder, *(folder / word for word in shlex.split(about.run.command)[1:])):
+        try:
+            text = (place / "CMakeLists.txt").read_text(errors="replace")
+        except (OSError, ValueError):
+            continue
+        return frozenset(re.findall(_OPTION, text, re.IGNORECASE | re.MULTILINE))
+    return frozenset()
+
+
+@FACTS.command("run.without", "the command that builds again without what is missing")
+def _without(about: About) -> ShellScript | None:
+    option, command = _option(about), _command(about)
+    define = next((how for start, how in _DEFINES if re.match(start, about.run.command)), None)
+    if option is None or command is None or define is None:
+        return None
+    more = fill(define, {"option": outside(option)})
+    return joined([command, more], " ") if more else None

@@ -1,6 +1,7 @@
 """Answers that users found wrong, each with the right one; and facts that fixes are made of."""
 
 import resource
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from diagnosed import BOOKWORM, FEDORA, NOBLE, answer, commands, cuda, machine, 
 from stoker.diagnose import disk_facts, machine_facts
 from stoker.diagnose.about import About
 from stoker.diagnose.installing import Here
-from stoker.diagnose.values import Status
+from stoker.diagnose.sieve import read_log
+from stoker.diagnose.values import FailedRun, Status
+from stoker.diagnose.verdict import diagnose
 from stoker.model.shell import Outside
 
 FORMAT = """
@@ -389,3 +392,63 @@ def test_a_small_stack_is_named_instead_of_a_fault_of_the_compiler(
         "stack-limit",
         "a limit of the stack, 1.0 MiB, stops the compiler",
     )
+
+
+KLEIDIAI = """\
+CMake Error at cmake/Dependencies.cmake:1549 (find_package):
+  By not providing "FindKleidiAI.cmake" in CMAKE_MODULE_PATH this project has
+  asked CMake to find a package configuration file provided by "KleidiAI", but
+  CMake did not find one.
+
+  Could not find a package configuration file provided by "KleidiAI" with any
+  of the following names:
+
+    KleidiAIConfig.cmake
+    kleidiai-config.cmake
+
+-- Configuring incomplete, errors occurred!
+"""
+FRONTEND = """\
+[7/90] g++ -c aten/src/ATen/native/cudnn/MHA.cpp -o MHA.o
+FAILED: MHA.o
+aten/src/ATen/native/cudnn/MHA.cpp:5:10: fatal error: cudnn_frontend.h: No such file or directory
+    5 | #include <cudnn_frontend.h>
+compilation terminated.
+ninja: build stopped: subcommand failed.
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "log", "again"),
+    [
+        ("stoker build --variant cpu", KLEIDIAI, "stoker build --variant cpu -D USE_KLEIDIAI=0"),
+        ("stoker build tree", KLEIDIAI, "stoker build tree -D USE_KLEIDIAI=0"),
+        ("cmake -B build -S .", KLEIDIAI, "cmake -B build -S . -DUSE_KLEIDIAI=0"),
+        ("stoker build tree", FRONTEND, "stoker build tree -D USE_CUDNN=0"),
+        ("cmake --build build", KLEIDIAI, None),
+        ("make", KLEIDIAI, None),
+    ],
+)
+def test_what_is_missing_can_be_left_out_by_an_option_of_the_tree(
+    command: str, log: str, again: str | None, here: Here, tmp_path: Path
+) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "CMakeLists.txt").write_text(
+        'option(USE_KLEIDIAI_X "no" ON)\ncmake_dependent_option(USE_KLEIDIAI "yes" ON "ARM" OFF)\n'
+        'option(\n  USE_CUDNN "yes" ON)\n'
+    )
+    folder = tmp_path if "tree" in command else tree
+    about = About(here=here, run=FailedRun(command=command, folder=str(folder)))
+    (found,) = diagnose(read_log(BytesIO(log.encode())), about=about).findings
+    offered = [line for fix in found.fix for line in (*fix.commands, fix.build or "")]
+    assert (again in offered) if again else not any("USE_" in line for line in offered)
+
+
+def test_an_option_that_the_tree_does_not_declare_is_not_offered(
+    here: Here, tmp_path: Path
+) -> None:
+    (tmp_path / "CMakeLists.txt").write_text('option(USE_OTHER "Not it" ON)\n')
+    about = About(here=here, run=FailedRun(command="stoker build", folder=str(tmp_path)))
+    (found,) = diagnose(read_log(BytesIO(KLEIDIAI.encode())), about=about).findings
+    assert not any("without it" in fix.text for fix in found.fix)
