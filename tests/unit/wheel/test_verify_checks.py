@@ -115,7 +115,7 @@ def test_a_wheel_hears_of_the_checks_of_what_it_has() -> None:
     everything = {check.name for topic in CHECKS.values() for check in topic}
     # It was neither sampled nor slimmed, and is no extension of PyTorch.
     assert passed(full) == everything - {"cpu", "slimmed", "loads-with"}
-    bare = {"readable", "symbols", "portability", "closure", "bundled", "openmp"}
+    bare = {"readable", "symbols", "portability", "closure", "bundled", "openmp", "copies"}
     always = {"record", "permissions", "tags", "plan", "as-asked"}
     assert passed(case(library())) == bare | always
     assert passed(case(plan=None)) == always - {"plan", "as-asked"}
@@ -335,6 +335,18 @@ def test_one_openmp_runtime_is_enough() -> None:
     assert bad(case(own)) == {}
     assert bad(case(own, other)) == {"second-openmp": Severity.ERROR}
     assert bad(case(own, requires=("torch",))) == {"second-openmp": Severity.ERROR}
+
+
+def test_a_library_under_several_names_is_a_warning() -> None:
+    names = ("libmill.so", "libmill.so.2", "libmill.so.2.1")
+    copies = [library(f"mill/{name}", soname="libmill.so.2") for name in names]
+    finding = found(case(*copies), "copied-libraries")
+    assert finding.severity is Severity.WARNING
+    assert "2.0 KiB" in finding.title
+    assert finding.evidence == "mill/libmill.so.2 is also libmill.so, libmill.so.2.1"
+    elsewhere = library("other/libmill.so.2", soname="libmill.so.2")
+    changed = msgspec.structs.replace(copies[0], size_bytes=1001)
+    assert "copied-libraries" not in bad(case(copies[1], elsewhere, changed))
 
 
 def test_a_file_that_all_users_may_write() -> None:

@@ -75,6 +75,7 @@ CHECKS = {
             loading.applies,
         ),
         Check("bundled", "no part of the driver or glibc is bundled", contents.bundled),
+        Check("copies", "each library has one name", contents.copies),
         Check("openmp", "only one OpenMP runtime is loaded", contents.openmp),
     ),
     "search paths": (

@@ -1,13 +1,17 @@
 """Checks files, permissions and plan, and that nothing is bundled that must not be. Pure."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import PurePosixPath
+
+from msgspec.structs import replace
 
 from stoker.knowledge.wheels import is_of_glibc, is_openmp, never_bundled, unhashed
 from stoker.model.artifact import ElfKind
 from stoker.model.finding import Finding
 from stoker.model.plan import PLAN_MEMBER, Variant
-from stoker.wheel.verify.tested import WheelUnderTest, error, note
+from stoker.model.value import size
+from stoker.wheel.verify.tested import WheelUnderTest, error, note, warning
 
 _WORLD_WRITABLE = 0o002
 _NOT_HELD_AGAINST = ("features", "platform", "build_type", "sanitizer")
@@ -85,6 +89,31 @@ def bundled(wheel: WheelUnderTest) -> Iterator[Finding]:
 
 def _names(path: str, soname: str | None) -> tuple[str, ...]:
     return tuple(filter(None, (PurePosixPath(path).name, soname)))
+
+
+def copies(wheel: WheelUnderTest) -> Iterator[Finding]:
+    """Warn of a library under several names: a wheel has no links, so each name is a copy.
+
+    They are more than waste. The loader knows a library by the name that it was asked for, so an
+    extension that needs `libx.so` loads a second one beside the `libx.so.2` of the package.
+    """
+    groups: dict[tuple[str, str, int], list[str]] = defaultdict(list)
+    for library in wheel.libraries:
+        if library.kind is ElfKind.LIBRARY and library.soname:
+            folder, _, name = library.path.rpartition("/")
+            groups[folder, library.soname, library.size_bytes].append(name)
+    lines, waste = [], 0
+    for (folder, soname, size_bytes), names in groups.items():
+        others = sorted(name for name in names if name != soname)
+        if len(names) > 1 and soname in names:
+            waste += len(others) * size_bytes
+            lines.append(f"{folder}/{soname} is also {', '.join(others)}")
+    if lines:
+        title = f"libraries are in the wheel under several names, {size(waste)} more than needed"
+        advice = (
+            "-D CMAKE_PLATFORM_NO_VERSIONED_SONAME=ON builds CMake's libraries without versions."
+        )
+        yield replace(warning("copied-libraries", title, lines), advice=advice)
 
 
 def openmp(wheel: WheelUnderTest) -> Iterator[Finding]:
