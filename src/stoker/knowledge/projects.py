@@ -244,6 +244,7 @@ class BuildFigures(Row, frozen=True, kw_only=True):
     kernel_seconds: tuple[float, float] | None = None  # besides, for each GPU target
     largest_step: int | None = None
     needs_feature: str | None = None  # if it is off, the figures do not apply
+    without_feature: str | None = None  # it was off: with it, a build takes more
     disk: int | None = None  # bytes written by the whole build
     disk_at_least: bool = False
 

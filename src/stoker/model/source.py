@@ -124,6 +124,7 @@ class SourceTree(Value, frozen=True, kw_only=True):
     submodules: tuple[Submodule, ...] = ()
     requirements: tuple[str, ...] = ()  # PEP 508 lines needed before building
     own_protobuf: bool | None = None  # third_party/protobuf is there; None: not PyTorch
+    lacks: tuple[str, ...] = ()  # files that setup.py of PyTorch copies into a wheel with CUDA
     cuda_archs: tuple[str, ...] = ()  # those the tree's own lists name, as "9.0a"
     backends: tuple[str, ...] = ()  # those the tree can be built with
     recipe: str | None = None  # the name of the recipe that describes it

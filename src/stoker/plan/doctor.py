@@ -16,7 +16,11 @@ from stoker.plan.planning import PlannedBuild
 from stoker.plan.subject import Subject
 
 _Check = Callable[[PlannedBuild], Iterator[Finding]]
-_OF_THE_TREE: tuple[_Check, ...] = (doctor_tools.check_submodules, doctor_tools.check_protobuf)
+_OF_THE_TREE: tuple[_Check, ...] = (
+    doctor_tools.check_submodules,
+    doctor_tools.check_copied_files,
+    doctor_tools.check_protobuf,
+)
 _CHECKS: tuple[_Check, ...] = (
     *_OF_THE_TREE,
     doctor_compilers.check_compiler,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from stoker.knowledge.projects import torch_release
 from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.machine import PythonInstallation, Tool
-from stoker.model.plan import is_on
+from stoker.model.plan import Backend, is_on
 from stoker.model.source import ProjectKind, Standard
 from stoker.plan.doctor_compilers import major
 from stoker.plan.planning import PlannedBuild
@@ -210,6 +210,18 @@ def check_submodules(planned: PlannedBuild) -> Iterator[Finding]:
         )
     else:
         yield ok("submodules", f"all {len(planned.subject.tree.submodules)} submodules are present")
+
+
+def check_copied_files(planned: PlannedBuild) -> Iterator[Finding]:
+    """Check what PyTorch's setup.py copies after the last compile, an hour too late to learn it."""
+    tree = planned.subject.tree
+    if tree and tree.lacks and planned.subject.variant.backend is Backend.CUDA:
+        yield error(
+            "copied-file-missing",
+            "setup.py copies files into the wheel that the tree does not have",
+            evidence="\n".join(tree.lacks),
+            fix=(f"git -C {shlex.quote(tree.path)} submodule update --init --recursive --depth 1",),
+        )
 
 
 def check_protobuf(planned: PlannedBuild) -> Iterator[Finding]:

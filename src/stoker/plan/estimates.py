@@ -4,6 +4,7 @@ from stoker.knowledge.projects import BuildFigures, estimates
 from stoker.model.build import MeasuredBuild
 from stoker.model.plan import Backend, Estimate, HeavyStep, Quantity
 from stoker.model.source import ProjectKind
+from stoker.model.value import whole_number
 from stoker.plan.subject import Subject
 
 _UNKNOWN = Quantity(amount=None, basis="no similar build has been measured")
@@ -44,16 +45,25 @@ def heavy_steps(subject: Subject) -> tuple[HeavyStep, ...]:
 
 
 def _figures(subject: Subject) -> BuildFigures | None:
-    if subject.platform_row.mobile:
-        return None
+    """Return the figures of the nearest release that was measured with such features."""
     name = subject.project.name if subject.project else None
-    for row in estimates().build:
-        if row.needs_feature and subject.feature(row.needs_feature) is False:
-            continue
-        same = row.project is subject.kind and row.backend is subject.variant.backend
-        if same and row.name in (None, name):
-            return row
-    return None
+    rows = [
+        row
+        for row in estimates().build
+        if row.project is subject.kind
+        and row.backend is subject.variant.backend
+        and row.name in (None, name)
+        and not (row.needs_feature and subject.feature(row.needs_feature) is False)
+        and not subject.platform_row.mobile
+    ]
+    release = subject.release.version if subject.release else None
+    return min(rows, key=lambda row: _distance(release, row.release), default=None)
+
+
+def _distance(release: str | None, measured: str | None) -> int:
+    """Return how many minor releases lie between two of PyTorch; 0 where one is not known."""
+    one, other = (whole_number((text or "").partition(".")[2]) for text in (release, measured))
+    return 0 if one is None or other is None else abs(one - other)
 
 
 def _seconds(subject: Subject, figures: BuildFigures | None) -> Quantity:
@@ -103,7 +113,8 @@ def _wheel(subject: Subject) -> Quantity:
 
 
 def _is_other(subject: Subject, figures: BuildFigures) -> bool:
-    return bool(figures.release and _other_release(subject, figures.release))
+    left_out = figures.without_feature and subject.feature(figures.without_feature) is not False
+    return bool(left_out or (figures.release and _other_release(subject, figures.release)))
 
 
 def _other_release(subject: Subject, measured: str | None) -> str:

@@ -35,6 +35,7 @@ _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".mm", ".pyx", *_DEVICE_SOURCES)
 _OF_ROCM = {"ROCM_HOME", "HIP_HOME", "IS_HIP_EXTENSION", "hip", "is_rocm_pytorch"}
 _ARCHIVES = (".gz", ".xz", ".bz2", ".zst", ".tar", ".zip", ".whl")
 _SUBMODULE_PATH = re.compile(r"^[ \t]*path[ \t]*=(.*)$", re.MULTILINE)
+_COPIED = re.compile(r'"(third_party/[^"]+\.py)"')
 _LOOKED_FOR = (
     "looked for: CMakeLists.txt; setup.py or pyproject.toml of a package with C, C++, Cython or "
     "CUDA sources"
@@ -73,6 +74,7 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
         submodules=_submodules(files),
         requirements=_requirements(kind, files, package),
         own_protobuf=files.is_filled("third_party/protobuf") if pytorch else None,
+        lacks=tuple(_copied_and_missing(files)) if pytorch else (),
         cuda_archs=read_cuda_archs(files) if pytorch else (),
         backends=_backends(files, code, cmake, python, recipe),
         recipe=recipe.name if recipe else None,
@@ -92,6 +94,16 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
         presence=read_presence(files, recipe, (*python.files, *cmake.files)),
         notes=tuple(files.notes),
     )
+
+
+def _copied_and_missing(files: TreeFiles) -> Iterator[str]:
+    """Yield Python files of third_party that PyTorch's setup.py names and the tree does not have.
+
+    It copies them into the package after everything is compiled, and fails without them.
+    """
+    for match in _COPIED.finditer(files.text("setup.py") or ""):
+        if not files.is_file(match[1]):
+            yield match[1]
 
 
 def _recognized(

@@ -252,6 +252,14 @@ def test_a_tree_in_a_folder_with_a_space() -> None:
     assert shlex.split(fix)[:3] == ["git", "-C", "/home/my user/pytorch"]
 
 
+def test_a_file_that_the_wheel_needs_and_the_tree_lacks() -> None:
+    tree = pytorch_tree(lacks=("third_party/cutlass/examples/grouped_gemm.py",))
+    finding = named(doctor("cu130-sm90", tree=tree), "copied-file-missing")
+    assert finding.severity is Severity.ERROR
+    assert finding.evidence == "third_party/cutlass/examples/grouped_gemm.py"
+    assert "copied-file-missing" not in names(doctor("cpu", tree=tree))
+
+
 # -- protobuf ----------------------------------------------------------------------------------
 
 

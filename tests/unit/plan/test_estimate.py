@@ -76,13 +76,28 @@ def test_no_disk_is_smaller_than_the_objects_and_libraries_of_a_build() -> None:
 
 
 def test_the_largest_step_of_a_cuda_build() -> None:
-    found = of("cu124-sm90", pytorch_tree())
+    found = of("cu124-sm90", pytorch_tree(version="2.6.0"))
     assert found.largest_step_bytes.amount == 6_600_000_000
     assert "FlashAttention" in found.largest_step_bytes.basis
 
 
+def test_figures_are_of_the_nearest_release_that_was_measured() -> None:
+    for version in ("2.12.1", "2.14.0"):
+        found = of("cu130-sm90", pytorch_tree(version=version))
+        assert "2.12.1 for sm_90" in found.wall_s.basis
+        assert found.largest_step_bytes.amount == 9_799_340_032
+
+
+def test_figures_without_a_feature_are_a_lower_bound_for_a_build_with_it() -> None:
+    tree = pytorch_tree(version="2.12.1")
+    assert of("cu130-sm90", tree).wall_s.at_least
+    assert not of("cu130-sm90-noflash", tree).wall_s.at_least
+
+
 def test_without_flash_attention_its_figures_do_not_apply() -> None:
-    assert of("cu124-sm90-noflash", pytorch_tree()).largest_step_bytes.amount is None
+    found = of("cu124-sm90-noflash", pytorch_tree(version="2.6.0"))
+    assert "2.12.1 for sm_90" in found.wall_s.basis
+    assert found.wall_s.at_least
 
 
 @pytest.mark.parametrize("name", ["flash_attn", "flash-attn"])

@@ -41,6 +41,17 @@ def test_a_pytorch_tree() -> None:
     assert tree.notes == ()
 
 
+def test_a_pytorch_tree_lacks_what_its_setup_copies(tmp_path: Path) -> None:
+    root = tmp_path / "pytorch"
+    shutil.copytree(PROJECTS / "mini-pytorch", root)
+    with (root / "setup.py").open("a") as setup:
+        setup.write('KERNEL = CWD / "third_party/cutlass/grouped_gemm.py"\n')
+    assert read_tree(root).lacks == ("third_party/cutlass/grouped_gemm.py",)
+    (root / "third_party/cutlass").mkdir()
+    (root / "third_party/cutlass/grouped_gemm.py").touch()
+    assert read_tree(root).lacks == ()
+
+
 def test_options_of_a_pytorch_tree() -> None:
     tree = read_tree(PROJECTS / "mini-pytorch")
     cudnn, vulkan = tree.option("USE_CUDNN"), tree.option("USE_VULKAN")
