@@ -6,9 +6,11 @@ other than root need user namespaces.
 """
 
 import os
+import re
+import shlex
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from stoker.model.errors import MissingError
@@ -20,18 +22,6 @@ _SCRATCH = ("/var/tmp", "/tmp")  # for what is written; neither is copied
 _NOT_MADE = 121  # the status if a copy cannot be made
 _OTHERS = ("/usr", "/opt", "/etc")  # where commands of builds install
 _SPECIAL = frozenset(":,\\\n")  # which the options of a mount cannot contain
-# Copies each folder before `--`, and runs the rest in the folder after it.
-_SCRIPT = f"""
-scratch=$1; shift; number=0
-while [ "$1" != -- ]; do
-    number=$((number + 1)); upper=$scratch/$number/upper; work=$scratch/$number/work
-    mkdir -p "$upper" "$work" &&
-    mount -t overlay overlay -o "lowerdir=$1,upperdir=$upper,workdir=$work" "$1" || exit {_NOT_MADE}
-    shift
-done
-shift; cd "$1" || exit {_NOT_MADE}
-shift; exec "$@"
-"""
 
 
 def run_on_copies(
@@ -47,15 +37,58 @@ def run_on_copies(
     home = Path((env or os.environ).get("HOME", "/root"))
     copied = copied_folders([folder, home, folders.state(), *map(Path, _OTHERS)])
     scratch = Path(tempfile.mkdtemp(prefix="stoker-try-", dir=_scratch(copied)))
-    words = [*_entered(), "sh", "-c", _SCRIPT, "sh", str(scratch), *map(str, copied), "--"]
+    steps = " &&\n".join(_steps(scratch, copied, folder))
+    script = f'{{ {steps}; }} || exit {_NOT_MADE}\nexec "$@"'
+    words = [*_entered(), "sh", "-c", script, "sh", *_as_before(), *command]
     try:
-        done = run([*words, str(folder), *_as_before(), *command], timeout=timeout, env=env)
+        done = run(words, timeout=timeout, env=env)
     finally:
         remove_whole(scratch)
     if done.status == _NOT_MADE:
         reason = done.stderr.strip().splitlines()[-1:] or ["mount failed"]
         raise MissingError(f"cannot run a command on copies of folders here: {reason[0]}")
     return done
+
+
+def _steps(scratch: Path, copied: Iterable[Path], folder: Path) -> Iterator[str]:
+    """Yield the commands that make the copies. In a container what is written cannot be kept on
+    its own overlay, and is kept in memory. Mounts below a folder are copied by themselves: an
+    overlay does not show them.
+    """
+    where = shlex.quote(str(scratch))
+    yield f'[ "$(stat -f -c %T {where})" != overlayfs ] || mount -t tmpfs tmpfs {where}'
+    number = 0
+    for top in copied:
+        kept = scratch / f"kept{number}"
+        yield shlex.join(["mkdir", str(kept)])
+        yield shlex.join(["mount", "--rbind", str(top), str(kept)])
+        for path in [top, *_mounts_below(top)]:
+            number += 1
+            origin = kept / path.relative_to(top)
+            as_it_is = shlex.join(["mount", "--rbind", str(origin), str(path)])
+            if path == top:
+                yield _overlay(scratch, number, origin, path)
+            elif path.is_dir():
+                yield f"{{ {_overlay(scratch, number, origin, path)} || {as_it_is}; }}"
+            else:
+                yield as_it_is
+    yield shlex.join(["cd", str(folder)])
+
+
+def _overlay(scratch: Path, number: int, origin: Path, path: Path) -> str:
+    upper, work = scratch / f"upper{number}", scratch / f"work{number}"
+    layers = f"lowerdir={origin},upperdir={upper},workdir={work}"
+    made = shlex.join(["mkdir", str(upper), str(work)])
+    mount = ["mount", "-t", "overlay", "overlay", "-o", layers, str(path)]
+    return f"{made} && {shlex.join(mount)}"
+
+
+def _mounts_below(folder: Path) -> list[Path]:
+    """Return where something is mounted below a folder, the outer ones first."""
+    with Path("/proc/self/mountinfo").open(encoding="utf-8", errors="surrogateescape") as stream:
+        names = [line.split()[4] for line in stream]
+    paths = {Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), n)) for n in names}
+    return sorted(path for path in paths if folder in path.parents and path.exists())
 
 
 def copied_folders(wanted: Iterable[Path]) -> list[Path]:
