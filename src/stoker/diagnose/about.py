@@ -28,7 +28,8 @@ _PROGRAM = r"(.*/bin)/((?:python|pip|activate|uv)[\w.-]*)"
 _PROGRAM_IN_SCRIPT = r"([^\s'\"();&|<>=]*/bin)/((?:python|pip|activate|uv)[\w.-]*)"
 # Headers that builds generate, and those of torch, which no package of a distribution has.
 _NO_PACKAGE = (
-    r"\.pb\.h$|_generated\.h$|(?:^|/)(?:config|version|\w+_export|moc_\w+)\.h(?:pp)?$|\.inc$|\.moc$"
+    r"\.pb\.h$|_generated\.h$|^(?:config|version)\.h(?:pp)?$|(?:^|/)(?:\w+_export|moc_\w+)\.h(?:pp)?$"
+    r"|\.inc$|\.moc$"
     r"|^(?:torch|ATen|c10|caffe2|TH|THC|THCUNN|cutlass|cute)/"
 )
 _REFUSES = r"CMake Error at \S{0,300}/([\w.+]{1,60}?)(?:-c|C)onfig(?:-version|Version)?\.cmake:"

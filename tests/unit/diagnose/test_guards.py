@@ -202,3 +202,11 @@ def test_a_change_of_a_newer_release_is_not_the_cause(tmp_path: Path) -> None:
         tool = f"-- The C compiler identification is GNU {version}\n" if version else ""
         found = answer(tool + error, here)
         assert [one.cause for one in found.findings] == causes
+
+
+def test_a_version_header_of_a_known_library_is_installed(tmp_path: Path) -> None:
+    """Only one without a folder is a file that the build itself writes."""
+    here = machine(tmp_path, BOOKWORM)
+    line = "a.cpp:1:10: fatal error: {}: No such file or directory\n"
+    assert "libboost-dev" in commands(only(line.format("boost/version.hpp"), here))
+    assert "apt-get" not in commands(only(line.format("version.h"), here))
