@@ -1,12 +1,13 @@
 """`stoker build` ends as soon as a build compiles for other GPU targets than its plan states."""
 
+import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from builds import Project
+from builds import Project, Record
 from conftest import Stoker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -30,7 +31,7 @@ def objects(project: Project) -> list[Path]:
 
 def test_a_cmake_project_without_a_recipe_is_stopped_after_configure(make: Make) -> None:
     project = make("mini-gpu")
-    done = project.build(*FOR_H100)
+    done = project.build(*FOR_H100, "--no-ask")
     assert done.returncode != 0
     assert "planned sm_90, this command compiles for sm_75" in done.stderr
     assert "MYLIB_GPU_ARCH (CMakeLists.txt:7)" in done.stderr
@@ -45,6 +46,22 @@ def test_the_same_project_with_its_variable_is_built(make: Make) -> None:
     assert kernels == {"first.cu": ["sm_90"], "second.cu": ["sm_90"]}
 
 
+@pytest.mark.parametrize("name", ["mini-gpu", "mini-kernels"])
+def test_a_build_that_is_asked_says_which_variable_chooses_its_targets(
+    make: Make, name: str
+) -> None:
+    project = make(name)
+    done = project.build(*HERE)
+    if "was not asked" in done.stderr:
+        pytest.skip("the kernel allows no closed room")
+    assert done.returncode == 0, done.stderr
+    record = Record(json.loads(done.stdout))
+    kernels = {Path(source).name: made for source, made in record.record["kernels"].items()}
+    assert kernels == {"first.cu": ["sm_90"], "second.cu": ["sm_90"]}
+    asked = json.loads((record.folder / "asked.json").read_text())
+    assert asked["cubins"] == ["9.0"]
+
+
 def test_a_build_that_configured_without_the_back_end(make: Make) -> None:
     done = make("mini-gpu").build(*FOR_H100, "-D", "MYLIB_WITH_GPU=OFF")
     assert done.returncode != 0
@@ -53,7 +70,7 @@ def test_a_build_that_configured_without_the_back_end(make: Make) -> None:
 
 def test_a_package_that_calls_nvcc_itself_is_stopped_at_its_first_compile(make: Make) -> None:
     project = make("mini-kernels")
-    done = project.build(*HERE)
+    done = project.build(*HERE, "--no-ask")
     assert done.returncode != 0
     assert "first.cu: planned sm_90, this command compiles for sm_75, sm_80" in done.stderr
     assert "MINI_GPU_ARCHS (tools/choices.py:13)" in done.stderr

@@ -15,10 +15,18 @@ from stoker.ask import kept
 from stoker.ask.answers import answer
 from stoker.ask.questions import question
 from stoker.ask.room import Limits, enter
-from stoker.ask.settling import common, described, lacks, score, target_trials, trials
+from stoker.ask.settling import (
+    common,
+    described,
+    lacks,
+    score,
+    target_trials,
+    trials,
+    without_targets,
+)
 from stoker.ask.values import Asked, Walls
-from stoker.model.errors import StokerError, UsageError
-from stoker.model.evidence import AskedBuild
+from stoker.model.errors import MissingError, StokerError, UsageError
+from stoker.model.evidence import AskedBuild, EvidenceKind
 from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Backend, Plan
 from stoker.model.recipe import BackendRecipe, FixedTargets, ProjectRecipe
@@ -91,6 +99,46 @@ def ask(
     recipe = _recipe(subject, _concluded(subject, known, asked), asked)
     subject = _answered(with_recipe(subject, recipe), asked)
     return AskedPlan(subject=subject, asked=asked, recipe=recipe)
+
+
+_DOUBTS = (
+    *("gpu-choice-unset", "kernel-choice-unset", "targets-in-the-tree"),
+    *("setting-unread", "setting-overwritten", "option-not-passed"),
+)
+
+
+def is_settled(subject: Subject, plan: Plan) -> bool:
+    """Tell whether a recipe or the files of the tree say for what a build compiles."""
+    gpu = subject.variant.backend in (Backend.CUDA, Backend.ROCM)
+    if not gpu or subject.is_pytorch or subject.backend_recipe or not subject.here:
+        return True
+    evidence = plan.targets.evidence if plan.targets else None
+    assumed = evidence is not None and evidence.kind is EvidenceKind.ASSUMED
+    return not assumed and not any(finding.name in _DOUBTS for finding in plan.findings)
+
+
+def ask_for_build(subject: Subject, wish: bool | None, say: Say) -> AskedPlan | None:
+    """Ask before a build, if the user wants it or nothing else says what it compiles. A build that
+    cannot be asked, for example because its environment is not made yet, starts as planned.
+    """
+    if wish is False or (wish is None and is_settled(subject, planned(subject))):
+        return None
+    try:
+        result = ask(subject, say=say)
+    except MissingError as error:
+        if wish:
+            raise
+        say(f"the build was not asked what it compiles: {error.message}")
+        return None
+    if result.asked.device_compiles:
+        return result
+    if result.asked.answered:
+        # The user asked for a GPU build, so the check that it compiles device code remains.
+        say(f"the build was asked, and compiles no device code for {subject.name}")
+        return None
+    said = (result.asked.refusal or result.asked.ended_for or "it compiles nothing").splitlines()
+    say(f"the build was asked what it compiles, and did not say it: {said[0]}")
+    return None
 
 
 def _settled(
@@ -182,6 +230,8 @@ def _concluded(subject: Subject, known: BackendRecipe, asked: Asked) -> BackendR
         return replace(known, compiles=False)
     wanted = {target.arch.rstrip("af") for target in subject.gpus}
     made = {arch.rstrip("af") for arch in asked.cubins}
+    if not wanted <= made and not known.switches:  # no setting has an effect on them
+        known = without_targets(known)
     if not known.chooses_targets and made != wanted and not known.switches:
         archs = (*asked.cubins, *(f"{arch}+PTX" for arch in asked.ptx))
         return replace(known, fixed=(FixedTargets(archs=archs),))

@@ -31,6 +31,7 @@ _ANY_GPU = "CUDA|GPU|NVIDIA|HIP|ROCM|SYCL|XPU"
 _ON = r"(?:USE|WITH|ENABLE|BUILD|FORCE|HAVE)"
 _OFF = r"(?:NO|SKIP|DISABLE|WITHOUT)"
 _NATIVE = re.compile(r"(?:^|_)NATIVE(?:_|$)|_NATIVE_ARCH$|MARCH_NATIVE", re.IGNORECASE)
+_MOST_READ = 3  # variables that are tried because a file of the tree reads them
 _OF_CHOICES = re.compile(r"(?:GPU|BACK_?ENDS?|DEVICE|ACCELERATOR)$", re.IGNORECASE)
 _GENERIC = ("CMAKE_BUILD_TYPE", "CMAKE_CUDA_COMPILER", "CUDAToolkit_ROOT", "CUDA_HOME", "CUDACXX")
 _TEMPLATES = {
@@ -185,21 +186,26 @@ def _choice(option: AskedOption, words: str, *, on: bool) -> str | None:
 
 def target_trials(subject: Subject, known: BackendRecipe, asked: Asked) -> Iterator[Trial]:
     """Yield recipes that choose the targets in another way."""
-    yield from _listed_targets(known, asked)
+    yield from _listed_targets(subject, known, asked)
     yield from _one_switch_each(subject, known, asked)
     yield from _without_others(subject, known, asked)
+
+
+def without_targets(known: BackendRecipe) -> BackendRecipe:
+    """Return a recipe without the settings that name targets."""
+    return replace(
+        known, environment=_untargeted(known.environment), cmake=_untargeted(known.cmake)
+    )
 
 
 def _untargeted(given: dict[str, str]) -> dict[str, str]:
     return {name: text for name, text in given.items() if "{" not in text}
 
 
-def _listed_targets(before: BackendRecipe, asked: Asked) -> Iterator[Trial]:
+def _listed_targets(subject: Subject, before: BackendRecipe, asked: Asked) -> Iterator[Trial]:
     """Yield a recipe for each variable or option that takes a list of targets."""
     named = {*before.environment, *before.cmake}
-    known = replace(
-        before, environment=_untargeted(before.environment), cmake=_untargeted(before.cmake)
-    )
+    known = without_targets(before)
     for variable in asked.variables:
         if names_targets(variable.name) and variable.name not in named:
             default = variable.value or variable.default or ""
@@ -213,8 +219,21 @@ def _listed_targets(before: BackendRecipe, asked: Asked) -> Iterator[Trial]:
                 separator = "," if "," in option.value else ";"
                 recipe = replace(known, separator=separator, suffixes=False)
                 yield _with_option(recipe, option.name, form)
-    if "CMAKE_CUDA_ARCHITECTURES" not in named and asked.way == "cmake":
-        yield _with_option(known, "CMAKE_CUDA_ARCHITECTURES", "{cmake}")
+    if asked.way == "cmake":
+        if "CMAKE_CUDA_ARCHITECTURES" not in named:
+            yield _with_option(known, "CMAKE_CUDA_ARCHITECTURES", "{cmake}")
+        yield from _read_targets(known, subject, {*named, *(o.name for o in asked.options)})
+
+
+def _read_targets(known: BackendRecipe, subject: Subject, named: set[str]) -> Iterator[Trial]:
+    """Yield recipes with plain variables of CMake, which only the files of the tree show."""
+    asks = subject.tree.asks if subject.tree else ()
+    fitting = [ask for ask in asks if not ask.environment and ask.certain]
+    listed = [ask for ask in fitting if names_targets(ask.name) and ask.name not in named]
+    listed.sort(key=lambda ask: ask.where.count("/"))  # the root's own file first
+    for ask in listed[:_MOST_READ]:
+        recipe = replace(known, suffixes=False)
+        yield _with_option(recipe, ask.name, _forms(ask.default or "")[0])
 
 
 def _forms(example: str) -> tuple[str, ...]:

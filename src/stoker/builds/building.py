@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from stoker import __version__
 from stoker.accelerate.run_cache import run_cache
+from stoker.ask.asking import ask_for_build
 from stoker.builds.acquire.store import acquired
 from stoker.builds.jobs.job import FarmPart, Job, identity_of
 from stoker.builds.repeating import RecordedBuild
@@ -106,6 +107,8 @@ def build(
         if recorded:
             asked = replace(asked, options={**asked.options, "variant": recorded.variant})
         subject = survey(replace(asked, options={**asked.options, "source": source.path}))
+        asked_build = None if recorded else ask_for_build(subject, request.ask, watcher.say)
+        subject = asked_build.subject if asked_build else subject
         plan = make_plan(subject, estimated(subject))
         if recorded:
             plan, differences = recorded.applied(subject, plan)
@@ -113,6 +116,8 @@ def build(
                 watcher.say(line)
         work = stack.enter_context(held_work(_work_folder(subject, apart)))
         folder = stack.enter_context(RunFolder(run_name(_tree(subject).name, subject.name)))
+        if asked_build:
+            folder.attach("asked.json", msgspec.json.encode(asked_build.asked))
         chain = part.checkpoint.wanted(options.chain) if part else options.chain
         cache = run_cache(chain)
         job = _job(part, cache.chain, subject, plan, watcher) if part else None

@@ -69,6 +69,7 @@ class BuildRequest(Value, frozen=True, kw_only=True):
     isolation: Isolation | None = None  # None: chosen by the kind of project
     torch: str | None = None  # a version or a requirement: installed for the build only
     accept_targets: bool = False  # also those that the plan does not state
+    ask: bool | None = None  # ask the build what it compiles; None: if nothing else says it
 
     def given(self, settings: Mapping[str, Any]) -> "BuildRequest":
         """Return the request with the settings that it has a field for, unless they are None."""

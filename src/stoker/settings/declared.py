@@ -133,6 +133,14 @@ _BUILD = (
         group=SettingGroup.BUILD,
     ),
     Declared(
+        name="ask",
+        rare=True,
+        help="Ask the build what it compiles, in a closed room, before it starts. Default: if no "
+        "recipe and no file of the tree settles the GPU targets.",
+        kind=SettingKind.SWITCH,
+        group=SettingGroup.BUILD,
+    ),
+    Declared(
         name="label",
         rare=True,
         help="Local version label of the wheel. auto: the variant's own, such as "

@@ -232,7 +232,7 @@ def _become_powerless(config):
             resource.setrlimit(kind, (allowed, allowed))
         except (ValueError, OSError):
             pass
-    os.nice(5)
+    os.nice(10)
 
 
 def _start(config, log, *, powerless):
