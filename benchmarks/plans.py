@@ -1,6 +1,7 @@
 """Plans real source trees for several GPUs and judges each plan by what the tree itself reads.
 
     python benchmarks/plans.py TREES [--only NAME...] [--configure] [--json FILE]
+    python benchmarks/plans.py TREES --truths benchmarks/plan_truths.toml [--only NAME...]
 
 TREES is a folder with one source tree of each project in it, under the name of its repository; a
 file `.commit` in a tree names its commit. For every tree and variant the plan is made as `stoker
@@ -17,7 +18,11 @@ of this machine, in a temporary folder, and the commands that ninja would run ar
 targets of the plan. Nothing is compiled. Projects whose configuration fails here, for example
 because a submodule or a library is missing, are listed with the last line of CMake.
 
-Prints a table and writes results/plans.json.
+With --truths, plans are judged by what is known of the builds, once as files are read and once
+with the answers of the builds themselves (plan_truths.py). They need PyTorch in the active
+environment, and a CUDA toolkit.
+
+Prints a table and writes results/plans.json, with --truths results/plans-asked.json.
 """
 
 import argparse
@@ -36,6 +41,8 @@ import msgspec
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "plans.json"
+import plan_truths  # noqa: E402
+
 sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != HERE]
 
 from stoker.builds.device_compiles import check_configured, ninja_commands  # noqa: E402
@@ -76,8 +83,14 @@ def main() -> None:
     parser.add_argument("trees", type=Path)
     parser.add_argument("--only", nargs="*", default=())
     parser.add_argument("--configure", action="store_true")
-    parser.add_argument("--json", type=Path, default=RESULTS)
+    parser.add_argument("--truths", type=Path)
+    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
+    if arguments.truths:
+        file = arguments.json or RESULTS.with_name("plans-asked.json")
+        raise SystemExit(
+            bool(plan_truths.run(arguments.trees, arguments.truths, file, list(arguments.only)))
+        )
     rows = [row for tree in trees(arguments.trees, arguments.only) for row in judged(tree)]
     print(table(rows))
     chosen = trees(arguments.trees, arguments.only) if arguments.configure else ()
@@ -86,7 +99,7 @@ def main() -> None:
         print(f"{row['project']}: {row['verdict']}: {row['why']}")
     counts = Counter(row["verdict"] for row in rows)
     result = {"counts": dict(counts), "rows": rows, "configured": configured}
-    arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+    (arguments.json or RESULTS).write_text(json.dumps(result, indent=1) + "\n")
     print(", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
     raise SystemExit(1 if counts["wrong"] else 0)
 

@@ -19,6 +19,7 @@ from stoker.ask.settling import (
     common,
     described,
     lacks,
+    runs_kernel,
     score,
     target_trials,
     trials,
@@ -256,8 +257,10 @@ def _answered(subject: Subject, asked: Asked) -> Subject:
     everywhere = common(lists)
     cubins = tuple(arch for arch in asked.cubins if "sm_" + arch.replace(".", "") in everywhere)
     ptx = tuple(arch for arch in asked.ptx if f"PTX of {arch}" in everywhere)
-    # Without one target that all kernels have, the plan lists those of any kernel.
-    cubins, ptx = (cubins, ptx) if cubins or ptx else (asked.cubins, asked.ptx)
+    if not cubins and not ptx:  # no target is that of all kernels: then those that were asked for
+        wanted = {target.arch.rstrip("af") for target in subject.gpus}
+        cubins = tuple(arch for arch in asked.cubins if arch.rstrip("af") in wanted)
+        cubins, ptx = (cubins, ()) if cubins else (asked.cubins, asked.ptx)
     some = [arch for arch in asked.cubins if arch not in cubins]
     some += [f"{arch}+PTX" for arch in asked.ptx if arch not in ptx]
     names = {s.name for s in planned(subject).environment}
@@ -295,9 +298,22 @@ def planned(subject: Subject) -> Plan:
     return make_plan(subject, estimate(subject))
 
 
-def remarks(asked: Asked) -> list[Finding]:
+def remarks(plan: Plan, asked: Asked) -> list[Finding]:
     """Return what a user should know about an answer."""
     found = []
+    gpus = plan.targets.gpus if plan.targets and plan.targets.backend is Backend.CUDA else ()
+    for gpu in gpus:
+        lost = [k.source for k in asked.kernels if not runs_kernel(k.targets, gpu)]
+        if lost:
+            found.append(
+                Finding(
+                    name="kernels-unserved",
+                    severity=Severity.WARNING,
+                    title=f"{len(lost)} of {len(asked.kernels)} sources with kernels have no code "
+                    f"that runs on {gpu}",
+                    evidence=", ".join(lost[:3]),
+                )
+            )
     if asked.ended_for:
         title = f"the build was ended because it used too much of: {asked.ended_for}"
         found.append(Finding(name="asked-ended", severity=Severity.WARNING, title=title))

@@ -85,6 +85,18 @@ def serves(subject: Subject, asked: Asked) -> bool:
     )
 
 
+_TARGET = re.compile(r"sm_(\d+)(\d[af]?)|PTX of (.*)")
+
+
+def runs_kernel(targets: Iterable[str], gpu: str) -> bool:
+    """Tell whether code for targets, written ``sm_90a`` or ``PTX of 9.0``, runs on a GPU."""
+    for found in filter(None, map(_TARGET.fullmatch, targets)):
+        arch = found[3] or f"{found[1]}.{found[2]}"
+        if runs_on(GpuTarget(arch=arch, ptx=bool(found[3])), gpu.rstrip("af")):
+            return True
+    return False
+
+
 def extra_targets(subject: Subject, asked: Asked) -> tuple[str, ...]:
     wanted = {_plain(target.arch) for target in subject.gpus}
     return tuple(arch for arch in asked.cubins if _plain(arch) not in wanted)

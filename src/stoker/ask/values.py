@@ -76,5 +76,5 @@ class Asked(Value, frozen=True, kw_only=True):
 
     @property
     def answered(self) -> bool:
-        """Whether any command became known."""
-        return bool(self.device_compiles or self.host_compiles)
+        """Whether it is known what the build compiles, which may be nothing."""
+        return bool(self.device_compiles or self.host_compiles) or self.complete

@@ -53,7 +53,7 @@ def asked_plan(request: "CommandLine", options: dict[str, Any]) -> "tuple[Plan, 
     walls = Walls.OPEN if options["ask_open"] else Walls.CLOSED
     result = ask(survey(request), walls=walls, say=lambda text: tell(f"stoker: {text}"))
     plan = planned(result.subject)
-    return replace(plan, findings=(*plan.findings, *remarks(result.asked))), result
+    return replace(plan, findings=(*plan.findings, *remarks(plan, result.asked))), result
 
 
 def write_recipe(file: str, result: "AskedPlan | None") -> None:

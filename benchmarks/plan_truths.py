@@ -1,0 +1,163 @@
+"""Judges plans by what the builds of real trees are known to do, with and without asking them.
+
+A plan is
+
+    right       it states the targets that the build compiles for, with the settings that it needs,
+                or refuses for the reason that the project has
+    incomplete  it states nothing false, but lacks a setting, leaves targets open, or ends at
+                something that this machine lacks
+    wrong       it states targets, device code or a working build that is not true
+
+`benchmarks/plans.py --truths FILE` runs it.
+"""
+
+import json
+import re
+import sys
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from stoker.ask.asking import ask, planned, remarks
+from stoker.ask.values import Asked
+from stoker.model.errors import StokerError
+from stoker.model.finding import Severity
+from stoker.model.plan import Plan
+from stoker.plan.survey import survey
+from stoker.settings.declared import CommandLine
+
+VARIANTS = ("h100", "b200", "rtx4090", "cpu")
+OPEN = ("gpu-choice-unset", "kernel-choice-unset", "targets-in-the-tree", "setting-overwritten")
+
+Row = dict[str, Any]
+
+
+def run(trees: Path, truths: Path, result: Path, only: list[str]) -> int:
+    """Judge every tree and variant, write the result after each, and return how many are wrong."""
+    table = tomllib.loads(truths.read_text())["tree"]
+    rows: list[Row] = []
+    for tree in table:
+        for variant in VARIANTS:
+            chosen = not only or tree["name"] in only
+            if variant in tree and chosen and (trees / tree["name"]).is_dir():
+                for row in judged(trees, tree, variant):
+                    print(row["project"], variant, row["way"], row["verdict"], row["why"][:120])
+                    sys.stdout.flush()
+                    rows.append(row)
+                result.write_text(json.dumps(summary(table, rows), indent=1) + "\n")
+    asked = [row for row in rows if row["way"] == "asked"]
+    return sum(row["verdict"] == "wrong" for row in asked)
+
+
+def summary(table: list[Row], rows: list[Row]) -> Row:
+    counts = {
+        f"{part}, {way}": dict(
+            Counter(r["verdict"] for r in rows if r["way"] == way and r["second"] is second)
+        )
+        for part, second in (("eight trees", False), ("ten more trees", True))
+        for way in ("read", "asked")
+    }
+    more = [tree["name"] for tree in table if tree.get("second")]
+    return {"chosen before the first run": more, "counts": counts, "rows": rows}
+
+
+def judged(trees: Path, tree: Row, variant: str) -> Iterator[Row]:
+    root = trees / tree["name"]
+    folder = root / tree.get("folder", ".")
+    commit = root / ".commit"
+    said = CommandLine(
+        options={"variant": variant, "source": str(folder)}, defines=tree.get("defines", {})
+    )
+    about = {
+        "project": tree["name"],
+        "commit": commit.read_text().strip()[:12] if commit.is_file() else "",
+        "variant": variant,
+        "second": bool(tree.get("second")),
+    }
+    for way in ("read", "asked"):
+        began = time.monotonic()
+        asked: Asked | None = None
+        try:
+            subject = survey(said)
+            if way == "asked":
+                result = ask(subject)
+                subject, asked = result.subject, result.asked
+            plan = planned(subject)
+            verdict, why = verdict_of(plan, tree[variant], asked)
+        except StokerError as error:
+            plan, text = None, " ".join((str(error), *error.hints))
+            verdict, why = refused(text.replace(str(trees), ""), tree[variant])
+        yield about | {
+            "way": way,
+            "verdict": verdict,
+            "why": why.replace(str(trees), "")[:400],
+            "wall_s": round(time.monotonic() - began, 1),
+            **stated(plan, asked),
+        }
+
+
+def stated(plan: Plan | None, asked: Asked | None) -> Row:
+    row: Row = {}
+    if plan and plan.targets:
+        row["targets"] = [*plan.targets.cubins, *(f"{a}+PTX" for a in plan.targets.ptx)]
+        row["some"] = list(plan.targets.accepted)
+        row["compiles"] = plan.targets.compiles
+        own = (*plan.environment, *plan.cmake)
+        row["settings"] = {s.name: s.value for s in own if "/" not in s.value}
+    if asked:
+        row |= {"asks": asked.asks, "last_ask_s": asked.wall_s, "ended_for": asked.ended_for}
+        row |= {"device_compiles": asked.device_compiles, "host_compiles": asked.host_compiles}
+    return row
+
+
+def refused(text: str, truth: Row) -> tuple[str, str]:
+    pattern = truth.get("refuses") or truth.get("or_refuses")
+    if pattern and re.search(pattern, text):
+        return "right", f"refused: {text}"
+    if "refuses" in truth:
+        return "incomplete", f"refused for another reason: {text}"
+    return "wrong", f"refused: {text}"
+
+
+def verdict_of(plan: Plan, truth: Row, asked: Asked | None) -> tuple[str, str]:
+    errors = [f for f in plan.findings if f.severity is Severity.ERROR]
+    if asked:
+        errors += [f for f in remarks(plan, asked) if f.severity is Severity.ERROR]
+    if errors:
+        text = " ".join(f"{f.title}: {f.evidence}" for f in errors)
+        right, why = refused(text, truth)
+        # What this machine lacks is true, but says nothing about the variant.
+        return ("incomplete" if right == "wrong" else right), why
+    if "refuses" in truth:
+        warned = [f"{f.title} {f.evidence}" for f in plan.findings]
+        told = next((text for text in warned if re.search(truth["refuses"], text)), None)
+        return ("incomplete", told) if told else ("wrong", "it should be refused")
+    targets = plan.targets
+    assert targets is not None
+    lacking = lacks(plan, truth)
+    if truth.get("none"):
+        if targets.compiles:
+            return "wrong", f"states device code for {', '.join(targets.cubins) or 'no target'}"
+        return ("incomplete", lacking) if lacking else ("right", "")
+    if not targets.compiles:
+        return "wrong", "states that no device code is compiled"
+    if sorted(targets.cubins) not in [sorted(each) for each in truth["cubins"]]:
+        return "wrong", f"states {', '.join(targets.cubins)}"
+    if lacking:
+        # The targets are stated, but the settings do not lead to them.
+        return ("incomplete" if open_choice(plan) else "wrong"), lacking
+    return "right", ""
+
+
+def lacks(plan: Plan, truth: Row) -> str:
+    given = {s.name: s.value for s in (*plan.environment, *plan.cmake)} | plan.backend_settings
+    missing = [f"{k}={v}" for k, v in truth.get("needs", {}).items() if given.get(k) != v]
+    return f"lacks {', '.join(missing)}" if missing else ""
+
+
+def open_choice(plan: Plan) -> bool:
+    """Tell whether the plan itself says that a choice is open."""
+    return any(finding.name in OPEN for finding in plan.findings)
