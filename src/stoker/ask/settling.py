@@ -200,7 +200,8 @@ def target_trials(subject: Subject, known: BackendRecipe, asked: Asked) -> Itera
     """Yield recipes that choose the targets in another way."""
     yield from _listed_targets(subject, known, asked)
     yield from _one_switch_each(subject, known, asked)
-    yield from _without_others(subject, known, asked)
+    if serves(subject, asked):
+        yield from _without_others(subject, known, asked)
 
 
 def without_targets(known: BackendRecipe) -> BackendRecipe:

@@ -40,7 +40,7 @@ def test_targets_are_written_as_the_default_is() -> None:
         way="setup.py",
         backend=Backend.CUDA,
         device_compiles=1,
-        cubins=("7.5", "8.0"),
+        cubins=("8.0", "9.0"),
         variables=(
             AskedVariable(name="COMPUTE_CAPABILITIES", where="setup.py:1", default="75,80"),
             AskedVariable(name="LIB_DISABLE_SM80", where="setup.py:2", default="FALSE"),
