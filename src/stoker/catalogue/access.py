@@ -1,7 +1,7 @@
 """Reads catalogues and indexes with wheel variants, from a folder, a store or over the network."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -11,11 +11,11 @@ from packaging.utils import canonicalize_name
 from stoker.catalogue import document
 from stoker.catalogue.document import CATALOGUE
 from stoker.catalogue.entry import Properties, foreign_entry, read_variants, without_label
-from stoker.catalogue.index import read_catalogue
+from stoker.catalogue.signing import check_serial, check_signature, signature_path
 from stoker.catalogue.store import FolderStore, open_store
 from stoker.catalogue.values import PublishedCatalogue, PublishedWheel
 from stoker.model.distribution import read_version
-from stoker.model.errors import UsageError
+from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.value import Value
 from stoker.outside.package_index import File, PackageIndex, files_of
 from stoker.outside.web import AbsentError, Web, opened
@@ -23,6 +23,7 @@ from stoker.outside.web import AbsentError, Web, opened
 _LARGEST = 256 << 20  # bytes of catalogue.json
 _MOST_VARIANTS = 64 << 20  # bytes of NAME-VERSION-variants.json
 _VARIANTS_SUFFIX = "-variants.json"
+_LARGEST_SIGNATURE = 64 << 10
 
 
 class LocatedCatalogue(Value, frozen=True, kw_only=True):
@@ -35,6 +36,7 @@ class LocatedCatalogue(Value, frozen=True, kw_only=True):
     place: str
     url: str | None
     files: Mapping[str, File] = {}
+    note: str = ""  # about its signature
 
     def reference(self, wheel: PublishedWheel) -> str:
         """Return a requirement that names only this wheel, by its address and hash."""
@@ -53,12 +55,24 @@ class LocatedCatalogue(Value, frozen=True, kw_only=True):
 
 
 def locate(
-    place: str, web: Web | None = None, *, wanted: Sequence[Requirement] = ()
+    place: str,
+    web: Web | None = None,
+    *,
+    wanted: Sequence[Requirement] = (),
+    keys: Sequence[str] = (),
 ) -> LocatedCatalogue:
-    """Read a catalogue, or the wheels of ``wanted`` in a package index that is none."""
+    """Read a catalogue, or the wheels of ``wanted`` in a package index that is none. If there are
+    keys, one of them must have signed the catalogue, and it may not be older than before.
+    """
     web = web or Web()
     served = place.startswith(("http://", "https://"))
-    found = _served(place, web) if served else _stored(place)
+    found = _served(place, web, keys) if served else _stored(place, keys)
+    if found is None and keys:
+        raise ArtifactError(
+            f"stoker.toml has a key for it, and it has no {CATALOGUE}",
+            file=place,
+            hints=["an index without a signature is not used in its place"],
+        )
     if found is None and (served or Path(place).is_dir()):
         found = _foreign(place, wanted, web)
     if found is None:
@@ -74,24 +88,58 @@ def locate(
     return found
 
 
-def _served(place: str, web: Web) -> LocatedCatalogue | None:
+def _served(place: str, web: Web, keys: Sequence[str]) -> LocatedCatalogue | None:
     base = place.removesuffix("index.html").rstrip("/") + "/"
     try:
         with opened(base + CATALOGUE, web) as answer:
             content = answer.whole(_LARGEST)
     except AbsentError:
         return None
-    catalogue = document.decoded(content, base + CATALOGUE)
-    return LocatedCatalogue(catalogue=catalogue.own, place=place, url=base)
+
+    def read_signature(path: str) -> bytes | None:
+        try:
+            with opened(base + path, web) as answer:
+                return answer.whole(_LARGEST_SIGNATURE)
+        except AbsentError:
+            return None
+
+    catalogue, note = _checked(content, place, keys, read_signature)
+    return LocatedCatalogue(catalogue=catalogue.own, place=place, url=base, note=note)
 
 
-def _stored(place: str) -> LocatedCatalogue | None:
+def _stored(place: str, keys: Sequence[str]) -> LocatedCatalogue | None:
     store = open_store(place)
-    if store.read(CATALOGUE) is None:
+    found = store.read(CATALOGUE)
+    if found is None:
         return None
-    found, _ = read_catalogue(store)
+
+    def read_signature(path: str) -> bytes | None:
+        there = store.read(path)
+        return there[0] if there else None
+
+    catalogue, note = _checked(found[0], place, keys, read_signature)
     url = _folder_url(store.root) if isinstance(store, FolderStore) else None
-    return LocatedCatalogue(catalogue=found.own, place=place, url=url)
+    return LocatedCatalogue(catalogue=catalogue.own, place=place, url=url, note=note)
+
+
+def _checked(
+    content: bytes,
+    place: str,
+    keys: Sequence[str],
+    read_signature: Callable[[str], bytes | None],
+) -> tuple[PublishedCatalogue, str]:
+    """Return the catalogue, and a note if nobody vouches for it. It is decoded only after its
+    signature has been checked.
+    """
+    if keys:
+        check_signature(content, read_signature(signature_path(content)), keys, place)
+    catalogue = document.decoded(content, f"{place.rstrip('/')}/{CATALOGUE}")
+    if keys:
+        check_serial(place, catalogue.serial)
+        return catalogue, ""
+    if catalogue.serial:
+        return catalogue, f"{place} is signed, but stoker.toml has no key to check it with"
+    return catalogue, f"{place} is not signed"
 
 
 def _folder_url(folder: Path) -> str:

@@ -22,14 +22,15 @@ def with_wheels(
 ) -> PublishedCatalogue:
     """Return the catalogue with wheels added; one of the same variant and name is replaced."""
     by_key = {wheel.key: wheel for wheel in (*catalogue.wheels, *wheels)}
-    return PublishedCatalogue(wheels=tuple(sorted(by_key.values(), key=_order)))
+    wheels = tuple(sorted(by_key.values(), key=_order))
+    return PublishedCatalogue(serial=catalogue.serial, wheels=wheels)
 
 
 def without_wheels(
     catalogue: PublishedCatalogue, keys: Collection[tuple[str, str]]
 ) -> PublishedCatalogue:
     kept = (wheel for wheel in catalogue.wheels if wheel.key not in keys)
-    return PublishedCatalogue(wheels=tuple(kept))
+    return PublishedCatalogue(serial=catalogue.serial, wheels=tuple(kept))
 
 
 def _order(wheel: PublishedWheel) -> tuple[str, str, Version, str]:
@@ -39,7 +40,8 @@ def _order(wheel: PublishedWheel) -> tuple[str, str, Version, str]:
 def encoded(catalogue: PublishedCatalogue) -> bytes:
     """Return the catalogue with one line for each wheel, so that diffs are readable."""
     lines = b",\n".join(msgspec.json.encode(wheel) for wheel in catalogue.wheels)
-    return b'{"format": %d, "wheels": [\n%b\n]}\n' % (catalogue.format, lines)
+    serial = b' "serial": %d,' % catalogue.serial if catalogue.serial else b""
+    return b'{"format": %d,%b "wheels": [\n%b\n]}\n' % (catalogue.format, serial, lines)
 
 
 class _Format(Value, frozen=True, kw_only=True):

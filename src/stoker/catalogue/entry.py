@@ -26,7 +26,9 @@ from stoker.model.slimming import SlimRecord
 from stoker.model.value import UNDECODABLE, Value
 from stoker.plan.grammar import label
 
-RESERVED = frozenset({"files", WHEEL_VARIANTS})  # a variant's folder stands beside these
+RESERVED = frozenset(
+    {"files", "signatures", WHEEL_VARIANTS}
+)  # a variant's folder stands beside these
 _RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu\d+)?|cuda-toolkit")
 _CUDA_LABEL = re.compile(r"cu(\d{2})(\d)")
 _TORCH_LABEL = re.compile(r"torch(\d+\.\d+)")

@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 from stoker.catalogue import document, pages
 from stoker.catalogue.document import CATALOGUE
 from stoker.catalogue.pages import PEOPLE, WheelGroup
+from stoker.catalogue.signing import SIGNATURES, Sign, signature_path
 from stoker.catalogue.store import OWN, ConflictError, Say, Store
 from stoker.catalogue.values import WHEEL_VARIANTS, PublishedCatalogue, PublishedWheel
 from stoker.model.distribution import read_version
@@ -87,7 +88,13 @@ def _begin(store: Store) -> None:
 
 
 def publish(
-    store: Store, uploads: Collection[Upload], people: PeoplePage, *, replace: bool, say: Say
+    store: Store,
+    uploads: Collection[Upload],
+    people: PeoplePage,
+    *,
+    replace: bool,
+    say: Say,
+    sign: Sign | None = None,
 ) -> tuple[PublishedWheel, ...]:
     """Add wheels; return those that were new. The same wheel again changes nothing."""
     added: dict[tuple[str, str], PublishedWheel] = {}
@@ -110,7 +117,7 @@ def publish(
     _check_place(store)
     with store.exclusive(say):
         _begin(store)
-        _update(store, change, people, before=upload)
+        _update(store, change, people, before=upload, sign=sign)
     return tuple(added.values())
 
 
@@ -134,7 +141,13 @@ def _upload(store: Store, one: Upload, say: Say) -> None:
 
 
 def unpublish(
-    store: Store, names: Collection[str], variant: str | None, people: PeoplePage, *, say: Say
+    store: Store,
+    names: Collection[str],
+    variant: str | None,
+    people: PeoplePage,
+    *,
+    say: Say,
+    sign: Sign | None = None,
 ) -> tuple[PublishedWheel, ...]:
     """Remove wheels from all pages; their files stay until `prune`, for downloads in progress."""
     gone: list[PublishedWheel] = []
@@ -145,7 +158,7 @@ def unpublish(
 
     check_is_catalogue(store)
     with store.exclusive(say):
-        _update(store, change, people)
+        _update(store, change, people, sign=sign)
     return tuple(gone)
 
 
@@ -172,7 +185,15 @@ def _named(catalogue: PublishedCatalogue, name: str, variant: str | None) -> lis
     return found
 
 
-def prune(store: Store, *, keep: int | None, dry_run: bool, people: PeoplePage, say: Say) -> Pruned:
+def prune(
+    store: Store,
+    *,
+    keep: int | None,
+    dry_run: bool,
+    people: PeoplePage,
+    say: Say,
+    sign: Sign | None = None,
+) -> Pruned:
     """Remove all but the newest ``keep`` versions of each project, then what nothing refers to."""
     gone: list[PublishedWheel] = []
 
@@ -182,12 +203,17 @@ def prune(store: Store, *, keep: int | None, dry_run: bool, people: PeoplePage, 
 
     check_is_catalogue(store)
     with store.exclusive(say):
-        left = change(read_catalogue(store)[0]) if dry_run else _update(store, change, people)
+        if dry_run:
+            left = change(read_catalogue(store)[0])
+        else:
+            left = _update(store, change, people, sign=sign)
         referred = {
             name for wheel in left.wheels for name in (wheel.path, f"{wheel.path}.metadata")
         }
         referred |= set(pages.index_pages(left, pages.groups_of(left.wheels)))
-        there = [*store.abandoned("files/"), *store.abandoned(f"{WHEEL_VARIANTS}/")]
+        referred.add(signature_path(document.encoded(left)))
+        places = ("files/", f"{WHEEL_VARIANTS}/", f"{SIGNATURES}/")
+        there = [row for place in places for row in store.abandoned(place)]
         unused = [row for row in there if row[0] not in referred]
         for path, _ in () if dry_run else unused:
             store.delete(path)
@@ -218,23 +244,36 @@ def _update(
     people: PeoplePage,
     *,
     before: Callable[[], None] = lambda: None,
+    sign: Sign | None = None,
 ) -> PublishedCatalogue:
-    """Apply a change and bring every page up to date with it, those of killed publishers too."""
+    """Apply a change and bring every page up to date with it, those of killed publishers too. A
+    catalogue that is signed has to be signed again.
+    """
     abandoned = [path for path, _ in store.abandoned(_MARKERS)]
     repair = frozenset(group for path in abandoned for group in _marked(store, path))
     for _ in range(_MOST_ATTEMPTS):
         current, version = read_catalogue(store)
         new = change(current)
-        if new == current and version is not None and not abandoned:
+        begins_signing = sign is not None and not current.serial
+        if new == current and version is not None and not abandoned and not begins_signing:
             return current
+        if sign:
+            new = msgspec.structs.replace(new, serial=current.serial + 1)
+        elif current.serial:
+            raise UsageError(
+                f"{store.name} is signed, so a change must be signed as well", hints=["--key FILE"]
+            )
         groups = pages.changed_groups(current, new) | repair
         with _marker(store, groups):
             before()
             both = document.with_wheels(current, new.wheels)
             written = pages.index_pages(both, pages.changed_groups(current, both))
             _write(store, written)
+            content = document.encoded(new)
+            if sign:
+                store.write(signature_path(content), sign(content))
             try:
-                store.write_expected(CATALOGUE, document.encoded(new), version)
+                store.write_expected(CATALOGUE, content, version)
             except ConflictError:
                 continue
             # Without turns, another publisher may have written an older page since.

@@ -36,10 +36,16 @@ ASIDE = ".stoker-install-"
 
 
 def select(
-    place: str, words: Sequence[str], *, python: str, wished: str | None
+    place: str,
+    words: Sequence[str],
+    *,
+    python: str,
+    wished: str | None,
+    settings: InstallSettings,
 ) -> tuple[LocatedCatalogue, Selection]:
     """Read a catalogue and choose from it; ``wished`` names a machine other than this one."""
-    located = locate(place, wanted=[read_word(word) for word in words])
+    wanted_words = [read_word(word) for word in words]
+    located = locate(place, wanted=wanted_words, keys=settings.keys_of(place))
     wanted = read_words(words, located.catalogue)
     return located, choose(read_host(python, wished), located.catalogue, wanted)
 
@@ -52,7 +58,10 @@ def read_supply(places: Sequence[str], settings: InstallSettings) -> Supply:
     kept = kept_wheels()
     return Supply(
         index=read_index(),
-        catalogues=(*((kept,) if kept else ()), *(locate(place) for place in named)),
+        catalogues=(
+            *((kept,) if kept else ()),
+            *(locate(place, keys=settings.keys_of(place)) for place in named),
+        ),
         sources=(*settings.sources, *wheel_sources()),
     )
 

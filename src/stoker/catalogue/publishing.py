@@ -20,6 +20,7 @@ from stoker.catalogue.entry import FileIdentity, RecordedOrigin, make_entry, var
 from stoker.catalogue.index import PeoplePage, Pruned, Upload
 from stoker.catalogue.ranking import serves
 from stoker.catalogue.serving import make_server
+from stoker.catalogue.signing import signer
 from stoker.catalogue.store import FolderStore, Say, open_store
 from stoker.catalogue.values import WHEEL_VARIANTS, Fit, PublishedCatalogue, PublishedWheel
 from stoker.catalogue.wheel_variants import (
@@ -59,6 +60,7 @@ class PublishOptions(Value, frozen=True, kw_only=True):
     variant: str | None = None
     torch: str | None = None
     source: str | None = None
+    key: Path | None = None  # that signs the catalogue
     wheel_variants: bool = False
     variant_providers: tuple[str, ...] = ()  # NAMESPACE=REQUIREMENT
     force: bool = False
@@ -98,7 +100,10 @@ def publish(
         wheels = tuple(upload.wheel for upload in uploads)
         added = wheels
         if not options.dry_run:
-            added = index.publish(store, uploads, people, replace=options.replace, say=say)
+            sign = signer(options.key) if options.key else None
+            added = index.publish(
+                store, uploads, people, replace=options.replace, say=say, sign=sign
+            )
     return PublishReport(place=place, wheels=wheels, added=added, notes=tuple(notes))
 
 
@@ -168,13 +173,30 @@ def _wheel_variant(
 
 
 def unpublish(
-    place: str, names: Collection[str], variant: str | None, *, people: PeoplePage, say: Say
+    place: str,
+    names: Collection[str],
+    variant: str | None,
+    *,
+    key: Path | None,
+    people: PeoplePage,
+    say: Say,
 ) -> tuple[PublishedWheel, ...]:
-    return index.unpublish(open_store(place), names, variant, people, say=say)
+    sign = signer(key) if key else None
+    return index.unpublish(open_store(place), names, variant, people, say=say, sign=sign)
 
 
-def prune(place: str, *, keep: int | None, dry_run: bool, people: PeoplePage, say: Say) -> Pruned:
-    return index.prune(open_store(place), keep=keep, dry_run=dry_run, people=people, say=say)
+def prune(
+    place: str,
+    *,
+    keep: int | None,
+    dry_run: bool,
+    key: Path | None,
+    people: PeoplePage,
+    say: Say,
+) -> Pruned:
+    sign = signer(key) if key else None
+    store = open_store(place)
+    return index.prune(store, keep=keep, dry_run=dry_run, people=people, say=say, sign=sign)
 
 
 @contextmanager

@@ -100,13 +100,14 @@ class PublishedCatalogue(Value, frozen=True, kw_only=True):
     """All wheels, sorted. Every page of a catalogue is a function of this value."""
 
     format: int = FORMAT
+    serial: Annotated[int, Meta(ge=0, le=1 << 50)] = 0  # grows with each change; 0: not signed
     wheels: tuple[PublishedWheel, ...] = ()
 
     @property
     def own(self) -> "PublishedCatalogue":
         """The wheels without wheel variants, which repeat them for installers that choose."""
         kept = tuple(wheel for wheel in self.wheels if wheel.variant != WHEEL_VARIANTS)
-        return PublishedCatalogue(format=self.format, wheels=kept)
+        return PublishedCatalogue(format=self.format, serial=self.serial, wheels=kept)
 
     @property
     def projects(self) -> tuple[str, ...]:

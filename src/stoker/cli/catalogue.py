@@ -1,9 +1,17 @@
 """`stoker catalogue`: publish wheels, remove them, rank them for a machine, serve them."""
 
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import click
+
+_KEY = click.option(
+    "--key",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Sign the catalogue with this ed25519 key of ssh-keygen.",
+)
 
 
 @click.group()
@@ -50,6 +58,7 @@ def _say(text: str) -> None:
     multiple=True,
     help="Package that tells installers about hardware of this namespace, such as amd.",
 )
+@_KEY
 @click.option("--dry-run", is_flag=True, help="Check the wheels, and publish nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was published as JSON.")
 def publish(wheels: tuple[str, ...], place: str, as_json: bool, **options: Any) -> None:
@@ -91,8 +100,11 @@ def publish(wheels: tuple[str, ...], place: str, as_json: bool, **options: Any) 
 @click.argument("index")
 @click.argument("names", nargs=-1, required=True, metavar="NAMES...")
 @click.option("--variant", metavar="NAME", help="Only in this variant.")
+@_KEY
 @click.option("--json", "as_json", is_flag=True, help="Print what was removed as JSON.")
-def remove(index: str, names: tuple[str, ...], variant: str | None, as_json: bool) -> None:
+def remove(
+    index: str, names: tuple[str, ...], variant: str | None, key: Path | None, as_json: bool
+) -> None:
     """Remove wheels from a catalogue, by file name, project, or project and version.
 
     The files stay until `stoker catalogue prune`, so that downloads in progress do not fail.
@@ -105,7 +117,7 @@ def remove(index: str, names: tuple[str, ...], variant: str | None, as_json: boo
     from stoker.catalogue.shown import wheels_page
     from stoker.outside.terminal import print_json, show
 
-    gone = unpublish(index, names, variant, people=people_page, say=_say)
+    gone = unpublish(index, names, variant, key=key, people=people_page, say=_say)
     if as_json:
         print_json(gone, "wheels")
         return
@@ -121,9 +133,10 @@ def remove(index: str, names: tuple[str, ...], variant: str | None, as_json: boo
     metavar="N",
     help="Keep the N newest versions of each project in each variant. Default: all.",
 )
+@_KEY
 @click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was removed as JSON.")
-def prune(index: str, keep: int | None, dry_run: bool, as_json: bool) -> None:
+def prune(index: str, keep: int | None, key: Path | None, dry_run: bool, as_json: bool) -> None:
     """Delete the files of a catalogue that no page refers to, and old versions if asked for.
 
     \b
@@ -135,7 +148,7 @@ def prune(index: str, keep: int | None, dry_run: bool, as_json: bool) -> None:
     from stoker.outside.terminal import print_json
 
     people = publishing.people_page
-    pruned = publishing.prune(index, keep=keep, dry_run=dry_run, people=people, say=_say)
+    pruned = publishing.prune(index, keep=keep, dry_run=dry_run, key=key, people=people, say=_say)
     if as_json:
         print_json(pruned)
         return
@@ -172,11 +185,18 @@ def select(
     """
     from stoker.catalogue.installing import select as select_wheels
     from stoker.catalogue.shown import selection_page
+    from stoker.cli.chosen import told_options
     from stoker.machine.python import target_python
     from stoker.outside.terminal import print_json, show
+    from stoker.settings.declared import CommandLine
 
     target = target_python(python)
-    located, selection = select_wheels(index, projects, python=target, wished=wished)
+    settings = told_options(CommandLine()).install
+    located, selection = select_wheels(
+        index, projects, python=target, wished=wished, settings=settings
+    )
+    if located.note:
+        _say(f"note: {located.note}")
     own = selection.wheels[0].project
     others = [name for name in located.catalogue.projects if name != own]
     if others and not projects:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from stoker.builds.building import Built
     from stoker.builds.obtaining import PlannedBuild
+    from stoker.catalogue.access import LocatedCatalogue
     from stoker.catalogue.candidates import Supply
     from stoker.catalogue.finding import Found
     from stoker.catalogue.judging import Place
@@ -197,7 +198,10 @@ def _install_from(
     if len(words) < 2:
         hints = ["stoker install INDEX torch", "stoker install torch==2.9.1 --slim"]
         raise UsageError("name what to install from the catalogue", hints=hints)
-    located, selection = select(words[0], words[1:], python=python, wished=wished)
+    settings = _install_settings()
+    place = words[0]
+    located, selection = select(place, words[1:], python=python, wished=wished, settings=settings)
+    _note(located)
     if only_print:
         click.echo(command_line(install_command(located, selection, installer)))
         return
@@ -238,6 +242,8 @@ def _find_and_install(
     from stoker.outside.terminal import print_json
 
     place, supply = read_place(python, wished), read_supply(catalogues, _install_settings())
+    for located in supply.catalogues:
+        _note(located)
     dry = dry_run or only_print or lines
     if not dry:
         check_installable(place.host, python)
@@ -364,6 +370,12 @@ def _install_settings() -> "InstallSettings":
     from stoker.settings.declared import CommandLine
 
     return told_options(CommandLine()).install
+
+
+def _note(located: "LocatedCatalogue") -> None:
+    """Tell that nobody vouches for a catalogue."""
+    if located.note:
+        _say(f"note: {located.note}")
 
 
 def _say(text: str) -> None:

@@ -11,7 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -110,20 +110,23 @@ def run(
     timeout: float | None,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    source: Path | None = None,
 ) -> CommandResult:
     """Run a program and return its output. A timeout or a crash is a result; a program that cannot
-    be started raises MissingError.
+    be started raises MissingError. ``source`` is a file that it reads as its standard input.
     """
-    child = _child(
-        command,
-        env=env,
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-        errors="replace",
-        start_new_session=True,
-    )
+    with source.open("rb") if source else nullcontext() as stdin:
+        child = _child(
+            command,
+            env=env,
+            cwd=cwd,
+            stdin=stdin or subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
     with child:
         try:
             stdout, stderr = child.communicate(timeout=timeout)
@@ -138,10 +141,11 @@ def run(
 
 def _child(command: Sequence[Argument], **how: Any) -> subprocess.Popen[Any]:
     """Start a program that reads nothing from our terminal."""
+    how = {"stdin": subprocess.DEVNULL, **how}
     words = [os.fspath(word) for word in command]
     _log_command(words)
     try:
-        return subprocess.Popen(words, stdin=subprocess.DEVNULL, **how)
+        return subprocess.Popen(words, **how)
     except OSError as error:
         raise MissingError(f"cannot run {words[0]}: {error.strerror}") from error
 

@@ -11,11 +11,18 @@ projects = ["flash-attn"]
 releases = "example/wheels"    # of GitHub; or links = "https://...", or index = "https://..."
 """
 
+import re
+
 import msgspec
 
 from stoker.model.errors import UsageError
 from stoker.model.value import Value
 from stoker.model.wheel_source import WheelSource
+
+# As ssh-keygen writes it: one line, which becomes part of a file of such lines.
+_KEY = re.compile(
+    r"(ssh-ed25519|sk-ssh-ed25519@openssh\.com) [A-Za-z0-9+/=]+( [^\x00-\x1f]*)?", re.ASCII
+)
 
 
 class InstallSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,16 +36,29 @@ class InstallSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def _same(one: str, other: str) -> bool:
-    return one.rstrip("/") == other.rstrip("/")
+    return _plain(one) == _plain(other)
+
+
+def _plain(place: str) -> str:
+    return place.removesuffix("index.html").rstrip("/")
 
 
 def read_install(table: object, where: str) -> InstallSettings:
     """Return the settings of the table; ``where`` is for errors."""
     try:
-        return msgspec.convert(table, InstallSettings)
+        settings = msgspec.convert(table, InstallSettings)
     except msgspec.ValidationError as error:
         raise UsageError(
             f"the table 'install' is not valid: {error}",
             where=where,
             hints=["its keys are catalogues, keys and sources; docs/how-to/install.md shows them"],
         ) from error
+    for place, keys in settings.keys.items():
+        for key in keys:
+            if not _KEY.fullmatch(key):
+                raise UsageError(
+                    f"'{key[:40]}' is not a public ed25519 key, so it cannot be one for {place}",
+                    where=where,
+                    hints=["the .pub file of ssh-keygen -t ed25519 has one: ssh-ed25519 AAAA..."],
+                )
+    return settings

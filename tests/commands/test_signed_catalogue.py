@@ -1,0 +1,154 @@
+"""Signed catalogues: what a stolen or changed one can do, and that unsigned ones still work."""
+
+import json
+import shutil
+import subprocess
+import venv
+from pathlib import Path
+
+import pytest
+
+from catalogue_wheels import make_wheel
+from conftest import Stoker, find_tool, missing
+
+
+class Signed:
+    """A catalogue with two states, its key, and a stoker.toml that names the public key."""
+
+    def __init__(self, stoker: Stoker, folder: Path, ssh_keygen: str):
+        self.stoker, self.place = stoker, folder / "catalogue"
+        self.key = self.made_key(ssh_keygen, folder / "key")
+        self.publish(make_wheel(folder / "old", version="1.0"))
+        self.older = (self.place / "catalogue.json").read_bytes()
+        self.publish(make_wheel(folder / "new", version="2.0"))
+        self.newer = (self.place / "catalogue.json").read_bytes()
+        self.settings = folder / "stoker.toml"
+        public = self.key.with_suffix(".pub").read_text().strip()
+        self.settings.write_text(f'[install.keys]\n"{self.place}" = ["{public}"]\n')
+        trusted = stoker("plan", "--trust", str(self.settings))
+        assert trusted.returncode == 0, trusted.stderr
+
+    @staticmethod
+    def made_key(ssh_keygen: str, path: Path) -> Path:
+        words = [ssh_keygen, "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
+        subprocess.run(words, check=True)
+        return path
+
+    def publish(self, wheel: Path, key: Path | None = None) -> subprocess.CompletedProcess[str]:
+        words = ["publish", str(wheel), "--to", str(self.place), "--variant", "cpu", "--force"]
+        done = self.stoker("catalogue", *words, "--key", str(key or self.key))
+        assert done.returncode == 0, done.stderr
+        return done
+
+    def select(self) -> subprocess.CompletedProcess[str]:
+        words = ["select", str(self.place), "mill", "--json"]
+        return self.stoker("catalogue", *words, cwd=self.settings.parent)
+
+    def put(self, content: bytes) -> None:
+        (self.place / "catalogue.json").write_bytes(content)
+
+
+@pytest.fixture
+def ssh_keygen() -> str:
+    found = shutil.which("ssh-keygen")  # which has no --version
+    return found or missing("ssh-keygen is not installed")
+
+
+@pytest.fixture
+def signed(stoker: Stoker, tmp_path: Path, ssh_keygen: str) -> Signed:
+    return Signed(stoker, tmp_path, ssh_keygen)
+
+
+def test_signed_and_changed(signed: Signed, tmp_path: Path, ssh_keygen: str) -> None:
+    done = signed.select()
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["wheels"][0]["version"] == "2.0"
+    assert "note:" not in done.stderr
+
+    # An older state with its own, right signature.
+    signed.put(signed.older)
+    rolled_back = signed.select()
+    assert rolled_back.returncode != 0
+    assert "the catalogue has number 1, and number 2 was here before" in rolled_back.stderr
+
+    # A changed index: its signature is missing, or is that of another state.
+    changed = signed.newer.replace(b'"verified":', b'"verified" :')
+    assert changed != signed.newer
+    signed.put(changed)
+    assert "its signature was removed" in signed.select().stderr
+    (right,) = [
+        path
+        for path in (signed.place / "signatures").iterdir()
+        if path.stem == _digest(signed.newer)
+    ]
+    shutil.copy(right, right.with_name(f"{_digest(changed)}.sig"))
+    assert "the signature of the catalogue is wrong" in signed.select().stderr
+
+    # A signature by another key.
+    signed.put(signed.newer)
+    other = signed.made_key(ssh_keygen, tmp_path / "other")
+    signed.publish(make_wheel(tmp_path / "third", version="3.0"), key=other)
+    assert "the signature of the catalogue is wrong" in signed.select().stderr
+
+    # A damaged signature, and a catalogue that is gone.
+    signed.put(signed.newer)
+    right.write_bytes(right.read_bytes()[:80])
+    assert "the signature of the catalogue is wrong" in signed.select().stderr
+    (signed.place / "catalogue.json").unlink()
+    assert "stoker.toml has a key for it" in signed.select().stderr
+
+
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_a_changed_wheel(signed: Signed, tmp_path: Path, installer: str) -> None:
+    if installer == "uv":
+        find_tool("uv")
+    (wheel,) = signed.place.rglob("mill-2.0*.whl")
+    wheel.chmod(0o644)
+    other = make_wheel(tmp_path / "evil", version="2.0", more={"mill/evil.py": b"evil = 1"})
+    wheel.write_bytes(other.read_bytes())
+    python = tmp_path / "venv/bin/python"
+    venv.create(tmp_path / "venv", with_pip=False, symlinks=True)
+    words = ["install", str(signed.place), "mill", "--python", str(python)]
+    done = signed.stoker(*words, "--installer", installer, cwd=tmp_path, timeout=200)
+    assert done.returncode != 0
+    assert "the hash of a file differs" in done.stderr
+    assert not list((tmp_path / "venv").rglob("evil.py"))
+
+
+def test_a_signed_catalogue_stays_signed(signed: Signed, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "third", version="3.0")
+    words = ["publish", str(wheel), "--to", str(signed.place), "--force"]
+    done = signed.stoker("catalogue", *words)
+    assert done.returncode != 0
+    assert "a change must be signed as well" in done.stderr
+    pruned = signed.stoker("catalogue", "prune", str(signed.place), "--key", str(signed.key))
+    assert pruned.returncode == 0, pruned.stderr
+    (left,) = (signed.place / "signatures").iterdir()
+    assert left.stem == _digest((signed.place / "catalogue.json").read_bytes())
+    assert signed.select().returncode == 0
+
+
+def test_without_a_key(stoker: Stoker, signed: Signed, tmp_path: Path) -> None:
+    words = ["catalogue", "select", str(signed.place), "mill"]
+    (tmp_path / "elsewhere").mkdir()
+    done = stoker(*words, cwd=tmp_path / "elsewhere", STOKER_HOME=str(tmp_path / "home"))
+    assert done.returncode == 0, done.stderr
+    assert "is signed, but stoker.toml has no key" in done.stderr
+    place = tmp_path / "plain"
+    wheel = make_wheel(tmp_path / "third", version="3.0")
+    assert not stoker("catalogue", "publish", str(wheel), "--to", str(place), "--force").returncode
+    plain = stoker("catalogue", "select", str(place), "mill")
+    assert plain.returncode == 0, plain.stderr
+    assert f"{place} is not signed" in plain.stderr
+
+
+def test_keys_that_are_none(stoker: Stoker, tmp_path: Path) -> None:
+    (tmp_path / "stoker.toml").write_text('[install.keys]\n"/srv/wheels" = ["ssh-rsa AAAA"]\n')
+    done = stoker("catalogue", "select", "/srv/wheels", cwd=tmp_path)
+    assert "'ssh-rsa AAAA' is not a public ed25519 key" in done.stderr
+
+
+def _digest(content: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(content).hexdigest()
