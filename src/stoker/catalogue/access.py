@@ -128,7 +128,7 @@ def _checked(
     keys: Sequence[str],
     read_signature: Callable[[str], bytes | None],
 ) -> tuple[PublishedCatalogue, str]:
-    """Return the catalogue, and a note if nobody vouches for it. It is decoded only after its
+    """Return the catalogue, and a note if no signature was checked. It is decoded only after its
     signature has been checked.
     """
     if keys:

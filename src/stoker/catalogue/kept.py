@@ -31,7 +31,7 @@ def kept_wheels() -> LocatedCatalogue | None:
     """Return the catalogue; ``None`` as long as nothing is kept."""
     if not (folder() / CATALOGUE).is_file():
         return None
-    # It needs no signature: whoever can write there can replace stoker's settings as well.
+    # It needs no signature: a process that can write there can replace stoker's settings as well.
     return replace(locate(str(folder())), note="")
 
 

@@ -373,7 +373,7 @@ def _install_settings() -> "InstallSettings":
 
 
 def _note(located: "LocatedCatalogue") -> None:
-    """Tell that nobody vouches for a catalogue."""
+    """Tell that the signature of a catalogue was not checked."""
     if located.note:
         _say(f"note: {located.note}")
 
