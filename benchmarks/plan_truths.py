@@ -26,6 +26,7 @@ from stoker.ask.values import Asked
 from stoker.model.errors import StokerError
 from stoker.model.finding import Severity
 from stoker.model.plan import Plan
+from stoker.outside.process import children_cpu_s
 from stoker.plan.survey import survey
 from stoker.settings.declared import CommandLine
 
@@ -78,7 +79,7 @@ def judged(trees: Path, tree: Row, variant: str) -> Iterator[Row]:
         "second": bool(tree.get("second")),
     }
     for way in ("read", "asked"):
-        began = time.monotonic()
+        began, cpu = time.monotonic(), children_cpu_s()
         asked: Asked | None = None
         try:
             subject = survey(said)
@@ -95,6 +96,7 @@ def judged(trees: Path, tree: Row, variant: str) -> Iterator[Row]:
             "verdict": verdict,
             "why": why.replace(str(trees), "")[:400],
             "wall_s": round(time.monotonic() - began, 1),
+            "cpu_s": round(children_cpu_s() - cpu, 1),
             **stated(plan, asked),
         }
 

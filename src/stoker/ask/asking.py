@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from stoker.ask import kept
 from stoker.ask.answers import answer
 from stoker.ask.questions import question
-from stoker.ask.room import Limits, enter
+from stoker.ask.room import Limits, RoomError, enter
 from stoker.ask.settling import (
     common,
     described,
@@ -126,7 +126,7 @@ def ask_for_build(subject: Subject, wish: bool | None, say: Say) -> AskedPlan | 
         return None
     try:
         result = ask(subject, say=say)
-    except MissingError as error:
+    except (MissingError, RoomError) as error:
         if wish:
             raise
         say(f"the build was not asked what it compiles: {error.message}")

@@ -9,9 +9,11 @@ import msgspec
 from stoker.ask.room import Left, Question, programs
 from stoker.ask.values import Walls
 from stoker.outside import folders
+from stoker.outside.deleting import remove_file
 from stoker.outside.files import read_json, write_whole
 
 _LEFT_OUT = {".git", "__pycache__"}
+_MOST_KEPT = 256  # answers, of some megabytes each for large projects
 
 
 def tree_digest(tree: Path) -> str:
@@ -54,6 +56,9 @@ def keep(name: str, left: Left) -> None:
     if not left.ended_for:
         _file(name).parent.mkdir(parents=True, exist_ok=True)
         write_whole(_file(name), msgspec.json.encode(left), private=True)
+        by_age = sorted(_file(name).parent.glob("*.json"), key=lambda path: -_stamp(str(path)))
+        for path in by_age[_MOST_KEPT:]:
+            remove_file(path)
 
 
 def _file(name: str) -> Path:

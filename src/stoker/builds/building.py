@@ -107,7 +107,8 @@ def build(
         if recorded:
             asked = replace(asked, options={**asked.options, "variant": recorded.variant})
         subject = survey(replace(asked, options={**asked.options, "source": source.path}))
-        asked_build = None if recorded else ask_for_build(subject, request.ask, watcher.say)
+        wish = False if request.accept_targets and request.ask is None else request.ask
+        asked_build = None if recorded else ask_for_build(subject, wish, watcher.say)
         subject = asked_build.subject if asked_build else subject
         plan = make_plan(subject, estimated(subject))
         if recorded:
