@@ -23,6 +23,7 @@ def remarks(subject: Subject) -> Iterator[Finding]:
     yield from _cpu_only(subject)
     yield from _native_code(subject)
     yield from _cuda_stays(subject)
+    yield from _missing_submodules(subject)
     if subject.tree is None:
         yield Finding(
             name="no-source",
@@ -163,6 +164,20 @@ def _cuda_stays(subject: Subject) -> Iterator[Finding]:
             severity=Severity.WARNING,
             title=f"{tree.name} also compiles its CUDA code if its build finds a CUDA toolkit",
             evidence=f"{tree.cuda_if_found} looks at CUDA_HOME, which no setting can empty",
+        )
+
+
+def _missing_submodules(subject: Subject) -> Iterator[Finding]:
+    tree = subject.tree
+    missing = [module.path for module in tree.submodules if not module.present] if tree else []
+    if tree and missing and not subject.is_pytorch:
+        yield Finding(
+            name="submodules-missing",
+            severity=Severity.WARNING,
+            title=f"{tree.name} lacks {len(missing)} of its submodules, and what they declare is "
+            "not known",
+            evidence=", ".join(missing[:4]) + (", ..." if len(missing) > 4 else ""),
+            fix=("git submodule update --init --recursive",),
         )
 
 

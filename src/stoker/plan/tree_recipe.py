@@ -7,6 +7,8 @@ how the targets are known, and a tree whose targets are not known states none.
 import re
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from stoker.knowledge.hardware import cuda_archs, runs_on
 from stoker.knowledge.projects import reader_of
 from stoker.model.evidence import Evidence, EvidenceKind
@@ -257,12 +259,8 @@ def _by_cmake(subject: Subject, tree: SourceTree) -> TreeRecipe:
         return TreeRecipe(recipe=known, targets=_assumed("no device code"), places=places)
     switched = any(_is_on(value, backend) for value in settings.values())
     if not switched and tree.device_source is None:
-        where = "CMakeLists.txt: it lists no source for GPUs and no option for them"
-        return TreeRecipe(
-            recipe=BackendRecipe(cmake=settings, compiles=False),
-            targets=Evidence(kind=EvidenceKind.READ, where=where),
-            places=places,
-        )
+        why = f"no source for GPUs was found, and no option that switches {backend} on"
+        return replace(_unknown(BackendRecipe(cmake=settings), why), places=places)
     options = _arch_options(subject, tree) if backend is Backend.CUDA else {}
     if options:
         settings |= dict.fromkeys(options, "ON")

@@ -74,6 +74,7 @@ def read_options(files: TreeFiles, folder: str = "") -> CMakeFacts:
     root = posixpath.join(folder, ROOT)
     read = {file: _commands(files, file) for file in _cmake_files(files, root)}
     facts = _Facts(root, Calls(command for commands in read.values() for command in commands))
+    facts.certain = _certain_files(read, root)
     for file, commands in read.items():
         facts.read(file, commands)
     return replace(facts.result(), files=tuple(read))
@@ -108,12 +109,37 @@ def _added_folders(files: TreeFiles, file: str) -> Iterator[str]:
             yield path
 
 
+def _certain_files(read: dict[str, tuple[CMakeCommand, ...]], root: str) -> set[str]:
+    """Return the root and the files that it includes or adds outside of any condition."""
+    by_name: dict[str, list[str]] = {}
+    for file in read:
+        by_name.setdefault(posixpath.basename(file).removesuffix(".cmake"), []).append(file)
+    found, waiting = {root}, [root]
+    while waiting:
+        file = waiting.pop()
+        for each in conditions.enclosed(read.get(file, ())):
+            if each.conditional or not each.command.arguments:
+                continue
+            name = each.command.arguments[0].value
+            folder = posixpath.dirname(file)
+            reached = [posixpath.normpath(posixpath.join(folder, name, ROOT))]
+            if each.command.name == "include":
+                reached = by_name.get(posixpath.basename(name).removesuffix(".cmake"), [])
+            elif each.command.name != "add_subdirectory":
+                continue
+            new = [other for other in reached if other in read and other not in found]
+            found.update(new)
+            waiting += new
+    return found
+
+
 class _Facts:
     """Collects from the files one after another; the first place of a name counts."""
 
     def __init__(self, root: str, calls: Calls) -> None:
         self._root = root
         self._calls = calls
+        self.certain: set[str] = {root}  # files that every configuration reads
         self._options: list[CMakeOption] = []
         self._choices: dict[str, tuple[str, ...]] = {}
         self._names: set[str] = set()  # read or set
@@ -138,7 +164,8 @@ class _Facts:
             for declaring in self._calls.expand(each.command) or (each.command,):
                 self._declare(file, declaring, each.within)
             self._languages.update(_gpu_languages(each.command))
-            self._targets |= dict.fromkeys(named_targets(each, where))
+            named = each if file in self.certain else replace(each, conditional=True)
+            self._targets |= dict.fromkeys(named_targets(named, where))
             if use := native_code(each, where):
                 self._native.append(use)
             if self._device_source is None and compiles_device_code(each.command):
@@ -181,7 +208,8 @@ class _Facts:
     def result(self) -> CMakeFacts:
         variables = {name for name in self._names if _NAME.fullmatch(name)}
         self._options = [
-            replace(option, choices=self._choices.get(option.name, ())) for option in self._options
+            replace(option, choices=self._listed(self._choices.get(option.name, ())))
+            for option in self._options
         ]
         return CMakeFacts(
             options=tuple(self._options),
@@ -196,6 +224,11 @@ class _Facts:
             packages=frozenset(command.arguments[0].value for _, command in self._packages),
             cuda_minimum=self._cuda or required_cuda(self._packages, self._values),
         )
+
+    def _listed(self, choices: tuple[str, ...]) -> tuple[str, ...]:
+        """Return choices one by one, also those of a variable that is set to a literal list."""
+        words = (self._values.get(choice[2:-1], choice) for choice in choices)
+        return tuple(part for word in words for part in word.split(";") if part)
 
     def _asks(self, variables: set[str]) -> Iterator[ReadVariable]:
         for name, where in sorted(self._environment.items()):
@@ -300,8 +333,9 @@ def _names_set(command: CMakeCommand) -> Iterator[str]:
 
 def _literal_set(command: CMakeCommand) -> Iterator[tuple[str, str]]:
     match command.name, [argument.value for argument in command.arguments]:
-        case "set", [name, value] if "$" not in value:
-            yield name, value
+        case "set", [name, *values] if values and not any("$" in value for value in values):
+            if not {"CACHE", "PARENT_SCOPE"} & set(values):
+                yield name, ";".join(values)
 
 
 def _gpu_languages(command: CMakeCommand) -> set[str]:

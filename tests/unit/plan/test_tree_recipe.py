@@ -188,3 +188,19 @@ def test_choices_of_other_back_ends_are_not_told(tmp_path: Path) -> None:
     made = planned(tmp_path, "cu130-sm90", cmake=text)
     finding = named(made.findings, "gpu-choice-unset")
     assert finding.evidence == "GPU_TARGETS: CMakeLists.txt:4"
+
+
+def test_a_cmake_project_whose_switch_was_not_found_is_not_called_free_of_kernels(
+    tmp_path: Path,
+) -> None:
+    text = "project(lib CXX)\nif(LIB_KIND STREQUAL CUDA)\nenable_language(CUDA)\nendif()\n"
+    made = planned(tmp_path, "cu130-sm90", cmake=text)
+    assert made.targets
+    assert (made.targets.compiles, made.targets.cubins) == (True, ())
+    assert made.statements[0].text == "not known"
+
+
+def test_missing_submodules_are_told(tmp_path: Path) -> None:
+    (tmp_path / ".gitmodules").write_text('[submodule "x"]\n\tpath = ggml\n')
+    made = planned(tmp_path, "cpu", cmake="project(lib CXX)\nadd_subdirectory(ggml)\n")
+    assert named(made.findings, "submodules-missing").evidence == "ggml"

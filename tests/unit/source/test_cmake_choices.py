@@ -122,3 +122,18 @@ def test_instructions_of_the_build_machine(tmp_path: Path) -> None:
         ("CMakeLists.txt:1", None),
         ("CMakeLists.txt:4", "LIB_NATIVE"),
     ]
+
+
+def test_choices_in_a_variable(tmp_path: Path) -> None:
+    text = "set(KINDS NONE CUDA HIP)\nset(LIB_GPU NONE CACHE STRING x)\n"
+    text += "set_property(CACHE LIB_GPU PROPERTY STRINGS ${KINDS})\n"
+    assert read(tmp_path, text).options[0].choices == ("NONE", "CUDA", "HIP")
+
+
+def test_targets_in_a_file_that_nothing_includes(tmp_path: Path) -> None:
+    """Settings for one machine, such as host-configs, are no part of other configurations."""
+    targets = "set(CMAKE_CUDA_ARCHITECTURES 70)\n"
+    (lone,) = read(tmp_path, "project(x)\n", machine=targets).own_targets[:1]
+    assert lone.conditional
+    (included,) = read(tmp_path, "include(machine)\n", machine=targets).own_targets[:1]
+    assert not included.conditional
