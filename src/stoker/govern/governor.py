@@ -191,7 +191,7 @@ class Governor:
         entry = Entry(connection, ask.run, step, path, request, self._busy, once=ask.once)
         self._entries[request.id] = self._by_connection[connection] = entry
         self._queue.add(request)
-        self.changed = self.changed or not self._full
+        self.changed = self.changed or not self._full or ask.remote
         self._emit(entry.waits())
 
     def grown(self, connection: Connection, current: int, peak: int, now: float) -> None:

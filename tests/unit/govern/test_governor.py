@@ -609,11 +609,12 @@ def test_a_step_that_asks_is_decided_on_where_cpus_are_not_all_that_others_wait_
         governor.join(100, RunShare(cpus=1))
         governor.join(101, RunShare(cpus=1))
     world.ask(7, custom=True)
-    world.ask(8, remote=why == "workers")
+    world.ask(8)
     held = {2: Reason.MEMORY} if why == "memory" else {}
     world.policy.next = Decision(admit=(1,), held=held)
     governor.decide(1.0)
-    world.ask(9, 101 if why == "another run" else 100, within=why.startswith("within"))
+    run = 101 if why == "another run" else 100
+    world.ask(9, run, remote=why == "workers", within=why.startswith("within"))
     assert governor.changed
 
 
