@@ -38,7 +38,7 @@ from stoker.outside.copies import run_on_copies
 
 _MOST = 24  # commands that are run
 _DEEPEST = 3  # changes that are tried together: each must have brought the command further
-_LEAST_S, _TIMES = 120.0, 5.0  # how long a command may run: so many times as long as it did
+_LEAST_S, _TIMES = 1800.0, 5.0  # how long a command may run, also in times of what it took to fail
 _NUMBERS = re.compile(r"\d+|0x[0-9a-f]+|/tmp/\S+")
 _OF_STOKER = re.compile(r"stoker: |  (?:line \d+: |Fix: |Age: |measured: )|    \$ ")
 

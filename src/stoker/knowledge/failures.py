@@ -131,6 +131,7 @@ class Change(Row, frozen=True, kw_only=True, omit_defaults=True):
     since: str
     last: str = ""  # the last release before it, where an older Python is the answer
     is_needed: bool = False  # ``since`` is what the source needs, and the tool is older
+    is_general: bool = False  # every release since then may be the one
     released: str  # year and month
     what: str
     headline: str = ""
@@ -194,11 +195,12 @@ def cause_of(change: Change) -> Failure:
     fixes = [fix for restore in change.restore if (fix := _fix(restore))]
     release = f"{change.product} {change.since}"
     elder = f"Use {change.product} before {change.since}, or a release of the project that supports"
-    last = f"{elder} {release}" if not change.is_needed else f"Use {release} or later"
-    why = (
-        f"{release} is of {change.released}. Source that is older was written for the behaviour "
-        "before it: nothing is wrong with either, but they are of different ages."
-    )
+    last = f"Use {release} or later" if change.is_needed else f"{elder} {release}"
+    if change.is_general:
+        last = f"Use a release of the project for this {change.product}, or an older one of it"
+    why = "Source and tools are each sound, but of different ages."
+    if not change.is_general:
+        why += f" {release} is of {change.released}; older source expects the behaviour before it."
     used = {name.partition(".")[2] for fix in fixes for name in fix.placeholders}
     facts = {"since": change.since, "last": change.last}
     known = {name: Known(value=facts[name], source=change.source) for name in facts if name in used}
