@@ -91,6 +91,9 @@ def candidates(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -
         one = _of_file(file, project)
         if one and wanted.specifier.contains(one.version):
             found.setdefault(file.name, one)
+    for one in own:
+        if not _is_of(one, digests):
+            say(f"{one.file.name}: it was built from another source than the index has")
     wheels = [*(one for one in own if _is_of(one, digests)), *found.values()]
     newest = max(sources, default=None)
     return Listed(

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec.structs import replace
 
 from stoker.catalogue.candidates import Candidate
+from stoker.catalogue.choosing import TORCH
 from stoker.catalogue.entry import FileIdentity, RecordedOrigin, foreign_entry, make_entry
 from stoker.catalogue.judging import Place, judge, judge_metadata, judge_name
 from stoker.catalogue.values import Choice, Fit, PublishedWheel
@@ -143,8 +144,15 @@ class Judge:
         return replace(
             judged,
             choice=judge(place, entry, artifact, needs),
-            plain=candidate.entry is None and needs is None and not entry.regions,
+            plain=candidate.entry is None and needs is None and _is_plain(entry),
         )
+
+
+def _is_plain(entry: PublishedWheel) -> bool:
+    """Return whether no other wheel of the version could be for another machine. PyTorch has
+    wheels for CPUs and GPUs under one name, and a label says what a wheel is for.
+    """
+    return not entry.regions and "+" not in entry.version and entry.project != TORCH
 
 
 def _refused(judged: Judged, wheel: PublishedWheel, reason: str) -> Judged:

@@ -122,6 +122,7 @@ def shelf(need: Need, tmp_path: Path) -> Shelf:
     sm120 = region([entry(CUBIN, 120, b"x" * 80), entry(PTX, 120, b"x" * 80)])
     libraries["sm120"] = extension(need, tmp_path / "sm120", [WARN], *both, code=sm120)
     libraries["hip"] = extension(need, tmp_path / "hip", [WARN], "libc10_hip.so")
+    libraries["plain"] = extension(need, tmp_path / "plain", [])
     libraries["broken"] = libraries["good"][:3000]
     shelf = Shelf(folder, libraries)
     for python in ("cp39", "cp310", "cp311", "cp313", "cp314"):
@@ -292,8 +293,10 @@ def test_a_wheel_of_another_source_than_the_index_has(
         wheels = [msgspec.structs.replace(one, source=source) for one in located.catalogue.wheels]
         catalogue = msgspec.structs.replace(located.catalogue, wheels=tuple(wheels))
         supply = _supply(url, msgspec.structs.replace(located, catalogue=catalogue))
-        found = find(Requirement("mill"), PLACE, supply, say=lambda _: None)
+        said: list[str] = []
+        found = find(Requirement("mill"), PLACE, supply, say=said.append)
         assert (found.best is not None) == is_taken
+        assert any("another source" in line for line in said) != is_taken
         assert found.source
         assert found.source.requirement == "mill==1.0"
         assert found.source.sha256 == digest
@@ -327,6 +330,18 @@ def test_sources_beside_the_index(shelf: Shelf, server: tuple[str, Sent], kind: 
     assert not find(
         Requirement("mill"), without, _supply(url, source=source), say=lambda _: None
     ).judged
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.1+cpu"])
+def test_what_any_installer_chooses_well(
+    shelf: Shelf, server: tuple[str, Sent], version: str
+) -> None:
+    """A label means that the version has wheels for other machines as well."""
+    file = shelf.put("", version=version, library="plain", requires="grain")
+    found, _ = _find(shelf, server[0])
+    assert found.best is not None
+    assert found.best.choice.wheel.file == file
+    assert found.reference == ("mill" if version == "1.1" else f"mill @ {found.best.url}")
 
 
 def test_a_source_needs_one_address() -> None:
