@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from stoker.ask.inside import room
-from stoker.ask.room import Left, Limits, Question, enter, prefixes, room_config
+from stoker.ask.room import Left, Limits, Question, enter, prefixes, room_config, without_session
 from stoker.ask.values import Walls
 
 FEW = Limits(seconds=120, memory=1 << 30, processes=100, space=64 << 20)
@@ -22,7 +22,7 @@ def answered(tree: Path, *, limits: Limits = FEW, **environment: str) -> Left:
             tree=str(tree),
             python=sys.executable,
             words=("setup.py",),
-            environment={**os.environ, **environment},
+            environment=without_session(os.environ) | environment,
             shown=(sys.prefix, sys.base_prefix, *prefixes([sys.executable]), *sys.path),
             limits=limits,
         ),
@@ -35,7 +35,11 @@ def started_as(words: list[str], tree: Path, python: str) -> "subprocess.Complet
     user need not be able to read stoker.
     """
     question = Question(
-        tree=str(tree), python=python, words=("setup.py",), environment=os.environ, limits=FEW
+        tree=str(tree),
+        python=python,
+        words=("setup.py",),
+        environment=without_session(os.environ),
+        limits=FEW,
     )
     config = tree.parent / "room.json"
     config.write_bytes(msgspec.json.encode(room_config(question, Walls.CLOSED, tree.parent)))

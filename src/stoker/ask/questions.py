@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from stoker.ask.room import BUILD, Limits, Question, prefixes
+from stoker.ask.room import BUILD, Limits, Question, prefixes, without_session
 from stoker.knowledge.hardware import gpus
 from stoker.machine.python import Probe, ask_interpreter
 from stoker.model.errors import UsageError
@@ -28,7 +28,8 @@ def question(subject: Subject, plan: Plan, *, gpu_visible: bool, limits: Limits)
         raise UsageError(
             f"a build for {subject.platform} cannot be asked on {subject.machine.platform}"
         )
-    environment = {**subject.exported, **{s.name: s.value for s in plan.environment}}
+    own = {s.name: s.value for s in plan.environment}
+    environment = {**without_session(subject.exported), **own}
     probe = Probe(environment=dict(subject.exported), timeout_s=_TIMEOUT_S)
     python = ask_interpreter(subject.toolbox.python.executable, probe)
     programs = [tool.path for tool in subject.toolbox.tools]

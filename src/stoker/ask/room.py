@@ -23,12 +23,10 @@ _REFUSED = 3  # status of inside/room.py if the kernel does not allow a room
 _PLACE = "/tmp/.stoker"  # in the room
 BUILD = "{build}"  # stands for CMake's build folder in a question
 _GRACE_S = 30.0  # for the walls, and for reading what is left
+# Variables of the session, which no build should depend on.
 _LEFT_OUT = (
-    "SSH_AUTH_SOCK",
-    "DBUS_SESSION_BUS_ADDRESS",
-    "DISPLAY",
-    "WAYLAND_DISPLAY",
-    "DOCKER_HOST",
+    *("SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY", "DOCKER_HOST"),
+    *("_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES", "TERM", "INVOCATION_ID", "JOURNAL_STREAM"),
 )
 _OWN = ("STOKER_", "XDG_", "PYTHON", "LD_PRELOAD", "CCACHE_", "SCCACHE_")
 
@@ -122,13 +120,20 @@ def room_config(question: Question, walls: Walls, folder: Path) -> dict[str, obj
     }
 
 
-def _environment(question: Question, names: Mapping[str, str], tree: str) -> dict[str, str]:
-    kit = names["kit"]
-    usual = {
+def without_session(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that a program in the room may see: no secrets, nothing that belongs to
+    the user's session.
+    """
+    return {
         name: value
-        for name, value in question.environment.items()
+        for name, value in environment.items()
         if not is_secret(name) and name not in _LEFT_OUT and not name.startswith(_OWN)
     }
+
+
+def _environment(question: Question, names: Mapping[str, str], tree: str) -> dict[str, str]:
+    kit = names["kit"]
+    usual = question.environment
     beside = os.path.dirname(question.python)  # noqa: PTH120
     path = f"{kit}/bin:{beside}:{usual.get('PATH', os.defpath)}"
     own = {
