@@ -314,6 +314,16 @@ def remarks(plan: Plan, asked: Asked) -> list[Finding]:
                     evidence=", ".join(lost[:3]),
                 )
             )
+    if plan.variant.backend is not Backend.CPU and asked.answered and not asked.device_compiles:
+        found.append(
+            Finding(
+                name="asked-no-device-code",
+                severity=Severity.WARNING,
+                title="with these settings the build compiles no device code",
+                advice="It may compile kernels at run time. If it should compile them now, look for "
+                "the option that switches the back end on: `stoker options`.",
+            )
+        )
     if asked.ended_for:
         title = f"the build was ended because it used too much of: {asked.ended_for}"
         found.append(Finding(name="asked-ended", severity=Severity.WARNING, title=title))
