@@ -320,8 +320,8 @@ def remarks(plan: Plan, asked: Asked) -> list[Finding]:
                 name="asked-no-device-code",
                 severity=Severity.WARNING,
                 title="with these settings the build compiles no device code",
-                advice="It may compile kernels at run time. If it should compile them now, look for "
-                "the option that switches the back end on: `stoker options`.",
+                advice="It may compile kernels at run time. If not, look for the option that "
+                "switches the back end on: `stoker options`.",
             )
         )
     if asked.ended_for:
