@@ -27,6 +27,8 @@ _LOOKED_AT = 16  # waiting steps whose durations decide how far ahead to look
 _SPAN = 32  # stretches that are looked at as a whole; where memory is short, more never have room
 _MOMENT = 1e-9  # seconds; every step takes part of the first stretch, also one that should be over
 _PRIOR = Basis.PRIOR
+_FALLEN = 0.9  # memory of a step over its peak so far, below which it has stopped to grow
+_FURTHER = 0.5  # share of its memory by which a step may still grow if nothing says where it ends
 
 
 def _ends() -> tuple[float, ...]:
@@ -68,19 +70,19 @@ class Forecast:
     together, which is the rule on machines with enough memory, nothing is summed at all.
     """
 
-    def __init__(self, state: State, room: float, *, spare_trials: bool = False):
-        """Prepare a forecast. ``room`` is the memory that steps may use. With ``spare_trials`` a
-        step on trial counts with its current memory if its prediction does not fit.
+    def __init__(self, state: State, room: float, *, usual: bool = False):
+        """Prepare a forecast. ``room`` is the memory that steps may use. With ``usual`` a step that
+        was never measured counts with its usual need, and not with its worst case.
         """
         self._state = state
         self.room = room
-        self._spare_trials = spare_trials
+        self._usual = usual
         self.remote, self._busy, self._highest = 0, 0, 0.0
         for step in state.running:
             self.remote += step.request.remote
             self._busy += step.slots_of(state.cpus)
-            self._highest += _highest(step)
-        self._added: list[Request] = []
+            self._highest += max(_highest(step), reach(step) if self._is_tried(step) else 0.0)
+        self.added: list[Request] = []
         self._until: list[float] = []  # the ends of the stretches, once they are looked at
         self._claims: list[_Claim] = []
         # Memory, variance and slots of each span that was looked at, by first stretch and length.
@@ -96,12 +98,9 @@ class Forecast:
         positions = [_position(step, state) for step in state.running]
         self._until = _stretches(state, (life for *_, life in positions))
         self._tight = bisect_left(self._until, state.tight_at - state.now)
-        for position in sorted(positions, key=lambda each: each[0].on_trial):
-            step, claim = position[0], self._running_claim(*position)
-            if self._spare_trials and step.on_trial and not self._has_room(claim):
-                claim = replace(claim, memory=profile.flat(step.current), margin=0.0)
-            self._take(claim)
-        for request in self._added:
+        for position in positions:
+            self._take(self._running_claim(*position))
+        for request in self.added:
             self._take(self._starting(request))
 
     @property
@@ -122,7 +121,7 @@ class Forecast:
 
     def fits(self, request: Request) -> bool:
         """Return whether the step can start now."""
-        if not self._state.running and not self._added:
+        if not self._state.running and not self.added:
             return True  # a step that runs alone always fits
         if request.slots_of(self._state.cpus) > self.free_slots:
             return False
@@ -143,7 +142,7 @@ class Forecast:
         self.remote += request.remote
         self._busy += request.slots_of(self._state.cpus)
         self._highest += _high(request.prediction)
-        self._added.append(request)
+        self.added.append(request)
         if self._until:
             self._take(self._starting(request))
 
@@ -173,7 +172,10 @@ class Forecast:
 
     def _starting(self, request: Request) -> _Claim:
         state = self._state
-        return _claim(request.prediction, state.pace, request.slots_of(state.cpus))
+        claim = _claim(request.prediction, state.pace, request.slots_of(state.cpus))
+        if self._usual and not request.learned:
+            return replace(claim, margin=_CAUTION * claim.margin, independent=True)
+        return claim
 
     def _starting_later(self, request: Request, first: int) -> _Claim:
         claim, begin = self._starting(request), self._begin(first)
@@ -185,14 +187,21 @@ class Forecast:
     ) -> _Claim:
         prediction = course.prediction
         margin, independent = _margin(prediction, profile.to_come(prediction, ages[0]))
+        memory = profile.expected_from(prediction, ages, step.current, course.spread)
+        if self._is_tried(step):
+            memory, margin = profile.flat(reach(step)), 0.0
         return _Claim(
             first=0,
             until=max(_MOMENT, life * course.spread),
             slots=step.slots_of(self._state.cpus),
-            memory=profile.expected_from(prediction, ages, step.current, course.spread),
+            memory=memory,
             margin=margin,
             independent=independent,
         )
+
+    def _is_tried(self, step: Running) -> bool:
+        """Return whether a step counts with what it reaches as a rule, not with its worst case."""
+        return (self._usual or step.on_trial) and not step.request.learned
 
     def _has_room(self, claim: _Claim) -> bool:
         # Where the latest claim did not fit, this one hardly does. As time passes, that moves on to
@@ -306,9 +315,27 @@ def _margin(prediction: Prediction, to_come: float) -> tuple[float, bool]:
     """Return the margin as a share of the step's memory, and whether it is independent of other
     steps. The more of a step has been seen, the less is uncertain.
     """
-    width = prediction.high / prediction.peak - 1 if prediction.high > prediction.peak > 0 else 0.0
     caution = _CAUTION if prediction.learned else 1.0
-    return width * to_come * caution, prediction.basis is not _PRIOR
+    return _width(prediction) * to_come * caution, prediction.basis is not _PRIOR
+
+
+def _width(prediction: Prediction) -> float:
+    """Return by which share few such steps pass the predicted peak."""
+    return prediction.high / prediction.peak - 1 if prediction.high > prediction.peak > 0 else 0.0
+
+
+def reach(step: Running) -> float:
+    """Return the memory that a running step of unknown size reaches as a rule: its memory now if
+    that has fallen, else what is predicted, with the caution of a learned prediction. Nothing says
+    where it ends if shipped figures are all that is known, or if it has passed its prediction: it
+    may need half as much again as it uses.
+    """
+    prediction, current = step.request.prediction, step.current
+    if current < _FALLEN * step.peak:
+        return current
+    usual = max(current, prediction.peak) * (1 + _CAUTION * _width(prediction))
+    ends = prediction.basis is not _PRIOR and current <= prediction.high
+    return usual if ends else max(usual, (1 + _FURTHER) * current)
 
 
 def _high(prediction: Prediction) -> int:

@@ -251,10 +251,10 @@ def test_the_further_one_looks_the_more_may_be_in_use(
 
 
 @given(make.states(), st.booleans())
-def test_every_active_step_holds_its_cpus_also_on_trial(state: State, spare_trials: bool) -> None:
+def test_every_active_step_holds_its_cpus_also_on_trial(state: State, usual: bool) -> None:
     active = (step for step in state.running if not step.is_paused)
     taken = sum(step.request.slots_of(state.cpus) for step in active)
-    forecast = Forecast(state, state.limit, spare_trials=spare_trials)
+    forecast = Forecast(state, state.limit, usual=usual)
     assert forecast.free_slots == state.cpus - taken
 
 
@@ -292,17 +292,17 @@ def test_who_is_added_is_seen_by_the_next() -> None:
 
 
 @given(make.states(), st.booleans())
-def test_what_fits_into_spans_fits_into_each_stretch(state: State, spare_trials: bool) -> None:
+def test_what_fits_into_spans_fits_into_each_stretch(state: State, usual: bool) -> None:
     """The short cuts of the search decide as if it looked at every stretch."""
-    forecast = Forecast(state, state.limit, spare_trials=spare_trials)
+    forecast = Forecast(state, state.limit, usual=usual)
     for request in state.waiting:
-        slow = Forecast(state, state.limit, spare_trials=spare_trials)
+        slow = Forecast(state, state.limit, usual=usual)
         slow._look_ahead()
-        for each in forecast._added:
+        for each in forecast.added:
             slow._take(slow._starting(each))
         claim = slow._starting(request)
         each_fits = all(slow._fits_in(claim, index, 1) for index in range(len(slow._until)))
-        assert forecast.fits(request) == (each_fits or not (state.running or forecast._added))
+        assert forecast.fits(request) == (each_fits or not (state.running or forecast.added))
         if each_fits:
             forecast.add(request)
 
@@ -315,14 +315,20 @@ def test_a_place_is_kept_at_the_time_there_is_one() -> None:
     assert not forecast.fits(make.request(3, 3 * GB, seconds=150))
 
 
-def test_for_a_step_on_trial_nothing_is_kept_free_where_there_is_no_room() -> None:
-    certain = make.running(make.request(1, 5 * GB, seconds=100), current=5 * GB)
-    trial = make.running(make.request(2, 4 * GB, seconds=None), current=GB, on_trial=True)
-    state = make.state(now=10, steps=[trial, certain])
-    assert Forecast(state, 8 * GB).highest() == pytest.approx(9 * GB)
-    assert Forecast(state, 8 * GB, spare_trials=True).highest() == pytest.approx(6 * GB)
-    # Where there is room, it is kept.
-    assert Forecast(state, 10 * GB, spare_trials=True).highest() == pytest.approx(9 * GB)
+def test_a_step_on_trial_counts_with_what_it_reaches_as_a_rule() -> None:
+    measured = make.running(make.request(1, 5 * GB, seconds=100), current=5 * GB)
+    unknown = make.request(2, 2 * GB, high=4 * GB, seconds=None, basis=Basis.PRIOR)
+    certain = make.running(unknown, current=GB, peak=GB)
+    trial = replace(certain, on_trial=True)
+
+    def highest(step: Running, *, usual: bool = False) -> float:
+        state = make.state(now=10, steps=[step, measured])
+        return Forecast(state, 8 * GB, usual=usual).highest() / GB - 5
+
+    assert highest(certain) == pytest.approx(4)
+    assert highest(certain, usual=True) == highest(trial) == pytest.approx(2.5)
+    assert highest(replace(trial, current=3 * GB, peak=3 * GB)) == pytest.approx(4.5)
+    assert highest(replace(trial, peak=2 * GB)) == pytest.approx(1)  # its memory has fallen
 
 
 # -- margins ------------------------------------------------------------------------------------

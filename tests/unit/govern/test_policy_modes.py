@@ -123,14 +123,14 @@ def test_only_what_was_measured_is_taken_to_be_too_large() -> None:
     assert modes(compile_of(1, prediction=unknown)) == {}
 
 
-def test_unknown_steps_save_memory_even_if_that_takes_as_much_time() -> None:
-    little = (ModeEffect(mode=CompileMode.LEAN, memory=0.9, seconds=1.08),)
-    prediction = compile_of(8).prediction
-    unknown = replace(prediction, basis=Basis.FOLDER)
+@pytest.mark.parametrize("basis", [Basis.EXACT, Basis.FOLDER])
+def test_steps_save_memory_only_if_that_costs_less_time(basis: Basis) -> None:
     choice = ModeChoice(mode=CompileMode.LEAN, reason=Reason.MEMORY_BOUND)
-    request = compile_of(8, effects=little)
-    assert modes(request, contention=0.5) == {}
-    assert modes(replace(request, prediction=unknown), contention=0.5) == {1: choice}
+    for seconds, expected in ((1.08, {1: choice}), (1.12, {})):
+        effect = ModeEffect(mode=CompileMode.LEAN, memory=0.9, seconds=seconds)
+        request = compile_of(8, effects=(effect,))
+        known = replace(request.prediction, basis=basis)
+        assert modes(replace(request, prediction=known), contention=0.5) == expected
 
 
 def test_after_a_kill_the_mode_is_not_chosen_again() -> None:

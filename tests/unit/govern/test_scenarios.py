@@ -11,9 +11,9 @@ import scenarios
 from stoker.model.simulation import SimulationResult
 
 _WORSE, _BETTER = 1.01, 0.95
-# 61.89 s over 60.55 s: in the third run of the tables no step has another mode, but three durations
-# of the history are from one, so that steps begin in another order.
-_OF_GC_OFF = 1.023
+# 181.99 s over 179.54 s: one of eight tables shows what a mode changes, and its duration in it
+# is part of the history of the third run, in which steps begin in another order.
+_OF_GC_OFF = 1.015
 _STORED = scenarios.stored()
 
 
@@ -47,10 +47,16 @@ def test_the_whole_pytorch_is_not_slower_than_stored(name: str) -> None:
     _check(name, scenarios.WHOLE[name]())
 
 
-@pytest.mark.parametrize("name", [name for name in _STORED if name.endswith("-gc-off")])
-def test_modes_of_gcc_never_cost_more_than_they_bring(name: str) -> None:
-    auto, off = _STORED[name.removesuffix("-gc-off")], _STORED[name]
-    assert auto.seconds <= _OF_GC_OFF * off.seconds
+@pytest.mark.parametrize(
+    "build",
+    ["tables-2cpu-2G", "tables-4cpu-2G", "pytorch16th-4cpu-2G", "pytorch16th-4cpu-4G"],
+)
+def test_modes_of_gcc_never_cost_more_than_they_bring(build: str) -> None:
+    """All runs of a build count together: what a mode changes in one is the history of the next."""
+    runs = [name for name in _STORED if name.startswith(build) and f"{name}-gc-off" in _STORED]
+    auto, off = (sum(_STORED[name + end].seconds for name in runs) for end in ("", "-gc-off"))
+    assert runs
+    assert auto <= _OF_GC_OFF * off
 
 
 @pytest.mark.parametrize(("run", "most"), [("cold", 1.12), ("second", 1.05), ("third", 1.05)])
