@@ -254,6 +254,7 @@ class HeavyRow(Row, frozen=True, kw_only=True):
     pattern: str
     bytes: int
     basis: str
+    name: str | None = None  # of one project; None: all of this kind
     backend: Backend | None = None
 
 
@@ -262,6 +263,16 @@ class WheelFigures(Row, frozen=True, kw_only=True):
     cuda: str
     base: int
     targets: dict[str, int]
+    basis: str
+
+
+class CompileFigures(Row, frozen=True, kw_only=True):
+    """CPU seconds and memory of one compile, from and to, of a project that was never measured."""
+
+    device_seconds: tuple[float, float]  # for one target
+    host_seconds: tuple[float, float]
+    device_bytes: tuple[int, int]
+    host_bytes: tuple[int, int]
     basis: str
 
 
@@ -278,6 +289,7 @@ class Estimates(Row, frozen=True, kw_only=True):
     build: tuple[BuildFigures, ...]
     heavy: tuple[HeavyRow, ...]
     wheel: tuple[WheelFigures, ...]
+    compiles: CompileFigures
     slim: SlimFigures
 
 

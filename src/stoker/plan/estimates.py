@@ -14,8 +14,8 @@ def estimate(subject: Subject, measured: MeasuredBuild | None = None) -> Estimat
     """Estimate a build. ``measured`` is a finished one of the same project and variant."""
     figures = _figures(subject)
     known = Estimate(
-        wall_s=_seconds(subject, figures),
-        largest_step_bytes=_largest_step(figures),
+        wall_s=_or_counted(_seconds(subject, figures), _counted_seconds(subject)),
+        largest_step_bytes=_or_counted(_largest_step(subject, figures), _counted_bytes(subject)),
         disk_bytes=_disk(subject, figures),
         wheel_bytes=_wheel(subject),
     )
@@ -40,7 +40,9 @@ def heavy_steps(subject: Subject) -> tuple[HeavyStep, ...]:
     return tuple(
         HeavyStep(pattern=row.pattern, peak_bytes=row.bytes, basis=row.basis)
         for row in estimates().heavy
-        if row.project is subject.kind and row.backend in (None, subject.variant.backend)
+        if row.project is subject.kind
+        and row.backend in (None, subject.variant.backend)
+        and row.name in (None, subject.project.name if subject.project else None)
     )
 
 
@@ -84,10 +86,51 @@ def _seconds(subject: Subject, figures: BuildFigures | None) -> Quantity:
     )
 
 
-def _largest_step(figures: BuildFigures | None) -> Quantity:
-    if figures is None or figures.largest_step is None:
-        return _UNKNOWN
-    return Quantity(amount=figures.largest_step, basis=figures.basis)
+def _largest_step(subject: Subject, figures: BuildFigures | None) -> Quantity:
+    if figures and figures.largest_step is not None:
+        return Quantity(amount=figures.largest_step, basis=figures.basis)
+    # The text and the list of heavy steps say the same.
+    heavy = max(heavy_steps(subject), key=lambda step: step.peak_bytes, default=None)
+    return Quantity(amount=heavy.peak_bytes, basis=heavy.basis) if heavy else _UNKNOWN
+
+
+def _or_counted(known: Quantity, counted: Quantity | None) -> Quantity:
+    return counted if known.amount is None and counted else known
+
+
+def _counted_seconds(subject: Subject) -> Quantity | None:
+    """Return a range of time from the number of compiles that the build answered."""
+    asked, figures = subject.asked, estimates().compiles
+    if asked is None or asked.refusal or not subject.here:
+        return None
+    device = asked.device_compiles * max(1, len(asked.cubins) + len(asked.ptx))
+    least, most = (
+        device * one + asked.host_compiles * other
+        for one, other in zip(figures.device_seconds, figures.host_seconds, strict=True)
+    )
+    if not most:
+        return None
+    cpus = subject.machine.cpu.usable
+    basis = (
+        f"{least:,.0f} to {most:,.0f} CPU seconds on {cpus} CPUs: {_counts(subject)}, each as long "
+        f"as {figures.basis}"
+    )
+    return Quantity(amount=least / cpus, most=most / cpus, basis=basis)
+
+
+def _counted_bytes(subject: Subject) -> Quantity | None:
+    asked, figures = subject.asked, estimates().compiles
+    if asked is None or not (asked.device_compiles or asked.host_compiles):
+        return None
+    least, most = figures.device_bytes if asked.device_compiles else figures.host_bytes
+    basis = f"{_counts(subject)}, as large as {figures.basis}"
+    return Quantity(amount=least, most=most, basis=basis)
+
+
+def _counts(subject: Subject) -> str:
+    asked = subject.asked
+    device, host = (asked.device_compiles, asked.host_compiles) if asked else (0, 0)
+    return f"{device} compiles of device code and {host} others, as the build answered"
 
 
 def _disk(subject: Subject, figures: BuildFigures | None) -> Quantity:

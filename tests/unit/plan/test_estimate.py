@@ -3,11 +3,13 @@
 import pytest
 
 from stoker.knowledge.projects import estimates
+from stoker.model.evidence import AskedBuild
 from stoker.model.plan import Estimate, Quantity
 from stoker.model.source import SourceTree
 from stoker.plan.estimates import estimate, heavy_steps
 from stoker.plan.planning import make_plan
 from subjects import (
+    changed,
     cmake_tree,
     extension_tree,
     linux,
@@ -134,10 +136,29 @@ def test_heavy_steps_are_those_of_the_kind_and_back_end() -> None:
     assert heavy_steps(subject("cu130-sm90"))
     assert heavy_steps(subject("cpu", tree=cmake_tree())) == ()
     patterns = {step.pattern for step in heavy_steps(subject("cu130-sm90", tree=extension_tree()))}
-    assert patterns == {row.pattern for row in estimates().heavy if row.project == "extension"}
+    assert patterns == {row.pattern for row in estimates().heavy if row.name == "flash-attn"}
 
 
 def test_the_plan_takes_the_estimate_it_is_given() -> None:
     about = subject("cpu")
     given = unknown_estimate(wall_s=Quantity(amount=60.0, basis="the last build here"))
     assert make_plan(about, given).estimate == given
+
+
+def test_a_build_that_was_asked_is_estimated_from_its_compiles() -> None:
+    asked = AskedBuild(cubins=("9.0",), device_compiles=24, host_compiles=3)
+    tree = extension_tree("flash_mla", recipe=None)
+    made = estimate(changed(subject("h100", tree=tree), asked=asked))
+    cpus = 8
+    assert made.wall_s.amount == pytest.approx((24 * 18.0 + 3 * 4.7) / cpus)
+    assert made.wall_s.most == pytest.approx((24 * 99.2 + 3 * 19.9) / cpus)
+    assert "24 compiles of device code and 3 others" in made.wall_s.basis
+    assert made.largest_step_bytes.most == 9_800_000_000
+    assert estimate(subject("h100", tree=tree)).wall_s.amount is None
+
+
+def test_heavy_steps_belong_to_their_project_and_agree_with_the_text() -> None:
+    flash3 = subject("h100", tree=extension_tree("flash-attn-3"))
+    (heavy,) = heavy_steps(flash3)
+    assert estimate(flash3).largest_step_bytes.amount == heavy.peak_bytes == 18_000_000_000
+    assert heavy_steps(subject("h100", tree=extension_tree("my_kernels"))) == ()
