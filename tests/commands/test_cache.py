@@ -340,6 +340,7 @@ def test_a_cached_build_makes_the_same_library(stoker: Stoker, need: Need, tmp_p
 
 
 @pytest.mark.heavy
+@pytest.mark.timeout(1000)  # three builds with nvcc, each with its own limit
 def test_gpu_variants_share_every_cpp_object(stoker: Stoker, need: Need, tmp_path: Path) -> None:
     need("ccache")
     need("nvcc")

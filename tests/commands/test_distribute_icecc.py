@@ -78,6 +78,8 @@ class Cluster:
 @pytest.fixture(scope="module")
 def toolchain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The compiler that workers are sent."""
+    if not shutil.which("icecc-create-env"):
+        missing("icecc-create-env is not on the PATH")
     folder = tmp_path_factory.mktemp("toolchain")
     words = ["icecc-create-env", "--gcc", "/usr/bin/gcc", "/usr/bin/g++"]
     fast = os.environ | {"GZIP": "-1"}
