@@ -10,6 +10,7 @@ from changes import CHANGES, Cell, Project
 from governed import Build
 
 
+@pytest.mark.timeout(900)  # 150 compiles, which took 290 s at a load of 55 on two CPUs
 @pytest.mark.parametrize("names", [False, True], ids=["contents", "names"])
 def test_a_cache_returns_the_object_of_a_plain_compile(
     build: Build, need: Callable[[str], str], tmp_path: Path, names: bool
