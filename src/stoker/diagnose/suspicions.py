@@ -15,7 +15,7 @@ from stoker.diagnose.lines import Texts
 from stoker.diagnose.values import Diagnosis, FilledFix
 from stoker.knowledge.failures import Fix, Shell, failures
 from stoker.knowledge.suspects import suspected_causes
-from stoker.model.shell import ShellScript, Template, quoted, recorded
+from stoker.model.shell import ShellScript, Template, fill, quoted, recorded
 from stoker.model.value import Value
 
 # Commands that change what is no copy, or ask for a password.
@@ -24,6 +24,7 @@ _OF_SYSTEM = re.compile(
 )
 _FLAGS = re.compile(r'export (CFLAGS|CXXFLAGS|LDFLAGS)="\$\{\1:-\} ([^"$]+)"')
 _BY_MAKE = re.compile(r"(?:\S*/)?g?make")
+_MAKE = re.compile(r"\bg?make\b")
 _COMPILERS = {"CFLAGS": ("CC", "cc"), "CXXFLAGS": ("CXX", "c++"), "LDFLAGS": ("CC", "cc")}
 _OTHER = "compiler-release"
 _GCC = re.compile(r"gcc-(\d{1,2})")
@@ -108,20 +109,20 @@ _AGAIN = (Template("? {run.set_aside}"), Template("? {run.configure}"))
 
 def _for_make(fix: FilledFix, command: str) -> FilledFix | None:
     """Return a fix whose flags are part of the compiler that make is given: a Makefile that sets
-    CFLAGS itself ignores those of the environment.
+    CFLAGS itself ignores those of the environment. A make that a script starts reads MAKEFLAGS.
     """
     words = shlex.split(command)
-    if not words or not _BY_MAKE.fullmatch(words[0]):
-        return None
     flags = [found for line in fix.commands if (found := compiled_flags(line))]
-    if not flags or len(flags) != len(fix.commands):
+    if not flags or len(flags) != len(fix.commands) or not _MAKE.search(command):
         return None
-    given = []
-    for name, value in flags:
-        variable, program = _COMPILERS[name]
-        given.append(f"{variable}={program} {value}")
-    build = quoted([*words, *given])
-    return FilledFix(text=fix.text, build=build) if build else None
+    pairs = [(*_COMPILERS[name], value) for name, value in flags]
+    given = [f"{variable}={program} {value}" for variable, program, value in pairs]
+    if _BY_MAKE.fullmatch(words[0]):
+        build = quoted([*words, *given])
+        return FilledFix(text=fix.text, build=build) if build else None
+    escaped = quoted([" ".join(one.replace(" ", "\\ ") for one in given)])
+    setting = fill(Template("export MAKEFLAGS={given}"), {"given": escaped}) if escaped else None
+    return FilledFix(text=fix.text, commands=(setting,)) if setting else None
 
 
 def compiled_flags(line: str) -> tuple[str, str] | None:
