@@ -20,6 +20,7 @@ from failure_index import (
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.verdict import diagnose
 from stoker.knowledge.failures import failures
+from stoker.knowledge.suspects import suspected_causes
 
 
 def test_the_index_is_up_to_date() -> None:
@@ -47,3 +48,9 @@ def test_an_example_is_diagnosed_as_its_own_cause_first(name: str, log: str) -> 
         return
     assert found, "no sign matches"
     assert found[0].cause == name, [(one.cause, one.confidence) for one in found]
+
+
+def test_what_is_tried_without_a_message_proves_a_known_cause() -> None:
+    for row in suspected_causes():
+        assert row.cause in failures()
+        assert bool(row.text) == bool(row.commands)
