@@ -13,7 +13,10 @@ from msgspec.structs import replace
 
 import closed_room
 from conftest import Stoker, find_tool
+from stoker.ask.asking import ask
 from stoker.model.errors import MissingError
+from stoker.plan.survey import survey
+from stoker.settings.declared import CommandLine
 
 ANOTHER_USER = 65534
 
@@ -282,6 +285,19 @@ def test_a_recipe_is_written_only_if_the_build_was_asked(stoker: Stoker, tree: P
     done = stoker("plan", "cpu", "--source", str(tree), "--write-recipe", "x.toml")
     assert done.returncode == 2
     assert "--write-recipe needs --ask" in done.stderr
+
+
+def test_a_build_that_ran_out_of_time_says_nothing_about_its_kernels(tree: Path) -> None:
+    """The plan stated that no device code is compiled, because none was until then."""
+    (tree / "setup.py").write_text("while True: pass\n")
+    options = {"variant": "h100", "source": str(tree), "python": sys.executable}
+    subject = survey(CommandLine(options=options))
+    try:
+        result = ask(subject, limits=replace(closed_room.FEW, seconds=2.0))
+    except MissingError as error:
+        pytest.skip(str(error))
+    assert result.asked.ended_for == "time"
+    assert result.subject.asked is None
 
 
 CMAKE = """

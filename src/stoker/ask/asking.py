@@ -91,6 +91,8 @@ def ask(
     """
     session = _Session(subject, walls, limits or Limits(), say)
     asked = session.ask(subject, f"what it compiles for {subject.name}")
+    if asked.ended_for:  # what it would have compiled after that is not known
+        return AskedPlan(subject=subject, asked=asked)
     if subject.backend_recipe:
         return AskedPlan(subject=_answered(subject, asked), asked=asked)
     known = described(subject, planned(subject), asked)
