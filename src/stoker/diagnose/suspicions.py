@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from stoker.diagnose.about import About
 from stoker.diagnose.ages import may_show, versions_of
 from stoker.diagnose.answers import answers, filled_fix
@@ -15,7 +17,7 @@ from stoker.diagnose.lines import Texts
 from stoker.diagnose.values import Diagnosis, FilledFix
 from stoker.knowledge.failures import Fix, Shell, failures
 from stoker.knowledge.suspects import suspected_causes
-from stoker.model.shell import ShellScript, Template, fill, quoted, recorded
+from stoker.model.shell import ShellScript, Template, fill, outside, quoted, recorded
 from stoker.model.value import Value
 
 # Commands that change what is no copy, or ask for a password.
@@ -98,12 +100,13 @@ def _compilers(about: About) -> Iterator[Suspicion]:
     pairs = [(f"gcc-{number}", f"g++-{number}") for number in reversed(numbers)]
     pairs += [("clang", "clang++")] if about.here.which("clang") else []
     for c, cxx in pairs:
-        setting = Template(f"export CC={c} CXX={cxx}")
-        fix = filled_fix(Fix(text=f"Build with {c}", commands=(setting, *_AGAIN)), about)
-        if fix:
-            yield Suspicion(cause=_OTHER, fix=fix)
+        setting = fill(_SETTING, {"c": outside(c), "cxx": outside(cxx)})
+        fix = filled_fix(Fix(text=f"Build with {c}", commands=_AGAIN), about)
+        if setting and fix:
+            yield Suspicion(cause=_OTHER, fix=replace(fix, commands=(setting, *fix.commands)))
 
 
+_SETTING = Template("export CC={c} CXX={cxx}")
 _AGAIN = (Template("? {run.set_aside}"), Template("? {run.configure}"))
 
 

@@ -49,7 +49,8 @@ def test_origins_in_words() -> None:
 
 
 def test_origins_rank_from_default_to_command_line() -> None:
-    order = ["DEFAULT", "RECIPE", "MACHINE", "FILE", "ENVIRONMENT", "VARIANT", "COMMAND_LINE"]
+    order = ["DEFAULT", "RECIPE", "TREE", "MACHINE", "FILE", "ENVIRONMENT", "VARIANT"]
+    order.append("COMMAND_LINE")
     assert sorted(OriginKind, key=lambda kind: kind.rank) == [OriginKind[name] for name in order]
 
 
