@@ -17,6 +17,7 @@ from stoker.govern.client import Client, NoGovernor, socket_path
 from stoker.govern.commands import Commands, Echo
 from stoker.govern.policy import parse_policy
 from stoker.govern.processes import stable_native
+from stoker.govern.progress import HitsInView
 from stoker.govern.storage import DiskGuard, ScratchFolder, choose_scratch
 from stoker.machine.counters import KillCounter, processes_allowed, read_written, written_since
 from stoker.machine.cpu import read_usable
@@ -162,6 +163,7 @@ class Session:
     ):
         self.late: list[StepTooLate] = []  # steps that the time limit has refused or ended
         self._steps_done = 0
+        self._hits = HitsInView()
         self._time_limit = time_limit
         self._client = client
         self._targets = targets
@@ -400,7 +402,9 @@ class Session:
     def _hear(self) -> None:
         for event in self._client.events():
             self._note(event)
-            self._show(self._with_hits(event) if isinstance(event, Overview) else event)
+            if isinstance(event, Overview):
+                event = self._hits.added(event, self._cache.hits)
+            self._show(event)
         if not self._client.alive:
             self._replace(self._client.why_gone)
 
@@ -430,14 +434,6 @@ class Session:
         if self._client.replaced():
             after = "another one replaces it"
         self._warn(f"{why}; {after}")
-
-    def _with_hits(self, view: Overview) -> Overview:
-        """Count cache hits as done steps: the governor never sees them."""
-        hits, left = self._cache.hits, view.total - view.done
-        if not hits or view.seconds_left is None or not left:
-            return replace(view, cache_hits=hits)
-        seconds = view.seconds_left * (left - hits) / left if hits < left else None
-        return replace(view, cache_hits=hits, seconds_left=seconds)
 
 
 @contextmanager
