@@ -7,12 +7,13 @@ mode: after one is added or removed, ccache compares what the preprocessor print
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 _ROOTS = (".git", "stoker.toml")  # what the root folder of a project holds
-_BUILD_FILES = frozenset({"CMakeCache.txt", "build.ninja", "pyvenv.cfg"})
+# What build folders, environments and caches hold, and no folder of sources.
+_BUILD_FILES = frozenset({"CMakeCache.txt", "build.ninja", "pyvenv.cfg", "CACHEDIR.TAG"})
 _OTHER_FOLDERS = frozenset({"__pycache__", "node_modules"})
 # What is included: headers, and sources too. Some headers of C++ have no suffix.
 _SUFFIXES = (
@@ -30,10 +31,12 @@ def project_folder(start: Path) -> Path:
     return start
 
 
-def header_names(tree: Path, most: int = _MOST_ENTRIES) -> str | None:
+def header_names(
+    tree: Path, most: int = _MOST_ENTRIES, without: Collection[Path] = ()
+) -> str | None:
     """Return a digest of the names of all files below a folder that may be included; ``None`` if
-    there are too many entries to look at. Build folders, hidden folders and what .gitignore names
-    are left out, since builds generate files there.
+    there are too many entries to look at. Build folders, hidden folders, caches, those ``without``
+    and what .gitignore names are left out, since builds generate files there.
     """
     try:
         from _blake2 import blake2b  # the same as in hashlib, which loads OpenSSL: 4 ms
@@ -46,6 +49,8 @@ def header_names(tree: Path, most: int = _MOST_ENTRIES) -> str | None:
     entries = 0
     while folders:
         here = folders.pop()
+        if tree / here in without:
+            continue
         names, inner = _listed(tree, here, ignored)
         entries += len(names) + len(inner)
         if entries > most:
@@ -54,6 +59,14 @@ def header_names(tree: Path, most: int = _MOST_ENTRIES) -> str | None:
         if names:
             found.update("\0".join([f"{here}/", *names, ""]).encode(errors="surrogateescape"))
     return found.hexdigest()
+
+
+def own_folders(environment: Mapping[str, str]) -> frozenset[Path]:
+    """Return the folders of stoker and ccache, which may lie in a project and change all the time.
+    Where they are by default they are hidden.
+    """
+    places = (environment.get(name) for name in ("STOKER_HOME", "CCACHE_DIR"))
+    return frozenset(Path(place).absolute() for place in places if place)
 
 
 def _listed(tree: Path, here: str, ignored: "_Ignored") -> tuple[list[str], list[str]]:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path, PurePath
 
 from stoker.accelerate import sccache
-from stoker.accelerate.cache_keys import assembler, header_names, project_folder
+from stoker.accelerate.cache_keys import assembler, header_names, own_folders, project_folder
 from stoker.accelerate.ccache import RunCounts
 from stoker.accelerate.chains import chain_environment
 from stoker.accelerate.survey import survey_chain
@@ -62,7 +62,7 @@ class RunCache:
             folder=str(folder or project),
             mapped=mapped,
             sccache_socket=str(self._socket),
-            names=header_names(tree or project)
+            names=header_names(tree or project, without=own_folders(environment))
             if self.chain.engine is CacheEngine.CCACHE
             else None,
             assembler=assembler(base),

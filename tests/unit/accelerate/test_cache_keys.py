@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.accelerate.cache_keys import assembler, header_names
+from stoker.accelerate.cache_keys import assembler, header_names, own_folders
 
 
 @pytest.fixture
@@ -68,3 +68,18 @@ def test_the_assembler_is_the_first_one_on_the_path(tmp_path: Path) -> None:
     assert assembler({"PATH": path}) is None
     program.chmod(0o755)
     assert assembler({"PATH": path}) == str(program)
+
+
+def test_caches_in_a_tree_do_not_count(tmp_path: Path) -> None:
+    """Their files have no suffix, as some headers of C++, and are new after each compile."""
+    (tmp_path / "a.h").touch()
+    for folder in ("ccache/2", "home/run"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "ccache/2/CACHEDIR.TAG").touch()
+    own = own_folders({"STOKER_HOME": str(tmp_path / "home")})
+    before = header_names(tmp_path, without=own)
+    (tmp_path / "ccache/2/0c22a3q6ik0v5722R").touch()
+    (tmp_path / "home/run/cpu0").touch()
+    assert header_names(tmp_path, without=own) == before
+    (tmp_path / "vector").touch()
+    assert header_names(tmp_path, without=own) != before
