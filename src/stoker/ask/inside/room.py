@@ -189,17 +189,21 @@ def _view(tree):
     _mount("/tree/copy", target, flags=_BIND)
 
 
+def _write_programs(folder, files):
+    for name, text in files.items():
+        path = f"{folder}/{name}"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        os.chmod(path, 0o755)
+
+
 def _kit(config):
     """Make the folder with stoker's own programs, and that for their notes."""
     os.makedirs("/new" + config["kit"], exist_ok=True)
     os.makedirs("/new" + config["notes"], exist_ok=True)
     os.makedirs("/new" + config["home"], exist_ok=True)
-    for name, text in config["files"].items():
-        path = f"/new{config['kit']}/{name}"
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(path, 0o755)
+    _write_programs("/new" + config["kit"], config["files"])
     for name, source in config["bound"].items():
         path = f"/new{config['kit']}/{name}"
         open(path, "w").close()
@@ -454,12 +458,7 @@ def _opened(config):
     shutil.copytree(config["original"], config["tree"], symlinks=True)
     for name in ("kit", "notes", "home", "tmp"):
         os.makedirs(config[name], exist_ok=True)
-    for name, text in config["files"].items():
-        path = f"{config['kit']}/{name}"
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(path, 0o755)
+    _write_programs(config["kit"], config["files"])
     for name, source in config["bound"].items():
         shutil.copy(source, f"{config['kit']}/{name}")
     log = os.memfd_create("log")
