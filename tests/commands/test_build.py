@@ -484,9 +484,6 @@ def test_an_interrupted_build_exits_promptly_and_resumes_later(
     assert (ends["configure"], ends["codegen"]) == ("skipped", "done")
 
 
-# -- what cannot be written --------------------------------------------------------------------
-
-
 def test_an_output_that_cannot_be_written_is_refused_first(
     project: Project, tmp_path: Path
 ) -> None:

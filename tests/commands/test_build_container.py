@@ -108,9 +108,6 @@ def test_containers_that_are_not_ours_are_left_alone(stoker: Stoker, need: Need)
     assert stoker("container", "remove").returncode == 2
 
 
-# -- how a build inside has ended ---------------------------------------------------------------
-
-
 def told(status: int | None) -> process.CommandResult:
     return process.CommandResult(status=status, stdout="", stderr="")
 

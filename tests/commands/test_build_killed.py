@@ -16,10 +16,7 @@ from killed_builds import build_killed, processes
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     ("kills", "files"),
-    [
-        pytest.param(2, 16, id="twice"),
-        pytest.param(20, 200, id="twenty", marks=pytest.mark.heavy),
-    ],
+    [pytest.param(2, 16, id="twice"), pytest.param(20, 200, id="twenty", marks=pytest.mark.heavy)],
 )
 def test_killed_again_and_again(
     stoker: Stoker, tmp_path: Path, need: Callable[[str], str], kills: int, files: int

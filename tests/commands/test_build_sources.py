@@ -12,13 +12,7 @@ import pytest
 
 from builds import Project, Record
 from conftest import PROJECTS, Stoker, missing
-from repositories import (
-    bare_copy,
-    git,
-    repository,
-    served,
-    with_submodule,
-)
+from repositories import bare_copy, git, repository, served, with_submodule
 
 MINI = PROJECTS / "mini-cmake"
 
@@ -184,11 +178,7 @@ def no_server_answers(_: Path) -> list[str]:
     ],
 )
 def test_a_bad_source_leaves_nothing(
-    stoker: Stoker,
-    tmp_path: Path,
-    source: Callable[[Path], list[str]],
-    status: int,
-    said: str,
+    stoker: Stoker, tmp_path: Path, source: Callable[[Path], list[str]], status: int, said: str
 ) -> None:
     done = built(stoker, tmp_path / "out", *source(tmp_path))
     assert (done.returncode, done.stdout) == (status, ""), done.stderr

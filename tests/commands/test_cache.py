@@ -43,9 +43,6 @@ def redis(need: Need) -> Iterator[Redis]:
         yield server
 
 
-# -- ccache ------------------------------------------------------------------------------------
-
-
 def test_a_second_build_and_another_folder_compile_nothing(
     project: CachedProject, build: Build
 ) -> None:
@@ -157,10 +154,7 @@ def changed_link(folder: Path, real: str, flags: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("change", [changed_text, changed_file_beside, changed_link])
 def test_a_wrapper_script_that_changes_compiles_again(
-    project: CachedProject,
-    need: Need,
-    tmp_path: Path,
-    change: Callable[[Path, str, str], None],
+    project: CachedProject, need: Need, tmp_path: Path, change: Callable[[Path, str, str], None]
 ) -> None:
     """What it starts counts, not what it says about its version."""
     folder = tmp_path / "bin"
@@ -216,9 +210,6 @@ def test_a_remote_that_dies_in_the_build_is_reported_once(
     )
     assert done.status == 0, done
     assert done.err.count("the remote of the cache failed") == 1, done
-
-
-# -- faults ------------------------------------------------------------------------------------
 
 
 def test_a_remote_that_cannot_be_used_is_reported_and_left_out(
@@ -277,8 +268,6 @@ def test_a_named_cache_that_is_missing_is_an_error(project: CachedProject, build
     assert done.status == 4, done
     assert build.run("/bin/true", options=["--cache", "auto"], **empty).status == 0
 
-
-# -- CUDA --------------------------------------------------------------------------------------
 
 CUDA = """
 #ifndef __CUDA_ARCH__
@@ -369,9 +358,6 @@ def test_gpu_variants_share_every_cpp_object(stoker: Stoker, need: Need, tmp_pat
         assert languages(variant)["C++"] == {"hits": 2, "misses": 0}
 
 
-# -- sccache -----------------------------------------------------------------------------------
-
-
 def test_sccache_compiles_are_governed_and_its_server_ends_with_the_run(
     project: CachedProject, redis: Redis, tmp_path: Path, need: Need
 ) -> None:
@@ -429,9 +415,6 @@ def test_sccache_with_redis_keeps_cuda_and_its_counts_are_the_engines_own(
         assert (use.total.misses == 0) is again, use
         assert use.remote_hits == use.total.hits
         assert (steps == 1) is again, steps  # the question itself
-
-
-# -- other launchers, plan, the command --------------------------------------------------------
 
 
 def test_another_launcher_starts_every_compile(project: CachedProject, build: Build) -> None:

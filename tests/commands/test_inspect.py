@@ -171,9 +171,6 @@ def test_one_library_against_another(
     assert {row["subject"] for row in rows} == {"", "library"}
 
 
-# -- bad input -------------------------------------------------------------------------------------
-
-
 def test_a_broken_library_is_named_and_the_rest_is_read(
     stoker: Stoker, tmp_path: Path, libraries: dict[str, bytes]
 ) -> None:

@@ -94,9 +94,6 @@ def environment(folder: Path) -> str:
     return str(folder / "bin" / "python")
 
 
-# -- builds ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_variants_from_the_matrix_to_empty_environments(
     project: Path, stoker: Stoker, tmp_path: Path
@@ -201,9 +198,6 @@ def test_python_versions_of_the_file_and_of_the_command_line(project: Path, stok
     assert "7 wheels; the time is unknown" in page
 
 
-# -- slims -----------------------------------------------------------------------------------------
-
-
 def test_a_wheel_is_slimmed_for_each_gpu(slims: Path, stoker: Stoker, torch: Path) -> None:
     out = slims / "wheels"
     made = results(stoker("matrix", "--out", "wheels", "--json", timeout=120))
@@ -268,9 +262,6 @@ def test_a_gpu_that_the_wheel_has_no_code_for(slims: Path, stoker: Stoker) -> No
     made = results(done, status=1)
     assert ends(made) == {"a100": "done", "ada": "done", "h100": "failed"}
     assert "no device code that runs on sm75" in made["h100"]["error"]
-
-
-# -- what is refused -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -119,8 +119,6 @@ def project(build: Build, need: Need) -> Project:
     return Project(build, need)
 
 
-# -- build systems -------------------------------------------------------------------------------
-
 MAKEFILE = """
 CC = gcc
 VERSION := $(shell $(CC) -dumpversion)
@@ -362,8 +360,6 @@ def test_a_launcher_script_before_a_script_called_nvcc(project: Project, need: N
     assert bytes.fromhex("44332211") not in second
 
 
-# -- what starts compilers -----------------------------------------------------------------------
-
 FORK = "import subprocess, sys; subprocess.run(sys.argv[1:], check=True, preexec_fn=int)"
 VFORK = "import subprocess, sys; subprocess.run(sys.argv[1:], check=True)"
 SPAWN = (
@@ -490,8 +486,6 @@ def test_a_command_of_another_user_builds_without_a_word(
     assert {file.name for file in folder.glob("*.o")} == {"a.o", "b.o"}
 
 
-# -- a limit -------------------------------------------------------------------------------------
-
 TENFOLD = "".join(f"#define E{level} {' '.join([f'E{level - 1}'] * 10)}\n" for level in range(1, 6))
 LARGE = "#define E0 1,\n{tenfold}int table_{index}[] = {{ {elements} }};\n"
 
@@ -521,9 +515,6 @@ def test_a_folder_configured_without_stoker_under_a_limit(
     summary = msgspec.json.decode(file.read_bytes(), type=RunSummary)
     assert (summary.steps, summary.oom_kills) == (count, 0)
     assert len(project.objects()) == count
-
-
-# -- custom commands -----------------------------------------------------------------------------
 
 
 def ninja_file(commands: dict[str, str], *more: str) -> str:

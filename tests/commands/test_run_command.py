@@ -32,9 +32,6 @@ SUMMARY = {
 }  # fmt: skip
 
 
-# -- status, output, input ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("script", "status"),
     [
@@ -207,9 +204,6 @@ def test_threads_that_nvcc_takes_from_its_environment(build: Build, need: Need) 
     assert attempt.record.step.threads == 3
 
 
-# -- the summary -------------------------------------------------------------------------------
-
-
 def test_the_summary_has_all_it_must_have(build: Build) -> None:
     build.step("one", "sleep 0.5")  # long enough to be measured
     build.step("two", "true")
@@ -233,9 +227,6 @@ def test_a_summary_of_a_failed_build_says_so(build: Build) -> None:
     file = build.folder / "summary.json"
     status = build.run(options=["--summary", str(file)]).status
     assert msgspec.json.decode(file.read_bytes())["status"] == status != 0
-
-
-# -- the window --------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -355,9 +346,6 @@ def test_jobs_of_a_command(line: str, jobs: int | None) -> None:
     assert jobs_of(line.split()) == jobs
 
 
-# -- builds in builds --------------------------------------------------------------------------
-
-
 def test_nested_builds_ask_the_same_governor(build: Build, tmp_path: Path, need: Need) -> None:
     need("make")
     inner = Build(tmp_path / "inner", build.home)
@@ -376,9 +364,6 @@ def test_nested_builds_ask_the_same_governor(build: Build, tmp_path: Path, need:
 def test_a_step_within_a_step_does_not_ask_again(build: Build) -> None:
     build.step("outer", f"'{build.launcher}' sh -c '\"$0\" true' '{build.launcher}'")
     assert build.summary(options=["--cpus", "1"]).steps == 1
-
-
-# -- compilers ---------------------------------------------------------------------------------
 
 
 def test_a_compile_error_is_shown_as_the_compiler_printed_it(build: Build, need: Need) -> None:
@@ -439,9 +424,6 @@ def test_a_home_too_deep_for_a_socket(tmp_path: Path, build: Build) -> None:
     assert build.summary(STOKER_HOME=str(home)).steps == 1
 
 
-# -- what cannot be written, or opened ----------------------------------------------------------
-
-
 def test_a_home_that_cannot_be_written_governs_nothing_and_runs_the_command(
     build: Build, tmp_path: Path
 ) -> None:
@@ -494,9 +476,6 @@ def test_the_limit_of_files_is_raised_no_further_than_the_window_needs(build: Bu
     assert int(done.out) == 512
 
 
-# -- ccache ------------------------------------------------------------------------------------
-
-
 def test_a_hit_of_ccache_never_asks(build: Build, need: Need) -> None:
     need("ccache")
     need("make")
@@ -525,9 +504,6 @@ def test_the_history_knows_hits_of_ccache(build: Build, need: Need) -> None:
     assert second
     assert (first.cache_hits, first.steps) == (0, 2)
     assert (second.cache_hits, second.steps) == (1, 1)
-
-
-# -- CMake -------------------------------------------------------------------------------------
 
 
 @pytest.fixture

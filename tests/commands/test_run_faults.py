@@ -12,16 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from governed import (
-    Build,
-    above,
-    alive,
-    at_terminal,
-    command_of,
-    finished,
-    parent_of,
-    wait_until,
-)
+from governed import Build, above, alive, at_terminal, command_of, finished, parent_of, wait_until
 from small_disks import small_disk
 
 WAIT = "until [ -e go ]; do sleep 0.05; done"
@@ -64,9 +55,6 @@ def most_at_once(build: Build) -> int:
         running += 1 if sign == "+" else -1
         most = max(most, running)
     return most
-
-
-# -- who is killed -----------------------------------------------------------------------------
 
 
 def test_the_governor_is_killed_and_another_takes_its_place(build: Build) -> None:
@@ -227,9 +215,6 @@ def test_stoker_itself_is_killed_and_no_process_is_left(build: Build) -> None:
     assert build.made() == set()
 
 
-# -- who is interrupted ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_whole_build_and_the_next_run_resumes(
     build: Build, number: signal.Signals
@@ -262,9 +247,6 @@ def test_ctrl_c_at_a_terminal(build: Build) -> None:
     assert b"Traceback" not in screen
     assert screen.rindex(b"\x1b[r") > screen.rindex(b"\x1b[1;")  # all of it scrolls again
     build.wait_for_end()
-
-
-# -- two at once -------------------------------------------------------------------------------
 
 
 def test_a_second_build_joins_the_governor_of_the_first(build: Build, tmp_path: Path) -> None:
@@ -305,9 +287,6 @@ def test_options_that_an_older_governor_does_not_follow_are_said(build: Build) -
     let_go(build)
     assert "its gc is auto, not off" in done.err
     assert finished(first).status == 0
-
-
-# -- what steps do -----------------------------------------------------------------------------
 
 
 def test_a_compiler_that_leaves_a_daemon_does_not_hold_the_build_up(build: Build) -> None:
@@ -384,9 +363,6 @@ def test_a_client_that_stops_reading_for_a_while(build: Build) -> None:
     assert done.err.count('"event":"ends"') == count
 
 
-# -- what is full ------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system with no room left."""
@@ -439,9 +415,6 @@ def test_held_back_output_on_a_full_disk_is_shown_all_the_same(
     done = build.run(TMPDIR=str(full_disk))
     assert done.status == 0, done
     assert done.out.partition(b"\n")[2] == text
-
-
-# -- who may ask -------------------------------------------------------------------------------
 
 
 def test_another_user_cannot_ask(build: Build, need: Callable[[str], str]) -> None:

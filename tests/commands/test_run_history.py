@@ -35,9 +35,6 @@ def change(path: Path, statement: str) -> None:
         database.commit()
 
 
-# -- locked --------------------------------------------------------------------------------------
-
-
 def test_a_locked_history_holds_no_step_up(build: Build) -> None:
     """A governor that waits 5 seconds for each would not be done before the test gives up."""
     for number in range(30):
@@ -70,9 +67,6 @@ def test_what_a_passing_lock_held_up_is_kept_after_all(build: Build) -> None:
     assert len(build.attempts()) == 2
 
 
-# -- damaged -------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_a_damaged_history_does_not_change_how_a_build_ends(
     stoker: Stoker, tmp_path: Path, stoker_home: Path
@@ -102,9 +96,6 @@ def test_a_row_that_cannot_be_does_not_stop_the_next_run(build: Build) -> None:
     assert len(build.attempts()) == 1
 
 
-# -- figures beyond all measure ------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "figure",
     ['"peak_bytes": 1e30', '"threads": 1e30', f'"input_bytes": 1{"0" * 30}', '"threads": -3'],
@@ -130,9 +121,6 @@ def test_a_run_of_any_number_of_digits(stoker: Stoker, words: list[str], digits:
     done = stoker(*words, "9" * digits)
     assert done.returncode in (2, 5)
     assert "Traceback" not in done.stderr
-
-
-# -- reasons -------------------------------------------------------------------------------------
 
 
 def test_a_step_that_waited_is_explained_during_the_run_and_afterwards(

@@ -212,8 +212,6 @@ def test_another_process_takes_half_the_memory_and_frees_it(
     assert len(heavy.made()) == 12
 
 
-# -- containers ------------------------------------------------------------------------------------
-
 NAMESPACES = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--cgroup"]
 
 

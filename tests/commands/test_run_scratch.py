@@ -113,9 +113,6 @@ def test_files_in_memory_count_as_other_usage_and_new_steps_use_the_disk(
     build.wait_for_end()
 
 
-# -- full disks ------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A small file system."""

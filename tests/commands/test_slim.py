@@ -11,23 +11,8 @@ import pytest
 from built_libraries import Need, build
 from conftest import Stoker, missing
 from slim_libraries import build_library, cubins, listed
-from slim_wheels import (
-    CUDA,
-    LISTING,
-    MACHINE,
-    ask_torch,
-    make_wheel,
-    slim,
-    slim_json,
-    venv_with,
-)
-from stoker.model.errors import (
-    ArtifactError,
-    ExitStatus,
-    StokerError,
-    StorageError,
-    UsageError,
-)
+from slim_wheels import CUDA, LISTING, MACHINE, ask_torch, make_wheel, slim, slim_json, venv_with
+from stoker.model.errors import ArtifactError, ExitStatus, StokerError, StorageError, UsageError
 from stoker.wheel.engine import Content, Edit, open_wheel, rewrite
 from wheel_files import unpacked
 
@@ -226,9 +211,6 @@ def test_native_without_a_gpu(wheel: Path, stoker: Stoker) -> None:
     assert "this machine has no NVIDIA GPU" in done.stderr
 
 
-# -- NVIDIA's own --------------------------------------------------------------------------------
-
-
 def test_a_wheel_of_nvidia_is_refused(
     members: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -257,9 +239,6 @@ def test_libraries_of_nvidia_in_another_wheel_are_left(
     (made,) = (tmp_path / "out").iterdir()
     assert unpacked(made)[theirs] == members[CUDA]
     assert b"Private" not in unpacked(made)["torch-2.0+cu130.sm90.dist-info/METADATA"]
-
-
-# -- verified ------------------------------------------------------------------------------------
 
 
 def test_verify_understands_it(wheel: Path, tmp_path: Path, stoker: Stoker) -> None:

@@ -11,23 +11,11 @@ from hypothesis import strategies as st
 
 from built_libraries import PTX, Need, entry, region
 from slim_libraries import build_library, cubins, listed, loaded
-from slim_wheels import (
-    ARCHS,
-    CUDA,
-    ask_torch,
-    make_wheel,
-    pip,
-    slim,
-    slim_json,
-    venv_with,
-)
+from slim_wheels import ARCHS, CUDA, ask_torch, make_wheel, pip, slim, slim_json, venv_with
 from stoker.model.errors import ExitStatus, StokerError, UsageError
 from wheel_files import digest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ELF is what Linux loads")
-
-
-# -- one library, a folder -----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -142,9 +130,6 @@ def test_originals_are_given_up(library: Path, capsys: pytest.CaptureFixture[str
     assert [path.name for path in library.parent.iterdir()] == ["libmill.so"]
     with pytest.raises(UsageError, match="nothing can be restored"):
         slim(library.parent, "--undo")
-
-
-# -- an environment ------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -41,11 +41,7 @@ def folder(need: Need, tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "case",
-    [
-        *("0", "1", "2"),
-        *(heavy(case) for case in ("3", "0 no-links", "1 no-links")),
-    ],
+    "case", [*("0", "1", "2"), *(heavy(case) for case in ("3", "0 no-links", "1 no-links"))]
 )
 def test_killed_at_every_step(folder: Path, case: str) -> None:
     """Whatever command comes next, all files are as before or all are slimmed."""
@@ -123,8 +119,6 @@ def test_one_that_does_not_wait(folder: Path, stoker: Stoker) -> None:
     assert stoker("slim", str(folder), *SLIM).returncode == 0
 
 
-# -- full disks ----------------------------------------------------------------------------------
-
 NO_LINKS = """
 import os, sys
 def link(*_, **__): raise OSError(95, "Operation not supported")
@@ -163,9 +157,6 @@ def test_back_on_a_full_disk(folder: Path, tmp_path: Path, stoker: Stoker, optio
         assert done.returncode == 0, done.stderr
         assert (tree(site) == before) == (option == "--undo")
         assert not (site / ".stoker-slim").exists()
-
-
-# -- what is left in --out -----------------------------------------------------------------------
 
 
 @pytest.mark.slow

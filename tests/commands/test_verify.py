@@ -43,12 +43,7 @@ def test_a_sound_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 @pytest.mark.parametrize(
     "plan",
-    [
-        b"",
-        b"[]",
-        b'{"variant": {"cpu": "abacus"}}',
-        b'{"variant": {"gpus": [{"arch": "ninety"}]}}',
-    ],
+    [b"", b"[]", b'{"variant": {"cpu": "abacus"}}', b'{"variant": {"gpus": [{"arch": "ninety"}]}}'],
 )
 def test_a_plan_that_makes_no_sense(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], plan: bytes

@@ -57,9 +57,6 @@ def names(steps: tuple[Sampled, ...]) -> list[str]:
     return [step.title for step in steps]
 
 
-# -- the sample ------------------------------------------------------------------------------------
-
-
 def test_the_sample_has_the_heaviest_and_random_steps_and_the_heaviest_links() -> None:
     steps = [compiled(f"s{n}", float(n)) for n in range(20)] + [linked("a", 1), linked("b", 9)]
     steps.append(linked("c", 5))
@@ -77,9 +74,6 @@ def test_steps_that_would_take_too_long_are_left_out() -> None:
     chosen = choose_sample(steps, count=4, seed=0, seconds=100)
     assert names(chosen) == ["small.cc"]
     assert names(choose_sample(steps[:2], count=4, seed=0, seconds=100)) == ["large.cc"]
-
-
-# -- ways ------------------------------------------------------------------------------------------
 
 
 def test_the_ways_are_those_that_suit_the_step_and_the_machine() -> None:
@@ -118,9 +112,6 @@ def test_topics_take_turns_and_a_miss_comes_before_its_hit() -> None:
         order = [trial.name for trial in order_of(ways, number)]
         assert sorted(order) == sorted(trial.name for trial in ways)
         assert order.index("ccache, empty") + 1 == order.index("ccache, hit")
-
-
-# -- figures ---------------------------------------------------------------------------------------
 
 
 def rounds(*amounts: float) -> list[tuple[int, float]]:

@@ -289,8 +289,6 @@ def test_no_archive_at_all(tmp_path: Path, text: bytes) -> None:
     refusal(tmp_path / "a.tar.gz")
 
 
-# -- anything at all ------------------------------------------------------------------------------
-
 NAMES = st.lists(
     st.sampled_from(["..", ".", "", "a", "b", "c", "link"]) | st.text(max_size=3), max_size=5
 ).map("/".join)
@@ -382,9 +380,6 @@ def test_links_lead_where_the_system_says(
             assert not inside(name, links)
         else:
             assert inside(name, links) == goal.is_relative_to(root.resolve())
-
-
-# -- kept -----------------------------------------------------------------------------------------
 
 
 def test_unpacked_once_and_known_by_content(tmp_path: Path) -> None:

@@ -9,13 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from repositories import (
-    bare_copy,
-    git,
-    repository,
-    served,
-    with_submodule,
-)
+from repositories import bare_copy, git, repository, served, with_submodule
 from stoker.builds.acquire import store
 from stoker.builds.acquire.store import acquired
 from stoker.model.errors import CommandError, MissingError, StokerError, UsageError

@@ -238,10 +238,7 @@ def test_only_toolchains_are_removed(index: Index, tmp_path: Path) -> None:
         store.remove_toolchain(str(tmp_path))
     with pytest.raises(UsageError, match="unknown toolchain") as caught:
         store.remove_toolchain("ninja-1.12")
-    assert caught.value.hints == (
-        "did you mean ninja-1.13?",
-        "`stoker toolchain list` lists them",
-    )
+    assert caught.value.hints == ("did you mean ninja-1.13?", "`stoker toolchain list` lists them")
     store.remove_toolchain(str(into))
     store.remove_toolchain("ninja==1.13")
     assert not into.exists()
@@ -319,10 +316,7 @@ def stalled_install(wheel: Path) -> Iterator["subprocess.Popen[bytes]"]:
     del env["PIP_NO_INDEX"], env["PIP_FIND_LINKS"]
     env["PYTHONPATH"] = os.pathsep.join(sys.path)
     with subprocess.Popen(
-        [*STOKER, "install", "ninja"],
-        env=env,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        [*STOKER, "install", "ninja"], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as child:
         try:
             assert Handler.stalled.wait(120), f"no download within two minutes: {child.poll()}"

@@ -53,8 +53,7 @@ def test_a_misspelt_variant_of_stoker_toml(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["matrix cpu", "verify cpu", "package cpu --mode plain", "history --import cpu"],
+    "line", ["matrix cpu", "verify cpu", "package cpu --mode plain", "history --import cpu"]
 )
 def test_a_folder_is_not_a_file(line: str) -> None:
     error = _error(*line.split())

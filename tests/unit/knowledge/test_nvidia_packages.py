@@ -3,14 +3,7 @@
 import pytest
 from packaging.requirements import Requirement
 
-from stoker.knowledge.wheels import (
-    cuda_of,
-    folders,
-    keeps_name,
-    known_cuda,
-    opened_by,
-    releases,
-)
+from stoker.knowledge.wheels import cuda_of, folders, keeps_name, known_cuda, opened_by, releases
 
 
 def test_every_line_is_a_requirement_with_its_markers() -> None:

@@ -110,9 +110,6 @@ def test_no_row_hides_another(table: str, rows: str, key: str) -> None:
     assert len(names) == len(set(names))
 
 
-# -- cuda, gpus --------------------------------------------------------------------------------
-
-
 def test_every_cuda_gpu_is_made_by_some_cuda() -> None:
     cuda = [row.arch for row in gpus().values() if row.backend is Backend.CUDA]
     assert set(cuda) <= set(cuda_archs())
@@ -147,9 +144,6 @@ def test_generations_hold_known_targets_and_those_of_cuda_end_in_ptx() -> None:
         assert [target.ptx for target in targets] == [False] * (len(targets) - 1) + [cuda]
 
 
-# -- cpus, platforms ---------------------------------------------------------------------------
-
-
 def test_products_are_microarchitectures() -> None:
     assert set(cpu_products().values()) <= set(microarchitectures())
 
@@ -161,9 +155,6 @@ def test_levels_name_families_that_some_platform_has() -> None:
         assert level.flags, level.name
         assert level.serves, level.name
         assert list(level.needs) == sorted(level.needs), level.name
-
-
-# -- features, libraries, packages -------------------------------------------------------------
 
 
 def test_libraries_of_features_and_blas_are_rows_of_libraries() -> None:
@@ -264,9 +255,6 @@ def test_what_doctor_would_install_has_a_row_for_debian() -> None:
     wanted = {row.library for row in features().values() if row.library}
     without = {name for name in wanted if not install_command(name, debian, "13.0")}
     assert without <= {"magma"}
-
-
-# -- torch, estimates, projects ----------------------------------------------------------------
 
 
 def test_torch_releases_name_cuda_releases_that_exist() -> None:

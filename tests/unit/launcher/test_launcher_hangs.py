@@ -11,14 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from unit.launcher.scripted import (
-    Launch,
-    ScriptedGovernor,
-    children,
-    result,
-    state,
-    until,
-)
+from unit.launcher.scripted import Launch, ScriptedGovernor, children, result, state, until
 
 UNUSED_USER = 54321  # whose processes are only those of the test
 
@@ -30,9 +23,6 @@ def hasty(launch: Launch, tmp_path: Path) -> Launch:
     (tmp_path / "locks/cpu0").touch()
     launch.environment |= {"STOKER_GOVERNOR_TIMEOUT": "3", "STOKER_LOCKS": str(tmp_path / "locks")}
     return launch
-
-
-# -- a governor that hangs ---------------------------------------------------------------------
 
 
 def test_those_that_wait_for_a_hung_governor_take_turns(
@@ -104,9 +94,6 @@ def test_the_end_of_the_run_is_told(hasty: Launch, governor: ScriptedGovernor) -
     assert state(keeper) == ""
 
 
-# -- processes that cannot be made -------------------------------------------------------------
-
-
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """A folder that every user may enter, unlike those of pytest."""
@@ -132,9 +119,6 @@ def test_a_launcher_that_cannot_fork_runs_the_command_all_the_same(
     process = launch.program([*user, launcher, "/bin/sh", "-c", "echo ran; exit 3"], cwd=Path("/"))
     assert result(process) == (3, b"ran\n", b"")
     governor.die()
-
-
-# -- terminals ---------------------------------------------------------------------------------
 
 
 @contextmanager

@@ -11,14 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import missing
-from unit.launcher.scripted import (
-    REPEATABLE,
-    Launch,
-    ScriptedGovernor,
-    alive,
-    pids_in,
-    result,
-)
+from unit.launcher.scripted import REPEATABLE, Launch, ScriptedGovernor, alive, pids_in, result
 
 Need = Callable[[str], str]
 

@@ -77,11 +77,7 @@ STDIN = "once: its stdin is not empty"
 UNKNOWN_PROGRAM = "once: its program is a script, or no known compiler"
 
 REASONS = {
-    "it names no output": (
-        "gcc -c a.c",
-        "gcc a.c",
-        "gcc @all",
-    ),
+    "it names no output": ("gcc -c a.c", "gcc a.c", "gcc @all"),
     "it reads a pipe or a device": (
         "gcc -c fifo -o a.o",
         "gcc -c to-fifo.c -o a.o",
@@ -124,10 +120,7 @@ REASONS = {
         "gcc -MT a.o a.o -o a.o",
     ),
     "it may start a script": ("./nvcc -c a.c -o a.o -ccbin host",),
-    "its program is a script, or no known compiler": (
-        "./host -c a.c -o a.o",
-        "true -c a.c -o a.o",
-    ),
+    "its program is a script, or no known compiler": ("./host -c a.c -o a.o", "true -c a.c -o a.o"),
 }
 
 

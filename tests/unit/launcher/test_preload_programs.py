@@ -607,8 +607,6 @@ def test_clang_builds_it_too(preloaded: Preloaded, need: Need, tmp_path: Path) -
     assert ours == theirs
 
 
-# -- build tools ---------------------------------------------------------------------------------
-
 SAYS_ITS_WORDS = """
 #include <stdio.h>
 int main(int count, char **words)

@@ -219,9 +219,6 @@ def test_a_prefix_of_the_users_own_stays(static: Preloaded) -> None:
     assert calls(static) == ["/usr/bin/gcc -c a.c -o a.o"]
 
 
-# -- what a cache must not see -----------------------------------------------------------------
-
-
 @pytest.fixture
 def ccached(wrapped: Preloaded) -> Preloaded:
     """With a stand-in for a dynamic ccache."""

@@ -32,14 +32,7 @@ HOSTS = {
         "0::/user.slice/me.scope\n",
         V2.format(root="/"),
         ["/sys/fs/cgroup/user.slice/me.scope/"],
-        (
-            2,
-            [
-                "/sys/fs/cgroup/user.slice/me.scope",
-                "/sys/fs/cgroup/user.slice",
-                "/sys/fs/cgroup",
-            ],
-        ),
+        (2, ["/sys/fs/cgroup/user.slice/me.scope", "/sys/fs/cgroup/user.slice", "/sys/fs/cgroup"]),
     ),
     "hybrid": (
         "4:memory:/a\n0::/\n",
@@ -153,8 +146,6 @@ def test_any_path_in_any_mount_ends_inside_the_mount(
     )
     assert groups(tree, "memory")[-1].folder == "/sys/fs/cgroup"
 
-
-# -- processes -----------------------------------------------------------------------------------
 
 PIDS_V1 = {
     "/proc/self/cgroup": "2:pids:/a/b\n",

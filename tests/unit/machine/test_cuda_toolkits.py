@@ -55,10 +55,7 @@ def test_one_that_does_not_tell_its_home_lives_where_it_is(script: Script, tmp_p
 
 @pytest.mark.parametrize(
     ("body", "problem"),
-    [
-        ("kill -SEGV $$", "was killed by signal 11"),
-        ("echo hello", "does not tell its version"),
-    ],
+    [("kill -SEGV $$", "was killed by signal 11"), ("echo hello", "does not tell its version")],
     ids=["crashes", "babbles"],
 )
 def test_a_compiler_that_does_not_work_stands_last(

@@ -21,10 +21,7 @@ SWAP = "total = 2048.00M  used = 1024.50M  free = 1023.50M  (encrypted)"
 
 def test_memory_that_can_be_taken_without_swapping() -> None:
     assert parse_memory("17179869184", STATISTICS, SWAP) == Physical(
-        total=16 << 30,
-        available=334 * 16384,
-        swap_total=2 << 30,
-        swap_free=int(1023.5 * (1 << 20)),
+        total=16 << 30, available=334 * 16384, swap_total=2 << 30, swap_free=int(1023.5 * (1 << 20))
     )
 
 

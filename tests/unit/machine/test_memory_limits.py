@@ -82,11 +82,7 @@ def test_v1_takes_the_smallest_limit_and_leaves_cache_out_of_what_is_used(record
         v1(
             {
                 "": {"limit_in_bytes": V1_NO_LIMIT, "usage_in_bytes": 9 * GB},
-                "/job": {
-                    "limit_in_bytes": 2 * GB,
-                    "usage_in_bytes": GB,
-                    "stat": statistics,
-                },
+                "/job": {"limit_in_bytes": 2 * GB, "usage_in_bytes": GB, "stat": statistics},
                 "/job/step": {"limit_in_bytes": 4 * GB, "usage_in_bytes": MB},
             },
             "/job/step",

@@ -92,9 +92,6 @@ def test_text_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     assert content(tmp_path) == []
 
 
-# -- folders -----------------------------------------------------------------------------------
-
-
 def test_a_folder_appears_when_it_is_full(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "folder"
     with files.folder_made_whole(path) as aside:

@@ -186,9 +186,6 @@ def test_styles_are_shown_where_a_terminal_takes_them(
     assert capsys.readouterr().out == ("\x1b[32mone\x1b[0m\n" if styled else "one\n")
 
 
-# -- colours ---------------------------------------------------------------------------------------
-
-
 class _Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -126,9 +126,6 @@ def test_a_redirect_that_never_ends(server: Server) -> None:
     assert whole(f"{server.url}/x") == b"good"
 
 
-# -- an index --------------------------------------------------------------------------------------
-
-
 def page(server: Server, *links: str) -> PackageIndex:
     """Return an index whose page for one package has these links."""
     text = "".join(f'<a href="{link}">x</a>\n' for link in links).encode()
@@ -169,9 +166,6 @@ def test_a_source_that_says_it_is_huge(server: Server, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="sends more than"):
         download(File(url=f"{server.url}/x.tar.gz"), tmp_path, page(server), say=lambda _: None)
     assert list(tmp_path.iterdir()) == []
-
-
-# -- a catalogue -----------------------------------------------------------------------------------
 
 
 def test_a_catalogue_that_never_ends(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,12 +35,7 @@ def events_of(
     attempts: list[Attempt], phases: dict[int, tuple[CompilerPhase, ...]] | None = None
 ) -> list[dict[str, Any]]:
     run = Run(
-        id=3,
-        started=0.0,
-        ended=None,
-        command="ninja",
-        directory="/",
-        summary=summary_of(attempts),
+        id=3, started=0.0, ended=None, command="ninja", directory="/", summary=summary_of(attempts)
     )
     found = analyse(run, attempts, RecordedRun(), Dependencies({}))
     events: list[dict[str, Any]] = json.loads(perfetto_trace(found, phases or {}))["traceEvents"]

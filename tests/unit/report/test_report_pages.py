@@ -23,9 +23,6 @@ def finding(severity: Severity, **parts: object) -> Finding:
     return Finding(name="x", severity=severity, title="the title", **parts)  # type: ignore[arg-type]
 
 
-# -- findings ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("severity", "mark"),
     [
@@ -54,9 +51,6 @@ def test_markup_in_a_finding_is_text() -> None:
         assert part in text
 
 
-# -- doctor ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("severities", "words"),
     [
@@ -79,9 +73,6 @@ def test_the_doctors_page_holds_every_finding_and_ends_in_the_verdict() -> None:
     for found in findings:
         assert found.title in text
     assert text.splitlines()[-1] == verdict(findings)
-
-
-# -- options -----------------------------------------------------------------------------------
 
 
 def test_options_with_condition_and_place() -> None:
@@ -118,8 +109,6 @@ def test_notes_of_the_tree_and_odd_texts() -> None:
     assert "A = (empty)" in text
     assert "None" not in text
 
-
-# -- variants ----------------------------------------------------------------------------------
 
 CATALOGUE = KnownWords(
     gpus=(
@@ -170,9 +159,6 @@ def test_one_variant_explained() -> None:
     assert "AVX512" in text
 
 
-# -- errors ------------------------------------------------------------------------------------
-
-
 def test_an_error_with_its_place_and_hints() -> None:
     error = UsageError("unknown key 'x'", where="stoker.toml:3", hints=["one", "two"])
     assert error_text(error) == "stoker: stoker.toml:3: unknown key 'x'\n  one\n  two\n"
@@ -183,9 +169,6 @@ def test_a_failed_command_shows_the_end_of_its_output() -> None:
     assert error_text(error) == (
         "stoker: `cmake` ended with status 1\n    first\n    last\n  look\n"
     )
-
-
-# -- history -----------------------------------------------------------------------------------
 
 
 def test_the_steps_of_a_run_have_a_column_of_modes_if_there_were_any() -> None:

@@ -243,9 +243,6 @@ def test_any_text_is_read_or_refused(tmp_path: Path, text: str) -> None:
             assert said.where.startswith(FILE_NAME)
 
 
-# -- where it is -------------------------------------------------------------------------------
-
-
 def test_the_nearest_file_above_is_found(tmp_path: Path) -> None:
     deep = tmp_path / "a" / "b" / "c"
     deep.mkdir(parents=True)

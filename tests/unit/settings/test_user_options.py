@@ -172,8 +172,6 @@ def test_other_variables_are_not_ours() -> None:
     assert set(gathered(environment={"VARIANT": "cpu", "STOKER_HOME": "/x"}).values) == DEFAULTS
 
 
-# -- named variants ----------------------------------------------------------------------------
-
 NAMED = file(
     entry(1, blas="mkl", python="3.11", features=["nccl"], defines={"A": "1", "B": "1"}),
     server=entry(9, variant="cu130-sm90", blas="openblas", features=["nonccl"], defines={"B": "2"}),

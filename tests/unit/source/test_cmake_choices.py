@@ -80,10 +80,7 @@ def test_an_option_of_several_choices(tmp_path: Path) -> None:
         """,
     )
     choices = {option.name: (option.default, option.choices) for option in facts.options}
-    assert choices == {
-        "LIB_GPU": ("OFF", ("OFF", "CUDA", "HIP")),
-        "KIND": ("cpu", ("cpu", "cuda")),
-    }
+    assert choices == {"LIB_GPU": ("OFF", ("OFF", "CUDA", "HIP")), "KIND": ("cpu", ("cpu", "cuda"))}
 
 
 def test_the_oldest_cuda(tmp_path: Path) -> None:

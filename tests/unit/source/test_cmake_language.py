@@ -116,8 +116,7 @@ CHARACTERS = [*"abXY019_-./:;=+*,!%&|<>{}@'", "$", "\\(", '\\"', "\\;", "\\\\", 
 PLAIN = st.lists(st.sampled_from(CHARACTERS), min_size=1, max_size=5).map("".join)
 TEXT = st.text(max_size=8)
 GROUP = st.lists(
-    PLAIN.map(plain) | TEXT.map(quoted) | st.text("]=ab\n[", max_size=8).map(bracketed),
-    max_size=3,
+    PLAIN.map(plain) | TEXT.map(quoted) | st.text("]=ab\n[", max_size=8).map(bracketed), max_size=3
 )
 ARGUMENTS = GROUP | st.builds(nested, GROUP, GROUP)
 COMMANDS = st.lists(st.tuples(st.text("abz_", min_size=1, max_size=3), ARGUMENTS), max_size=4)

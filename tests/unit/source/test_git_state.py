@@ -142,8 +142,6 @@ def test_the_index_is_left_as_it_is(tree: Path) -> None:
     assert not (tree / ".git/index.lock").exists()
 
 
-# -- what a hostile tree would like to be run ------------------------------------------------------
-
 ATTACKS = {
     "core.fsmonitor": "{run}",
     "core.hooksPath": "{hooks}",

@@ -157,8 +157,6 @@ def test_relative_relocations_need_their_glibc() -> None:
     assert newest_versions(["GLIBC_2.17", "GLIBC_ABI_DT_RELR"]) == {"GLIBC": "2.36"}
 
 
-# -- files that are not what they claim ------------------------------------------------------------
-
 SECTIONS_OFFSET, SEGMENT_SIZE, SEGMENTS, SECTION_SIZE, SECTIONS, NAMES = 40, 54, 56, 58, 60, 62
 
 

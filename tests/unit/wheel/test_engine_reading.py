@@ -109,9 +109,6 @@ def test_a_member_of_more_than_4_gib_is_read(tmp_path: Path) -> None:
             wheel.read(RECORD)
 
 
-# -- what is refused -----------------------------------------------------------------------------
-
-
 def in_entry(name: str, field: int, form: str, value: int) -> Breakage:
     return lambda data: patched(data, entry_at(data, name) + field, form, value)
 
@@ -180,17 +177,11 @@ BROKEN: dict[str, tuple[Breakage, str]] = {
         lambda data: in_entry(PY, OFFSET, "<L", header_at(data, SO))(data),
         "another name|overlaps",
     ),
-    "data that overlaps": (
-        in_both(SO, COMPRESSED, LOCAL_COMPRESSED, "<L", 10**6),
-        "overlaps",
-    ),
+    "data that overlaps": (in_both(SO, COMPRESSED, LOCAL_COMPRESSED, "<L", 10**6), "overlaps"),
     "hidden bytes": (inserted_after(SO, b"PK\x03\x04 hidden"), "belong to no member"),
     "bytes before": (lambda data: b"#!/bin/sh\n" + data, "not where"),
     "bytes behind": (lambda data: data + b"\0", "no end of the central directory"),
-    "two names": (
-        in_entry("mill/empty.py", NAME_AT, "<B", ord("k")),
-        "another name",
-    ),
+    "two names": (in_entry("mill/empty.py", NAME_AT, "<B", ord("k")), "another name"),
 }
 
 
@@ -301,9 +292,6 @@ def test_a_zip_bomb_is_known_by_what_it_claims(
             assert wheel.members["mill/zeros"].size == 2 << 20
 
 
-# -- RECORD --------------------------------------------------------------------------------------
-
-
 def with_record(content: bytes) -> bytes:
     return zipped({**members(), RECORD: content})
 
@@ -360,9 +348,6 @@ def test_a_missing_record_is_an_error(tmp_path: Path) -> None:
         pytest.raises(ArtifactError, match="no such member"),
     ):
         _ = wheel.record
-
-
-# -- what is no wheel ----------------------------------------------------------------------------
 
 
 def test_a_zip_file_without_dist_info_is_no_wheel(tmp_path: Path) -> None:

@@ -208,9 +208,6 @@ def test_rewriting_twice_changes_nothing_more(source: Path, tmp_path: Path) -> N
     assert twice.read_bytes() == once.read_bytes()
 
 
-# -- names follow the metadata -------------------------------------------------------------------
-
-
 def test_a_new_version_renames_file_dist_info_and_data(tmp_path: Path) -> None:
     contents = members(**{"mill-1.2.data/scripts/grind": b"#!python\n"})
     source = make_wheel(tmp_path, wheel_bytes(contents))
@@ -237,9 +234,6 @@ def test_a_wheel_needs_its_metadata(source: Path, tmp_path: Path, gone: str) -> 
     edit = Edit(dropped=frozenset({f"{DIST_INFO}/{gone}"}))
     with pytest.raises(ArtifactError, match="no such member"):
         edited(source, tmp_path / "out", edit)
-
-
-# -- what is refused; then nothing is left behind ------------------------------------------------
 
 
 def interrupted() -> list[bytes]:
@@ -317,9 +311,6 @@ def test_content_of_something_that_is_no_file(tmp_path: Path) -> None:
     for name in ("pipe", "link", "."):
         with pytest.raises(ArtifactError, match="not a regular file"):
             Content.of_file(tmp_path / name)
-
-
-# -- packing a folder ----------------------------------------------------------------------------
 
 
 @pytest.fixture

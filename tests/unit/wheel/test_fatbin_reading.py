@@ -159,9 +159,6 @@ def test_what_is_left_over_from_linking_never_runs(need: Need, tmp_path: Path) -
     assert facts.regions == ()
 
 
-# -- as a stream -----------------------------------------------------------------------------------
-
-
 def _member(folder: Path, content: bytes) -> tuple[Path, zipfile.ZipInfo]:
     path = folder / "mill.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

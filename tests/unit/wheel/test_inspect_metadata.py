@@ -24,14 +24,8 @@ Tag: cp312-cp312-manylinux_2_27_x86_64
 def test_fields() -> None:
     facts = wheel_facts(METADATA, WHEEL, members=3, unpacked=9)
     assert (facts.name, facts.version, facts.requires_python) == ("mill", "1.2+cu130", ">=3.11")
-    assert facts.requires == (
-        "numpy",
-        'cuda-toolkit[cublas]==13.0.2; platform_system == "Linux"',
-    )
-    assert facts.tags == (
-        "cp312-cp312-manylinux_2_28_x86_64",
-        "cp312-cp312-manylinux_2_27_x86_64",
-    )
+    assert facts.requires == ("numpy", 'cuda-toolkit[cublas]==13.0.2; platform_system == "Linux"')
+    assert facts.tags == ("cp312-cp312-manylinux_2_28_x86_64", "cp312-cp312-manylinux_2_27_x86_64")
     assert (facts.generator, facts.build) == ("setuptools", None)
 
 

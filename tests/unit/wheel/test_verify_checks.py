@@ -135,9 +135,6 @@ def test_the_worst_comes_first() -> None:
     assert severities[0] is Severity.ERROR
 
 
-# -- linking -------------------------------------------------------------------------------------
-
-
 def test_gfortran_without_quadmath_is_an_error() -> None:
     """The case of torch 2.15."""
     wheel = case(library("torch/lib/libgfortran.so.5", needed=("libquadmath.so.0", "libm.so.6")))
@@ -256,9 +253,6 @@ def test_runpath_is_an_error_where_it_leads_to_packages() -> None:
     assert bad(case(library(runpath=("$ORIGIN",)))) == {}
 
 
-# -- contents ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("tag", "machine", "fine"),
     [
@@ -374,9 +368,6 @@ def test_the_plan_is_held_against_what_was_asked(asked: str, built: str, fine: b
 def test_unreadable_libraries_are_told() -> None:
     broken = LibraryFacts(path="mill/broken.so", size_bytes=3, problem="mill/broken.so: cut short")
     assert bad(case(broken)) == {"unreadable-library": Severity.ERROR}
-
-
-# -- code ----------------------------------------------------------------------------------------
 
 
 def asked(words: str) -> dict[str, Any]:

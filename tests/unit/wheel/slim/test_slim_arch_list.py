@@ -103,8 +103,7 @@ def summary(path: str, **changes: str) -> LibrarySlim:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["libtorch_python.cpython-312-x86_64-linux-gnu.so", "libtorch_python.abi3.so"],
+    "name", ["libtorch_python.cpython-312-x86_64-linux-gnu.so", "libtorch_python.abi3.so"]
 )
 def test_the_name_may_have_an_abi_suffix(name: str) -> None:
     cuda = summary("torch/lib/libtorch_cuda.so")
