@@ -21,11 +21,15 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
-        if "://" not in target:
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+def test_links_lead_somewhere() -> None:
+    links = [
+        (page.parent / target)
+        for page in PAGES
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
+        if "://" not in target
+    ]
+    assert len(links) > len(PAGES)
+    assert [str(link.relative_to(ROOT)) for link in links if not link.exists()] == []
 
 
 def test_nothing_advises_to_install_stoker_from_the_package_index() -> None:
@@ -106,7 +110,8 @@ def test_every_setting_is_documented() -> None:
 
 def test_every_exit_status_is_documented() -> None:
     text = (ROOT / "docs/reference/exit-status.md").read_text()
-    assert [status for status in ExitStatus if f"| {status.value} |" not in text] == []
+    numbers = {int(number) for number in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
+    assert numbers == {int(status) for status in ExitStatus}
 
 
 def test_every_how_to_is_in_the_index() -> None:

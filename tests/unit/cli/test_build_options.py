@@ -6,6 +6,7 @@ import pytest
 from stoker.builds.containers.building import Inside
 from stoker.cli.build import build, develop
 from stoker.cli.build_options import Part, names_of, taken
+from stoker.cli.containing import words_again
 from stoker.model.build import BuildRequest
 from stoker.settings.declared import OPTIONS
 
@@ -34,3 +35,19 @@ def test_no_option_belongs_to_two_parts_and_what_is_taken_is_gone() -> None:
     options = {"keep": True, "fresh": True}
     assert taken(options, Part.CONTAINER)["keep"] is True
     assert options == {"fresh": True}
+
+
+@pytest.mark.parametrize(
+    ("said", "again"),
+    [
+        ("", ""),
+        ("tree --out here --memory 4G --json --progress quiet --tag v1", ""),
+        ("--container root --engine podman --env A=1 --ipc host --keep", ""),
+        ("-D A=1 --variant cpu -D B", "--variant cpu -D A=1 -D B"),
+        ("--no-kineto --cudnn --fresh", "--cudnn --no-kineto --fresh"),
+        ("--keep-free 1G --cpus 3 --nice", "--keep-free 1G --cpus 3 --nice"),
+    ],
+)
+def test_a_container_is_told_what_was_said_and_is_not_its_own(said: str, again: str) -> None:
+    context = build.make_context("build", said.split())
+    assert " ".join(words_again(context)) == again

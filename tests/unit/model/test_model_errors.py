@@ -33,21 +33,6 @@ def test_each_error_has_its_exit_status(kind: type[StokerError], status: ExitSta
     assert str(error) == "no"
 
 
-def test_exit_statuses_are_the_documented_numbers() -> None:
-    assert {status.name: int(status) for status in ExitStatus} == {
-        "OK": 0,
-        "FAILED": 1,
-        "USAGE": 2,
-        "NOTHING_FAILED": 3,
-        "MISSING": 4,
-        "STORAGE": 5,
-        "UNFINISHED": 75,
-        "NOT_EXECUTABLE": 126,
-        "NOT_FOUND": 127,
-        "INTERRUPTED": 130,
-    }
-
-
 def test_the_place_precedes_the_message() -> None:
     error = UsageError("unknown key 'x'", hints=iter(["one", "two"]), where="stoker.toml:3")
     assert str(error) == "stoker.toml:3: unknown key 'x'"

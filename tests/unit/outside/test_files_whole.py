@@ -6,6 +6,8 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -25,14 +27,17 @@ def test_a_file_is_made_with_its_folders(tmp_path: Path) -> None:
     assert content(path.parent) == ["file.txt"]
 
 
-def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    files.write_whole(path, b"old")
-    reader = path.open("rb")
-    files.write_whole(path, b"new and longer")
-    with reader:
+@pytest.mark.parametrize("write", [files.write_whole, files.write_named])
+def test_a_file_is_replaced_in_one_step(
+    tmp_path: Path, write: Callable[[Path, str | bytes], object]
+) -> None:
+    path = tmp_path / "new" / "file"
+    write(path, "old")
+    with path.open("rb") as reader:
+        write(path, b"new and longer")
         assert reader.read() == b"old", "who reads keeps what was there"
     assert path.read_bytes() == b"new and longer"
+    assert content(path.parent) == ["file"]
 
 
 def test_a_file_can_be_read_as_the_umask_says(tmp_path: Path) -> None:
@@ -44,18 +49,14 @@ def test_a_file_can_be_read_as_the_umask_says(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o644
 
 
-def test_a_folder_in_the_way(tmp_path: Path) -> None:
-    (tmp_path / "file").mkdir()
-    with pytest.raises(StorageError, match="cannot write") as refused:
-        files.write_whole(tmp_path / "file", b"x")
-    assert refused.value.status is ExitStatus.STORAGE
-    assert content(tmp_path) == ["file"]
-
-
-def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
+def test_a_folder_in_the_way_and_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("x")
-    with pytest.raises(StorageError, match="cannot write"):
-        files.write_whole(tmp_path / "file" / "below", b"x")
+    for path in (tmp_path / "folder", tmp_path / "file" / "below"):
+        with pytest.raises(StorageError, match="cannot write") as refused:
+            files.write_whole(path, b"x")
+        assert refused.value.status is ExitStatus.STORAGE
+    assert content(tmp_path) == ["file", "folder"]
     assert (tmp_path / "file").read_text() == "x"
 
 
@@ -77,11 +78,11 @@ def test_a_file_that_is_not_finished_leaves_the_old_one(
     assert content(tmp_path) == ["file"]
 
 
-def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path) -> None:
-    with (
-        pytest.raises(StorageError, match="No space left on device"),
-        files.file_made_whole(tmp_path / "file"),
-    ):
+@pytest.mark.parametrize("make", [files.file_made_whole, files.folder_made_whole])
+def test_a_full_disk_is_said_and_leaves_nothing(
+    tmp_path: Path, make: Callable[[Path], AbstractContextManager[object]]
+) -> None:
+    with pytest.raises(StorageError, match="No space left on device"), make(tmp_path / "x"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert content(tmp_path) == []
 
@@ -115,15 +116,6 @@ def test_a_folder_that_is_not_finished_leaves_nothing(
 
     with pytest.raises(type(failure)):
         fill_half()
-    assert content(tmp_path) == []
-
-
-def test_an_error_of_the_system_becomes_ours_and_leaves_nothing(tmp_path: Path) -> None:
-    with (
-        pytest.raises(StorageError, match="No space left on device"),
-        files.folder_made_whole(tmp_path / "folder"),
-    ):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert content(tmp_path) == []
 
 
@@ -168,16 +160,6 @@ def test_a_file_is_no_folder_to_remove(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot remove"):
         deleting.remove_whole(tmp_path / "file")
     assert content(tmp_path) == ["file"]
-
-
-def test_a_named_file_is_replaced_in_one_step(tmp_path: Path) -> None:
-    files.write_named(tmp_path / "new" / "file", "one")
-    path = tmp_path / "new" / "file"
-    with path.open("rb") as reader:
-        files.write_named(path, b"two")
-        assert reader.read() == b"one", "who reads keeps what was there"
-    assert path.read_text() == "two"
-    assert content(path.parent) == ["file"]
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -236,3 +218,17 @@ def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="not a regular file"):
         files.write_whole(tmp_path / "pipe", "new")
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_only_incomplete_folders_are_leftovers(tmp_path: Path) -> None:
+    (tmp_path / ".cuda.backup").mkdir()
+    (tmp_path / ".cuda-13.stoker-file").write_text("a file")
+    with (
+        files.folder_made_whole(tmp_path / "cuda") as cuda,
+        files.folder_made_whole(tmp_path / "[c]uda") as odd,
+    ):
+        assert files.leftovers(tmp_path, "cuda") == [cuda]
+        assert files.leftovers(tmp_path, "[c]uda") == [odd]
+        assert files.leftovers(tmp_path) == sorted([cuda, odd])
+    assert files.leftovers(tmp_path) == []
+    assert (tmp_path / "cuda").is_dir()

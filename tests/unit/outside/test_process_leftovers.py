@@ -29,8 +29,7 @@ def test_only_those_with_the_mark_and_no_servers() -> None:
     try:
         end_all_with("MARK_OF_TEST", "here")
         assert marked.wait(timeout=60) == -9
-        assert other.poll() is None
-        assert server.poll() is None
+        assert (other.poll(), server.poll()) == (None, None)
     finally:
         for child in (marked, other, server):
             child.kill()

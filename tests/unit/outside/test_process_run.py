@@ -20,30 +20,18 @@ def script(folder: Path, text: str, mode: int = 0o755) -> Path:
     return path
 
 
-def test_a_program_that_ends() -> None:
-    outcome = process.run(["sh", "-c", "echo out; echo err >&2"], timeout=30)
-    assert outcome == process.CommandResult(status=0, stdout="out\n", stderr="err\n")
-    assert outcome.ok
-    assert outcome.problem is None
-
-
-def test_a_program_that_fails() -> None:
-    outcome = process.run(["sh", "-c", "echo no >&2; exit 3"], timeout=30)
-    assert not outcome.ok
-    assert outcome.problem == "ended with status 3"
-    assert outcome.stderr == "no\n"
-
-
-def test_a_program_that_crashes() -> None:
-    outcome = process.run(["sh", "-c", "kill -SEGV $$"], timeout=30)
-    assert outcome.status == -signal.SIGSEGV
-    assert outcome.problem == f"was killed by signal {int(signal.SIGSEGV)}"
-
-
-def test_a_program_that_hangs() -> None:
-    outcome = process.run(["sleep", "600"], timeout=0.1)
-    assert outcome.status is None
-    assert outcome.problem == "did not answer in time"
+@pytest.mark.parametrize(
+    ("line", "status", "problem"),
+    [
+        ("echo out; echo err >&2", 0, None),
+        ("echo out; echo err >&2; exit 3", 3, "ended with status 3"),
+        ("echo out; echo err >&2; kill -SEGV $$", -signal.SIGSEGV, "was killed by signal 11"),
+    ],
+)
+def test_how_a_program_ends(line: str, status: int, problem: str | None) -> None:
+    outcome = process.run(["sh", "-c", line], timeout=30)
+    assert (outcome.status, outcome.stdout, outcome.stderr) == (status, "out\n", "err\n")
+    assert (outcome.ok, outcome.problem) == (status == 0, problem)
 
 
 def test_a_wrapper_that_hangs_takes_its_children_along(tmp_path: Path) -> None:
@@ -113,11 +101,8 @@ def test_every_command_is_logged_as_a_line_to_paste(caplog: pytest.LogCaptureFix
     assert "echo 'two words' '/a b'" in caplog.text
 
 
-def test_checked_output() -> None:
-    assert process.check(["echo", "yes"], timeout=30) == "yes\n"
-
-
 def test_a_check_that_fails_keeps_the_end_of_the_output() -> None:
+    assert process.check(["echo", "yes"], timeout=30) == "yes\n"
     command = ["sh", "-c", "seq 50; echo wrong >&2; exit 2"]
     with pytest.raises(CommandError, match="ended with status 2") as failed:
         process.check(command, timeout=30)
@@ -125,7 +110,8 @@ def test_a_check_that_fails_keeps_the_end_of_the_output() -> None:
     assert failed.value.status is ExitStatus.FAILED
 
 
-def test_a_check_that_hangs() -> None:
+def test_a_program_that_hangs() -> None:
+    assert process.run(["sleep", "600"], timeout=0.1).status is None
     with pytest.raises(CommandError, match="`sleep 600` did not answer in time"):
         process.check(["sleep", "600"], timeout=0.1)
 

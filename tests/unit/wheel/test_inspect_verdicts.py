@@ -2,6 +2,7 @@
 
 import pytest
 
+from artifacts import artifact, device_code, wheel_facts
 from stoker.knowledge.wheels import excess, policies
 from stoker.model.artifact import (
     ArtifactFacts,
@@ -10,25 +11,9 @@ from stoker.model.artifact import (
     DeviceKind,
     LibraryFacts,
     RegionPattern,
-    TargetKind,
-    WheelFacts,
 )
 from stoker.wheel.differences import compare_facts
 from stoker.wheel.runs_on import minimum_driver, oldest_manylinux, served_gpus
-
-
-def _code(arch: str, compression: Compression = Compression.LZ4, linked: bool = True) -> DeviceCode:
-    kinds = {"sm": DeviceKind.CUBIN, "compute": DeviceKind.PTX, "lto": DeviceKind.LTOIR}
-    return DeviceCode(
-        kind=kinds[arch.partition("_")[0]],
-        arch=arch,
-        size_bytes=1000,
-        count=2,
-        unpacked_bytes=3000,
-        compression=(compression,),
-        section=".nv_fatbin" if linked else "__nv_relfatbin",
-        linked=linked,
-    )
 
 
 def _library(*codes: DeviceCode, path: str = "lib.so", **facts: object) -> LibraryFacts:
@@ -58,13 +43,13 @@ def _library(*codes: DeviceCode, path: str = "lib.so", **facts: object) -> Libra
     ],
 )
 def test_gpus_that_run_it(archs: list[str], expected: dict[str, str]) -> None:
-    rows = served_gpus([_library(*map(_code, archs))])
+    rows = served_gpus([_library(*map(device_code, archs))])
     assert {row.arch: str(row.by) for row in rows} == expected
 
 
 def test_a_library_that_lacks_code_for_a_gpu_is_named() -> None:
-    large = _library(_code("sm_75"), _code("sm_80"), path="large.so")
-    small = _library(_code("sm_80"), path="small.so")
+    large = _library(device_code("sm_75"), device_code("sm_80"), path="large.so")
+    small = _library(device_code("sm_80"), path="small.so")
     rows = {row.arch: row for row in served_gpus([large, small, _library(path="plain.so")])}
     assert rows["7.5"].without == ("small.so",)
     assert rows["8.0"].without == ()
@@ -84,13 +69,13 @@ def test_a_library_that_lacks_code_in_some_regions_is_named() -> None:
 
 
 def test_code_left_over_from_linking_serves_no_gpu() -> None:
-    assert served_gpus([_library(_code("sm_90", linked=False))]) == ()
+    assert served_gpus([_library(device_code("sm_90", linked=False))]) == ()
 
 
 def test_only_zstd_demands_a_driver() -> None:
-    assert minimum_driver([_library(_code("sm_80"))]) is None
-    assert minimum_driver([_library(_code("sm_80", Compression.ZSTD))]) == "550.54.14"
-    left_over = _code("sm_80", Compression.ZSTD, linked=False)
+    assert minimum_driver([_library(device_code("sm_80"))]) is None
+    assert minimum_driver([_library(device_code("sm_80", Compression.ZSTD))]) == "550.54.14"
+    left_over = device_code("sm_80", Compression.ZSTD, linked=False)
     assert minimum_driver([_library(left_over)]) is None
 
 
@@ -123,39 +108,23 @@ def test_a_later_policy_promises_no_less() -> None:
 
 
 def _artifact(*libraries: LibraryFacts, version: str = "1", requires: str = "") -> ArtifactFacts:
-    wheel = WheelFacts(
-        name="mill",
-        version=version,
-        tags=("py3-none-any",),
-        requires=tuple(filter(None, requires.split(","))),
-        members=3,
-        unpacked_bytes=30,
-    )
-    return ArtifactFacts(
-        path="mill.whl",
-        kind=TargetKind.WHEEL,
-        size_bytes=100,
-        wheel=wheel,
-        libraries=libraries,
-        dependencies=(),
-        unresolved=(),
-        runs_on=served_gpus(libraries),
-    )
+    required = tuple(filter(None, requires.split(",")))
+    return artifact(*libraries, wheel=wheel_facts(version=version, requires=required))
 
 
 def test_nothing_differs_from_itself() -> None:
-    facts = _artifact(_library(_code("sm_90")), requires="torch==2.9")
+    facts = _artifact(_library(device_code("sm_90")), requires="torch==2.9")
     assert compare_facts(facts, facts) == ()
 
 
 def test_what_differs() -> None:
     before = _artifact(
-        _library(_code("sm_80"), _code("sm_90"), path="a.so", needed=("libx.so",)),
+        _library(device_code("sm_80"), device_code("sm_90"), path="a.so", needed=("libx.so",)),
         _library(path="gone.so"),
         requires="torch==2.9,numpy",
     )
     after = _artifact(
-        _library(_code("sm_90"), path="a.so", rpath=("$ORIGIN",)),
+        _library(device_code("sm_90"), path="a.so", rpath=("$ORIGIN",)),
         version="1+sm90",
         requires="torch==2.10",
     )

@@ -5,22 +5,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from artifacts import artifact, device_code, wheel_facts
 from stoker.model.artifact import (
-    ArtifactFacts,
-    Compression,
-    DeviceCode,
-    DeviceKind,
     ElfKind,
     LibraryFacts,
     RegionPattern,
-    TargetKind,
-    WheelFacts,
 )
 from stoker.model.finding import Finding, Severity
 from stoker.plan.grammar import parse
 from stoker.wheel.engine import Member
 from stoker.wheel.origins import installed_path, resolve_needed
-from stoker.wheel.runs_on import served_gpus
 from stoker.wheel.verify.checks import CHECKS, examine_wheel
 from stoker.wheel.verify.tested import CodeSample, PlanRecord, Use, WheelUnderTest
 
@@ -34,20 +28,6 @@ def library(path: str = "mill/libmill.so", **changes: Any) -> LibraryFacts:
     return LibraryFacts(path=path, size_bytes=1000, **values)
 
 
-def code(arch: str, *, linked: bool = True) -> DeviceCode:
-    kind = DeviceKind.CUBIN if arch.startswith("sm_") else DeviceKind.PTX
-    return DeviceCode(
-        kind=kind,
-        arch=arch,
-        size_bytes=8,
-        count=1,
-        unpacked_bytes=8,
-        compression=(Compression.NONE,),
-        section=".nv_fatbin",
-        linked=linked,
-    )
-
-
 def case(
     *libraries: LibraryFacts,
     name: str = "mill",
@@ -56,25 +36,13 @@ def case(
     **changes: Any,
 ) -> WheelUnderTest:
     """A wheel of these libraries, with everything in order; the rest follows from them."""
-    wheel = WheelFacts(
-        name=name, version="1.2", tags=(tag,), requires=requires, members=9, unpacked_bytes=9
-    )
+    wheel = wheel_facts(name, tags=(tag,), requires=requires)
     paths = [one.path for one in libraries]
-    places = {installed_path(path) for path in paths}
-    facts = ArtifactFacts(
-        path="mill.whl",
-        kind=TargetKind.WHEEL,
-        size_bytes=9,
-        wheel=wheel,
-        libraries=libraries,
-        dependencies=resolve_needed(
-            libraries,
-            holds=places.__contains__,
-            files={path.rpartition("/")[2] for path in paths},
-            requires=requires,
-        ),
-        unresolved=(),
-        runs_on=served_gpus(libraries),
+    needed = resolve_needed(
+        libraries,
+        holds={installed_path(path) for path in paths}.__contains__,
+        files={path.rpartition("/")[2] for path in paths},
+        requires=requires,
     )
     values: dict[str, Any] = {
         "file_name": f"{name}-1.2-{tag}.whl",
@@ -82,6 +50,7 @@ def case(
         "members": tuple(member(path) for path in paths),
         **changes,
     }
+    facts = artifact(*libraries, wheel=wheel, dependencies=needed)
     return WheelUnderTest(facts=facts, metadata=wheel, **values)
 
 
@@ -394,7 +363,7 @@ def asked(words: str) -> dict[str, Any]:
 def test_architectures_are_exactly_those_asked_for(
     words: str, present: list[str], names: set[str]
 ) -> None:
-    wheel = case(library(device_code=tuple(map(code, present))), **asked(words))
+    wheel = case(library(device_code=tuple(map(device_code, present))), **asked(words))
     assert bad(wheel).keys() - {"missing-plan"} == names
 
 
@@ -403,8 +372,10 @@ OFFICIAL = "sm_75 sm_80 sm_86 sm_89 sm_90 sm_90a sm_100 sm_100a sm_103f sm_120 s
 
 def test_what_pytorch_adds_by_itself_is_no_finding() -> None:
     """As in the official wheel of 2.15."""
-    main = library("torch/lib/libtorch_cuda.so", device_code=tuple(map(code, OFFICIAL.split())))
-    linalg = library("torch/lib/libtorch_cuda_linalg.so", device_code=(code("sm_50"),))
+    main = library(
+        "torch/lib/libtorch_cuda.so", device_code=tuple(map(device_code, OFFICIAL.split()))
+    )
+    linalg = library("torch/lib/libtorch_cuda_linalg.so", device_code=(device_code("sm_50"),))
     torch = case(main, linalg, name="torch", **asked("7.5;8.0;8.6;9.0;10.0;12.0"))
     assert bad(torch) == {}
     other = case(main, linalg, **asked("7.5;8.0;8.6;9.0;10.0;12.0"))
@@ -412,13 +383,16 @@ def test_what_pytorch_adds_by_itself_is_no_finding() -> None:
 
 
 def test_what_linking_left_over_does_not_count() -> None:
-    wheel = case(library(device_code=(code("sm_90"), code("sm_80", linked=False))), **asked("9.0"))
+    wheel = case(
+        library(device_code=(device_code("sm_90"), device_code("sm_80", linked=False))),
+        **asked("9.0"),
+    )
     assert "extra-architecture" not in bad(wheel)
 
 
 def test_nvidias_own_libraries_have_their_own_architectures() -> None:
-    cublas = library("mill/libcublas.so.13", device_code=(code("sm_75"),))
-    wheel = case(library(device_code=(code("sm_90"),)), cublas, **asked("9.0"))
+    cublas = library("mill/libcublas.so.13", device_code=(device_code("sm_75"),))
+    wheel = case(library(device_code=(device_code("sm_90"),)), cublas, **asked("9.0"))
     assert bad(wheel) == {}
 
 
@@ -426,9 +400,15 @@ def test_a_library_that_lacks_what_another_has_is_told() -> None:
     old, new = (RegionPattern(archs=(arch,), count=1) for arch in ("sm_80", "sm_90"))
     both = RegionPattern(archs=("sm_80", "sm_90"), count=1)
     wheel = case(
-        library("mill/a.so", device_code=(code("sm_80"), code("sm_90")), regions=(both,)),
-        library("mill/b.so", device_code=(code("sm_80"),), regions=(old,)),
-        library("mill/c.so", device_code=(code("sm_80"), code("sm_90")), regions=(both, new)),
+        library(
+            "mill/a.so", device_code=(device_code("sm_80"), device_code("sm_90")), regions=(both,)
+        ),
+        library("mill/b.so", device_code=(device_code("sm_80"),), regions=(old,)),
+        library(
+            "mill/c.so",
+            device_code=(device_code("sm_80"), device_code("sm_90")),
+            regions=(both, new),
+        ),
         **asked("8.0;9.0"),
     )
     assert found(wheel, "architecture-not-everywhere").evidence.splitlines() == [

@@ -1,17 +1,13 @@
 """Slimmed wheels as `stoker verify` sees them, and GPUs that find nothing to run."""
 
 import pytest
+from msgspec.structs import replace
 
+from artifacts import artifact, device_code, wheel_facts
 from stoker.model.artifact import (
-    ArtifactFacts,
-    Compression,
-    DeviceCode,
-    DeviceKind,
     ElfKind,
     LibraryFacts,
     RegionPattern,
-    TargetKind,
-    WheelFacts,
 )
 from stoker.model.finding import Severity
 from stoker.model.slimming import SlimRecord
@@ -33,38 +29,16 @@ def case(
         size_bytes=9,
         kind=ElfKind.LIBRARY,
         machine="x86_64",
-        device_code=tuple(
-            DeviceCode(
-                kind=DeviceKind.CUBIN,
-                arch=arch,
-                size_bytes=8,
-                count=1,
-                unpacked_bytes=8,
-                compression=(Compression.NONE,),
-                section=".nv_fatbin",
-            )
-            for arch in sorted(archs)
-        ),
+        device_code=tuple(map(device_code, sorted(archs))),
         regions=tuple(RegionPattern(archs=tuple(region.split()), count=1) for region in regions),
-    )
-    wheel = WheelFacts(name="mill", version="1.2", tags=(), members=1, unpacked_bytes=9)
-    facts = ArtifactFacts(
-        path="mill.whl",
-        kind=TargetKind.WHEEL,
-        size_bytes=9,
-        wheel=wheel,
-        libraries=(library,),
-        dependencies=(),
-        unresolved=(),
-        runs_on=(),
     )
     record = SlimRecord(
         targets=tuple(targets.split()), label="x", private=bool(note.get("private"))
     )
     return WheelUnderTest(
         file_name="mill.whl",
-        facts=facts,
-        metadata=wheel,
+        facts=artifact(library),
+        metadata=wheel_facts(),
         members=(),
         slim=SlimNote(record=record),
         asked=parse(asked) if asked else None,
@@ -103,14 +77,7 @@ def test_what_may_not_be_passed_on() -> None:
 
 
 def test_a_note_that_cannot_be_read() -> None:
-    whole = case("sm_90 sm_80")
-    broken = WheelUnderTest(
-        file_name=whole.file_name,
-        facts=whole.facts,
-        metadata=whole.metadata,
-        members=(),
-        slim=SlimNote(problem="no JSON"),
-    )
+    broken = replace(case("sm_90 sm_80"), slim=SlimNote(problem="no JSON"))
     assert found(broken) == {"unreadable-slim-note": "no JSON"}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from packaging import tags
 
-from stoker.model.artifact import ArtifactFacts, TargetKind, WheelFacts
+from artifacts import artifact, wheel_facts
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.finding import Finding, Severity
 from stoker.wheel.verify.tested import WheelUnderTest
@@ -20,17 +20,8 @@ HERE = next(iter(tags.platform_tags()))
 
 
 def _case(*told: str, name: str = "mill") -> WheelUnderTest:
-    wheel = WheelFacts(name=name, version="1.2", tags=told, members=0, unpacked_bytes=0)
-    facts = ArtifactFacts(
-        path="mill.whl",
-        kind=TargetKind.WHEEL,
-        size_bytes=0,
-        wheel=wheel,
-        libraries=(),
-        dependencies=(),
-        unresolved=(),
-        runs_on=(),
-    )
+    wheel = wheel_facts(name, tags=told)
+    facts = artifact(wheel=wheel)
     return WheelUnderTest(file_name="mill.whl", facts=facts, metadata=wheel, members=())
 
 
