@@ -7,6 +7,7 @@ instructions in a container. The environment that holds stoker is the one of the
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -15,9 +16,11 @@ from pathlib import Path
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from packaging.utils import canonicalize_name
 
 from conftest import PROJECTS, Stoker
 from repositories import git, git_environment
+from stoker.knowledge.export_targets import ExportFormat
 
 Need = Callable[[str], str]
 pytestmark = pytest.mark.usefixtures("git_alone")
@@ -224,6 +227,19 @@ def test_what_runs_in_an_image_builds(
     check_wheel(system / ("workspace/wheels" if form == "cloudbuild" else "wheels"))
 
 
+def package_index(folder: Path, requirement: str) -> str:
+    """Return the address of an index with only what pip downloads for a requirement."""
+    files, pages = folder / "files", folder / "simple"
+    words = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"]
+    subprocess.run([*words, "--dest", files, requirement], check=True)
+    for file in files.iterdir():
+        page = pages / canonicalize_name(file.name.partition("-")[0])
+        page.mkdir(parents=True, exist_ok=True)
+        with (page / "index.html").open("a") as stream:
+            stream.write(f'<a href="{file.as_uri()}">{file.name}</a>\n')
+    return f"file://{pages}"
+
+
 @pytest.mark.slow
 @pytest.mark.network
 @pytest.mark.timeout(1500)
@@ -232,7 +248,9 @@ def test_an_extension_is_compiled_with_the_pytorch_that_is_named(
 ) -> None:
     """Nothing installed PyTorch on the other machine, so the build ended at once."""
     source = repository(tmp_path / "mini-extension")
-    folder, environment = exported("slurm", "--torch", "2.9.1", of=source)
+    index = package_index(tmp_path / "whl/cpu", "torch==2.9.1").replace("/cpu/", "/{cuda}/")
+    named = ("--torch", "2.9.1", "--torch-index", index)
+    folder, environment = exported("slurm", *named, of=source)
     del environment["PIP_NO_INDEX"]
     environment |= {"STOKER_VENV": venv(tmp_path), "SLURM_ARRAY_TASK_ID": "0"}
     environment["SLURM_SUBMIT_DIR"] = str(tmp_path / "submitted")
@@ -241,11 +259,51 @@ def test_an_extension_is_compiled_with_the_pytorch_that_is_named(
     assert "wheel      done" in told
 
 
+FORMATS = [str(form) for form in ExportFormat if form not in ("compose", "nix", "flox")]
+INDEX = ("--torch-index", "https://example.org/whl/{cuda}")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_an_extension_gets_the_pytorch_of_its_cuda_and_no_settings_of_pytorch(
+    stoker: Stoker, form: str
+) -> None:
+    words = ("--variant", "cu130-sm90", "--platform", "linux-x86_64", "--stoker", "stoker")
+    named = ("--torch", "2.9.1", *INDEX)
+    done = stoker("export", form, "flash-attn==2.8.3", *words, *named, "--json")
+    (file,) = json.loads(done.stdout)["files"]
+    told = " ".join(re.sub(r"""['",]| - """, " ", " ".join(file["text"].split())).split())
+    assert "--torch 2.9.1 --torch-index https://example.org/whl/cu130 --variant cu130-sm90" in told
+    assert not re.search(r"USE_|BUILD_TEST|TORCH_CUDA_ARCH_LIST|PYTORCH_", file["text"])
+
+
+def test_an_image_with_an_extension_has_the_pytorch_that_it_was_compiled_with(
+    stoker: Stoker,
+) -> None:
+    words = ("--variant", "cu130-sm90", "--platform", "linux-x86_64", "--stoker", "stoker")
+    done = stoker("export", "dockerfile", "xformers==0.0.35", *words, "--torch", "2.9.1", *INDEX)
+    last = done.stdout.partition("-slim\n")[2]
+    pip = ["pip", "install", "--no-cache-dir", "--index-url", "https://example.org/whl/cu130"]
+    assert last.startswith(f"RUN {json.dumps([*pip, 'torch==2.9.1'])}\nRUN --mount")
+    plain = stoker("export", "dockerfile", "ujson==5.11.0", "--variant", "cpu", *words[2:])
+    assert "torch" not in plain.stdout
+
+
+@pytest.mark.parametrize("torch", ["2.9.1", "2.8.0"])
+def test_the_usual_pytorch_of_another_cuda_is_refused(stoker: Stoker, torch: str) -> None:
+    words = ("--platform", "linux-x86_64", "--stoker", "stoker", "--torch", torch, "--variant")
+    refused = stoker("export", "slurm", "causal-conv1d==1.7.0", *words, "cu130-sm90")
+    assert (refused.returncode, "is for CUDA 12.8" in refused.stderr) == (2, True), refused.stderr
+    assert "--torch-index https://" in refused.stderr
+    assert stoker("export", "slurm", "causal-conv1d==1.7.0", *words, "cu128-sm90").returncode == 0
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["nix", "https://example.org/a/flash-attention@v2"], "is not PyTorch"),
         (["flox", "numpy==2.0"], "is not PyTorch"),
+        (["nix", "xformers==0.0.35", "--torch", "2.9.1"], "is not PyTorch"),
+        (["slurm", "numpy==2.0", "--stoker", "stoker", "--torch-index", "file:///w"], "belongs to --torch"),
         (["slurm", "flash-attn==2.8.3", "--stoker", "stoker"], "--torch 2.9.1"),
         (
             ["dockerfile", "numpy==2.0", "--stoker", "{other}"],

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 
+from stoker.builds import named_torch
 from stoker.builds.backend import Execute, extra_requirements
 from stoker.builds.configured import SwitchedOff
 from stoker.builds.digests import digest
@@ -13,8 +13,7 @@ from stoker.builds.isolated import Isolated
 from stoker.knowledge.packages import install_command
 from stoker.knowledge.projects import features
 from stoker.model.build import Isolation
-from stoker.model.distribution import read_requirement
-from stoker.model.errors import MissingError, UsageError
+from stoker.model.errors import MissingError
 from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Plan
 from stoker.model.source import ProjectKind, SourceTree
@@ -56,15 +55,8 @@ def build_requirements(
     if torch is None:
         with_torch = isolation is Isolation.TORCH
         return tuple(dict.fromkeys((*tree.requirements, *(_OF_EXTENSIONS if with_torch else ()))))
-    try:
-        line = f"torch=={torch}" if torch[:1].isdigit() else torch
-        if canonicalize_name(read_requirement(line).name) != "torch":
-            raise InvalidRequirement("it names another package")
-    except InvalidRequirement as error:
-        hints = ["for example --torch 2.9.1"]
-        raise UsageError(f"--torch {torch}: {error}", hints=hints) from None
     others = [one for one in tree.requirements if required_name(one) != "torch"]
-    return tuple(dict.fromkeys((line, *others, *_OF_EXTENSIONS)))
+    return tuple(dict.fromkeys((named_torch.requirement(torch), *others, *_OF_EXTENSIONS)))
 
 
 def fitting_isolation(subject: Subject, tree: SourceTree, *, torch: str | None = None) -> Isolation:
@@ -87,10 +79,16 @@ def make_environment(
     isolation: Isolation,
     requirements: Sequence[str],
     execute: Execute,
+    *,
+    torch_index: str | None = None,
 ) -> None:
-    """Create the environment of the back end, with all its requirements."""
+    """Create the environment of the back end, with all its requirements; the first one comes from
+    ``torch_index``, if that is given.
+    """
     isolated = Isolated(folder, execute)
     isolated.make(subject.toolbox.python.executable, isolation)
+    if torch_index:
+        isolated.install(requirements[:1], index=torch_index)
     isolated.install(requirements)
     isolated.install(extra_requirements(Path(tree.path), python=isolated.python, execute=execute))
 

@@ -57,10 +57,12 @@ class Isolated:
         if kind is Isolation.TORCH:
             self._link(process.check([base, "-c", _PARTS_OF_TORCH], timeout=_TIMEOUT_S))
 
-    def install(self, requirements: Sequence[str]) -> None:
+    def install(self, requirements: Sequence[str], *, index: str | None = None) -> None:
+        """Install with pip, from its own index unless another one is named."""
         if not requirements:
             return
-        words = [*pip_in(self.python), "install", *requirements]
+        source = ["--index-url", index] if index else []
+        words = [*pip_in(self.python), "install", *source, *requirements]
         if self._execute(words, self.folder, {}):
             raise CommandError(
                 "what the build needs could not be installed",

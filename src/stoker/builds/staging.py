@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker import __version__
-from stoker.builds import memory_tree
+from stoker.builds import memory_tree, named_torch
 from stoker.builds.backend import (
     clear_copies,
     configure_tree,
@@ -234,7 +234,7 @@ class Staging:
     def _prepare_inputs(self) -> dict[str, str]:
         return {
             "hindrances": digest([finding.title for finding in self._hindrances()]),
-            "requirements": digest([self._requirements(), self._isolation]),
+            "requirements": digest([self._requirements(), self._torch_index(), self._isolation]),
             "python": self._python_digest(),
         }
 
@@ -249,8 +249,16 @@ class Staging:
             return ()
         folder, execute = self._work.environment, self._execution.executing(log)
         make_environment(
-            folder, self._subject, self.tree, self._isolation, self._requirements(), execute
+            folder,
+            self._subject,
+            self.tree,
+            self._isolation,
+            self._requirements(),
+            execute,
+            torch_index=self._torch_index(),
         )
+        if self._request.torch:
+            named_torch.check_toolkit(folder, self._subject.variant)
         return (folder,)
 
     def _hindrances(self) -> list[Finding]:
@@ -268,6 +276,10 @@ class Staging:
 
     def _requirements(self) -> tuple[str, ...]:
         return build_requirements(self.tree, self._request.torch, self._isolation)
+
+    def _torch_index(self) -> str | None:
+        address = self._request.torch_index if self._request.torch else None
+        return named_torch.index_for(address, self._subject.variant) if address else None
 
     def _python_digest(self) -> str:
         return python_digest(self._subject, self.tree, self._isolation)

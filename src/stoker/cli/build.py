@@ -47,7 +47,7 @@ def build(**options: Any) -> None:
 @click.command()
 @click.argument("source", required=False, metavar="[SOURCE]")
 @request_options(source=False)
-@setting_options(SettingGroup.BUILD, without=("out", "mode", "label", "torch"))
+@setting_options(SettingGroup.BUILD, without=("out", "mode", "label", "torch", "torch_index"))
 @develop_options
 @setting_options(SettingGroup.GOVERN)
 @setting_options(SettingGroup.CHAIN)

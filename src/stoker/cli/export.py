@@ -92,6 +92,11 @@ from stoker.model.value import byte_count
     metavar="VERSION",
     help="PyTorch that an extension is compiled with, as in `stoker build --torch`.",
 )
+@click.option(
+    "--torch-index",
+    metavar="URL",
+    help="Package index that has it, as in `stoker build --torch-index`.",
+)
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write the files to a folder.")
 @click.option("--force", is_flag=True, help="Replace files that exist already.")
 @click.option("--json", "as_json", is_flag=True, help="Print paths and contents as JSON.")
@@ -112,6 +117,7 @@ def export(
     trust_network: bool,
     requirement: str | None,
     torch: str | None,
+    torch_index: str | None,
     out: Path | None,
     force: bool,
     as_json: bool,
@@ -142,7 +148,16 @@ def export(
     disk, seconds = _bytes("--disk", builder_disk), int(hours * 3600)
     wheel = None
     if cluster:
-        if source or matrix or only or requirement or torch or shards or request.options:
+        if (
+            source
+            or matrix
+            or only
+            or requirement
+            or torch
+            or torch_index
+            or shards
+            or request.options
+        ):
             raise UsageError(
                 "--cluster exports workers, not a build: leave out SOURCE, variants, --shards "
                 "and --stoker",
@@ -175,6 +190,7 @@ def export(
             size=size,
             stoker=requirement,
             torch=torch,
+            torch_index=torch_index,
             image=image,
             shards=shards or 0,
         )

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from stoker.builds.acquire.naming import Named, parse_source
+from stoker.builds.named_torch import INDEX_EXAMPLE, NamedTorch, index_for
 from stoker.export.files import PYTORCH
 from stoker.export.workers import checked_image
 from stoker.knowledge.export_targets import (
@@ -19,7 +20,7 @@ from stoker.knowledge.export_targets import (
     ExportFormat,
     ExportJob,
 )
-from stoker.knowledge.projects import builder_image, projects
+from stoker.knowledge.projects import builder_image, projects, torch_release
 from stoker.model.errors import UsageError
 from stoker.model.plan import Backend, Plan
 from stoker.model.recipe import ProjectRecipe
@@ -34,8 +35,8 @@ from stoker.settings.toml import find_file, variant_names
 from stoker.settings.user_options import UserOptions, read_user_options
 
 _PYTHON = "3.12"  # where the variant names none
-_WITHOUT_IMAGE = (ExportFormat.SLURM, ExportFormat.NIX, ExportFormat.FLOX)
-_WITHOUT_STOKER = (ExportFormat.NIX, ExportFormat.FLOX)  # they build with their own recipes
+_BY_NIXPKGS = (ExportFormat.NIX, ExportFormat.FLOX)  # they need no stoker
+_WITHOUT_IMAGE = (ExportFormat.SLURM, *_BY_NIXPKGS)
 _BY_URL = "--stoker https://HOST/stoker-VERSION.whl names a wheel on a server"
 _EXAMPLE = "https://github.com/pytorch/pytorch@v2.9.1"
 
@@ -57,6 +58,7 @@ class ExportWanted(Value, frozen=True, kw_only=True):
     size: BuilderSize
     stoker: str | None  # a wheel, a URL or a requirement
     torch: str | None = None  # that an extension is compiled with
+    torch_index: str | None = None  # that has it
     image: str | None = None
     shards: int = 0
 
@@ -74,19 +76,29 @@ def export(wanted: ExportWanted, request: CommandLine) -> Export:
         raise UsageError("no SOURCE", hints=[f"for example {_EXAMPLE}"])
     named = parse_source(given)
     source, project = _portable(named), _project(named)
+    if wanted.format in _BY_NIXPKGS and not (project and project.name == PYTORCH):
+        raise UsageError(
+            f"{source} is not PyTorch, and {wanted.format} files are for PyTorch only: they use "
+            "the recipe of nixpkgs",
+            hints=["`stoker export dockerfile` works for any project"],
+        )
     if project and project.torch and not wanted.torch:
         raise UsageError(
             f"{project.name} is compiled with PyTorch, which the other machine has to install",
             hints=["name its version: --torch 2.9.1"],
         )
-    more = ["--torch", wanted.torch] if wanted.torch else []
     requests = [
         replace(request, options={**request.options, "variant": name})
         for name in _variants(wanted, request, chosen)
     ]
     plans = [plan(one) for one in requests]
     jobs = tuple(
-        _job(planned, [source, *_defines(one), *more], _image(wanted, planned, project))
+        _job(
+            planned,
+            [source, *_defines(one)],
+            _image(wanted, planned, project),
+            _torch(wanted, planned),
+        )
         for planned, one in zip(plans, requests, strict=True)
     )
     for job in jobs:
@@ -173,14 +185,35 @@ def _image(wanted: ExportWanted, planned: Plan, project: ProjectRecipe | None) -
     )
 
 
-def _job(planned: Plan, words: list[str], image: str) -> ExportJob:
+def _torch(wanted: ExportWanted, planned: Plan) -> NamedTorch | None:
+    """Return the PyTorch of an extension; refuse one of another CUDA than the variant's."""
+    torch, variant = wanted.torch, planned.variant
+    if torch is None:
+        if wanted.torch_index:
+            raise UsageError("--torch-index belongs to --torch")
+        return None
+    if wanted.torch_index:
+        return NamedTorch(name=torch, index=index_for(wanted.torch_index, variant))
+    release = torch_release(torch) if planned.platform.cpu == "x86_64" else None
+    usual = release.cuda_usual if release else None
+    if usual and variant.backend is Backend.CUDA and variant.toolkit not in (None, usual):
+        raise UsageError(
+            f"PyTorch {torch} of the usual package index is for CUDA {usual}, and the variant for "
+            f"{variant.toolkit}",
+            hints=[INDEX_EXAMPLE],
+        )
+    return NamedTorch(name=torch)
+
+
+def _job(planned: Plan, words: list[str], image: str, torch: NamedTorch | None) -> ExportJob:
     variant = planned.variant
     python = variant.python or _PYTHON
     name = variant_name(replace(variant, platform=None))
     return ExportJob(
         plan=planned,
         name=name,
-        command=("stoker", "build", *words, "--variant", name),
+        command=("stoker", "build", *words, *(torch.options if torch else ()), "--variant", name),
+        torch=torch.pip_words if torch else (),
         image=image,
         folders=tuple(f"/opt/python/{_tag(version)}/bin" for version in _pythons(python)),
         python=python,
@@ -207,7 +240,7 @@ def origin_of_stoker(given: str | None, form: ExportFormat) -> StokerOrigin:
     """Return where the other machine gets stoker from: a URL, a wheel that goes along with the
     files, or a requirement that the user's own package index has.
     """
-    if form in _WITHOUT_STOKER:
+    if form in _BY_NIXPKGS:
         return StokerOrigin(requirement="")
     if given is None:
         raise UsageError(

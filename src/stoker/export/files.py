@@ -95,10 +95,10 @@ def _dockerfiles(export: Export) -> Iterable[ExportedFile]:
         lines = [
             f"# {s.name}={s.value}"
             for s in job.plan.environment
-            if s.origin.kind is not OriginKind.MACHINE
-            and s.value.isprintable()
-            and export.project == PYTORCH  # the tree of another project is not here to be read
+            if s.origin.kind is not OriginKind.MACHINE and s.value.isprintable()
         ]
+        if export.project != PYTORCH:  # the plan is one of PyTorch: this tree is not here
+            lines = ["# Settings: `stoker plan` shows them for the source tree."]
         pip = ("/opt/stoker/bin/pip", "install", "--no-cache-dir", export.requirement)
         build = ("/opt/stoker/bin/stoker", *job.command[1:], "--out", "/wheels")
         values = {
@@ -107,9 +107,18 @@ def _dockerfiles(export: Export) -> Iterable[ExportedFile]:
             "environment": "\n".join(lines),
             "install": docker_words(pip),
             "build": docker_words((*build, "--progress", "log")),
+            "torch": _torch_line(job),
         }
         path = f"Dockerfile.{job.name}" if len(export.jobs) > 1 else "Dockerfile"
         yield ExportedFile(path=path, text=_fill(export, "dockerfile", values))
+
+
+def _torch_line(job: ExportJob) -> str:
+    """Return the line that installs the PyTorch of an extension; the wheel alone would bring that
+    of the usual index.
+    """
+    words = ("pip", "install", "--no-cache-dir", *job.torch)
+    return f"RUN {docker_words(words)}\n" if job.torch else ""
 
 
 def _cloud_builds(export: Export) -> Iterable[ExportedFile]:
@@ -204,12 +213,6 @@ def _flox(export: Export) -> Iterable[ExportedFile]:
 
 
 def _nix_files(export: Export, folder: str) -> Iterable[ExportedFile]:
-    if export.project != PYTORCH:
-        raise UsageError(
-            f"{export.source} is not PyTorch, and {export.format} files are for PyTorch only: they "
-            "use the recipe of nixpkgs",
-            hints=["`stoker export dockerfile` works for any project"],
-        )
     for job in export.jobs:
         name = f"pytorch-{job.name}"
         text = _fill(export, "nix", {**_nix_values(job, name), "file": f"{name}.nix"})

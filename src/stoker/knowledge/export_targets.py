@@ -32,6 +32,7 @@ class ExportJob(Value, frozen=True, kw_only=True):
     image: str
     folders: tuple[str, ...]
     python: str  # 3.12
+    torch: tuple[str, ...] = ()  # what `pip install` gets for the PyTorch of an extension
 
 
 class BuilderSize(Value, frozen=True, kw_only=True):

@@ -165,6 +165,7 @@ def blas_libraries() -> dict[str, BlasRow]:
 class TorchRelease(Row, frozen=True, kw_only=True):
     version: str  # "2.6"
     cuda_newest: str
+    cuda_usual: str | None = None  # of the wheels for x86-64 on the usual package index
     python: tuple[str, str]  # oldest and newest
     gcc_min: int
     cmake_below: str | None = None

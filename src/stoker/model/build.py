@@ -68,6 +68,7 @@ class BuildRequest(Value, frozen=True, kw_only=True):
     verbose: bool = False
     isolation: Isolation | None = None  # None: chosen by the kind of project
     torch: str | None = None  # a version or a requirement: installed for the build only
+    torch_index: str | None = None  # the package index that has it
     accept_targets: bool = False  # also those that the plan does not state
     ask: bool | None = None  # ask the build what it compiles; None: if nothing else says it
 

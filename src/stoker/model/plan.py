@@ -101,15 +101,17 @@ class Variant(Value, frozen=True, kw_only=True):
     platform: Platform | None = None
 
     @property
+    def runtime(self) -> str:
+        """The back end with its release: ``cu130``, ``rocm6.4``, ``cpu``."""
+        if self.toolkit and self.backend is Backend.CUDA:
+            return "cu" + self.toolkit.replace(".", "")
+        return self.backend.value + (self.toolkit or "")
+
+    @property
     def name(self) -> str:
         """Every part that is not the default, in a fixed order: ``cu130-sm90-avx512``."""
-        backend = self.backend.value
-        if self.toolkit and self.backend is Backend.CUDA:
-            backend = "cu" + self.toolkit.replace(".", "")
-        elif self.toolkit:
-            backend += self.toolkit
         words = [
-            backend,
+            self.runtime,
             "+".join(target.word for target in self.gpus),
             self.cpu or "",
             self.blas or "",

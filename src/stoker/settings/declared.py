@@ -126,6 +126,15 @@ _BUILD = (
         group=SettingGroup.BUILD,
     ),
     Declared(
+        name="torch_index",
+        rare=True,
+        reaches_out=True,
+        help="Package index that has the PyTorch of --torch; {cuda} in its address becomes that of "
+        "the variant, such as cu130, or cpu. Default: the index of pip.",
+        metavar="URL",
+        group=SettingGroup.BUILD,
+    ),
+    Declared(
         name="accept_targets",
         rare=True,
         help="Build also if compile commands name other GPU targets than the plan, or none.",

@@ -88,10 +88,19 @@ def _of_folder(path: Path) -> ReadTorch:
                     libraries.append(dynamic_symbols(Elf(reader)))
     if not libraries:
         raise _none(str(path))
-    text = (root / "torch/version.py").read_text(errors="replace")[:_LARGEST_TEXT]
-    version, toolkit = _VERSION.search(text), _TOOLKIT.search(text)
+    version = _VERSION.search(_version_file(root / "torch"))
     read = _read(version[1] if version else "?", libraries, str(root / "torch"))
-    return replace(read, toolkit=toolkit[1]) if toolkit else read
+    return replace(read, toolkit=toolkit_of(root / "torch"))
+
+
+def toolkit_of(package: Path) -> str | None:
+    """Return the CUDA release of the PyTorch in a folder; ``None`` if it has no CUDA."""
+    found = _TOOLKIT.search(_version_file(package))
+    return found[1] if found else None
+
+
+def _version_file(package: Path) -> str:
+    return (package / "version.py").read_text(errors="replace")[:_LARGEST_TEXT]
 
 
 def is_own_library(name: str) -> bool:
