@@ -12,6 +12,7 @@ A plan is
 """
 
 import json
+import platform
 import re
 import sys
 import time
@@ -30,55 +31,70 @@ from stoker.outside.process import children_cpu_s
 from stoker.plan.survey import survey
 from stoker.settings.declared import CommandLine
 
-VARIANTS = ("h100", "b200", "rtx4090", "cpu")
 OPEN = ("gpu-choice-unset", "kernel-choice-unset", "targets-in-the-tree", "setting-overwritten")
 
 Row = dict[str, Any]
 
 
 def run(trees: Path, truths: Path, result: Path, only: list[str]) -> int:
-    """Judge every tree and variant, write the result after each, and return how many are wrong."""
+    """Judge the trees that are there, keep the other rows of the result, and return how many are
+    wrong when they were asked. The result is written after each variant.
+    """
     table = tomllib.loads(truths.read_text())["tree"]
-    rows: list[Row] = []
+    stored = json.loads(result.read_text()) if result.is_file() else {"rows": []}
     for tree in table:
-        for variant in VARIANTS:
-            chosen = not only or tree["name"] in only
-            if variant in tree and chosen and (trees / tree["name"]).is_dir():
-                for row in judged(trees, tree, variant):
-                    print(row["project"], variant, row["way"], row["verdict"], row["why"][:120])
-                    sys.stdout.flush()
-                    rows.append(row)
-                result.write_text(json.dumps(summary(table, rows), indent=1) + "\n")
-    asked = [row for row in rows if row["way"] == "asked"]
+        if (only and tree["name"] not in only) or not (trees / tree["name"]).is_dir():
+            continue
+        for variant in (name for name, truth in tree.items() if isinstance(truth, dict)):
+            if variant == "defines":
+                continue
+            for row in judged(trees, tree, variant):
+                print(row["project"], variant, row["way"], row["verdict"], row["why"][:120])
+                sys.stdout.flush()
+                kept = [old for old in stored["rows"] if identity(old) != identity(row)]
+                stored |= {"rows": [*kept, row]}
+                stored |= summary(table, stored["rows"])
+                result.write_text(json.dumps(stored, indent=1) + "\n")
+    asked = [row for row in stored["rows"] if row["way"] == "asked"]
     return sum(row["verdict"] == "wrong" for row in asked)
+
+
+def identity(row: Row) -> tuple[str, ...]:
+    return row["project"], row.get("platform", ""), row["variant"], row["way"]
 
 
 def summary(table: list[Row], rows: list[Row]) -> Row:
     counts = {
-        f"{part}, {way}": dict(
-            Counter(r["verdict"] for r in rows if r["way"] == way and r["second"] is second)
+        f"{name}, {way}": dict(
+            Counter(r["verdict"] for r in rows if r["way"] == way and r["list"] == name)
         )
-        for part, second in (("eight trees", False), ("ten more trees", True))
+        for name in dict.fromkeys(row["list"] for row in rows)
         for way in ("read", "asked")
     }
-    more = [tree["name"] for tree in table if tree.get("second")]
-    return {"chosen before the first run": more, "counts": counts, "rows": rows}
+    chosen = {
+        name: [tree["name"] for tree in table if tree.get("list") == name]
+        for name in ("second", "third")
+    }
+    return {"chosen before the first run": chosen, "counts": counts}
 
 
 def judged(trees: Path, tree: Row, variant: str) -> Iterator[Row]:
     root = trees / tree["name"]
     folder = root / tree.get("folder", ".")
     commit = root / ".commit"
-    said = CommandLine(
-        options={"variant": variant, "source": str(folder)}, defines=tree.get("defines", {})
-    )
+    options = {"variant": variant, "source": str(folder)}
+    options |= {"platform": tree["platform"]} if "platform" in tree else {}
+    said = CommandLine(options=options, defines=tree.get("defines", {}))
     about = {
         "project": tree["name"],
         "commit": commit.read_text().strip()[:12] if commit.is_file() else "",
         "variant": variant,
-        "second": bool(tree.get("second")),
+        "list": tree.get("list", "first"),
+        **({"platform": tree["platform"]} if "platform" in tree else {}),
     }
-    for way in ("read", "asked"):
+    here = f"linux-{platform.machine()}"
+    ways = ("read", "asked") if tree.get("platform", here) == here else ("read",)
+    for way in ways:
         began, cpu = time.monotonic(), children_cpu_s()
         asked: Asked | None = None
         try:
@@ -137,6 +153,10 @@ def verdict_of(plan: Plan, truth: Row, asked: Asked | None) -> tuple[str, str]:
         warned = [f"{f.title} {f.evidence}" for f in plan.findings]
         told = next((text for text in warned if re.search(truth["refuses"], text)), None)
         return ("incomplete", told) if told else ("wrong", "it should be refused")
+    if pattern := truth.get("no_remark"):
+        told = next((f.title for f in plan.findings if re.search(pattern, f.title)), None)
+        if told:
+            return "wrong", f"states: {told}"
     targets = plan.targets
     assert targets is not None
     lacking = lacks(plan, truth)
@@ -148,6 +168,8 @@ def verdict_of(plan: Plan, truth: Row, asked: Asked | None) -> tuple[str, str]:
         return "wrong", "states that no device code is compiled"
     if sorted(targets.cubins) not in [sorted(each) for each in truth["cubins"]]:
         return "wrong", f"states {', '.join(targets.cubins)}"
+    if "ptx" in truth and sorted(targets.ptx) != sorted(truth["ptx"]):
+        return "wrong", f"states PTX of {', '.join(targets.ptx) or 'nothing'}"
     if lacking:
         # The targets are stated, but the settings do not lead to them.
         return ("incomplete" if open_choice(plan) else "wrong"), lacking

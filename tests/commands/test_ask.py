@@ -331,3 +331,59 @@ def test_cmake_is_asked_with_options_whose_names_are_computed(
     assert (asked["cubins"], asked["ptx"]) == (["9.0"], [])
     assert (asked["device_compiles"], asked["host_compiles"]) == (1, 1)
     assert not (tmp_path / "build").exists()
+
+
+PARTS = """
+cmake_minimum_required(VERSION 3.18)
+project(parts LANGUAGES CXX)
+add_library(base base.cpp)
+option(PKG_GPU "the package for GPUs" OFF)
+if(PKG_GPU)
+  set(GPU_API "opencl" CACHE STRING "API of the package")
+  set_property(CACHE GPU_API PROPERTY STRINGS opencl cuda hip)
+  if(GPU_API STREQUAL "cuda")
+    enable_language(CUDA)
+    add_library(kernels kernels.cu)
+  endif()
+endif()
+"""
+
+
+def test_a_part_that_is_switched_on_chooses_its_back_end(tmp_path: Path) -> None:
+    """Neither of the two settings has an effect alone."""
+    for tool in ("cmake", "ninja", "nvcc"):
+        find_tool(tool)
+    (tmp_path / "CMakeLists.txt").write_text(PARTS)
+    (tmp_path / "base.cpp").write_text("int base;\n")
+    (tmp_path / "kernels.cu").write_text("__global__ void kernel() {}\n")
+    said = CommandLine(options={"variant": "cuda-sm90", "source": str(tmp_path)})
+    result = ask(survey(said))
+    (known,) = (result.recipe.backends if result.recipe else {}).values()
+    assert known.cmake["PKG_GPU"] == "ON"
+    assert known.cmake["GPU_API"] == "cuda"
+    assert result.asked.cubins == ("9.0",)
+
+
+OLD = """
+cmake_minimum_required(VERSION 3.10)
+project(old LANGUAGES CXX)
+option(WITH_CUDA "" OFF)
+if(WITH_CUDA)
+  find_package(CUDA REQUIRED)
+  cuda_add_library(kernels kernels.cu OPTIONS -lineinfo)
+endif()
+"""
+
+
+def test_compiles_of_find_cuda_are_seen_and_get_targets(tmp_path: Path) -> None:
+    """They are scripts of CMake, and no list of targets reaches them."""
+    for tool in ("cmake", "ninja", "nvcc"):
+        find_tool(tool)
+    (tmp_path / "CMakeLists.txt").write_text(OLD)
+    (tmp_path / "kernels.cu").write_text("__global__ void kernel() {}\n")
+    said = CommandLine(options={"variant": "cuda-sm90+sm100", "source": str(tmp_path)})
+    result = ask(survey(said))
+    assert result.asked.device_compiles == 1, result.asked.refusal
+    assert result.asked.cubins == ("9.0", "10.0")
+    (known,) = (result.recipe.backends if result.recipe else {}).values()
+    assert known.cmake["CUDA_NVCC_FLAGS"] == "-gencode={gencode}"

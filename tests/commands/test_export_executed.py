@@ -303,7 +303,10 @@ def test_the_usual_pytorch_of_another_cuda_is_refused(stoker: Stoker, torch: str
         (["nix", "https://example.org/a/flash-attention@v2"], "is not PyTorch"),
         (["flox", "numpy==2.0"], "is not PyTorch"),
         (["nix", "xformers==0.0.35", "--torch", "2.9.1"], "is not PyTorch"),
-        (["slurm", "numpy==2.0", "--stoker", "stoker", "--torch-index", "file:///w"], "belongs to --torch"),
+        (
+            ["slurm", "numpy==2.0", "--stoker", "stoker", "--torch-index", "file:///w"],
+            "belongs to --torch",
+        ),
         (["slurm", "flash-attn==2.8.3", "--stoker", "stoker"], "--torch 2.9.1"),
         (
             ["dockerfile", "numpy==2.0", "--stoker", "{other}"],

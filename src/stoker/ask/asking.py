@@ -6,7 +6,7 @@ found becomes a recipe of the tree, so that plans, builds and `--write-recipe` u
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -16,6 +16,8 @@ from stoker.ask.answers import answer
 from stoker.ask.questions import question
 from stoker.ask.room import Limits, RoomError, enter
 from stoker.ask.settling import (
+    Lack,
+    Trial,
     common,
     described,
     lacks,
@@ -175,17 +177,28 @@ def _improved(
             now = session.ask(changed, f"with {trial.change}", gpu_visible=gpu_visible)
             if score(subject, now) > score(subject, asked):
                 return trial.recipe, now
-            # A back end may be refused only because its targets are not chosen yet.
-            if now.refusal and not asked.refusal:
-                for next_trial in target_trials(subject, trial.recipe, now):
-                    if session.exhausted:
-                        break
-                    changed = with_recipe(subject, _recipe(subject, next_trial.recipe, now))
-                    why = f"with {trial.change} and {next_trial.change}"
-                    later = session.ask(changed, why, gpu_visible=gpu_visible)
-                    if score(subject, later) > score(subject, asked):
-                        return next_trial.recipe, later
+            for next_trial in _next_trials(subject, trial.recipe, asked, now, lack):
+                if session.exhausted:
+                    break
+                changed = with_recipe(subject, _recipe(subject, next_trial.recipe, now))
+                why = f"with {trial.change} and {next_trial.change}"
+                later = session.ask(changed, why, gpu_visible=gpu_visible)
+                if score(subject, later) > score(subject, asked):
+                    return next_trial.recipe, later
     return None
+
+
+def _next_trials(
+    subject: Subject, known: BackendRecipe, before: Asked, now: Asked, lack: Lack
+) -> Iterator[Trial]:
+    """Yield what is tried together with a setting that was not better alone."""
+    # A back end may be refused only because its targets are not chosen yet.
+    if now.refusal and not before.refusal:
+        yield from target_trials(subject, known, now)
+    # A part of a project may be on, and its own options choose the back end.
+    opened = {option.name for option in now.options} - {option.name for option in before.options}
+    new = tuple(option for option in now.options if option.name in opened)
+    yield from trials(lack, subject, known, replace(now, options=new, variables=(), words=()))
 
 
 def _without_gpu(

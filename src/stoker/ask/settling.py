@@ -32,8 +32,9 @@ _ON = r"(?:USE|WITH|ENABLE|BUILD|FORCE|HAVE)"
 _OFF = r"(?:NO|SKIP|DISABLE|WITHOUT)"
 _NATIVE = re.compile(r"(?:^|_)NATIVE(?:_|$)|_NATIVE_ARCH$|MARCH_NATIVE", re.IGNORECASE)
 _MOST_READ = 3  # variables that are tried because a file of the tree reads them
-_OF_CHOICES = re.compile(r"(?:GPU|BACK_?ENDS?|DEVICE|ACCELERATOR)$", re.IGNORECASE)
+_OF_CHOICES = re.compile(r"(?:GPU|BACK_?ENDS?|DEVICE|ACCELERATOR|API)$", re.IGNORECASE)
 _GENERIC = ("CMAKE_BUILD_TYPE", "CMAKE_CUDA_COMPILER", "CUDAToolkit_ROOT", "CUDA_HOME", "CUDACXX")
+_FIND_CUDA = "CUDA_NVCC_FLAGS"  # of the deprecated FindCUDA, which reads no list of targets
 _TEMPLATES = {
     "CMAKE_CUDA_ARCHITECTURES": "{cmake}",
     "CMAKE_HIP_ARCHITECTURES": "{names}",
@@ -232,6 +233,9 @@ def _listed_targets(subject: Subject, before: BackendRecipe, asked: Asked) -> It
                 separator = "," if "," in option.value else ";"
                 recipe = replace(known, separator=separator, suffixes=False)
                 yield _with_option(recipe, option.name, form)
+    if _FIND_CUDA in {option.name for option in asked.options} - named:
+        recipe = replace(known, separator=";-gencode=", suffixes=False)
+        yield _with_option(recipe, _FIND_CUDA, "-gencode={gencode}")
     if asked.way == "cmake":
         if "CMAKE_CUDA_ARCHITECTURES" not in named:
             yield _with_option(known, "CMAKE_CUDA_ARCHITECTURES", "{cmake}")
@@ -251,6 +255,8 @@ def _read_targets(known: BackendRecipe, subject: Subject, named: set[str]) -> It
 
 def _forms(example: str) -> tuple[str, ...]:
     """Return how targets may be written, that of the example first."""
+    if re.match(r"sm_\d", example):
+        return ("sm_{digits}",)
     forms = ["{digits}", "{torch}"]
     if re.search(r"\d\.\d", example):
         forms.reverse()

@@ -54,6 +54,13 @@ def test_targets_are_written_as_the_default_is() -> None:
     assert last.change == "LIB_DISABLE_SM80=TRUE"
 
 
+def test_targets_with_the_prefix_of_nvcc() -> None:
+    option = AskedOption(name="GPU_ARCH", value="sm_75", type="STRING")
+    asked = Asked(variant="x", way="cmake", device_compiles=1, cubins=("7.5",), options=(option,))
+    first, *_ = trials(Lack.TARGETS, asked_of("cuda-sm90"), NOTHING, asked)
+    assert first.recipe.cmake == {"GPU_ARCH": "sm_{digits}"}
+
+
 def test_a_better_answer() -> None:
     about = asked_of("cuda-sm90")
     none = Asked(variant="x", way="cmake", host_compiles=1)

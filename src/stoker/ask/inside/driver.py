@@ -8,7 +8,9 @@ It runs in the tree. ``sitecustomize`` has been imported before it.
 """
 
 import importlib
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,7 +25,32 @@ def _cmake(words):
     if os.path.exists(graph) and shutil.which("ninja"):
         with open(os.path.join(build, "compdb.json"), "wb") as stream:
             subprocess.call(["ninja", "-C", build, "-t", "compdb"], stdout=stream)
+        _note_find_cuda(build)
     return status
+
+
+def _note_find_cuda(build):
+    """Note the compiles of FindCUDA, which is deprecated: each is a script of CMake that starts
+    nvcc, so ninja does not list its flags.
+    """
+    with open(os.path.join(build, "compdb.json")) as stream:
+        commands = [entry["command"] for entry in json.load(stream)]
+    notes = []
+    for command in commands:
+        found = re.search(r"-D generated_file:STRING=(\S+) .*-P (\S+\.cmake)", command)
+        if found and os.path.exists(found[2]):
+            with open(found[2]) as stream:
+                said = dict(re.findall(r"^set\((\w+) ([^#\n]*)\) #", stream.read(), re.MULTILINE))
+            lists = [
+                said.get(name, "") for name in ("format_flag", "nvcc_flags", "CUDA_NVCC_FLAGS")
+            ]
+            nvcc, source = (
+                said.get(n, "").strip('"') for n in ("CUDA_NVCC_EXECUTABLE", "source_file")
+            )
+            words = [nvcc, source, "-o", found[1], *re.findall(r'[^\s;"]+', " ".join(lists))]
+            notes.append({"note": "compile", "words": words, "folder": build})
+    with open(os.environ["STOKER_NOTES"] + "/compiles", "a") as stream:
+        stream.writelines(json.dumps(note) + "\n" for note in notes)
 
 
 def _setup(words):
