@@ -262,13 +262,6 @@ def test_a_full_disk_of_the_cache_is_reported_once_and_the_build_does_without(
     assert done.err.count(text) == 1, done
 
 
-def test_a_named_cache_that_is_missing_is_an_error(project: CachedProject, build: Build) -> None:
-    empty = {"PATH": str(project.root)}
-    done = build.run("/bin/true", options=["--cache", "sccache"], **empty)
-    assert done.status == 4, done
-    assert build.run("/bin/true", options=["--cache", "auto"], **empty).status == 0
-
-
 CUDA = """
 #ifndef __CUDA_ARCH__
 #include "host.h"

@@ -56,14 +56,6 @@ def test_a_build_in_gitlab(project: Project, tmp_path: Path) -> None:
     assert ElementTree.parse(junit).getroot().get("failures") == "0"
 
 
-@pytest.mark.slow
-def test_elsewhere_nothing_of_it_is_printed(project: Project) -> None:
-    done = project.build("--target", "all")
-    assert done.returncode == 0, done.stderr
-    assert "::group::" not in done.stderr
-    assert "section_" not in done.stderr
-
-
 def test_a_summary_that_cannot_be_written_does_not_fail_the_command(
     stoker: Stoker, tmp_path: Path
 ) -> None:

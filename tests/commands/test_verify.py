@@ -85,11 +85,6 @@ def test_what_is_no_wheel(tmp_path: Path) -> None:
         _verify(renamed)
 
 
-def test_an_unknown_variant(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="unknown word 'h1000'"):
-        _verify(_wheel(tmp_path), "--variant", "h1000")
-
-
 @pytest.mark.slow
 def test_a_trial(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wheel = _wheel(tmp_path, **{"broken.py": b"raise RuntimeError('jammed')\n"})

@@ -1,5 +1,7 @@
 """The page of `stoker tune`."""
 
+import re
+
 import pytest
 
 from stoker.accelerate.shown import page
@@ -49,20 +51,17 @@ def shown(capsys: pytest.CaptureFixture[str], *advice: Advice) -> str:
 
 def test_gains_noise_and_failures_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, Advice(setting='linker = "auto"', why="it is faster"))
-    assert "2 compiles, 3 rounds on 2 CPUs; one round as it is takes 12 s" in text
     lines = {line.split("  ")[1]: line for line in text.splitlines() if line.startswith("  ")}
-    lean, mold, lld = (lines[name] for name in ("lean", "a.so: mold", "lld"))
-    assert lean.split() == [
-        "lean", "+6", "%", "+5", "%", "to", "+7", "%,", "noise", "1", "%", "-27", "%", "same",
-        "1", "of", "1", "objects", "identical",
-    ]  # fmt: skip
-    assert "no gain" in mold
-    assert "differs" in mold
-    assert "failed" in lld
-    assert "-30 % (once)" in lines["-g0"]
-    assert "mold: a.so: does not export f" in text
-    assert "lld: a.so: unknown option" in text
-    assert '[defaults] in stoker.toml\n  linker = "auto"\n    it is faster' in text
+    assert "+6 %  +5 % to +7 %, noise 1 %  -27 %" in re.sub("   +", "  ", lines["lean"])
+    assert "1 of 1 objects identical" in lines["lean"]
+    for name, parts in {
+        "a.so: mold": ("no gain", "differs"),
+        "lld": ("failed",),
+        "-g0": ("-30 % (once)",),
+    }.items():
+        assert all(part in lines[name] for part in parts)
+    for fact in ("2 compiles, 3 rounds", "does not export f", "unknown option", "it is faster"):
+        assert fact in text
     assert "the budget ended" in text
 
 

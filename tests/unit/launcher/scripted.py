@@ -135,6 +135,11 @@ class Conversation:
         self.expect("started")
         return self.keeper
 
+    def kill(self) -> None:
+        """Let it kill the command, and wait until it has."""
+        self.say("kill")
+        self.expect("killed")
+
     def close(self) -> None:
         self._stream.close()
 
@@ -163,6 +168,12 @@ class ScriptedGovernor:
         """A launcher whose question has come."""
         conversation = self.accept()
         conversation.expect("ask")
+        return conversation
+
+    def permitted(self) -> Conversation:
+        """A launcher whose question has come and whose command runs."""
+        conversation = self.asked()
+        conversation.permit()
         return conversation
 
     def is_asked(self) -> bool:

@@ -88,8 +88,7 @@ def test_nvcc_with_a_host_compiler_of_ours(
     group = step.permit()
     steps = Path(launch.environment["STOKER_SCRATCH"])
     until(lambda: bool(list(steps.glob("stoker-*/tmpxft*"))), "nvcc's intermediate files")
-    step.say("kill")
-    step.expect("killed")
+    step.kill()
     assert list(steps.iterdir()) == []
     assert not alive(group)
     step.permit()

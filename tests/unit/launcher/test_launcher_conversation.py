@@ -65,8 +65,7 @@ def test_it_ends_with_the_commands_status(
     launch: Launch, governor: ScriptedGovernor, status: int
 ) -> None:
     process = launch.script(f"echo out; echo err >&2; exit {status}")
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     done = step.expect("done")
     assert done[:2] == [str(status).encode(), b"0"]
     assert all(int(number) >= 0 for number in done[2:6])
@@ -81,8 +80,7 @@ def test_it_ends_by_the_commands_signal(
 ) -> None:
     number = signal.Signals[name]
     process = launch.script(f"echo before; kill -{int(number)} $$; sleep 60")
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     assert step.expect("done")[:2] == [b"0", str(int(number)).encode()]
     step.say("release")
     assert result(process) == (-number, b"before\n", b"")
@@ -133,8 +131,7 @@ def test_temporary_files_vanish_with_the_step(
     process = launch.script(
         'cd "$TMPDIR"; mkdir -p a/b; echo x > a/b/c; ln -s / root; echo x > d; chmod 0 d'
     )
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     step.expect("done")
     step.say("release")
     assert result(process) == (0, b"", b"")
@@ -151,8 +148,7 @@ def test_temporary_files_stay_where_a_step_began(
     link.symlink_to(steps)
     launch.environment["STOKER_SCRATCH"] = str(link)
     process = launch.script('until [ -e "$1.go" ]; do sleep 0.02; done; echo x > "$TMPDIR/x"', link)
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     (tmp_path / "next").symlink_to(other)
     (tmp_path / "next").replace(link)
     (tmp_path / "link.go").touch()
@@ -189,8 +185,7 @@ def test_a_failed_attempt_leaves_no_trace(
     )
     words = (script, "-MD", "-MF", "out.d", "-o", "out.o")
     process = launch(launch.compiler, *words, cwd=tmp_path)
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     sleepers = pids_in(pids, 2)
     if word == "kill":
         step.say("kill")
@@ -230,11 +225,9 @@ def test_which_files_are_half_written_outputs(
 ) -> None:
     script = "echo part > out; echo > ready; sleep 1000"
     launch(launch.compiler, "-c", script, *arguments, cwd=tmp_path)
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     until((tmp_path / "ready").exists, "it has written")
-    step.say("kill")
-    step.expect("killed")
+    step.kill()
     assert (tmp_path / "out").exists() is not goes
 
 
@@ -246,10 +239,8 @@ def test_what_is_no_regular_file_is_not_deleted(
     (tmp_path / "link").symlink_to("/dev/null")
     names = [str(tmp_path / name) for name in ("folder", "pipe", "link")]
     launch("/bin/sh", "-c", "sleep 1000", *(f"-o{name}" for name in names), "-o", "/dev/null")
-    step = governor.asked()
-    step.permit()
-    step.say("kill")
-    step.expect("killed")
+    step = governor.permitted()
+    step.kill()
     assert all(os.path.lexists(name) for name in names)
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
@@ -260,17 +251,14 @@ def test_nvccs_other_options_that_begin_like_an_output(
     (tmp_path / "nvcc").symlink_to("/bin/sh")
     (tmp_path / "dir").touch()
     launch(tmp_path / "nvcc", "-c", "sleep 1000", "-odir", "dir", cwd=tmp_path)
-    step = governor.asked()
-    step.permit()
-    step.say("kill")
-    step.expect("killed")
+    step = governor.permitted()
+    step.kill()
     assert (tmp_path / "dir").exists()
 
 
 def test_a_step_that_was_given_up(launch: Launch, governor: ScriptedGovernor) -> None:
     process = launch.script("echo out; exit 4")
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     step.expect("done")
     step.say("fail", "a.cc needs\n9 GiB")
     assert result(process) == (4, b"out\n", b"a.cc needs\n9 GiB\n")
@@ -326,8 +314,7 @@ def test_a_line_without_end_is_a_broken_governor(
 
 def test_a_nested_launcher_has_its_permit(launch: Launch, governor: ScriptedGovernor) -> None:
     process = launch(launch.launcher, launch.launcher, "/bin/echo", "inner")
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     step.expect("done")
     step.say("release")
     assert result(process) == (0, b"inner\n", b"")

@@ -119,8 +119,7 @@ def test_of_only_a_thread_of_the_parent(launch: Launch, governor: ScriptedGovern
     started: list[subprocess.Popen[bytes]] = []
     thread = threading.Thread(target=lambda: started.append(launch.script("sleep 0.2; echo well")))
     thread.start()
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     thread.join()
     step.expect("done")
     step.say("release")
@@ -142,11 +141,9 @@ def test_of_a_hundred_that_fork_and_flee(
         "time.sleep(1000)\n"
     )
     launch.python(text, tmp_path / "pids")
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     pids_in(tmp_path / "pids", 20)
-    step.say("kill")
-    step.expect("killed")
+    step.kill()
     seen = pids_in(tmp_path / "pids", 20)
     assert not any(alive(pid) for pid in seen)
 
@@ -169,8 +166,7 @@ def test_a_command_may_answer_a_signal_in_its_own_way(
         'trap "echo trapped; exit 3" TERM; echo > "$1"; while :; do sleep 0.01; done',
         tmp_path / "up",
     )
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     until((tmp_path / "up").exists, "the trap is set")
     process.terminate()
     assert result(process)[:2] == (3, b"trapped\n")
@@ -190,8 +186,7 @@ def test_signals_end_a_launcher_that_waits(
 
 def test_a_signal_while_the_governor_ponders(launch: Launch, governor: ScriptedGovernor) -> None:
     process = launch.script("echo done; exit 4")
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     step.expect("done")
     process.send_signal(signal.SIGINT)
     assert result(process) == (4, b"done\n", b"")
@@ -199,8 +194,7 @@ def test_a_signal_while_the_governor_ponders(launch: Launch, governor: ScriptedG
 
 def test_an_interrupted_step_is_not_tried_again(launch: Launch, governor: ScriptedGovernor) -> None:
     process = launch.script('trap "" INT; while :; do sleep 0.01; done')
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     (keeper,) = children(process.pid)
     until(lambda: bool(children(keeper)), "the command runs")
     process.send_signal(signal.SIGINT)
@@ -245,15 +239,13 @@ def test_of_a_child_that_cannot_be_reaped(
     seize = 0x4206
     pids = tmp_path / "pids"
     process = launch.script('[ -e "$1" ] && exit 0; echo $$ > "$1"; sleep 1000', pids)
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     (compiler,) = pids_in(pids, 1)
     ptrace = ctypes.CDLL(None, use_errno=True).ptrace
     ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
     if ptrace(seize, compiler, None, None) < 0:
         missing("the right to trace a process")
-    step.say("kill")
-    step.expect("killed")
+    step.kill()
     assert state(compiler) == "Z"
     step.permit()
     step.expect("done")

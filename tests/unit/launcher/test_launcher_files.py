@@ -55,8 +55,7 @@ def look(folder: Path) -> dict[str, tuple[int, int, bytes]]:
 
 
 def killed(step: Conversation) -> None:
-    step.say("kill")
-    step.expect("killed")
+    step.kill()
 
 
 @pytest.mark.parametrize("content", ["", "old"])
@@ -87,8 +86,7 @@ def test_links_and_modes_of_outputs_that_exist(
         (folder / "out").chmod(0o600)
         os.link(folder / "out", folder / "linked")
     process = launch(*command, cwd=folders[0])
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     gate.wait()
     killed(step)
     gate.open()
@@ -110,8 +108,7 @@ def test_an_output_that_was_written_in_place_and_one_that_was_replaced(
     script = "echo part > out; rm deps; echo part > deps; echo > ready; sleep 1000"
     words = ("-c", script, "-o", "out", "-MF", "deps")
     process = launch(launch.compiler, *words, cwd=tmp_path)
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     until((tmp_path / "ready").exists, "it has written")
     if again:
         killed(step)
@@ -134,8 +131,7 @@ def test_an_output_that_was_not_touched_stays(
         (tmp_path / name).write_text("old")
     words = ("-c", f"echo part > {writes}; sleep 1000", "-o", "out", "-MF", "deps", "-o", "-")
     launch("/bin/sh", *words, cwd=tmp_path)
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     until(lambda: (tmp_path / writes).read_text() == "part\n", "it has written")
     killed(step)
     assert [name for name in names if not (tmp_path / name).exists()] == gone
@@ -150,8 +146,7 @@ def test_clang_leaves_no_temporary_file(
         (folder / similar).touch()
     before = set(look(folder))
     launch(need("clang"), "-c", source, "-o", "a.o", cwd=folder)
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     gate.wait()
     assert [name[-6:] for name in set(look(folder)) - before] == [".o.tmp"]
     killed(step)
@@ -164,8 +159,7 @@ def test_lld_leaves_no_temporary_file(
     """As lld names it, without waiting for a link that takes long enough."""
     script = "echo x > lib.so.tmp0a1b2c3; echo x > lib.so.tmpfile; echo > ready; sleep 1000"
     launch(launch.compiler, "-c", script, "-o", "./lib.so", cwd=tmp_path)
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     until((tmp_path / "ready").exists, "it has written")
     killed(step)
     assert (tmp_path / "lib.so.tmpfile").exists()
@@ -190,8 +184,7 @@ def test_mold_leaves_no_temporary_file(
         ours,
         ready,
     )
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     until(ready.exists, "it links")
     if ends == "kill":
         killed(step)
@@ -217,8 +210,7 @@ def test_a_reproducer_outlives_its_step(
         launch.environment["STOKER_SCRATCH"] = str(memory)
     script = 'mkdir "$TMPDIR/cache"; echo x > "$TMPDIR/cache/a"; echo y > "$TMPDIR/a.c"; exit 70'
     process = launch.script(script)
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     step.expect("done")
     step.say("release")
     status, out, err = result(process)
@@ -259,8 +251,7 @@ def test_what_a_repeated_attempt_left_does_not_stay(
     process = launch.script(
         f'[ -e {ready}.2 ] && exit 0; echo > {ready}.2; echo > "$TMPDIR/x"; {end}'
     )
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     if word == "again":
         step.expect("done")
         step.say("again")
@@ -282,8 +273,7 @@ def test_an_interrupted_command_moves_nothing(
     ready = tmp_path / "ready"
     wait = f'echo > "$TMPDIR/x"; echo > {ready}; while :; do sleep 0.02; done'
     process = launch.script(f'trap "exit 3" TERM; {wait}')
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     until(ready.exists, "it has written")
     process.terminate()
     step.expect("done")

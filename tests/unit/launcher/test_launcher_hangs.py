@@ -59,8 +59,7 @@ def test_a_finished_command_does_not_wait_for_a_hung_governor(
     hasty: Launch, governor: ScriptedGovernor
 ) -> None:
     process = hasty.script("echo out; exit 3")
-    step = governor.asked()
-    step.permit()
+    governor.permitted()
     assert result(process) == (3, b"out\n", b"")
 
 
@@ -142,8 +141,7 @@ def test_a_command_that_reads_the_terminal_gets_an_error(
     launch: Launch, governor: ScriptedGovernor, tmp_path: Path
 ) -> None:
     with at_terminal(launch, "/bin/sh", "-c", READ, str(tmp_path / "log")) as (pid, _):
-        step = governor.asked()
-        step.permit()
+        step = governor.permitted()
         assert step.expect("done")[:2] == [b"5", b"0"]
         assert (tmp_path / "log").read_text() == "cannot read\n"
         step.say("release")

@@ -15,8 +15,7 @@ MIB = 1 << 20
 def account(launch: Launch, governor: ScriptedGovernor, text: str) -> tuple[list[int], list[int]]:
     """What `done` says, and every current use that was reported before."""
     launch.python(text)
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     currents = []
     while (message := step.hear())[0] == b"memory":
         assert int(message[1]) <= int(message[2])
@@ -45,8 +44,7 @@ def test_a_command_that_ends_before_the_first_sample_has_a_peak(
     launch: Launch, governor: ScriptedGovernor
 ) -> None:
     launch("/bin/true")
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     while (message := step.hear())[0] == b"memory":
         pass
     assert message[0] == b"done"
@@ -74,8 +72,7 @@ def test_a_user_in_many_groups(launch: Launch, governor: ScriptedGovernor) -> No
     compiler = launch.named("clang", sys.executable)
     words: list[Word] = [launch.launcher, compiler, "-I", "-S", "-c", CHILD, *REPEATABLE]
     launch.program([sys.executable, "-c", join, *words])
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     while (message := step.hear())[0] == b"memory" and int(message[1]) < 60 * MIB:
         pass
     assert message[0] == b"memory"
@@ -113,8 +110,7 @@ def test_cpu_time_of_the_whole_tree(
         cpu_us = account(launch, governor, text)[0][3]
     else:
         launch.python(text)
-        step = governor.asked()
-        step.permit()
+        step = governor.permitted()
         while not done.exists():
             step.expect("memory")
         step.expect("memory")

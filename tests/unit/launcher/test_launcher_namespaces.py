@@ -51,8 +51,7 @@ def test_its_memory_is_measured(
 ) -> None:
     text = "import time; memory = b'x' * (64 << 20); time.sleep(0.5)"
     launch.program([*inside, launch.launcher, "python3", "-I", "-S", "-c", text])
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     _, _, _, _, peak, *_ = step.expect("done")
     assert 64 << 20 <= int(peak) < 256 << 20
 
@@ -71,8 +70,7 @@ def test_it_is_killed_there_and_nothing_else_is(
     bystanders = [pid for pid in below(outside.pid) if pid not in (keeper, *tree)]
     step.say("pause")
     step.say("resume")
-    step.say("kill")
-    step.expect("killed")
+    step.kill()
     assert not any(alive(pid) for pid in (keeper, *tree))
     assert all(alive(pid) for pid in bystanders)
 

@@ -29,8 +29,7 @@ def test_nothing_is_shown_before_it_counts(launch: Launch, governor: ScriptedGov
     script = "echo out; echo err >&2; exit 1"
     launch(launch.compiler, "-c", script, *REPEATABLE, stdout=writer, stderr=writer)
     os.close(writer)
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     step.expect("done")
     with pytest.raises(BlockingIOError):
         os.read(reader, 1)
@@ -76,8 +75,7 @@ def test_a_hundred_megabytes_in_little_memory(
             stdout=stdout.fileno(),
             stderr=stderr.fileno(),
         )
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     step.expect("done")
     status = Path(f"/proc/{process.pid}/status").read_text()
     peak = re.search(r"VmHWM:\s+(\d+) kB", status)
@@ -146,8 +144,7 @@ def test_the_end_of_what_a_failed_command_printed(
     launch: Launch, governor: ScriptedGovernor
 ) -> None:
     launch.python("import sys\nfor n in range(5000): print(n, flush=True)\nsys.exit('the end')")
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     tail = step.expect("done")[6]
     whole = b"".join(b"%d\n" % number for number in range(5000)) + b"the end\n"
     assert tail == whole[-4096:]
@@ -158,8 +155,7 @@ def test_output_without_a_reader(launch: Launch, governor: ScriptedGovernor) -> 
     words = (launch.compiler, "-c", "echo out; exit 3", *REPEATABLE)
     process = launch(*words, stdout=writer, stderr=writer)
     os.close(writer)
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     step.expect("done")
     os.close(reader)
     step.say("release")

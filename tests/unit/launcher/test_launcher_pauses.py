@@ -300,13 +300,11 @@ def test_a_command_with_hundreds_of_children(
         "signal.pause()\n",
         pids,
     )
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     until(lambda: pids.exists() and pids.read_text().endswith("\n"), "all have started")
     forked = [int(pid) for pid in pids.read_text().split()]
     assert len(forked) == 900
     step.say("pause")
     until(lambda: all(state(pid) == "T" for pid in forked), "all are stopped")
-    step.say("kill")
-    step.expect("killed")
+    step.kill()
     assert not any(alive(pid) for pid in forked)

@@ -232,8 +232,7 @@ def test_what_a_command_that_runs_once_is_given(
     with (tmp_path / "out").open("wb") as out:
         process = launch("/bin/sh", "-c", script, stdin=reader, stdout=out.fileno())
         os.close(reader)
-        step = governor.asked()
-        step.permit()
+        step = governor.permitted()
         step.expect("done")
         assert process.wait(60) == 0
     lines = (tmp_path / "out").read_text().splitlines()
@@ -245,8 +244,7 @@ def test_its_half_written_output_is_deleted_when_it_is_ended(
 ) -> None:
     made = tmp_path / "made"
     process = launch("/bin/sh", "-c", 'echo part > "$2"; sleep 1000', "sh", "-o", made)
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     while not made.exists():
         pass
     step.say("end")

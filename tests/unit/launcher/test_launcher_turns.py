@@ -111,8 +111,7 @@ def test_a_running_command_continues_until_it_exits(
 @pytest.mark.usefixtures("locks")
 def test_a_governor_that_dies_after_done(launch: Launch, governor: ScriptedGovernor) -> None:
     process = launch.script("echo out; exit 3")
-    step = governor.asked()
-    step.permit()
+    step = governor.permitted()
     step.expect("done")
     governor.die()
     assert result(process) == (3, b"out\n", b"")
@@ -121,10 +120,8 @@ def test_a_governor_that_dies_after_done(launch: Launch, governor: ScriptedGover
 @pytest.mark.usefixtures("locks")
 def test_a_preempted_step_whose_governor_dies(launch: Launch, governor: ScriptedGovernor) -> None:
     process = launch.script('[ "$STOKER_STEP" = 0 ] && echo well || sleep 1000')
-    step = governor.asked()
-    step.permit()
-    step.say("kill")
-    step.expect("killed")
+    step = governor.permitted()
+    step.kill()
     governor.die()
     assert result(process) == (0, b"well\n", b"")
 

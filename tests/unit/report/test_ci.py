@@ -59,29 +59,27 @@ def test_the_system_is_known_by_its_variables(
 
 
 def test_sections() -> None:
-    runs = result(BuildStage.COMPILE, StageEnd.RUNNING, why="new")
-    ends = result(BuildStage.COMPILE, StageEnd.DONE)
-    skipped = result(BuildStage.WHEEL, StageEnd.SKIPPED)
+    results = [result(BuildStage.COMPILE, end, why="new") for end in StageEnd]
+    lines = {each.end: Sections(None).text(each, 1.6) for each in results}
+    assert lines == {
+        StageEnd.RUNNING: "  compile    started (new)\n",
+        StageEnd.DONE: "  compile    done in 2 s\n",
+        StageEnd.SKIPPED: "  compile    unchanged\n",
+        StageEnd.FAILED: "  compile    failed after 2 s\n",
+        StageEnd.INTERRUPTED: "  compile    interrupted after 2 s\n",
+    }
     texts = {}
-    for system in (None, *CiSystem):
+    for system in CiSystem:
         sections = Sections(system)
-        texts[system] = [sections.text(each, 1.6) for each in (runs, ends, skipped)]
-    lines = [
-        "  compile    started (new)\n",
-        "  compile    done in 2 s\n",
-        "  wheel      unchanged\n",
-    ]
-    assert texts[None] == lines
-    assert texts[CiSystem.GITHUB] == [
-        "::group::compile    started (new)\n",
-        f"::endgroup::\n{lines[1]}",
-        lines[2],
-    ]
-    assert texts[CiSystem.GITLAB] == [
-        f"\x1b[0Ksection_start:2:stoker_compile[collapsed=true]\r\x1b[0K{lines[0]}",
-        f"\x1b[0Ksection_end:2:stoker_compile\r\x1b[0K{lines[1]}",
-        lines[2],
-    ]
+        texts[system] = {each.end: sections.text(each, 1.6) for each in results}
+        assert texts[system][StageEnd.SKIPPED] == lines[StageEnd.SKIPPED]
+    github, gitlab = texts[CiSystem.GITHUB], texts[CiSystem.GITLAB]
+    assert github[StageEnd.RUNNING] == "::group::compile    started (new)\n"
+    assert github[StageEnd.DONE] == f"::endgroup::\n{lines[StageEnd.DONE]}"
+    start = "\x1b[0Ksection_start:2:stoker_compile[collapsed=true]\r\x1b[0K"
+    assert gitlab[StageEnd.RUNNING] == f"{start}{lines[StageEnd.RUNNING]}"
+    end = "\x1b[0Ksection_end:2:stoker_compile\r\x1b[0K"
+    assert gitlab[StageEnd.DONE] == f"{end}{lines[StageEnd.DONE]}"
 
 
 @pytest.mark.parametrize(
