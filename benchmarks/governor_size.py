@@ -19,7 +19,7 @@ NOT_DECIDING = {
     *("commands", "connections", "daemon", "explanation", "history", "history_writer"),
     *("past_runs", "processes", "progress", "protocol", "recording", "running", "served_run"),
     *("session", "simulate", "simulating", "storage", "tally", "trace", "remote_steps", "evidence"),
-    *("outputs", "bounds", "graph", "work_left"),
+    *("outputs", "bounds", "critical_path", "graph", "includes"),
 }
 _BRANCHES = (ast.If, ast.IfExp, ast.While, ast.For, ast.comprehension, ast.ExceptHandler, ast.Match)
 

@@ -36,7 +36,6 @@ from stoker.diagnose.sieve import read_log
 from stoker.diagnose.texts import fix_script, short_diagnosis
 from stoker.diagnose.verdict import diagnose
 from stoker.govern import protocol
-from stoker.govern.build_folder import Dependencies
 from stoker.govern.command_line import step_of
 from stoker.govern.history import History
 from stoker.govern.policies import make_policy
@@ -51,6 +50,7 @@ from stoker.outside.package_index import parse_page
 from stoker.outside.terminal import Page, rendered
 from stoker.plan import grammar
 from stoker.report.analysis import RecordedRun, analyse
+from stoker.report.dependencies import Dependencies
 from stoker.report.graphs.analysis import find_impact, make_build_graph
 from stoker.report.graphs.owners import Owners
 from stoker.report.graphs.steps import NeededSteps

@@ -12,7 +12,6 @@ from selenium.webdriver.common.keys import Keys
 from browser import Browser
 from conftest import Stoker
 from generated_runs import generated_attempts, write_run
-from stoker.govern.build_folder import Dependencies
 from stoker.govern.history import History
 from stoker.model.build import BuildStage, StageEnd, StageResult
 from stoker.model.govern import Role, Step, StepRecord
@@ -20,6 +19,7 @@ from stoker.model.plan import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.runs import Attempt, Outcome, Run
 from stoker.model.visible import visible
 from stoker.report.analysis import RecordedRun, analyse
+from stoker.report.dependencies import Dependencies
 from stoker.report.page import report_page
 from stoker.report.values import BuildFacts, LibrarySize, Output, Report, ReportedRun
 

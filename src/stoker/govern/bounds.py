@@ -5,10 +5,10 @@ is fastest. Its memory counts in the mode that takes least of it over time.
 """
 
 from collections.abc import Mapping, Sequence
-from graphlib import TopologicalSorter
 
 from msgspec.structs import replace
 
+from stoker.govern.critical_path import paths_left
 from stoker.knowledge.compilers import nvcc_rounds, shipped_effects
 from stoker.model.govern import Collector, ModeEffect, Role, StepRecord
 from stoker.model.simulation import Bounds
@@ -108,15 +108,7 @@ def critical_path(steps: Sequence[StepRecord]) -> float:
 def paths(steps: Sequence[StepRecord]) -> dict[str, float]:
     """Return the critical-path seconds from the start of each output's step to the end."""
     seconds = {step.step.output: step.wall_s for step in steps}
-    users: dict[str, list[str]] = {output: [] for output in seconds}
-    for step in steps:
-        for need in step.needs:
-            users[need].append(step.step.output)
-    longest: dict[str, float] = {}
-    for output in TopologicalSorter(users).static_order():
-        after = max((longest[user] for user in users[output]), default=0.0)
-        longest[output] = seconds[output] + after
-    return longest
+    return paths_left({step.step.output: step.needs for step in steps}, seconds.__getitem__)
 
 
 def _widths(steps: Sequence[StepRecord], cpus: int, memory: int) -> float:

@@ -12,12 +12,12 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
 
 from stoker.govern.command_line import build_folder, role_of_source
+from stoker.govern.critical_path import in_order, paths_left
 from stoker.knowledge.steps import known_step, usual_seconds
 from stoker.model.govern import Role
 from stoker.source.ninja import Edge, Graph, read_durations, read_graph
@@ -272,15 +272,14 @@ def longest_paths(
     """Return the critical-path seconds from the start of each output's step to the end. A compile
     that never ran counts with what such sources usually take.
     """
+
+    def seconds(index: int) -> float:
+        edge = edges[index]
+        return 0.0 if edge.rule == "phony" else _expected(edge, durations, size).seconds
+
     maker = _makers(edges)
-    needs = _needs(edges, maker)
-    longest = [0.0] * len(edges)
-    for index in reversed(_in_order(needs)):
-        if edges[index].rule != "phony":
-            longest[index] += _expected(edges[index], durations, size).seconds
-        for need in needs[index]:
-            longest[need] = max(longest[need], longest[index])
-    return {output: longest[index] for output, index in maker.items()}
+    longest = paths_left(_needs(edges, maker), seconds)
+    return {output: longest.get(index, 0.0) for output, index in maker.items()}
 
 
 def steps_left(
@@ -293,7 +292,7 @@ def steps_left(
     """Return the outputs of the steps that will ask, with the seconds they are expected to take."""
     edges, maker = graph.edges, _makers(graph.edges)
     needs = _needs(edges, maker)
-    order = _in_order(needs)
+    order = in_order(needs)
     wanted = tuple(targets) or graph.defaults or tuple(maker)
     needed = {maker[target] for target in wanted if target in maker}
     for index in reversed(order):
@@ -328,17 +327,12 @@ def _makers(edges: Sequence[Edge]) -> dict[str, int]:
     return {output: index for index, edge in enumerate(edges) for output in edge.outputs}
 
 
-def _needs(edges: Sequence[Edge], maker: Mapping[str, int]) -> list[set[int]]:
+def _needs(edges: Sequence[Edge], maker: Mapping[str, int]) -> dict[int, set[int]]:
     """Return for each edge the indexes of the edges that it needs or comes after."""
-    return [{maker[n] for n in (*edge.needs, *edge.after) if n in maker} for edge in edges]
-
-
-def _in_order(needs: Sequence[set[int]]) -> list[int]:
-    """Return the edges, each after those it needs; none if there is a cycle."""
-    try:
-        return list(TopologicalSorter(dict(enumerate(needs))).static_order())
-    except CycleError:
-        return []
+    return {
+        index: {maker[n] for n in (*edge.needs, *edge.after) if n in maker}
+        for index, edge in enumerate(edges)
+    }
 
 
 def _expected(edge: Edge, durations: Mapping[str, float], size: Size) -> Expected:

@@ -318,8 +318,8 @@ class Session:
         """Add the whole summary to the history, and the headers of all completed steps, for
         comparisons of runs.
         """
-        from stoker.govern.build_folder import read_includes
         from stoker.govern.history import History  # a run starts sooner without sqlite3
+        from stoker.govern.includes import read_includes
 
         try:
             with History() as history:

@@ -13,10 +13,10 @@ from statistics import median
 from msgspec.structs import replace
 
 from stoker.govern.bounds import at_best, cpu_bound, memory_bound
-from stoker.govern.build_folder import Dependencies
 from stoker.model.govern import Basis, Role, Step, StepRecord
 from stoker.model.runs import LOST, Attempt, Outcome, Run
 from stoker.model.value import Value
+from stoker.report.dependencies import Dependencies
 from stoker.report.values import Accuracy, AttemptSpan, CpuTime, LowerBound, RunAnalysis, Total
 
 _OBJECT_FOLDER = re.compile(r"(?:^|/)CMakeFiles/([^/]+)\.dir/")

@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 
 from stoker import __version__
-from stoker.govern.build_folder import Dependencies
 from stoker.govern.history import History
 from stoker.govern.policies import make_policy
 from stoker.govern.simulate import simulate, with_cache_hits, with_nvcc_threads
@@ -23,6 +22,7 @@ from stoker.model.value import UNDECODABLE
 from stoker.plan.run_folder import RECORD, runs_folder
 from stoker.report.analysis import RecordedRun, analyse, records
 from stoker.report.comparison import compare_runs
+from stoker.report.dependencies import Dependencies
 from stoker.report.phases import CompilerPhase, phase_file, read_phases
 from stoker.report.values import (
     BuildFacts,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.govern.build_folder import parse_dependency_file, read_includes
+from stoker.govern.includes import parse_dependency_file, read_includes
 from stoker.model.govern import Role, Step
 from stoker.model.runs import Includes, short_path
 

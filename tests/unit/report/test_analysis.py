@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from governed_steps import GB, profile, run_summary
-from stoker.govern.build_folder import Dependencies
 from stoker.model.govern import Basis, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Explanation, Outcome, Run
 from stoker.report.analysis import RecordedRun, analyse, records, target_of
+from stoker.report.dependencies import Dependencies
 from stoker.report.values import RunAnalysis
 from stoker.source.ninja import Edge
 

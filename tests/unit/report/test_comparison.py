@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from stoker.govern.build_folder import Dependencies
 from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.runs import Attempt, Includes, Outcome, Run
 from stoker.report.analysis import RecordedRun, analyse
 from stoker.report.comparison import compare_runs
+from stoker.report.dependencies import Dependencies
 from stoker.report.values import Comparison, RunAnalysis
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from generated_runs import generated_attempts, summary_of
-from stoker.govern.build_folder import Dependencies
 from stoker.model.govern import Basis, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Explanation, Outcome, Run
 from stoker.report.analysis import RecordedRun, analyse
+from stoker.report.dependencies import Dependencies
 from stoker.report.perfetto import perfetto_trace
 from stoker.report.phases import CompilerPhase
 

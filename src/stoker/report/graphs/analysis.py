@@ -5,6 +5,7 @@ Pure.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from stoker.govern.critical_path import earliest_ends, longest_chain
 from stoker.model.govern import Timing
 from stoker.report.graphs.owners import LINK_RULE, Owners
 from stoker.report.graphs.steps import PHONY, NeededSteps
@@ -86,23 +87,20 @@ def _seconds(time: Timing | None) -> float:
 
 def _earliest_ends(steps: NeededSteps, times: Sequence[Timing | None]) -> list[float]:
     """Return when each step can have ended, with unlimited CPUs."""
-    ends: list[float] = []
-    for needs, time in zip(steps.before, times, strict=True):
-        ends.append(max((ends[need] for need in needs), default=0.0) + _seconds(time))
-    return ends
+    ends = earliest_ends(dict(enumerate(steps.before)), lambda index: _seconds(times[index]))
+    return [ends[index] for index in range(len(steps))]
 
 
 def _critical_path(
     steps: NeededSteps, owners: Owners, times: Sequence[Timing | None], ends: Sequence[float]
 ) -> tuple[PathStep, ...]:
-    path: list[PathStep] = []
-    index = max(range(len(steps)), key=ends.__getitem__, default=None)
-    while index is not None:
-        if time := times[index]:
-            output, target = steps.edges[index].outputs[0], owners.names[index]
-            path.append(PathStep(output=output, target=target, wall_s=time.seconds))
-        index = max(steps.before[index], key=ends.__getitem__, default=None)
-    return tuple(reversed(path))
+    return tuple(
+        PathStep(
+            output=steps.edges[index].outputs[0], target=owners.names[index], wall_s=time.seconds
+        )
+        for index in longest_chain(dict(enumerate(steps.before)), dict(enumerate(ends)))
+        if (time := times[index])
+    )
 
 
 def _blockers(

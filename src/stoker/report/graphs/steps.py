@@ -7,9 +7,9 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from graphlib import CycleError, TopologicalSorter
 from posixpath import join, normpath
 
+from stoker.govern.critical_path import in_order
 from stoker.source.ninja import Graph
 
 PHONY = "phony"
@@ -27,10 +27,7 @@ class NeededSteps:
     def __init__(self, folder: str, graph: Graph):
         self._folder = folder
         below = _below(graph)
-        try:
-            order = list(TopologicalSorter(below).static_order())
-        except CycleError:
-            order = []
+        order = in_order(below)
         place = {index: position for position, index in enumerate(order)}
         self.edges = [graph.edges[index] for index in order]
         self.before = [sorted(place[need] for need in below[index]) for index in order]
