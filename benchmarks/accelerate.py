@@ -49,7 +49,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from stoker.govern.adaptive import Adaptive
-from stoker.govern.simulate import in_mode, scattered, simulate
+from stoker.govern.simulate import simulate
+from stoker.govern.simulated_steps import in_mode, scattered
 from stoker.govern.trace import read_trace
 from stoker.knowledge.compilers import mode_options, shipped_effects
 from stoker.model.govern import Collector, CompileMode, Gc, ModeEffect, Role, StepRecord

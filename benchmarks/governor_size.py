@@ -15,11 +15,12 @@ from pathlib import Path
 GOVERN = Path(__file__).parents[1] / "src/stoker/govern"
 # What only moves messages, files and text decides nothing.
 NOT_DECIDING = {
-    *("__init__", "broadcast", "build_files", "build_folder", "chain", "client", "command_line"),
-    *("commands", "connections", "daemon", "explanation", "history", "history_writer"),
-    *("past_runs", "processes", "progress", "protocol", "recording", "running", "served_run"),
-    *("session", "simulate", "simulating", "storage", "tally", "trace", "remote_steps", "evidence"),
-    *("outputs", "bounds", "critical_path", "graph", "includes"),
+    *("__init__", "activation", "bounds", "broadcast", "build_files", "build_folder", "chain"),
+    *("client", "command_line", "commands", "connections", "critical_path", "daemon", "disk_guard"),
+    *("evidence", "explanation", "graph", "history", "history_writer", "includes", "native"),
+    *("opening", "outputs", "past_runs", "peers", "progress", "protocol", "remote_steps"),
+    *("running", "scratch", "served_run", "session", "simulate", "simulated_steps", "simulating"),
+    *("summary", "tally", "trace", "unfinished"),
 }
 _BRANCHES = (ast.If, ast.IfExp, ast.While, ast.For, ast.comprehension, ast.ExceptHandler, ast.Match)
 

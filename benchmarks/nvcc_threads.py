@@ -25,7 +25,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from stoker.govern.adaptive import Adaptive
-from stoker.govern.simulate import simulate, with_threads
+from stoker.govern.simulate import simulate
+from stoker.govern.simulated_steps import with_threads
 from stoker.model.govern import Collector, CompileMode, Role, Step, StepRecord
 from stoker.model.value import byte_count
 

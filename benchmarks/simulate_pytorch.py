@@ -23,7 +23,8 @@ from msgspec.structs import replace
 from stoker.govern.adaptive import Adaptive
 from stoker.govern.policies import FixedJobs, Levels, TwoPhase
 from stoker.govern.policy import Policy
-from stoker.govern.simulate import Shape, climbing, flat, scattered, simulate
+from stoker.govern.simulate import simulate
+from stoker.govern.simulated_steps import Shape, climbing, flat, scattered
 from stoker.govern.trace import read_trace
 from stoker.model.govern import Decision, State, StepRecord
 from stoker.model.simulation import SimulationResult

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from stoker.govern.history import History
-from stoker.govern.processes import stable_native
+from stoker.govern.native import stable_native
 from stoker.model.runs import Attempt, RunSummary
 
 STOKER = str(Path(sys.executable).with_name("stoker"))

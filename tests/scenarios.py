@@ -20,7 +20,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from stoker.govern.adaptive import Adaptive
-from stoker.govern.simulate import scattered, simulate
+from stoker.govern.simulate import simulate
+from stoker.govern.simulated_steps import scattered
 from stoker.govern.trace import read_trace
 from stoker.model.govern import Collector, CompileMode, Gc, ModeEffect, Role, Step, StepRecord
 from stoker.model.simulation import SimulatedWorkers, SimulationResult

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from stoker.govern.activation import listen
 from stoker.govern.daemon import Daemon
 from stoker.govern.history import History
-from stoker.govern.processes import listen
 from stoker.govern.protocol import VERSION, encode
 from stoker.model.govern import GovernorOptions
 from stoker.outside import folders

@@ -35,7 +35,8 @@ from stoker.govern.build_files import BuildFiles
 from stoker.govern.build_folder import find_build, timings_of
 from stoker.govern.command_line import compiler_words, link_identity, moved, step_of
 from stoker.govern.history import History
-from stoker.govern.session import RunOptions, Session, session
+from stoker.govern.opening import RunOptions, session
+from stoker.govern.session import Session
 from stoker.knowledge.compilers import is_measurable, linker_programs, trials
 from stoker.model.caching import CacheEngine, ChainOptions
 from stoker.model.errors import (

@@ -29,9 +29,11 @@ from stoker.builds.work import (
 )
 from stoker.diagnose.diagnosing import excerpt
 from stoker.govern.broadcast import Broadcast
-from stoker.govern.session import RunOptions, Session, Show, check_time, session
+from stoker.govern.opening import RunOptions, session
+from stoker.govern.session import Session, Show
 from stoker.govern.simulating import find_trace
 from stoker.govern.trace import write_trace
+from stoker.govern.unfinished import check_time
 from stoker.model.build import BuildRecord, BuildRequest, StageResult
 from stoker.model.caching import Chain
 from stoker.model.errors import StokerError, StorageError, UsageError

@@ -40,7 +40,8 @@ def performed(options: dict[str, Any], *, editable: bool = False) -> "Built":
     from stoker.builds.building import build
     from stoker.builds.repeating import read_recorded
     from stoker.builds.stages import StageError
-    from stoker.govern.progress import Progress, make_view, summary_text
+    from stoker.govern.progress import Progress, make_view
+    from stoker.govern.summary import summary_text
     from stoker.model.build import BuildRequest
     from stoker.report.ci import end_line
 

@@ -13,7 +13,7 @@ from stoker.outside.streams import told
 from stoker.settings.declared import BUILD_SETTINGS, OPTIONS, CommandLine, SettingGroup
 
 if TYPE_CHECKING:
-    from stoker.govern.session import RunOptions
+    from stoker.govern.opening import RunOptions
     from stoker.model.caching import ChainOptions
     from stoker.model.govern import TimeLimit
     from stoker.settings.user_options import UserOptions
@@ -89,7 +89,8 @@ def _tell(chosen: "UserOptions") -> None:
 
 def run_options(settings: dict[str, Any]) -> "RunOptions":
     """Return the options of a governed run, from arguments with all settings filled in."""
-    from stoker.govern.session import RunOptions, Via
+    from stoker.govern.opening import RunOptions
+    from stoker.govern.session import Via
     from stoker.model.govern import Gc, NvccThreads
     from stoker.model.machine import Tmp
 

@@ -116,8 +116,9 @@ def run_governed(
     from stoker.diagnose.sieve import Sieve
     from stoker.govern.explanation import RunExplanation, SerialBuild, with_decisions_logged
     from stoker.govern.outputs import kept_outputs, opened
-    from stoker.govern.progress import Progress, make_view, summary_text, unseen_text
+    from stoker.govern.progress import Progress, make_view
     from stoker.govern.running import jobs_of, run
+    from stoker.govern.summary import summary_text, unseen_text
 
     settings = with_settings(arguments)
     if respect_jobs and (jobs := jobs_of(command)):

@@ -67,7 +67,7 @@ def history(
     from stoker.govern import past_runs
     from stoker.govern.explanation import step_page
     from stoker.govern.past_runs import runs_page, steps_page
-    from stoker.govern.progress import summary_text
+    from stoker.govern.summary import summary_text
     from stoker.outside.terminal import print_json, show
 
     if source is not None:
@@ -152,7 +152,8 @@ def _print_events(build: "Watching") -> None:
 
 def _show(build: "Watching") -> str:
     """Show the build until it ends, and return the last words."""
-    from stoker.govern.progress import LogView, PageView, summary_text
+    from stoker.govern.progress import LogView, PageView
+    from stoker.govern.summary import summary_text
     from stoker.model.events import RunEnds
 
     view = PageView(sys.stdout) if sys.stdout.isatty() else LogView(sys.stdout)

@@ -182,10 +182,6 @@ def _as_text(name: str) -> str:
     return name.encode(errors="replace").decode()
 
 
-# -- watching --------------------------------------------------------------------------------------
-# `stoker watch`: the running builds of this user, and the events of one of them.
-
-
 @contextmanager
 def watched(word: str | None) -> Iterator[Watching]:
     """Connect to a running build: the one of that process or run folder, else the only one."""

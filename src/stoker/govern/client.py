@@ -13,15 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from stoker import __version__
-from stoker.govern.processes import (
-    START,
-    Activation,
-    command_line,
-    cpu_seconds,
-    is_stopped,
-    kill_behind,
-    process_behind,
-)
+from stoker.govern.activation import START, Activation
+from stoker.govern.peers import command_line, cpu_seconds, is_stopped, kill_behind, process_behind
 from stoker.govern.protocol import decode, encode
 from stoker.model.errors import StokerError, StorageError
 from stoker.model.events import AnyEvent

@@ -8,7 +8,7 @@ import selectors
 import socket
 from collections.abc import Sequence
 
-from stoker.govern.processes import Keeper
+from stoker.govern.peers import Keeper
 
 _CHUNK = 1 << 14  # bytes that are read at once
 _ONE_DESCRIPTOR = socket.CMSG_LEN(array.array("i").itemsize)

@@ -25,6 +25,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from stoker.govern.activation import BACKLOG, LOCK
 from stoker.govern.build_files import BuildFiles, StepReader
 from stoker.govern.command_line import as_remote, custom_step, reads_files, step_of
 from stoker.govern.connections import Connections, Peer
@@ -32,8 +33,8 @@ from stoker.govern.governor import Governor
 from stoker.govern.graph import Graphs
 from stoker.govern.history_writer import HistoryWriter
 from stoker.govern.memory_view import MemoryReading
+from stoker.govern.peers import Keeper, process_behind
 from stoker.govern.policies import make_policy
-from stoker.govern.processes import BACKLOG, LOCK, Keeper, process_behind
 from stoker.govern.protocol import (
     Ask,
     ProtocolError,
@@ -237,8 +238,6 @@ class Daemon:
                 oom_kills=kills.get(run),
             )
 
-    # -- launchers -------------------------------------------------------------------------------
-
     def _hear(self, peer: Peer) -> None:
         lines = peer.lines()
         if lines is None:
@@ -327,8 +326,6 @@ class Daemon:
         if peer.run is not None:
             self._abandon(peer.run)
 
-    # -- clients ---------------------------------------------------------------------------------
-
     def _welcome(self, peer: Peer, fields: tuple[bytes, ...]) -> None:
         (run,) = read_numbers(fields, 1)
         if len(fields) < 3 or peer.run is not None or run in self._runs:
@@ -396,8 +393,6 @@ class Daemon:
         self._graphs.forget(run)
         self._governor.forget(run)
         served.kills.close()
-
-    # -- what the governor does ------------------------------------------------------------------
 
     def _send(self, connection: int, message: bytes) -> None:
         self._connections.send(self._connections.peers[connection], message)

@@ -7,8 +7,8 @@ Independent of files, sockets and clocks: the time is passed with each call, mes
 through ``send`` and events through ``emit``.
 """
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -21,6 +21,7 @@ from stoker.govern.predict import Predictor
 from stoker.govern.protocol import VERSION, Ask, Done, ProtocolError, Usage, encode
 from stoker.govern.queue import Queue
 from stoker.govern.repeats import after_oom, after_preemption
+from stoker.govern.shares import Shares
 from stoker.govern.waits import BusyCpus, Contention
 from stoker.knowledge.compilers import mode_options
 from stoker.knowledge.steps import prior_of, usual_seconds
@@ -34,6 +35,7 @@ from stoker.model.govern import (
     Prediction,
     Reason,
     Request,
+    Running,
     RunShare,
     State,
     Step,
@@ -99,72 +101,33 @@ class Governor:
         # launchers of ninja's wide window do.
         self._full = False
         self._deadlines = Deadlines()
-        self._shares: dict[int, RunShare] = {}  # by run
-        self._served: dict[int, float] = {}  # when a step of each run was last admitted
+        self._shares = Shares(cpus, cap)
         self._done: Counter[int] = Counter()  # steps of each run
         self._repeats: Counter[int] = Counter()
 
     def join(self, run: int, share: RunShare) -> None:
         """Take in a run, which has limits of its own."""
-        self._shares[run] = share
+        self._shares.add(run, share)
         self._adopt_limits()
 
     def _adopt_limits(self) -> None:
-        """Let all runs together use what each of them may use."""
-        shares = self._shares.values()
-        self._cpus = max((share.cpus for share in shares), default=self._cpus)
-        caps = [share.cap for share in shares if share.cap is not None]
-        self._memory.limit_to(sum(caps) if caps and len(caps) == len(shares) else None)
+        self._cpus = self._shares.cpus
+        self._memory.limit_to(self._shares.cap)
         self.changed = True
 
     def _waiting(self) -> Sequence[Request]:
         """Return the waiting steps, most urgent first."""
-        return self._queue if len(self._shares) < 2 else tuple(self._shared_out())
+        if not self._shares.are_several:
+            return self._queue
+        waiting = (self._entries[request.id] for request in self._queue)
+        return tuple(self._shares.in_turn(waiting, self._held()))
 
-    def _shared_out(self) -> Iterator[Request]:
-        """Yield the waiting steps of several runs: next is that of the run which has the fewest
-        CPUs for its weight, so that no run waits for the end of another. Steps that would exceed
-        the limits of their own run are left out.
-        """
-        waiting: dict[int, deque[Request]] = {}
-        held = {run: self._held(run) for run in self._shares}
-        for request in self._queue:
-            run = self._entries[request.id].run
-            if self._within_limits(run, request, held.get(run)):
-                waiting.setdefault(run, deque()).append(request)
-        taken = {run: held[run][0] if run in held else 0 for run in waiting}
-        while waiting:
-            run = min(waiting, key=lambda each: self._rank(each, taken[each]))
-            request = waiting[run].popleft()
-            taken[run] += max(1, request.slots_of(self._cpus))
-            if not waiting[run]:
-                del waiting[run]
-            yield request
-
-    def _rank(self, run: int, cpus: int) -> tuple[float, float]:
-        """Return a sort key of a run that has so many CPUs; among equals, the one that was last
-        served longest ago is next, also where there is only one CPU.
-        """
-        return cpus / self._share(run).weight, self._served.get(run, 0.0)
-
-    def _within_limits(
-        self, run: int, request: Request, held: tuple[int, int] | None = None
-    ) -> bool:
-        """Return whether a run may start a step beside those that it has; it may always have
-        one. ``held`` is what it has, if that was computed before.
-        """
-        share, (cpus, memory) = self._share(run), held or self._held(run)
-        fits = share.cap is None or memory + request.prediction.high <= share.cap
-        return not cpus or (fits and cpus + request.slots_of(self._cpus) <= share.cpus)
-
-    def _held(self, run: int) -> tuple[int, int]:
-        """Return the CPUs of a run's steps, and the memory that they use or are expected to."""
-        steps = [entry.running for entry in self._holding.values() if entry.run == run]
-        memory = sum(max(step.current, step.request.prediction.peak) for step in steps)
-        return sum(step.slots_of(self._cpus) for step in steps), memory
-
-    def _share(self, run: int) -> RunShare:
-        return self._shares.get(run) or RunShare(cpus=self._cpus)
+    def _held(self) -> Mapping[int, Sequence[Running]]:
+        """Return the steps with a permit, by run."""
+        held: defaultdict[int, list[Running]] = defaultdict(list)
+        for entry in self._holding.values():
+            held[entry.run].append(entry.running)
+        return held
 
     def asked(
         self, connection: Connection, ask: Ask, step: Step, path: PathLeft, now: float
@@ -315,7 +278,7 @@ class Governor:
         self._tight_at = decision.tight_at or self._tight_at
         self._carry_out(decision, now)
         for_memory = decision.held or decision.pause or decision.resume or decision.kill
-        alone = len(self._shares) < 2 and not self._distributed
+        alone = not self._shares.are_several and not self._distributed
         self._full = alone and bool(self._queue) and not for_memory
         free = self._free_slots()
         self._busy.note(now, busy=free <= 0)
@@ -336,7 +299,9 @@ class Governor:
             self._kill(self._entries[identity], cause)
         for identity in (*decision.admit, *decision.on_trial):
             entry, choice = self._entries[identity], decision.modes.get(identity)
-            if len(self._shares) > 1 and not self._within_limits(entry.run, entry.request):
+            if self._shares.are_several and not self._shares.allow(
+                entry.run, entry.request, self._held().get(entry.run, ())
+            ):
                 continue  # another one of its run has just started
             self._admit(entry, now, choice, on_trial=identity in decision.on_trial)
 
@@ -475,7 +440,7 @@ class Governor:
     ) -> None:
         self._queue.remove(entry.request.id)
         self._holding[entry.request.id] = entry
-        self._served[entry.run] = now
+        self._shares.served(entry.run, now)
         started = entry.admit(choice, self._memory.reading, now, on_trial=on_trial)
         options = mode_options(entry.request.mode, entry.request.threads)
         self._send(entry.connection, encode("run", entry.request.id, *options))
@@ -539,8 +504,7 @@ class Governor:
         del self._done[run], self._repeats[run]
         self.modes.forget(run)
         self._deadlines.forget(run)
-        self._served.pop(run, None)
-        if self._shares.pop(run, None) and self._shares:
+        if self._shares.remove(run):
             self._adopt_limits()
 
     def state(self, now: float) -> State:
@@ -570,8 +534,8 @@ class Governor:
 
     def limit_of(self, run: int) -> int:
         """The limit in force for the steps of a run."""
-        share = self._shares.get(run)
-        return min(self.limit, share.cap) if share and share.cap is not None else self.limit
+        cap = self._shares.cap_of(run)
+        return self.limit if cap is None else min(self.limit, cap)
 
     def used_by(self, run: int) -> int:
         """Return the memory of the run's steps."""

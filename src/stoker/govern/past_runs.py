@@ -82,10 +82,6 @@ def _matches(attempt: Attempt, name: str) -> bool:
     return name in step.source or name in step.output
 
 
-# -- history ---------------------------------------------------------------------------------------
-# Runs and their steps as tables.
-
-
 def runs_page(runs: tuple[Run, ...]) -> Page:
     if not runs:
         return Text("nothing yet: `stoker run -- ninja` measures a build")

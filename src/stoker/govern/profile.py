@@ -27,7 +27,7 @@ TYPICAL_SHARE = 0.8
 _LEAST_MEAN = 0.001  # of a step that idles for long before it reaches its peak
 _STRETCHES = 4 * PARTS  # kept while a step runs
 _FIRST_WIDTH = 0.1  # seconds, the launcher's sampling interval
-_SHORTEST = 1.0  # seconds; a shorter step gets no profile
+SHORTEST = 1.0  # seconds; a shorter step gets no profile
 _OVERTIME = 1.02  # factor by which predicted durations are taken to be too short
 _LATE = 0.1  # share of its age that an overdue step is expected to need longer
 _TAIL = 16  # last parts of a profile, in one of which an overdue step may be
@@ -65,7 +65,7 @@ class Recorder:
 
     def profile(self, seconds: float) -> Profile:
         """Return the profile of a step that ran for ``seconds``; empty if that is too short."""
-        if seconds < _SHORTEST or not max(self._most):
+        if seconds < SHORTEST or not max(self._most):
             return ()
         self._reach(seconds)
         most = max(self._most)

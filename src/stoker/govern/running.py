@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from stoker.govern.broadcast import Broadcast
-from stoker.govern.session import CompilerChain, RunOptions, Show, session
+from stoker.govern.opening import RunOptions, session
+from stoker.govern.session import CompilerChain, Show
 from stoker.model.errors import StorageError
 from stoker.model.runs import RunSummary
 from stoker.model.value import Value

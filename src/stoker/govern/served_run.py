@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from stoker.govern.connections import Peer
 from stoker.govern.graph import WorkLeft
 from stoker.govern.history_writer import HistoryWriter, RunBeingWritten
-from stoker.govern.processes import process_behind
+from stoker.govern.peers import process_behind
 from stoker.govern.tally import Tally
 from stoker.machine.counters import KillCounter
 from stoker.model.events import KernelStarts, Overview, TargetsDiffer

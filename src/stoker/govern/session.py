@@ -5,7 +5,7 @@ import select
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -13,24 +13,21 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from stoker.govern.chain import governed_environment
-from stoker.govern.client import Client, NoGovernor, socket_path
+from stoker.govern.client import Client, NoGovernor
 from stoker.govern.commands import Commands, Echo
-from stoker.govern.policy import parse_policy
-from stoker.govern.processes import stable_native
+from stoker.govern.disk_guard import DiskGuard
+from stoker.govern.native import stable_native
 from stoker.govern.progress import HitsInView
-from stoker.govern.storage import DiskGuard, ScratchFolder, choose_scratch
+from stoker.govern.scratch import ScratchFolder
+from stoker.govern.unfinished import unfinished
 from stoker.machine.counters import KillCounter, processes_allowed, read_written, written_since
-from stoker.machine.cpu import read_usable
-from stoker.machine.disks import read_temporary
 from stoker.machine.file_tree import FileTree
-from stoker.machine.memory import read_memory
-from stoker.model.caching import CacheEngine, CacheUse, Chain, ChainOptions
+from stoker.model.caching import CacheEngine, CacheUse, Chain
 from stoker.model.errors import (
     CommandError,
     StokerError,
     StorageError,
     TargetsError,
-    UnfinishedError,
     UsageError,
 )
 from stoker.model.events import (
@@ -42,22 +39,16 @@ from stoker.model.events import (
     TargetsDiffer,
     Warned,
 )
-from stoker.model.govern import Gc, GovernorOptions, NvccThreads, RunTerms, TimeLimit
-from stoker.model.machine import LimitKind, MemoryLimit, Scratch, Tmp
+from stoker.model.govern import GovernorOptions, TimeLimit
 from stoker.model.plan import PlannedTargets
 from stoker.model.runs import Outcome, RunSummary
-from stoker.model.value import Value, duration, size
 from stoker.outside import process
 from stoker.outside.deleting import remove_file
 from stoker.outside.folders import current_folder, private_folder, unwritable
-from stoker.outside.locks import holding_toolchains
 from stoker.plan.compiled import where_from
 
 Show = Callable[[AnyEvent], None]
 
-_NICE_WEIGHT = 0.25  # of CPUs, beside a run without --nice
-_SHARE_KEPT_FREE = 0.05  # of a whole machine, so that its user can keep working
-_MOST_KEPT_FREE = 2 * 1024**3
 _LAST_EVENTS = 0.4  # seconds in which the governor says why a step was refused
 _MORE_ROOM = (
     "what was built stays, and the same command continues from there",
@@ -70,23 +61,6 @@ class Via(StrEnum):
 
     PRELOAD = "preload"
     LAUNCHER = "launcher"  # through CMake's launcher variables too
-
-
-class RunOptions(Value, frozen=True, kw_only=True):
-    """The options of a governed run. ``None`` means that the machine decides."""
-
-    memory: int | None = None
-    keep_free: int | None = None
-    cpus: int | None = None
-    nice: bool = False
-    policy: str = "adaptive"
-    gc: Gc = Gc.AUTO
-    nvcc_threads: NvccThreads = NvccThreads.AUTO
-    tmp: Tmp = Tmp.AUTO
-    via: Via = Via.PRELOAD
-    respect_jobs: bool = False  # build tools keep their own number of jobs
-    time_limit: TimeLimit | None = None
-    chain: ChainOptions = ChainOptions()
 
 
 class CompilerChain(Protocol):
@@ -213,7 +187,7 @@ class Session:
                 slots=self._chain.slots,
             )
         except (StorageError, UsageError) as error:
-            self._show(_ungoverned(error))
+            self._show(ungoverned(error))
             return dict(base)
         self._ungoverned = Path(environment["STOKER_LOCKS"], f"ungoverned-{self._run}")
         with suppress(OSError):
@@ -264,7 +238,7 @@ class Session:
         """
         if not self.late:
             return None
-        return _unfinished(self.late, self._time_limit, advanced=self._steps_done > 0)
+        return unfinished(self.late, self._time_limit, advanced=self._steps_done > 0)
 
     @property
     def cache_hits(self) -> int:
@@ -436,192 +410,13 @@ class Session:
         self._warn(f"{why}; {after}")
 
 
-@contextmanager
-def session(
-    options: RunOptions,
-    cache: CompilerChain,
-    *,
-    what: str,
-    show: Show,
-    folder: Path | None = None,
-    growth: int | None = None,
-    targets: PlannedTargets | None = None,
-) -> Iterator[Session]:
-    """Open a governed session. ``what`` is its name in the history. Every event goes to ``show``.
-    ``folder`` is where the build grows, by default the current one; ``growth`` is the most bytes it
-    may add. A compile for other GPU targets than ``targets`` ends the command.
-    """
-    tree, here, run = FileTree(), str(current_folder()), _run_number()
-    limit = read_memory(tree).limit
-    asked = _governor_options(options, limit, read_usable(tree))
-    parse_policy(asked.policy)  # report an unknown policy here, not in the governor
-    with (
-        ScratchFolder(_scratch(options, asked, limit)) as temporary,
-        holding_toolchains(os.environ),
-        _client(
-            asked,
-            limit,
-            show,
-            run=run,
-            command=what,
-            directory=here,
-            terms=RunTerms(linkers=cache.chain.linkers, targets=targets),
-            weight=_NICE_WEIGHT if options.nice else 1.0,
-            time_limit=options.time_limit,
-        ) as client,
-    ):
-        for text in (*_differences(asked, client.options), *_unusable(cache.chain)):
-            show(Warned(at=0.0, text=text))
-        if options.nice:
-            os.nice(10)
-        disk = DiskGuard(folder or Path(here), growth)
-        governed = Session(
-            client,
-            run,
-            temporary,
-            disk,
-            show,
-            via=options.via,
-            respect_jobs=options.respect_jobs,
-            limit=limit.limit,
-            cache=cache,
-            time_limit=options.time_limit,
-            targets=targets,
-        )
-        try:
-            yield governed
-        finally:
-            governed.close()
-
-
-def _client(
-    asked: GovernorOptions,
-    limit: MemoryLimit,
-    show: Show,
-    *,
-    run: int,
-    command: str,
-    directory: str,
-    terms: RunTerms,
-    weight: float,
-    time_limit: TimeLimit | None,
-) -> Client | NoGovernor:
-    """Return a client; if a build cannot be governed, show why and let it run without."""
-    try:
-        asked = replace(asked, socket=str(socket_path(limit.where)))
-        return Client(
-            asked,
-            run=run,
-            command=command,
-            directory=directory,
-            terms=terms,
-            weight=weight,
-            time_limit=time_limit,
-        )
-    except StokerError as error:
-        show(_ungoverned(error))
-        return NoGovernor(asked)
-
-
-def _ungoverned(error: StokerError) -> Warned:
+def ungoverned(error: StokerError) -> Warned:
     parts = [f"the build is not governed: {error}"]
     if isinstance(error, CommandError):
         parts += error.output.splitlines()[-1:]
     if isinstance(error, StorageError) and not error.hints:
         parts.append("set STOKER_HOME to a folder that can be written")
     return Warned(at=0.0, text="; ".join((*parts, *error.hints)))
-
-
-def check_time(limit: TimeLimit | None) -> None:
-    """Raise an error if the time of a run is over."""
-    if limit and time.monotonic() > limit.ends:
-        raise UnfinishedError(f"the {duration(limit.seconds)} of --stop-after are over")
-
-
-def _unfinished(
-    late: Sequence[StepTooLate], limit: TimeLimit | None, *, advanced: bool
-) -> StokerError:
-    """Return the error for steps that were not started, or ended before their end. ``advanced``:
-    others have ended well.
-    """
-    longest = max(late, key=lambda step: step.seconds)
-    time_given = duration(limit.seconds) if limit else "its time"
-    about = f"{longest.title}, which takes about {duration(longest.seconds)}"
-    ended = [step for step in late if step.ran_s]
-    if ended:
-        longest = max(ended, key=lambda step: step.ran_s)
-        about = f"{longest.title}, which ran for {duration(longest.ran_s)}"
-    if not (advanced and any(step.fits for step in late)):
-        text = f"no step could be started in {time_given}; the longest is {about}"
-        if ended:
-            text = f"{about}, does not end in {time_given}"
-        return StokerError(text, hints=["a longer --stop-after"])
-    if ended:
-        were = f"{len(ended)} steps were" if len(ended) > 1 else "1 step was"
-        return UnfinishedError(
-            f"the {time_given} of --stop-after are over: {were} stopped before the end; "
-            f"the longest is {about}"
-        )
-    steps = f"{len(late)} waiting steps were" if len(late) > 1 else "1 waiting step was"
-    return UnfinishedError(
-        f"the {time_given} of --stop-after are almost over: {steps} not started; the longest is "
-        f"{about}"
-    )
-
-
-def _run_number() -> int:
-    """Return a number that identifies the run to launchers; it is larger than any process id."""
-    return (1 << 30) + (int.from_bytes(os.urandom(4), "little") & ((1 << 30) - 1))
-
-
-def _governor_options(options: RunOptions, limit: MemoryLimit, cpus: int) -> GovernorOptions:
-    keep_free = options.keep_free
-    if keep_free is None:
-        whole = limit.kind is LimitKind.PHYSICAL
-        keep_free = int(min(limit.limit * _SHARE_KEPT_FREE, _MOST_KEPT_FREE)) if whole else 0
-    elif keep_free >= limit.limit:
-        raise UsageError(
-            f"--keep-free {size(keep_free)} leaves no memory: the limit is {size(limit.limit)}",
-            hints=["name less memory, such as 2G"],
-        )
-    return GovernorOptions(
-        socket="",
-        policy=options.policy,
-        cpus=options.cpus or cpus,
-        cap=options.memory,
-        keep_free=keep_free,
-        gc=options.gc,
-        nvcc_threads=options.nvcc_threads,
-    )
-
-
-def _scratch(options: RunOptions, asked: GovernorOptions, limit: MemoryLimit) -> Scratch:
-    return choose_scratch(
-        options.tmp,
-        read_temporary(),
-        named=any(name in os.environ for name in ("TMPDIR", "TEMP", "TMP")),
-        memory=min(limit.limit, asked.cap or limit.limit) - asked.keep_free,
-        cpus=asked.cpus,
-    )
-
-
-def _unusable(chain: Chain) -> Iterator[str]:
-    """Yield the parts that were asked for and cannot be used."""
-    for part in chain.parts:
-        if part.unusable:
-            yield f"{part.why}; the build continues without it"
-
-
-def _differences(asked: GovernorOptions, found: GovernorOptions) -> Iterator[str]:
-    """Yield how the options of a running governor differ; it keeps those of the run that started
-    it.
-    """
-    for name in ("policy", "keep_free", "gc", "nvcc_threads"):
-        if getattr(asked, name) != getattr(found, name):
-            yield (
-                f"a running governor is used, and its {name.replace('_', '-')} is "
-                f"{getattr(found, name)}, not {getattr(asked, name)}"
-            )
 
 
 def _environment(

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from stoker.govern.history import History
 from stoker.govern.policies import make_policy
-from stoker.govern.simulate import scattered, simulate
+from stoker.govern.simulate import simulate
+from stoker.govern.simulated_steps import scattered
 from stoker.govern.trace import read_trace
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.govern import StepRecord, Trace
@@ -85,10 +86,6 @@ def trace_of_run(word: str) -> Trace:
         hints = ["`stoker history` lists the runs"]
         raise UsageError(f"run {run.id} has no measured steps", hints=hints)
     return Trace(what=run.command, steps=steps)
-
-
-# -- simulation ------------------------------------------------------------------------------------
-# A table of simulated builds, one row for each machine and policy.
 
 
 _COLUMNS = (

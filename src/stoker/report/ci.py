@@ -8,7 +8,7 @@ from posixpath import relpath
 from xml.etree import ElementTree
 
 from stoker.diagnose.values import Diagnosis, Evidence
-from stoker.govern.progress import summary_text
+from stoker.govern.summary import summary_text
 from stoker.model.build import BuildRecord, StageEnd, StageResult
 from stoker.model.runs import RunSummary
 from stoker.model.secrets import redact

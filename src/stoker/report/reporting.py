@@ -12,7 +12,8 @@ import msgspec
 from stoker import __version__
 from stoker.govern.history import History
 from stoker.govern.policies import make_policy
-from stoker.govern.simulate import simulate, with_cache_hits, with_nvcc_threads
+from stoker.govern.simulate import simulate
+from stoker.govern.simulated_steps import with_cache_hits, with_nvcc_threads
 from stoker.model.artifact import LibraryFacts
 from stoker.model.build import BuildRecord
 from stoker.model.errors import StokerError, UsageError

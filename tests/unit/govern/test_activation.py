@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from stoker.govern.activation import LOCK, Activation, listen
 from stoker.govern.client import Client
-from stoker.govern.processes import LOCK, Activation, listen
 from stoker.model.errors import StorageError
 from stoker.model.govern import GovernorOptions
 from stoker.outside import locks

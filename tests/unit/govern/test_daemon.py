@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from stoker.govern.activation import listen
 from stoker.govern.client import Client
 from stoker.govern.history import History
-from stoker.govern.processes import listen
 from stoker.govern.protocol import VERSION, encode
 from stoker.model.govern import GovernorOptions
 from stoker.outside.folders import history

@@ -15,7 +15,8 @@ from stoker.govern.policies import FixedJobs, Levels, TwoPhase, make_policy
 from stoker.govern.policy import NAMES, Policy
 from stoker.govern.queue import Queue, urgency
 from stoker.govern.repeats import after_oom, after_preemption
-from stoker.govern.simulate import flat, simulate
+from stoker.govern.simulate import simulate
+from stoker.govern.simulated_steps import flat
 from stoker.model.errors import UsageError
 from stoker.model.govern import Basis, CompileMode, ModeEffect, Reason, Request, State
 

@@ -30,9 +30,8 @@ from stoker.govern.progress import (
     progress_line,
     status_line,
     steps_line,
-    summary_text,
-    unseen_text,
 )
+from stoker.govern.summary import summary_text, unseen_text
 from stoker.model.events import (
     AnyEvent,
     Overview,

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from small_disks import small_disk
-from stoker.govern.storage import DiskGuard, ScratchFolder
+from stoker.govern.disk_guard import DiskGuard
+from stoker.govern.scratch import ScratchFolder
 from stoker.model.machine import Scratch
 
 MIB = 1 << 20
 STAY = """
 import sys
-from stoker.govern.storage import ScratchFolder
+from stoker.govern.scratch import ScratchFolder
 from stoker.model.machine import Scratch
 with ScratchFolder(Scratch(disk=sys.argv[1], ram=sys.argv[2], most=1 << 20)) as folder:
     (folder.path / "x").write_text("x")

@@ -14,14 +14,14 @@ from stoker.govern.adaptive import Adaptive
 from stoker.govern.policies import FixedJobs, Levels, TwoPhase
 from stoker.govern.policy import Policy
 from stoker.govern.profile import PARTS, Profile
-from stoker.govern.simulate import (
+from stoker.govern.simulate import simulate
+from stoker.govern.simulated_steps import (
     Shape,
     climbing,
     flat,
     measured,
     recorded,
     scattered,
-    simulate,
     with_cache_hits,
     with_nvcc_threads,
 )

@@ -36,7 +36,7 @@ from stoker.builds.containers.pythons import PROBE, InsidePython, choose_python,
 from stoker.builds.containers.words import Bind, Box, exec_words, run_words
 from stoker.builds.finishing import handed_over
 from stoker.govern.broadcast import Broadcast
-from stoker.govern.processes import LAUNCHER, LIBRARY, installed
+from stoker.govern.native import LAUNCHER, LIBRARY, installed
 from stoker.govern.session import Show
 from stoker.knowledge.projects import builder_image
 from stoker.model.build import BuildRecord

@@ -1,7 +1,13 @@
-"""Disks of a run: where temporary files go, and when a build must stop before the disk is full."""
+"""Temporary files of a run: whether they are in memory or on disk, and their folder.
+
+Files in memory count towards every memory limit of the build, but not towards any step, so the
+governor sees them as the memory of other processes. They get a small share, if there is plenty.
+The folder is gone when the run is. Each step has a folder of its own in what the link ``path``
+leads to; the launcher follows the link once, so that a step stays where it began when the link is
+switched.
+"""
 
 import os
-import signal
 import stat
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
@@ -15,20 +21,12 @@ from stoker.outside.deleting import remove_empty, remove_file
 from stoker.outside.files import folder_of_process, sweep
 from stoker.outside.folders import private_folder
 
-# -- storage ---------------------------------------------------------------------------------------
-# Decides where temporary files go, and how much disk must stay free.
-#
-# Files in memory count towards every memory limit of the build, but not towards any step, so the
-# governor sees them as the memory of other processes. They get a small share, if there is plenty.
-
-
 _SHARE = 10  # temporary files may fill a tenth of memory
 _TREE_SHARE = 2  # a build tree may fill half of the free memory
 _LEAST = 256 << 20  # bytes; a smaller place fills up immediately
 _LEAST_FOR_A_CPU = 64 << 20  # bytes; the assembler's input for a large C++ file
-_LEAST_FREE = 256 << 20  # bytes of disk that the end of a build needs for logs, records and links
-_LEAST_FREE_SHARE = 100  # of a small disk, a hundredth is enough
 _NO_TREE = "leave out --build-in-ram"
+_PREFIX = "run-"
 
 
 def choose_scratch(
@@ -68,65 +66,6 @@ def room_for_tree(expected: float | None, places: Iterable[Disk], *, free: int) 
 def _largest_in_memory(places: Iterable[Disk]) -> Disk | None:
     in_memory = (place for place in places if place.in_memory)
     return max(in_memory, key=lambda place: place.free, default=None)
-
-
-def least_free(*, total: int, free: int) -> int:
-    """Return the bytes that must stay free on a disk; with less, the build stops."""
-    return min(_LEAST_FREE, total // _LEAST_FREE_SHARE, free // 2)
-
-
-# -- disk guard ------------------------------------------------------------------------------------
-# Stops a build before the disk that it writes to is full.
-#
-# A disk that is full to the last byte breaks the records that a build needs to resume.
-
-
-_GRACE_S = 20.0  # seconds in which a command that was told to end does so by itself
-
-
-class DiskGuard:
-    """Watches the file system of a folder. ``shortage`` is the message once it has run short.
-
-    ``growth`` is how many bytes the file system may take; without it, all but a reserve.
-    """
-
-    def __init__(self, folder: Path, growth: int | None = None):
-        self.shortage: str | None = None
-        self._folder = folder
-        self._found = 0.0
-        # A folder that does not exist yet will be on the file system of its parent.
-        self._seen = next(path for path in (folder, *folder.parents) if path.exists())
-        total, free = files.room_on_disk(self._seen)
-        self._least = least_free(total=total, free=free)
-        if growth is not None:
-            self._least = max(self._least, free - growth)
-
-    def check(self, now: float) -> signal.Signals | None:
-        """Return the signal to send to the command now, if any."""
-        if self.shortage is not None:
-            return signal.SIGKILL if now - self._found > _GRACE_S else None
-        try:
-            _, free = files.room_on_disk(self._seen)
-        except OSError:
-            return None  # the folder is gone, and the command will report that itself
-        if free >= self._least:
-            return None
-        self._found = now
-        self.shortage = (
-            f"the build was stopped: {self._folder} has room for {size(free)} more, "
-            f"and {size(self._least)} must stay free"
-        )
-        return signal.SIGTERM
-
-
-# -- scratch ---------------------------------------------------------------------------------------
-# The folder of a run's temporary files: in memory or on disk, gone when the run is.
-#
-# Each step has a folder of its own in what the link ``path`` leads to; the launcher follows the
-# link once, so that a step stays where it began when the link is switched.
-
-
-_PREFIX = "run-"
 
 
 class ScratchFolder:
