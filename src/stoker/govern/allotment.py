@@ -9,12 +9,7 @@ from heapq import heapify, heapreplace
 from math import inf
 
 from stoker.govern import profile
-from stoker.model.govern import (
-    ModeEffect,
-    Request,
-    Running,
-    State,
-)
+from stoker.model.govern import ModeEffect, Request, Running, State
 
 _UNKNOWN = 1.0  # seconds; durations are compared, so any number does if none is known
 _CAUTION = 2

@@ -47,14 +47,7 @@ from stoker.govern.protocol import (
 )
 from stoker.govern.served_run import ServedRun
 from stoker.machine.memory import Meter
-from stoker.model.events import (
-    AnyEvent,
-    Overview,
-    StepPauses,
-    StepTooLate,
-    TargetsDiffer,
-    Warned,
-)
+from stoker.model.events import AnyEvent, Overview, StepPauses, StepTooLate, TargetsDiffer, Warned
 from stoker.model.govern import GovernorOptions, NvccThreads, RunShare, RunTerms, Step
 from stoker.model.runs import Attempt
 from stoker.outside import locks

@@ -5,14 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from stoker.model.events import (
-    AnyEvent,
-    StepEnds,
-    StepPauses,
-    StepRepeats,
-    StepStarts,
-    StepWaits,
-)
+from stoker.model.events import AnyEvent, StepEnds, StepPauses, StepRepeats, StepStarts, StepWaits
 from stoker.model.govern import CompileMode, Reason
 from stoker.model.runs import Attempt, Explanation, Intervention, Outcome
 from stoker.model.value import duration, size

@@ -13,14 +13,7 @@ from msgspec.structs import replace
 
 from stoker.govern.allotment import allotments
 from stoker.govern.forecast import Forecast
-from stoker.model.govern import (
-    CompileMode,
-    ModeChoice,
-    ModeEffect,
-    Reason,
-    Request,
-    State,
-)
+from stoker.model.govern import CompileMode, ModeChoice, ModeEffect, Reason, Request, State
 
 # Share of CPUs that may be idle because steps wait for memory before steps save memory. That is
 # about what it costs in time.

@@ -17,13 +17,8 @@ from stoker.machine.disks import read_temporary
 from stoker.machine.file_tree import FileTree
 from stoker.machine.memory import read_memory
 from stoker.model.caching import Chain, ChainOptions
-from stoker.model.errors import (
-    StokerError,
-    UsageError,
-)
-from stoker.model.events import (
-    Warned,
-)
+from stoker.model.errors import StokerError, UsageError
+from stoker.model.events import Warned
 from stoker.model.govern import Gc, GovernorOptions, NvccThreads, RunTerms, TimeLimit
 from stoker.model.machine import LimitKind, MemoryLimit, Scratch, Tmp
 from stoker.model.plan import PlannedTargets

@@ -7,11 +7,7 @@ from math import inf
 
 from stoker.govern.adaptive import Adaptive
 from stoker.govern.policy import Policy, parse_policy
-from stoker.model.govern import (
-    Decision,
-    Request,
-    State,
-)
+from stoker.model.govern import Decision, Request, State
 from stoker.model.value import Value
 
 

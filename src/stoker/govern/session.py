@@ -23,13 +23,7 @@ from stoker.govern.unfinished import unfinished
 from stoker.machine.counters import KillCounter, processes_allowed, read_written, written_since
 from stoker.machine.file_tree import FileTree
 from stoker.model.caching import CacheEngine, CacheUse, Chain
-from stoker.model.errors import (
-    CommandError,
-    StokerError,
-    StorageError,
-    TargetsError,
-    UsageError,
-)
+from stoker.model.errors import CommandError, StokerError, StorageError, TargetsError, UsageError
 from stoker.model.events import (
     AnyEvent,
     KernelStarts,

@@ -32,15 +32,7 @@ from msgspec.structs import replace
 
 from stoker.govern.command_line import role_of_source
 from stoker.model.errors import UsageError
-from stoker.model.govern import (
-    Collector,
-    CompileMode,
-    ModeEffect,
-    Role,
-    Step,
-    StepRecord,
-    Trace,
-)
+from stoker.model.govern import Collector, CompileMode, ModeEffect, Role, Step, StepRecord, Trace
 from stoker.model.value import UNDECODABLE, Percent, Value
 
 _PARENT = re.compile(r"(?<![^/])__/")

@@ -3,13 +3,8 @@
 import time
 from collections.abc import Sequence
 
-from stoker.model.errors import (
-    StokerError,
-    UnfinishedError,
-)
-from stoker.model.events import (
-    StepTooLate,
-)
+from stoker.model.errors import StokerError, UnfinishedError
+from stoker.model.events import StepTooLate
 from stoker.model.govern import TimeLimit
 from stoker.model.value import duration
 
