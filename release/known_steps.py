@@ -55,6 +55,12 @@ TRACES = (
         "gcc 14, x86-64, built by stoker",
         "pytorch-2.12.1-cuda-trace.json.xz",
     ),
+    Measured(
+        "PyTorch 2.12's attention kernels",
+        "kernels of FlashAttention and memory-efficient attention in 2.12.1 that have no row "
+        "elsewhere, CUDA 13.0 for sm_90, gcc 14, x86-64, governed by stoker",
+        "pytorch-2.12.1-attention-trace.json.xz",
+    ),
 )
 
 
