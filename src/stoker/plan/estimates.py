@@ -59,7 +59,8 @@ def _figures(subject: Subject) -> BuildFigures | None:
         and not subject.platform_row.mobile
     ]
     release = subject.release.version if subject.release else None
-    return min(rows, key=lambda row: _distance(release, row.release), default=None)
+    ranked = [(_distance(release, row.release), _leaves_out(subject, row)) for row in rows]
+    return rows[ranked.index(min(ranked))] if rows else None
 
 
 def _distance(release: str | None, measured: str | None) -> int:
@@ -156,8 +157,13 @@ def _wheel(subject: Subject) -> Quantity:
 
 
 def _is_other(subject: Subject, figures: BuildFigures) -> bool:
-    left_out = figures.without_feature and subject.feature(figures.without_feature) is not False
-    return bool(left_out or (figures.release and _other_release(subject, figures.release)))
+    return _leaves_out(subject, figures) or bool(_other_release(subject, figures.release))
+
+
+def _leaves_out(subject: Subject, figures: BuildFigures) -> bool:
+    """Return whether the measured build has not all that this one has."""
+    left_out = figures.without_feature
+    return left_out is not None and subject.feature(left_out) is not False
 
 
 def _other_release(subject: Subject, measured: str | None) -> str:

@@ -90,10 +90,14 @@ def test_figures_are_of_the_nearest_release_that_was_measured() -> None:
         assert found.largest_step_bytes.amount == 9_799_340_032
 
 
-def test_figures_without_a_feature_are_a_lower_bound_for_a_build_with_it() -> None:
+def test_a_build_with_attention_kernels_takes_their_time_too() -> None:
     tree = pytorch_tree(version="2.12.1")
-    assert of("cu130-sm90", tree).wall_s.at_least
-    assert not of("cu130-sm90-noflash", tree).wall_s.at_least
+    whole, without = of("cu130-sm90", tree, 1).wall_s, of("cu130-sm90-noflash", tree, 1).wall_s
+    assert not whole.at_least
+    assert not without.at_least
+    assert whole.amount is not None
+    assert without.amount is not None
+    assert round(whole.amount - without.amount) == 11_481
 
 
 def test_without_flash_attention_its_figures_do_not_apply() -> None:
