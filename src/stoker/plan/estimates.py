@@ -78,7 +78,8 @@ def _seconds(subject: Subject, figures: BuildFigures | None) -> Quantity:
         one + targets * other for one, other in zip(figures.cpu_seconds, kernels, strict=True)
     )
     of = f" for {targets} targets" if figures.kernel_seconds and targets > 1 else ""
-    basis = f"{least:,.0f} to {most:,.0f} CPU seconds{of} on {cpus} CPUs: {figures.basis}"
+    seconds = f"{least:,.0f}" + (f" to {most:,.0f}" if most > least else "")
+    basis = f"{seconds} CPU seconds{of} on {cpus} CPUs: {figures.basis}"
     return Quantity(
         amount=least / cpus,
         most=most / cpus,
