@@ -126,11 +126,6 @@ def test_a_path_may_hold_colons() -> None:
     }
 
 
-@given(st.text())
-def test_any_membership_is_read(text: str) -> None:
-    assert all(path.startswith("/") for path in parse_membership(text).values())
-
-
 @given(st.text(), st.text())
 def test_any_path_in_any_mount_ends_inside_the_mount(
     record: Callable[[Mapping[str, str]], FileTree], path: str, root: str

@@ -2,10 +2,8 @@ import os
 from collections.abc import Callable, Mapping
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from stoker.machine.cpu import parse_model, parse_quota, read_cpu, read_quota
+from stoker.machine.cpu import parse_model, read_cpu, read_quota
 from stoker.machine.file_tree import FileTree
 
 Record = Callable[[Mapping[str, str]], FileTree]
@@ -85,9 +83,3 @@ def test_a_quota_without_its_period_is_noted(record: Record) -> None:
 )
 def test_the_name_in_cpuinfo(cpuinfo: str, model: str | None) -> None:
     assert parse_model(cpuinfo) == model
-
-
-@given(st.text())
-def test_any_text_is_read(text: str) -> None:
-    parse_model(text)
-    parse_quota(text)

@@ -3,8 +3,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from stoker.machine.cuda import best_first, find_nvccs, parse_archs, read_toolkit
 from stoker.machine.file_tree import FileTree
@@ -113,11 +111,6 @@ def test_a_home_without_a_compiler_is_noted(tmp_path: Path) -> None:
 def test_archs() -> None:
     printed = "sm_75\nsm_100\nsm_100f\nsm_90a\nsm_90\nnonsense\ncompute_80\n"
     assert parse_archs(printed) == ("7.5", "9.0", "9.0a", "10.0", "10.0f")
-
-
-@given(st.text())
-def test_any_text_is_read(text: str) -> None:
-    parse_archs(text)
 
 
 def test_a_real_nvcc(need: Callable[[str], str]) -> None:

@@ -3,12 +3,12 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from conftest import find_tool
 from stoker.machine.gpus import nvidia_gpus
 from stoker.model.machine import Gpu
 
@@ -57,30 +57,14 @@ gpus = nvidia_gpus(notes.append)
 print(msgspec.json.encode([gpus, notes]).decode())
 """
 
-Behave = Callable[[str], tuple[list[Gpu], list[str]]]
 
-
-@pytest.fixture
-def driver(tmp_path: Path, need: Callable[[str], str]) -> Behave:
-    source = tmp_path / "nvml.c"
-    source.write_text(DRIVER)
-    library = tmp_path / "libnvidia-ml.so.1"
-    subprocess.run([need("cc"), "-shared", "-fPIC", "-o", library, source], check=True)
-
-    def behave(how: str) -> tuple[list[Gpu], list[str]]:
-        closed = tmp_path / "closed"
-        environment = {
-            **os.environ,
-            "LD_LIBRARY_PATH": str(tmp_path),
-            "FAKE_NVML": how,
-            "FAKE_NVML_CLOSED": str(closed),
-        }
-        command = [sys.executable, "-c", READ]
-        printed = subprocess.run(command, env=environment, check=True, capture_output=True).stdout
-        assert closed.exists() == (how != "not loaded")
-        return msgspec.json.decode(printed, type=tuple[list[Gpu], list[str]])
-
-    return behave
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("nvml")
+    (folder / "nvml.c").write_text(DRIVER)
+    words = [find_tool("cc"), "-shared", "-fPIC", "-o", "libnvidia-ml.so.1", "nvml.c"]
+    subprocess.run(words, cwd=folder, check=True)
+    return folder
 
 
 def card(index: int, memory: int = 32 << 30) -> Gpu:
@@ -93,30 +77,25 @@ def card(index: int, memory: int = 32 << 30) -> Gpu:
     )
 
 
-def test_two_gpus(driver: Behave) -> None:
-    assert driver("well") == ([card(0), card(1)], [])
-
-
-def test_one_that_is_lost_does_not_hide_the_other(driver: Behave) -> None:
-    gpus, notes = driver("lost")
-    assert gpus == [card(0)]
-    assert notes == ["GPU 1 does not answer: GPU is lost"]
-
-
-def test_one_that_shares_the_machines_memory(driver: Behave) -> None:
-    assert driver("shared memory") == ([card(0, memory=0), card(1, memory=0)], [])
-
-
-def test_a_driver_that_is_not_loaded(driver: Behave) -> None:
-    gpus, notes = driver("not loaded")
-    assert gpus == []
-    assert notes == ["the NVIDIA driver does not answer: Driver Not Loaded"]
-
-
-def test_a_driver_that_lists_nothing(driver: Behave) -> None:
-    gpus, notes = driver("no list")
-    assert gpus == []
-    assert notes == ["the NVIDIA driver does not list its GPUs: Unknown Error"]
+@pytest.mark.parametrize(
+    ("how", "gpus", "notes"),
+    [
+        ("well", [card(0), card(1)], []),
+        ("lost", [card(0)], ["GPU 1 does not answer: GPU is lost"]),
+        ("shared memory", [card(0, memory=0), card(1, memory=0)], []),
+        ("not loaded", [], ["the NVIDIA driver does not answer: Driver Not Loaded"]),
+        ("no list", [], ["the NVIDIA driver does not list its GPUs: Unknown Error"]),
+    ],
+)
+def test_a_driver(
+    library: Path, tmp_path: Path, how: str, gpus: list[Gpu], notes: list[str]
+) -> None:
+    closed = tmp_path / "closed"
+    driver = {"LD_LIBRARY_PATH": str(library), "FAKE_NVML": how, "FAKE_NVML_CLOSED": str(closed)}
+    command = [sys.executable, "-c", READ]
+    printed = subprocess.check_output(command, env={**os.environ, **driver})
+    assert closed.exists() == (how != "not loaded")
+    assert msgspec.json.decode(printed, type=tuple[list[Gpu], list[str]]) == (gpus, notes)
 
 
 def test_without_a_driver_there_is_nothing_to_say() -> None:

@@ -1,8 +1,5 @@
 """What macOS's programs print, as recorded; nothing of macOS is needed."""
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from stoker.machine.macos import macos_answer, parse_macos_mounts, parse_memory
 from stoker.model.machine import Physical
 
@@ -45,9 +42,3 @@ map auto_home on /System/Volumes/Data/home (autofs, automounted)
 
 def test_a_program_that_is_not_there_says_nothing() -> None:
     assert macos_answer("no-such-program-here") == ""
-
-
-@given(st.text(), st.text(), st.text())
-def test_any_text_is_read(size: str, statistics: str, swap: str) -> None:
-    parse_memory(size, statistics, swap)
-    parse_macos_mounts(statistics)

@@ -274,13 +274,6 @@ def test_the_smallest_limit_is_always_found(
     assert reading.free == min(12 * GB, *free, 12 * GB)
 
 
-@given(st.text())
-def test_any_text_is_read(text: str) -> None:
-    parse_counters(text)
-    parse_pressure(text)
-    parse_meminfo(text)
-
-
 @given(st.dictionaries(st.sampled_from(COUNTERS), st.integers(0, NO_LIMIT)))
 def test_counters_are_read_back(counters: dict[str, int]) -> None:
     text = "".join(f"{name} {value}\nother_{name} 1\n" for name, value in counters.items())

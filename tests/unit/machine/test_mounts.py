@@ -33,11 +33,6 @@ def test_the_deepest_mount_holds_a_path_and_the_last_one_covers() -> None:
     assert mount_of("/anything", ()) is None
 
 
-@given(st.text())
-def test_any_text_is_read(text: str) -> None:
-    parse_mounts(text)
-
-
 @given(st.lists(st.text("abc/ \\#\t\n:-é", min_size=1), min_size=1))
 def test_what_the_kernel_writes_is_read_back(points: list[str]) -> None:
     def escape(text: str) -> str:

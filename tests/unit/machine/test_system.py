@@ -47,11 +47,6 @@ def test_a_system_that_does_not_say(record: Record) -> None:
     assert (system.id, system.version, system.pretty) == ("linux", "", "Linux")
 
 
-@given(st.text())
-def test_any_os_release_is_read(text: str) -> None:
-    parse_os_release(text)
-
-
 names = st.from_regex(r"[A-Z_][A-Z0-9_]*", fullmatch=True)
 values = st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" '\"\\$"))
 
