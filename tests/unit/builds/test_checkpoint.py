@@ -221,13 +221,13 @@ def test_a_checkpoint_needs_a_cache_that_works(checkpoint: Checkpoint) -> None:
 
 
 def test_more_shards_take_less_time_and_long_steps_are_named() -> None:
-    steps = [record(f"{n}.o", seconds=60.0, peak=GIB) for n in range(64)]
+    steps = [record(f"{n}.o", seconds=60.0, peak=GIB) for n in range(32)]
     steps.append(record("lib", seconds=30.0, needs=["0.o"], role=Role.LINK))
     size = {"cpus": 4, "memory": 16 * GIB}
     one, four = (simulate_farm(steps, shards=count, **size) for count in (1, 4))
     assert four.wall_seconds < 0.4 * one.wall_seconds
     assert one.cpu_seconds == four.cpu_seconds
-    limited = simulate_farm(steps, shards=1, limit=300.0, **size)
+    limited = simulate_farm(steps, shards=1, limit=150.0, **size)
     assert limited.jobs > 3
     assert not limited.too_long
     assert simulate_farm(steps, shards=1, limit=50.0, **size).too_long

@@ -93,7 +93,9 @@ def test_the_arguments_of_a_script_replace_its_command() -> None:
 
 def _calls(name: str) -> Iterator[tuple[str, ast.Call]]:
     for file in SOURCES.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
+        if name not in (text := file.read_text()):
+            continue
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == name:
                 yield file.relative_to(SOURCES).as_posix(), node
 

@@ -25,6 +25,7 @@ from built_libraries import (
 )
 from stoker.model.artifact import Compression, DeviceKind
 from stoker.model.errors import ArtifactError
+from stoker.wheel import fatbin
 from stoker.wheel.fatbin import LINKED, RELOCATABLE, SCATTERED, FatbinLookout, read_regions
 from stoker.wheel.inflated import InflatedReader
 from stoker.wheel.library import read_library
@@ -119,10 +120,15 @@ def test_what_does_not_fit_the_format(content: bytes, words: str, offset: int) -
     assert str(caught.value).startswith(f"mill.whl: lib/libmill.so at byte {offset}: ")
 
 
-def test_entries_without_end() -> None:
-    many = region([entry(CUBIN, 80, b"")] * ((1 << 17) + 1))
-    with pytest.raises(ArtifactError, match="more than 131072 entries"):
-        _read(many)
+def test_entries_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fatbin, "MOST_ENTRIES", 100)
+    assert len(_read(region([entry(CUBIN, 80, b"")] * 99))) == 99  # the region counts as well
+    for content, what in (
+        (region([entry(CUBIN, 80, b"")] * 101), "entries"),
+        (region([]) * 101, "regions"),
+    ):
+        with pytest.raises(ArtifactError, match=f"more than 100 {what}"):
+            _read(content)
 
 
 def test_device_code_of_a_library(need: Need, tmp_path: Path) -> None:
