@@ -28,6 +28,29 @@ def torch_stub(need: Need, site: Path, exported: Iterable[str], *, version: str 
     return site
 
 
+def installed_torch(need: Need, site: Path, exported: Iterable[str], *, version: str) -> None:
+    """Install a PyTorch for CUDA 13.0 into site-packages that exports only these names, and whose
+    import makes them known to extensions.
+    """
+    torch_stub(need, site, exported, version=version)
+    library = site / "torch/lib"
+    (library / "libc10_hip.so").unlink()
+    runtime = _library(need, library, "libcudart.so.13", "int runtime;")
+    _library(need, library, "libc10_cuda.so", "int in_libc10_cuda;", runtime)
+    (site / "torch/version.py").write_text(f"__version__ = '{version}'\ncuda: str = '13.0'\n")
+    (site / "torch/__init__.py").write_text(
+        "import ctypes, os\n"
+        "_lib = os.path.join(os.path.dirname(__file__), 'lib', 'libc10.so')\n"
+        "ctypes.CDLL(_lib, ctypes.RTLD_GLOBAL)\n"
+    )
+    info = site / f"torch-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
+    (info / "RECORD").write_text(
+        f"torch/__init__.py,,\n{info.name}/METADATA,,\n{info.name}/RECORD,,\n"
+    )
+
+
 def extension(
     need: Need, folder: Path, names: Iterable[str], *needed: str, code: bytes = b""
 ) -> bytes:

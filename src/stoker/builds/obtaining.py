@@ -8,6 +8,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from stoker.ask.asking import ask
+from stoker.ask.room import RoomError
 from stoker.builds.acquire.store import acquired
 from stoker.builds.building import Built
 from stoker.builds.toolchains.request import parse_request
@@ -19,8 +21,8 @@ from stoker.catalogue.kept import keep, kept_wheels
 from stoker.catalogue.store import Say
 from stoker.model.build import Isolation
 from stoker.model.distribution import read_requirement
-from stoker.model.errors import UsageError
-from stoker.model.plan import Estimate
+from stoker.model.errors import MissingError, UsageError
+from stoker.model.plan import Estimate, Plan
 from stoker.model.value import Value, duration, size
 from stoker.outside.package_index import PackageIndex
 from stoker.outside.web import Web
@@ -73,24 +75,25 @@ def planned(found: Found, place: Place, python: str, *, say: Say) -> PlannedBuil
     source = found.source
     if source is None:
         raise nothing_fits(found)
+    variant = _variant(place, place.torch.toolkit if place.torch else None)
     with acquired(source.requirement, say=say) as tree:
 
         def surveyed(variant: str) -> Subject:
             options = {"variant": variant, "python": python, "source": tree.path}
             return survey(CommandLine(options=options))
 
-        variant = _variant(place, place.torch.toolkit if place.torch else None)
         subject = surveyed(variant)
-        plan = make_plan(subject, estimated(subject))
         toolchain = None
-        if any(finding.name == "nvcc-missing" for finding in examine(subject, plan)):
+        if any(one.name == "nvcc-missing" for one in examine(subject, _plan(subject))):
             toolkit = str(subject.variant.toolkit)
             if near := _of_the_same_major(subject, toolkit):
                 variant = _variant(place, near)
                 subject = surveyed(variant)
-                plan = make_plan(subject, estimated(subject))
             else:
                 toolchain = f"cuda=={toolkit}"
+        plan = _plan(subject)
+        if plan.estimate.wall_s.amount is None and not toolchain:
+            plan = _plan(_asked(subject, say))
     return PlannedBuild(
         source=source,
         variant=variant,
@@ -99,6 +102,20 @@ def planned(found: Found, place: Place, python: str, *, say: Say) -> PlannedBuil
         estimate=plan.estimate,
         toolchain=toolchain,
     )
+
+
+def _plan(subject: Subject) -> Plan:
+    return make_plan(subject, estimated(subject))
+
+
+def _asked(subject: Subject, say: Say) -> Subject:
+    """Ask the build what it compiles, which tells how long that takes. The answer is kept, so the
+    build does not ask again.
+    """
+    try:
+        return ask(subject, say=say).subject
+    except (MissingError, RoomError):
+        return subject
 
 
 def _variant(place: Place, toolkit: str | None) -> str:

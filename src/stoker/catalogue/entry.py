@@ -30,7 +30,7 @@ RESERVED = frozenset(
     {"files", "signatures", WHEEL_VARIANTS}
 )  # a variant's folder stands beside these
 _RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu\d+)?|cuda-toolkit")
-_CUDA_LABEL = re.compile(r"cu(\d{2})(\d)")
+_CUDA_LABEL = re.compile(r"cu(\d{2})(\d?)(?!\d)")  # cu128, or only the major release: cu12
 _TORCH_LABEL = re.compile(r"torch(\d+\.\d+)")
 
 
@@ -140,7 +140,7 @@ def _cuda(facts: ArtifactFacts, wheel: WheelFacts) -> str | None:
         if version and _RUNTIME.fullmatch(name):
             return ".".join(version.split(".")[:2])
     if found := _CUDA_LABEL.search(wheel.version.partition("+")[2]):
-        return f"{found[1]}.{found[2]}"
+        return f"{found[1]}.{found[2]}" if found[2] else found[1]
     majors = {major for name in _needed(facts) if (major := cuda_of(name))}
     return str(max(majors)) if majors else None
 

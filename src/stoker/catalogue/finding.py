@@ -18,7 +18,7 @@ from stoker.catalogue.store import Say
 from stoker.catalogue.values import Fit
 from stoker.machine.python import Probe, ask_interpreter
 from stoker.model.errors import StokerError
-from stoker.model.value import Value
+from stoker.model.value import Value, size
 from stoker.outside import folders
 from stoker.outside.connections import Connections
 from stoker.outside.files import folder_of_process
@@ -125,9 +125,9 @@ def nothing_fits(found: Found) -> NothingFitsError:
     """Return the error for a project of which no wheel fits."""
     count = len(found.judged)
     source = found.source
-    hints = [f"build it for this machine: stoker build {source.requirement}"] if source else []
+    hints = [f"without --no-build, {source.requirement} is built for it"] if source else []
     if not count:
-        return NothingFitsError(f"no index has a wheel of {found.wanted}", hints=hints)
-    return NothingFitsError(
-        f"none of the {count} wheels of {found.wanted} fits this machine", hints=hints
-    )
+        return NothingFitsError(f"no place has a wheel of {found.wanted}", hints=hints)
+    read = f" ({size(found.downloaded_bytes)} of them were read)" if found.downloaded_bytes else ""
+    message = f"none of the {count} wheels of {found.wanted} fits this machine{read}"
+    return NothingFitsError(message, hints=hints)

@@ -13,6 +13,7 @@ from stoker.model.artifact import ArtifactFacts, TorchFit
 from stoker.model.plan import Backend
 from stoker.model.value import Value
 from stoker.wheel.loads_with import ReadTorch, TorchNeeds, loads_with
+from stoker.wheel.needs_page import lacking
 
 
 class Place(Value, frozen=True, kw_only=True):
@@ -38,7 +39,7 @@ def judge(
 ) -> Choice:
     """Judge a wheel whose libraries have been read."""
     reason = (
-        _unreadable(facts)
+        _unreadable(facts, wheel)
         or _without_gpu(place, wheel)
         or _wrong_machine(place, facts)
         or _wrong_glibc(place, facts)
@@ -53,8 +54,9 @@ def _refused(wheel: PublishedWheel, reason: str) -> Choice:
     return Choice(wheel=wheel, fit=Fit.NONE, reason=reason)
 
 
-def _unreadable(facts: ArtifactFacts) -> str | None:
-    return f"it is damaged: {facts.problems[0]}" if facts.problems else None
+def _unreadable(facts: ArtifactFacts, wheel: PublishedWheel) -> str | None:
+    problem = next(iter(facts.problems), None)
+    return f"it is damaged: {problem.removeprefix(f'{wheel.file}: ')}" if problem else None
 
 
 def _without_gpu(place: Place, wheel: PublishedWheel) -> str | None:
@@ -125,6 +127,5 @@ def _unresolved(place: Place, needs: TorchNeeds | None) -> str | None:
     if fit.absent:
         return f"it needs {fit.absent[0]}, which torch {release} does not have"
     if fit.missing:
-        more = f" and {len(fit.missing) - 1} more" if fit.missing[1:] else ""
-        return f"torch {release} does not export {fit.missing[0]}{more}"
+        return f"torch {release} does not export {lacking(fit, most=1)}"
     return None

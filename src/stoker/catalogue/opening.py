@@ -77,7 +77,8 @@ class Judge:
                 finally:
                     received = getattr(reader, "downloaded", reader.size)
         except ArtifactError as error:
-            judged = _refused(judged, named, f"it is damaged: {error}")
+            problem = str(error).removeprefix(file.name).lstrip(": ")
+            judged = _refused(judged, named, f"it is damaged: {problem}")
         except MissingError as error:
             judged = _refused(judged, named, f"it cannot be read: {error.message}")
         return replace(judged, downloaded_bytes=received)

@@ -120,7 +120,7 @@ def _tag_problem(host: Host, wheel: PublishedWheel) -> str | None:
         return f"it is for {_listed(platforms) or 'no known platform'}, not {_platform(host)}"
     if not any(_loads(host, platform) for platform in platforms):
         return f"it needs {_glibc_floor(platforms)}; this machine has {host.libc or 'another libc'}"
-    pythons = sorted({tag.interpreter for tag in told})
+    pythons = sorted({tag.interpreter + "t" * tag.abi.endswith("t") for tag in told})
     free = "t" if host.free_threaded else ""
     return f"it is for Python {_listed(pythons)}, not {host.python}{free}"
 

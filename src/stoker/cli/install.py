@@ -12,6 +12,8 @@ from stoker.model.errors import UsageError
 from stoker.settings.declared import SettingGroup
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from packaging.requirements import Requirement
 
     from stoker.builds.building import Built
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from stoker.catalogue.candidates import Supply
     from stoker.catalogue.finding import Found
     from stoker.catalogue.judging import Place
+    from stoker.catalogue.prewarming import Prewarming
     from stoker.machine.installers import Installer
     from stoker.settings.install import InstallSettings
 
@@ -75,6 +78,17 @@ class Building(Enum):
     help="Slim packages from the package index instead of using a catalogue.",
 )
 @click.option(
+    "--prewarm",
+    is_flag=True,
+    help="Also compile the kernels that the packages would compile while they run.",
+)
+@click.option(
+    "--kernels",
+    multiple=True,
+    metavar="PATTERN",
+    help="With --prewarm: only the kernels with such a name. Default: all.",
+)
+@click.option(
     "--for",
     "wished",
     metavar="MACHINE",
@@ -105,6 +119,8 @@ def install(
     locked: Path | None,
     lines: bool,
     slim: bool,
+    prewarm: bool,
+    kernels: tuple[str, ...],
     wished: str | None,
     python: str | None,
     installer: str | None,
@@ -112,7 +128,7 @@ def install(
     only_print: bool,
     as_json: bool,
     **settings: Any,
-) -> None:
+) -> int:
     """Install the wheels that suit this machine and its PyTorch best.
 
     Without INDEX, the wheels of each project in catalogues, in the indexes of pip and in other
@@ -131,6 +147,7 @@ def install(
     stoker install -r requirements.txt --catalogue https://wheels.example.org
     stoker install flash-attn --lock pylock.toml
     stoker install --locked pylock.toml
+    stoker install flashinfer-python --prewarm --kernels 'norm*' --for h100
     stoker install https://wheels.example.org torch flash-attn
     stoker install /srv/wheels torch==2.9.1 --print
     stoker install torch==2.9.1 --slim --for h100 --dry-run
@@ -141,20 +158,23 @@ def install(
 
     output = {"only_print": only_print, "dry_run": dry_run, "as_json": as_json}
     if locked:
-        if words or files or lock:
+        if words or files or lock or prewarm:
             raise UsageError("--locked installs what the file names, and nothing else")
         _install_locked(locked, installer_for(target_python(python), installer), **output)
-        return
+        return 0
     if not words and not files:
         raise UsageError("name what to install", hints=["stoker install flash-attn"])
     if no_build and only_build:
         raise UsageError("--no-build and --only-build exclude each other")
+    if kernels and not prewarm:
+        raise UsageError("--kernels chooses what --prewarm compiles, so it needs --prewarm")
     alone = slim or (words and is_place(words[0]))
-    if alone and (files or catalogues or only_build or lock or lines):
+    if alone and (files or catalogues or only_build or lock or lines or prewarm):
         what = "--slim" if slim else f"the catalogue {words[0]}"
         hints = ["name a catalogue with --catalogue, and requirements without INDEX"]
         raise UsageError(
-            f"-r, --catalogue, --only-build, --lock and --lines cannot be used with {what}",
+            "-r, --catalogue, --only-build, --lock, --lines and --prewarm cannot be used with "
+            f"{what}",
             hints=hints,
         )
     building = Building.NEVER if no_build else Building.ALWAYS if only_build else Building.IF_NONE
@@ -164,7 +184,7 @@ def install(
     elif alone:
         _install_from(words, chosen, target, wished, **output)
     else:
-        _find_and_install(
+        return _find_and_install(
             words,
             files,
             catalogues,
@@ -174,9 +194,11 @@ def install(
             building=building,
             lock=lock,
             lines=lines,
+            kernels=kernels if prewarm else None,
             settings=settings,
             **output,
         )
+    return 0
 
 
 def _install_from(
@@ -229,15 +251,18 @@ def _find_and_install(
     building: Building,
     lock: Path | None,
     lines: bool,
+    kernels: tuple[str, ...] | None,
     settings: dict[str, Any],
     only_print: bool,
     dry_run: bool,
     as_json: bool,
-) -> None:
+) -> int:
+    """Install, and with ``kernels`` compile kernels after that; return the exit status."""
     from stoker.catalogue.finding import read_place
     from stoker.catalogue.host import check_installable
     from stoker.catalogue.installing import command_line, read_supply, run_installer, wanted_by
     from stoker.catalogue.locking import pyproject_lines
+    from stoker.catalogue.prewarming import prewarmings
     from stoker.outside.progress import shown, stage
     from stoker.outside.terminal import print_json
 
@@ -247,9 +272,13 @@ def _find_and_install(
     dry = dry_run or only_print or lines
     if not dry:
         check_installable(place.host, python)
+    wanted = wanted_by(words, files, place.host)
+    names = [one.name for one in wanted]
+    warm = () if kernels is None else prewarmings(names, place.host.gpus, python, kernels)
+    plans: list[PlannedBuild] = []
     results = [
-        _found_or_built(one, place, supply, python, building, settings, dry_run=dry)
-        for one in wanted_by(words, files, place.host)
+        _found_or_built(one, place, supply, python, building, settings, plans, dry_run=dry)
+        for one in wanted
     ]
     found = [one for one in results if one.best]
     command = installer.install([one.reference for one in found])
@@ -258,17 +287,38 @@ def _find_and_install(
         raise UsageError("what is not built yet has no address and no hash", hints=hints)
     if lines:
         click.echo("\n".join(pyproject_lines(found)))
-        return
+        return 0
     if only_print:
         click.echo(command_line(command))
-        return
+        for one in warm:
+            click.echo(command_line(["stoker", "run", "--", *one.command]))
+        return 0
     if lock:
         _write_lock(lock, found, place, installer)
     if not dry_run:
         with shown(), stage("installing"):
             run_installer(command, _say)
     if as_json:
-        print_json(results, "found")
+        print_json({"found": results, "builds": plans, "prewarmed": warm})
+    return _compile_kernels(warm, settings, dry_run=dry_run)
+
+
+def _compile_kernels(
+    warm: "Sequence[Prewarming]", settings: dict[str, Any], *, dry_run: bool
+) -> int:
+    """Compile kernels under the governor, project after project until one fails; return the exit
+    status.
+    """
+    from stoker.cli.governed import run_governed
+
+    for one in warm:
+        _say(one.in_words)
+        if dry_run:
+            continue
+        flags = {"respect_jobs": False, "summary_file": None, "explain": False}
+        if status := run_governed(command=one.command, **flags, **settings):
+            return status
+    return 0
 
 
 def _write_lock(path: Path, found: "list[Found]", place: "Place", installer: "Installer") -> None:
@@ -315,11 +365,12 @@ def _found_or_built(
     python: str,
     building: Building,
     settings: dict[str, Any],
+    plans: "list[PlannedBuild]",
     *,
     dry_run: bool,
 ) -> "Found":
-    """Return the wheel that fits, if need be one that is built; a dry run only says what a build
-    would take.
+    """Return the wheel that fits, if need be one that is built; its plan is added to ``plans``. A
+    dry run only says what a build would take.
     """
     from stoker.builds.obtaining import obtained, planned
     from stoker.catalogue.finding import find, find_source, nothing_fits
@@ -339,9 +390,10 @@ def _found_or_built(
         return found
     if building is Building.NEVER:
         raise nothing_fits(found)
-    if found.judged:
+    if building is Building.IF_NONE:
         _say(nothing_fits(found).message)
     plan = planned(found, place, python, say=_say)
+    plans.append(plan)
     _say(plan.in_words)
     if dry_run:
         return found

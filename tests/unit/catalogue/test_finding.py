@@ -1,10 +1,8 @@
-"""Thirty wheels of one project on a server: the one that fits is found, each other one is refused
-for the right reason, and little of them is downloaded.
+"""Thirty-one wheels of one project on a server: the one that fits is found, each other one is
+refused for the right reason, and little of them is downloaded.
 """
 
 import hashlib
-import platform
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +10,9 @@ import msgspec
 import pytest
 from packaging.requirements import Requirement
 
-from built_libraries import CUBIN, PTX, Need, entry, region
+from built_libraries import Need
 from ranged_server import Sent, served
+from shelf import MACHINE, PADDING, Shelf, full_shelf
 from stoker.catalogue.access import LocatedCatalogue, locate
 from stoker.catalogue.candidates import Supply
 from stoker.catalogue.finding import Found, find, nothing_fits
@@ -21,16 +20,13 @@ from stoker.catalogue.judging import Place
 from stoker.catalogue.publishing import PublishOptions, people_page, publish
 from stoker.catalogue.values import Host, HostGpu
 from stoker.knowledge.torch_symbols import TorchBuild
+from stoker.model.value import size
 from stoker.model.wheel_source import WheelSource
 from stoker.outside.package_index import PackageIndex
 from stoker.outside.web import Web
 from stoker.wheel.loads_with import ReadTorch
-from torch_extensions import OLD_CHECK, WARN, extension
-from wheel_files import record
+from torch_extensions import WARN
 
-MACHINE = platform.machine()
-OTHER = "x86_64" if MACHINE == "aarch64" else "aarch64"
-TAG = f"cp312-cp312-manylinux_2_28_{MACHINE}"
 HOST = Host(
     os="linux",
     cpu_family=MACHINE,
@@ -49,111 +45,13 @@ TORCH = ReadTorch(
     exported=frozenset({WARN}),
 )
 PLACE = Place(host=HOST, torch=TORCH)
-PADDING = 2_000_000  # bytes in each wheel that need not be read
-
-
-class Shelf:
-    """The wheels on the server, with the reason why each is refused."""
-
-    def __init__(self, folder: Path, libraries: dict[str, bytes]):
-        self.folder = folder
-        self.libraries = libraries
-        self.reasons: dict[str, str] = {}
-
-    def put(
-        self,
-        reason: str,
-        *,
-        version: str = "1.0",
-        build: int = 0,
-        tag: str = TAG,
-        said_tag: str | None = None,
-        said_version: str | None = None,
-        python: str = ">=3.9",
-        requires: str = "torch",
-        library: str = "good",
-        damage: str = "",
-    ) -> str:
-        file = f"mill-{version}{f'-{build}' if build else ''}-{tag}.whl"
-        info = f"mill-{version}.dist-info"
-        metadata = (
-            f"Metadata-Version: 2.1\nName: mill\nVersion: {said_version or version}\n"
-            f"Requires-Python: {python}\nRequires-Dist: {requires}\n\n"
-        )
-        wheel = f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {said_tag or tag}\n"
-        contents = {
-            "mill/padding.bin": b"\0" * PADDING,
-            "mill/_C.so": self.libraries[library],
-            f"{info}/METADATA": metadata.encode(),
-            f"{info}/WHEEL": wheel.encode(),
-        }
-        if damage == "no metadata":
-            del contents[f"{info}/METADATA"]
-        path = self.folder / file
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-            for name, content in {**contents, f"{info}/RECORD": record(contents, info)}.items():
-                archive.writestr(name, content)
-        if damage == "cut":
-            path.write_bytes(path.read_bytes()[:-1000])
-        if damage == "page":
-            path.write_bytes(b"<html>not found</html>" * 1000)
-        self.reasons[file] = reason
-        return file
 
 
 @pytest.fixture
 def shelf(need: Need, tmp_path: Path) -> Shelf:
-    """Twenty-nine wheels that do not fit."""
+    """Thirty wheels that do not fit."""
     folder = tmp_path / "server" / "mill"
-    folder.mkdir(parents=True)
-    both = ("libc10.so", "libc10_cuda.so")
-    made = {
-        "good": [WARN],
-        "old": [WARN, OLD_CHECK],
-        "other": [WARN, "_ZN2at9elsewhereEv"],
-    }
-    sm90 = region([entry(CUBIN, 90, b"x" * 80)])
-    libraries = {
-        name: extension(need, tmp_path / name, names, *both, code=sm90)
-        for name, names in made.items()
-    }
-    sm80 = region([entry(CUBIN, 80, b"x" * 80)])
-    libraries["sm80"] = extension(need, tmp_path / "sm80", [WARN], *both, code=sm80)
-    sm120 = region([entry(CUBIN, 120, b"x" * 80), entry(PTX, 120, b"x" * 80)])
-    libraries["sm120"] = extension(need, tmp_path / "sm120", [WARN], *both, code=sm120)
-    libraries["hip"] = extension(need, tmp_path / "hip", [WARN], "libc10_hip.so")
-    libraries["plain"] = extension(need, tmp_path / "plain", [])
-    libraries["broken"] = libraries["good"][:3000]
-    shelf = Shelf(folder, libraries)
-    for python in ("cp39", "cp310", "cp311", "cp313", "cp314"):
-        tag = f"{python}-{python}-manylinux_2_28_{MACHINE}"
-        shelf.put(f"it is for Python {python}, not 3.12.4", tag=tag)
-    shelf.put("it is for Python cp312, not", tag=f"cp312-cp312t-manylinux_2_28_{MACHINE}")
-    shelf.put("not linux", tag=f"cp312-cp312-manylinux_2_28_{OTHER}")
-    shelf.put("not linux", tag="cp312-cp312-win_amd64")
-    shelf.put("not linux", tag="cp312-cp312-macosx_11_0_arm64")
-    shelf.put("it needs glibc 2.39", tag=f"cp312-cp312-manylinux_2_39_{MACHINE}")
-    shelf.put("it needs", tag=f"cp312-cp312-musllinux_1_2_{MACHINE}")
-    numbers = iter(range(1, 100))
-    for requires in ("torch==2.9.1", "torch<2.10", "torch>=2.14", "torch==2.12.*"):
-        shelf.put("not torch 2.13.0", build=next(numbers), requires=requires)
-    shelf.put("it requires Python <3.12", build=next(numbers), python="<3.12")
-    shelf.put("it requires Python >=3.13", build=next(numbers), python=">=3.13")
-    shelf.put("does not export " + OLD_CHECK, build=next(numbers), library="old")
-    shelf.put("does not export _ZN2at9elsewhereEv", build=next(numbers), library="other")
-    shelf.put("it needs libc10_hip.so", build=next(numbers), library="hip")
-    shelf.put("cannot run what it holds: sm_80", build=next(numbers), library="sm80")
-    shelf.put("cannot run what it holds: compute_120, sm_120", build=next(numbers), library="sm120")
-    shelf.put("it is damaged", build=next(numbers), damage="cut")
-    shelf.put("it is damaged", build=next(numbers), damage="page")
-    shelf.put("it is damaged", build=next(numbers), damage="no metadata")
-    shelf.put("it is damaged", build=next(numbers), library="broken")
-    shelf.put("the wheel itself mill 0.9", build=next(numbers), said_version="0.9")
-    said = f"cp311-cp311-manylinux_2_28_{MACHINE}"
-    shelf.put("it is for Python cp311", build=next(numbers), said_tag=said)
-    shelf.put("it was built for torch 2.9", version="1.0+torch2.9")
-    assert len(shelf.reasons) == 29
-    return shelf
+    return full_shelf(need, folder, tmp_path, python=HOST.python, torch="2.13.0")
 
 
 @pytest.fixture
@@ -164,8 +62,7 @@ def server(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str,
 
 
 def _find(shelf: Shelf, url: str, place: Place = PLACE) -> tuple[Found, dict[str, str]]:
-    links = "".join(f'<a href="{path.name}">x</a>\n' for path in sorted(shelf.folder.iterdir()))
-    (shelf.folder / "index.html").write_text(links)
+    shelf.write_page()
     said: list[str] = []
     index = PackageIndex(roots=(url,), links=(), web=Web())
     found = find(Requirement("mill"), place, Supply(index=index), say=said.append)
@@ -179,7 +76,7 @@ def test_the_one_that_fits(shelf: Shelf, server: tuple[str, Sent]) -> None:
     assert found.best is not None
     assert found.best.choice.wheel.file == good
     assert found.best.choice.reason == "native sm_90 code for H100 (9.0)"
-    assert len(found.judged) == 30
+    assert len(found.judged) == 31
     expected = {file: reason for file, reason in shelf.reasons.items() if reason}
     wrong = {
         file: (reason, refusals.get(file))
@@ -192,7 +89,7 @@ def test_the_one_that_fits(shelf: Shelf, server: tuple[str, Sent]) -> None:
     page = (shelf.folder / "index.html").stat().st_size
     assert sent.total == found.downloaded_bytes + page
     opened = [one for one in found.judged if one.downloaded_bytes]
-    assert len(opened) == 19
+    assert len(opened) == 21
     assert sent.connections <= 2  # one for the page, one for all ranges
     assert found.downloaded_bytes < 0.2 * len(opened) * PADDING
 
@@ -202,7 +99,8 @@ def test_none_fits(shelf: Shelf, server: tuple[str, Sent]) -> None:
     assert found.best is None
     assert refusals.keys() == shelf.reasons.keys()
     error = nothing_fits(found)
-    assert error.message == "none of the 29 wheels of mill fits this machine"
+    read = f"({size(found.downloaded_bytes)} of them were read)"
+    assert error.message == f"none of the 30 wheels of mill fits this machine {read}"
     assert error.hints == ()
 
 
