@@ -1,6 +1,7 @@
 """Signed catalogues: what a stolen or changed one can do, and that unsigned ones still work."""
 
 import json
+import os
 import shutil
 import subprocess
 import venv
@@ -96,6 +97,33 @@ def test_signed_and_changed(signed: Signed, tmp_path: Path, ssh_keygen: str) -> 
     assert "the signature of the catalogue is wrong" in signed.select().stderr
     (signed.place / "catalogue.json").unlink()
     assert "stoker.toml has a key for it" in signed.select().stderr
+
+
+@pytest.mark.parametrize("as_index", [True, False], ids=["INDEX", "--catalogue"])
+def test_install_refuses_what_select_refuses(
+    signed: Signed, tmp_path: Path, ssh_keygen: str, as_index: bool
+) -> None:
+    place = str(signed.place)
+    named = [place, "mill"] if as_index else ["mill", "--catalogue", place]
+
+    def install() -> subprocess.CompletedProcess[str]:
+        nowhere = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": place}
+        return signed.stoker("install", *named, "--dry-run", cwd=tmp_path, **nowhere)
+
+    assert install().returncode == 0
+    signed.put(signed.older)
+    assert "number 1, and number 2 was here before" in install().stderr
+    changed = signed.newer.replace(b'"verified":', b'"verified" :')
+    signed.put(changed)
+    assert "its signature was removed" in install().stderr
+    signatures = signed.place / "signatures"
+    right = signatures / f"{_digest(signed.newer)}.sig"
+    shutil.copy(right, signatures / f"{_digest(changed)}.sig")
+    assert "the signature of the catalogue is wrong" in install().stderr
+    signed.put(signed.newer)
+    other = signed.made_key(ssh_keygen, tmp_path / "other")
+    signed.publish(make_wheel(tmp_path / "third", version="3.0"), key=other)
+    assert "the signature of the catalogue is wrong" in install().stderr
 
 
 @pytest.mark.parametrize("installer", ["pip", "uv"])

@@ -50,6 +50,7 @@ class PlannedBuild(Value, frozen=True, kw_only=True):
     isolation: Isolation | None
     estimate: Estimate
     toolchain: str | None = None
+    own_targets: tuple[str, ...] = ()  # GPU targets that the source names itself, if not only ours
 
     @property
     def in_words(self) -> str:
@@ -66,6 +67,9 @@ class PlannedBuild(Value, frozen=True, kw_only=True):
         ]
         lines = [f"{self.source.requirement} is built from source for {self.variant}"]
         lines += [", ".join(known) or f"time and memory unknown: {self.estimate.wall_s.basis}"]
+        if self.own_targets:
+            named = ", ".join(self.own_targets)
+            lines.append(f"its source names {len(self.own_targets)} GPU targets itself: {named}")
         lines += [f"the toolchain {self.toolchain} is installed for it"] if self.toolchain else []
         return "; ".join(lines)
 
@@ -101,11 +105,19 @@ def planned(found: Found, place: Place, python: str, *, say: Say) -> PlannedBuil
         isolation=Isolation.TORCH if place.torch else None,
         estimate=plan.estimate,
         toolchain=toolchain,
+        own_targets=_own_targets(plan),
     )
 
 
 def _plan(subject: Subject) -> Plan:
     return make_plan(subject, estimated(subject))
+
+
+def _own_targets(plan: Plan) -> tuple[str, ...]:
+    targets = plan.targets
+    if targets is None or not targets.fixed or len(targets.cubins) <= len(targets.gpus):
+        return ()
+    return targets.cubins
 
 
 def _asked(subject: Subject, say: Say) -> Subject:

@@ -315,8 +315,10 @@ def _compile_kernels(
         _say(one.in_words)
         if dry_run:
             continue
-        flags = {"respect_jobs": False, "summary_file": None, "explain": False}
-        if status := run_governed(command=one.command, **flags, **settings):
+        status = run_governed(
+            one.command, respect_jobs=False, summary_file=None, explain=False, **settings
+        )
+        if status:
             return status
     return 0
 
