@@ -55,6 +55,7 @@ class Shelf:
         contents = {
             "mill/padding.bin": b"\0" * PADDING,
             "mill/_C.so": self.libraries[library],
+            "mill/include/algorithm.sort_heap.h": b"// no library",
             f"{info}/METADATA": metadata.encode(),
             f"{info}/WHEEL": wheel.encode(),
         }

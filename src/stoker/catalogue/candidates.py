@@ -80,17 +80,17 @@ def candidates(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -
         raise problems[0]
     for problem in problems:
         say(f"not searched: {problem.message}")
-    sources = {
-        version: file
-        for file in files
-        if (version := file.version_of(project)) and wanted.specifier.contains(version)
-    }
+    listed = [one for file in files if (one := _of_file(file, project))]
+    sources = {version: file for file in files if (version := file.version_of(project))}
+    # This leaves pre-releases out, unless they are named or there is nothing else.
+    fitting = {*wanted.specifier.filter([*(one.version for one in (*own, *listed)), *sources])}
+    sources = {version: file for version, file in sources.items() if version in fitting}
     digests = {str(version): file.sha256 for version, file in sources.items()}
+    own = [one for one in own if one.version in fitting]
     found: dict[str, Candidate] = {}
-    for file in files:
-        one = _of_file(file, project)
-        if one and wanted.specifier.contains(one.version):
-            found.setdefault(file.name, one)
+    for one in listed:
+        if one.version in fitting:
+            found.setdefault(one.file.name, one)
     for one in own:
         if not _is_of(one, digests):
             say(f"{one.file.name}: it was built from another source than the index has")
@@ -110,7 +110,7 @@ def _of_catalogue(located: LocatedCatalogue, wanted: Requirement) -> Iterator[Ca
     project = canonicalize_name(wanted.name)
     for wheel in located.catalogue.wheels:
         version = read_version(wheel.version)
-        if wheel.project == project and wanted.specifier.contains(version):
+        if wheel.project == project and wanted.specifier.contains(version, prereleases=True):
             url = located.wheel_url(wheel)
             file = File(url=url, sha256=wheel.sha256, size=wheel.size_bytes)
             yield Candidate(version=version, file=file, entry=wheel)

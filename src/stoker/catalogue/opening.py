@@ -5,6 +5,7 @@ Only a server without range requests has to send a wheel whole.
 """
 
 import hashlib
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +38,7 @@ from stoker.wheel.symbols import dynamic_symbols
 
 _UNKNOWN = "0" * 64  # in place of a hash that an index does not tell
 _LARGEST_METADATA = 16 << 20
+_LIBRARY = re.compile(r"\.so(\.\d[^/]*)?$")  # not algorithm.sort_heap.h
 
 
 class Judged(Value, frozen=True, kw_only=True):
@@ -132,7 +134,7 @@ class Judge:
         libraries = tuple(
             read_member(reader, member_of(reader, listed[name]), also)
             for name in listed
-            if ".so" in name.rpartition("/")[2]
+            if _LIBRARY.search(name)
         )
         artifact = wheel_artifact(
             Path(file.name), wheel, libraries, tuple(listed), size=reader.size

@@ -386,7 +386,8 @@ def _found_or_built(
             found = find(wanted, place, supply, say=_say)
     if found.best is not None:
         best, received = found.best.choice, size(found.downloaded_bytes)
-        _say(f"{best.wheel.file}: {best.reason}; {received} read of {len(found.judged)} wheels")
+        reason = "any machine can use it" if found.best.plain else best.reason
+        _say(f"{best.wheel.file}: {reason}; {received} read of {len(found.judged)} wheels")
         if found.source and found.source.is_newer_than(best.wheel.version):
             _say(f"{found.source.requirement} has no wheel that fits; name it to build it")
         return found

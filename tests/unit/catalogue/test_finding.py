@@ -129,6 +129,19 @@ def test_an_older_version_if_the_newest_does_not_fit(
     assert not any(file.startswith("mill-0.7") for file in refusals)
 
 
+def test_pre_releases_are_left_out_unless_they_are_wanted(
+    shelf: Shelf, server: tuple[str, Sent]
+) -> None:
+    good, early = shelf.put("", build=99), shelf.put("", version="1.1rc1")
+    found, refusals = _find(shelf, server[0])
+    assert found.best is not None
+    assert found.best.choice.wheel.file == good
+    assert early not in refusals
+    asked = find(Requirement("mill>=1.1rc1"), PLACE, _supply(server[0]), say=lambda _: None)
+    assert asked.best is not None
+    assert asked.best.choice.wheel.file == early
+
+
 def _supply(url: str, *catalogues: LocatedCatalogue, source: WheelSource | None = None) -> Supply:
     return Supply(
         index=PackageIndex(roots=(url,), links=(), web=Web()),
