@@ -19,7 +19,7 @@ import msgspec
 from stoker.diagnose import signs, steps
 from stoker.diagnose.answers import NAMES
 from stoker.knowledge import load
-from stoker.knowledge.changes import ReleaseTable, Remedy
+from stoker.knowledge.changes import ReleaseTable
 from stoker.knowledge.failures import (
     Change,
     ChangeTable,
@@ -274,14 +274,12 @@ def index() -> FailureIndex:
             causes.append(checked(file.read_bytes(), file.stem))
         except ValueError as error:
             wrong.append(str(error))
-    remedies = []
     for file in CHANGES:
         for row in rows(file):
             try:
                 causes.append(checked_change(row))
             except ValueError as error:
                 wrong.append(str(error))
-            remedies.append(_remedy(row))
     names = [cause.name for cause in causes]
     wrong += [f"{name}: is there twice" for name in sorted({*names}) if names.count(name) > 1]
     if wrong:
@@ -294,7 +292,6 @@ def index() -> FailureIndex:
             msgspec.structs.replace(cause, example=())
             for cause in sorted(causes, key=lambda cause: cause.name)
         ),
-        remedies=tuple(remedies),
         products=table,
         literals={
             pattern: tuple(tuple(sorted(words)) for words in found)
@@ -304,26 +301,14 @@ def index() -> FailureIndex:
     )
 
 
-def _remedy(change: Change) -> Remedy:
-    return Remedy(
-        name=change.name,
-        product=change.product,
-        since=change.since,
-        last=change.last,
-        released=change.released,
-        restore=change.restore,
-    )
-
-
 def index_text() -> str:
-    """Return the index as JSON with a line for each cause, change and pattern, for git."""
+    """Return the index as JSON with a line for each cause, product and pattern, for git."""
     made = index()
     causes = ",\n".join(map(_json, made.causes))
-    remedies = ",\n".join(map(_json, made.remedies))
     products = ",\n".join(map(_json, made.products))
     words = ",\n".join(f"{_json(name)}:{_json(found)}" for name, found in made.literals.items())
     return (
-        f'{{"causes":[\n{causes}\n],"remedies":[\n{remedies}\n],"products":[\n{products}\n],'
+        f'{{"causes":[\n{causes}\n],"products":[\n{products}\n],'
         f'"literals":{{\n{words}\n}}}}\n'
     )
 

@@ -8,7 +8,6 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 
 from stoker.diagnose.installing import Here, Python
@@ -122,7 +121,12 @@ class About:
         """
         on_path = self.here.environment.get("PATH", "").split(":")
         named = (one for one in self._named if str(Path(one).parent) in on_path)
-        return next(chain(self._commanded, named), None)
+        return self.commanded_python or next(named, None)
+
+    @cached_property
+    def commanded_python(self) -> str | None:
+        """The interpreter that the user's command names by its path, or that beside its pip."""
+        return next(self._commanded, None)
 
     @cached_property
     def python(self) -> str:

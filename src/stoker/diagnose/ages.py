@@ -1,10 +1,14 @@
 """The versions of tools and libraries that a log shows, and which are newer than the source.
 
-Nothing that only a log names is started. The source of a run is dated by git, which is asked in the
-folder of the run, or by the files that a release contains.
+Nothing that only a log names is started. After a run of stoker, tools that its log does not show are
+asked for their version: those of a table, as the PATH finds them. The source of a run is dated by
+git, which is asked in the folder of the run, or by the files that a release contains; for `--try`
+also by when a package was uploaded to the index.
 """
 
 import os
+import re
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -26,19 +30,43 @@ _OF_RELEASE = (
 _LATELY_S = (
     86400.0  # files that were written within a day are as old as the checkout, not the source
 )
+_NUMBER = re.compile(r"\d+\.\d+(?:\.\d+)*|^\d+$", re.MULTILINE)
+_FROM_INDEX = (
+    r"(?:Downloading|Using cached) (?:\S{1,300}/)?"
+    r"(?P<name>[A-Za-z0-9][\w.-]{0,80}?)-(?P<version>\d[\w.]{0,30}?)\.(?:tar\.gz|zip)\b"
+)
 
 Versions = Callable[[str], str | None]
 
 
-def versions_of(texts: Texts) -> Versions:
-    """Return a function from the name of a product to the version that a log shows of it."""
+def versions_of(texts: Texts, failed: FailedRun | None = None) -> Versions:
+    """Return a function from the name of a product to the version that a log shows of it, or that
+    the installed one tells if the log is of a run here.
+    """
     table = {product.name: product for product in products()}
 
     @cache
     def version(name: str) -> str | None:
-        return _version(table[name], texts) if name in table else None
+        product = table.get(name)
+        if product is None:
+            return None
+        shown = _version(product, texts)
+        return shown or (_asked_tool(product) if failed and failed.command else None)
 
     return version
+
+
+def _asked_tool(product: Product) -> str | None:
+    if not product.ask or not shutil.which(product.ask[0]):
+        return None
+    from stoker.outside.process import run  # most logs are of no run
+
+    try:
+        told = run(product.ask, timeout=_TIMEOUT_S)
+    except StokerError:
+        return None
+    found = _NUMBER.search(told.stdout) if told.ok else None
+    return found[0] if found else None
 
 
 def _version(product: Product, texts: Texts) -> str | None:
@@ -60,14 +88,16 @@ def may_show(since: str, version: str | None) -> bool:
     return as_numbers(version)[:length] >= as_numbers(since)
 
 
-def suspects(texts: Texts, source: str | None) -> tuple[Suspect, ...]:
+def suspects(
+    texts: Texts, source: str | None, failed: FailedRun | None = None
+) -> tuple[Suspect, ...]:
     """Return the tools and libraries that were released after the source, the newest first; without
     a date of the source, all that the log shows.
     """
-    version = versions_of(texts)
+    shown, known = versions_of(texts), versions_of(texts, failed)
     found = []
     for product in products():
-        number = version(product.name)
+        number = known(product.name) if source else shown(product.name)
         month = product.released(number) if number else None
         if number and month and (source is None or month > source):
             found.append(Suspect(product=product.name, version=number, released=month))
@@ -87,6 +117,22 @@ def source_month(failed: FailedRun, environment: Mapping[str, str] | None = None
     if newest is None or newest > time.time() - _LATELY_S:
         return None
     return time.strftime("%Y-%m", time.gmtime(newest))
+
+
+def uploaded_month(texts: Texts) -> str | None:
+    """Return when the package that failed was uploaded to the package index, which is asked; the
+    last one that the log names is that one.
+    """
+    from stoker.outside.package_index import find, read_index  # only for --try
+
+    named = texts.search(_FROM_INDEX)
+    if not named:
+        return None
+    package = named[max(named)]
+    try:
+        return find(package["name"].lower(), package["version"], read_index()).uploaded[:7] or None
+    except StokerError:
+        return None
 
 
 def _asked_git(folder: Path, environment: Mapping[str, str] | None) -> str | None:

@@ -5,6 +5,8 @@ not offered.
 """
 
 import re
+import shlex
+from pathlib import Path
 
 from stoker.diagnose.about import About, Facts
 from stoker.diagnose.installing import (
@@ -12,7 +14,7 @@ from stoker.diagnose.installing import (
     pip_install,
     system_commands,
 )
-from stoker.model.shell import ShellScript, Template, fill, joined, outside
+from stoker.model.shell import ShellScript, Template, fill, joined, outside, quoted, recorded
 
 FACTS = Facts()
 
@@ -42,10 +44,11 @@ def _uv(about: About) -> str | None:
 
 
 @FACTS.text(
-    "run.python_wanted", "the oldest version of Python that a requirement in the log allows"
+    "run.python_wanted",
+    "the oldest version of Python that a requirement in the log allows, or the last before a change",
 )
 def _python_wanted(about: About) -> str | None:
-    text = " ".join(about.groups.get("wanted", ()))
+    text = " ".join([*about.groups.get("wanted", ()), *about.words("last")])
     versions = re.findall(r"(>=|>|==|~=|<=|<|!=)?\s*(3\.\d{1,2})", text)
     least = [number for sign, number in versions if sign in (">=", "==", "~=", "")]
     least += [f"3.{int(number[2:]) + 1}" for sign, number in versions if sign == ">"]
@@ -73,6 +76,18 @@ def _python_new(about: About) -> ShellScript | None:
     )
     uv = None if about.here.which("uv") else pip_install(["uv"], about.here, about.interpreter)
     return joined(filter(None, (uv, made)))
+
+
+@FACTS.command("run.by_new_python", "the command that failed, with the programs of that environment")
+def _by_new_python(about: About) -> ShellScript | None:
+    """A command that names the programs of an environment by their path is not changed by another
+    environment that is active.
+    """
+    wanted, named = _python_wanted(about), about.commanded_python
+    if wanted is None or named is None:
+        return recorded(about.run.command) if about.run.command else None
+    old, new = f"{Path(named).parent}/", f"{Path(about.run.folder, f'.venv-{wanted}')}/bin/"
+    return quoted(word.replace(old, new) for word in shlex.split(about.run.command))
 
 
 @FACTS.command("machine.python_headers", "the command that installs the headers of the interpreter")

@@ -15,7 +15,8 @@ from stoker.diagnose.ages import may_show, versions_of
 from stoker.diagnose.answers import answers, filled_fix
 from stoker.diagnose.lines import Texts
 from stoker.diagnose.values import Diagnosis, FilledFix
-from stoker.knowledge.failures import Fix, Shell, failures
+from stoker.knowledge.failures import FailureStage, Fix, Shell, failures
+from stoker.knowledge.changes import as_numbers
 from stoker.knowledge.suspects import suspected_causes
 from stoker.model.shell import ShellScript, Template, fill, outside, quoted, recorded
 from stoker.model.value import Value
@@ -30,6 +31,16 @@ _MAKE = re.compile(r"\bg?make\b")
 _COMPILERS = {"CFLAGS": ("CC", "cc"), "CXXFLAGS": ("CXX", "c++"), "LDFLAGS": ("CC", "cc")}
 _OTHER = "compiler-release"
 _GCC = re.compile(r"gcc-(\d{1,2})")
+_PYTHON = re.compile(r"python(3\.\d{1,2})")
+_BY_PYTHON = r"setup\.py|subprocess-exited-with-error|\bpip\b|Python\.h"
+# What a log has if something of a stage failed: what changed for others is not tried.
+_STAGES = {
+    FailureStage.CONFIGURE: r"CMake Error|configure: error|meson\.build:\d+",
+    FailureStage.CODEGEN: r"\.(?:pyx|proto|i|l|y|td):\d+",
+    FailureStage.COMPILE: r": (?:fatal )?error: ",
+    FailureStage.LINK: r"ld returned \d|linker command failed",
+    FailureStage.PACKAGE: _BY_PYTHON,
+}
 
 
 class Suspicion(Value, frozen=True, kw_only=True):
@@ -39,12 +50,16 @@ class Suspicion(Value, frozen=True, kw_only=True):
     fix: FilledFix
 
 
-def suspicions(diagnosis: Diagnosis, about: About, texts: Texts) -> Iterator[Suspicion]:
-    """Yield what to try for a run that failed, each change once."""
+def suspicions(
+    diagnosis: Diagnosis, about: About, texts: Texts, source: str | None = None
+) -> Iterator[Suspicion]:
+    """Yield what to try for a run that failed, each change once. ``source`` is the month of the
+    source: what changed before it is not suspected.
+    """
     seen: set[tuple[ShellScript, ...]] = set()
     command = recorded(about.run.command)
-    found = chain(_of_findings(diagnosis), _of_ages(about, texts), _of_table(about, texts))
-    for one in chain(found, _compilers(about)):
+    found = chain(_of_findings(diagnosis), _of_ages(about, texts, source), _of_table(about, texts))
+    for one in chain(found, _compilers(about), _pythons(about, texts)):
         for fix in filter(None, (one.fix, _for_make(one.fix, about.run.command))):
             build = fix.build or command
             if build is None or not _is_usable(fix):
@@ -68,10 +83,14 @@ def _of_findings(diagnosis: Diagnosis) -> Iterator[Suspicion]:
                 yield Suspicion(cause=finding.cause, fix=fix)
 
 
-def _of_ages(about: About, texts: Texts) -> Iterator[Suspicion]:
-    """Yield what the tools of the log changed in the releases that they have."""
-    version = versions_of(texts)
-    for cause in failures().values():
+def _of_ages(about: About, texts: Texts, source: str | None) -> Iterator[Suspicion]:
+    """Yield what the tools of the log changed in the releases that they have, the latest first."""
+    version = versions_of(texts, about.run)
+    stages = {stage for stage, seen in _STAGES.items() if texts.search(seen, most=1)}
+    newest_first = sorted(failures().values(), key=lambda cause: cause.released, reverse=True)
+    for cause in newest_first:
+        if cause.stage not in stages or (source and cause.released and cause.released < source):
+            continue
         shown = version(cause.product) if cause.product else None
         if shown and may_show(cause.since, shown):
             yield from _of_cause(cause.name, answers(cause, about))
@@ -94,8 +113,7 @@ def _of_cause(name: str, fixes: Iterable[FilledFix]) -> Iterator[Suspicion]:
 
 def _compilers(about: About) -> Iterator[Suspicion]:
     """Yield the other compilers that are installed: older releases of gcc, then clang."""
-    folders = about.here.environment.get("PATH", "").split(":")
-    names = {path.name for folder in folders if folder for path in Path(folder).glob("gcc-*")}
+    names = _on_path(about, "gcc-*")
     numbers = sorted(int(found[1]) for name in names if (found := _GCC.fullmatch(name)))
     pairs = [(f"gcc-{number}", f"g++-{number}") for number in reversed(numbers)]
     pairs += [("clang", "clang++")] if about.here.which("clang") else []
@@ -108,6 +126,33 @@ def _compilers(about: About) -> Iterator[Suspicion]:
 
 _SETTING = Template("export CC={c} CXX={cxx}")
 _AGAIN = (Template("? {run.set_aside}"), Template("? {run.configure}"))
+
+
+def _pythons(about: About, texts: Texts) -> Iterator[Suspicion]:
+    """Yield the Pythons that are installed and older than the one that built, the newest first."""
+    if not texts.search(_BY_PYTHON, most=1):
+        return
+    newest = as_numbers(about.interpreter.version)
+    names = _on_path(about, "python3.*")
+    older = {found[1] for name in names if (found := _PYTHON.fullmatch(name))}
+    for version in sorted(older, key=as_numbers, reverse=True):
+        if as_numbers(version) < newest:
+            wanted = about.with_groups({"wanted": (version,)}, {})
+            fix = filled_fix(_OLDER_PYTHON, wanted)
+            yield from _of_cause("python-version-unsupported", [fix] if fix else [])
+
+
+_OLDER_PYTHON = Fix(
+    text="Build in an environment with Python {run.python_wanted}",
+    commands=(Template("{run.python_new}"),),
+    build=Template("{run.by_new_python}"),
+)
+
+
+def _on_path(about: About, pattern: str) -> set[str]:
+    """Return the names of the programs that are installed, by a pattern."""
+    folders = about.here.environment.get("PATH", "").split(":")
+    return {path.name for folder in folders if folder for path in Path(folder).glob(pattern)}
 
 
 def _for_make(fix: FilledFix, command: str) -> FilledFix | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stoker.diagnose.about import About
+from stoker.diagnose.ages import source_month, uploaded_month
 from stoker.diagnose.kept import KeptRun, kept_run, last_failed
 from stoker.diagnose.lines import Texts
 from stoker.diagnose.sieve import Log, read_log
@@ -85,6 +86,7 @@ class _Trials:
         self._tell = tell
         self._done: list[Trial] = []
         self._marks: set[str] = set()
+        self._source: str | None = None
 
     def tried(self) -> Diagnosis:
         asis = Suspicion(cause="", fix=FilledFix(text="", build=self._command))
@@ -95,7 +97,7 @@ class _Trials:
         queue = deque([one] for one in self._suspicions(first, log))
         while queue and len(self._done) <= _MOST:
             chosen = queue.popleft()
-            both = _together(chosen)
+            both = together(chosen)
             log, end = self._attempt(both)
             if end is TrialEnd.PASSED:
                 return self._proven(first, both, [one.cause for one in chosen])
@@ -114,7 +116,8 @@ class _Trials:
     def _suspicions(self, diagnosis: Diagnosis, log: Log) -> Iterator[Suspicion]:
         texts = Texts([line.text for line in log.lines])
         about = About(run=self._run).of_log(log.lines)
-        return suspicions(diagnosis, about, texts)
+        self._source = self._source or source_month(self._run) or uploaded_month(texts)
+        return suspicions(diagnosis, about, texts, self._source)
 
     def _attempt(self, one: Suspicion) -> tuple[Log, TrialEnd]:
         """Run the command with a change on copies of all that it may write, under the governor."""
@@ -176,7 +179,7 @@ class _Trials:
         return replace(found, confidence=1.0, fix=(fix,))
 
 
-def _together(chosen: Sequence[Suspicion]) -> Suspicion:
+def together(chosen: Sequence[Suspicion]) -> Suspicion:
     """Return several changes as one: the commands of all, and the build of the last that has its
     own.
     """

@@ -88,7 +88,7 @@ def _unknown(log: Log, texts: Texts, unexplained: tuple[Evidence, ...], about: A
         status=Status.UNKNOWN,
         unexplained=unexplained,
         step=redact(failed_step(texts)),
-        suspects=suspects(texts, month),
+        suspects=suspects(texts, month, about.run),
         source=month or "",
         lines=log.total,
         run=about.run,

@@ -38,26 +38,17 @@ class Restore(Row, frozen=True, kw_only=True, omit_defaults=True):
     commands: tuple[Template, ...] = ()
 
 
-class Remedy(Row, frozen=True, kw_only=True, omit_defaults=True):
-    """A change without its messages, by which the old behaviour can be tried."""
-
-    name: str
-    product: str
-    since: str
-    last: str = ""  # the last release before it, if the version does not tell
-    released: str  # year and month
-    restore: tuple[Restore, ...] = ()
-
-
 class Product(Row, frozen=True, kw_only=True):
     """A tool or library whose version logs show. ``found`` are patterns with the group
     ``version``, or ``minor`` for Python 3; ``means`` are patterns that tell a version without
-    naming it. ``releases`` are years and months of versions.
+    naming it. ``releases`` are years and months of versions. ``ask`` is the command by which the
+    installed one tells its version.
     """
 
     name: str
     found: tuple[str, ...]
     means: dict[str, str] = {}
+    ask: tuple[str, ...] = ()
     releases: dict[str, str]
 
     def released(self, version: str) -> str | None:

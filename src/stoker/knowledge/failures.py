@@ -13,7 +13,7 @@ from functools import cache
 import msgspec
 
 from stoker.knowledge import Row, content
-from stoker.knowledge.changes import Product, Remedy, Restore
+from stoker.knowledge.changes import Product, Restore
 from stoker.model.shell import PLACEHOLDER, Template
 
 _OPTIONAL = "? "
@@ -120,6 +120,7 @@ class Failure(Row, frozen=True, kw_only=True, omit_defaults=True):
     example: tuple[Example, ...] = ()
     product: str = ""  # whose release changed something, and since which version
     since: str = ""
+    released: str = ""  # year and month of that release
     restates: bool = False  # only says what the log says: unknown, if the file is not the user's
 
 
@@ -147,12 +148,11 @@ class ChangeTable(Row, frozen=True, kw_only=True):
 
 
 class FailureIndex(Row, frozen=True, kw_only=True):
-    """The content of failures.json: all causes without examples, what brings the behaviour before
-    a change back, products, and the literals of patterns.
+    """The content of failures.json: all causes without examples, products, and the literals of
+    patterns.
     """
 
     causes: tuple[Failure, ...]
-    remedies: tuple[Remedy, ...]
     products: tuple[Product, ...]
     literals: dict[str, tuple[tuple[str, ...], ...]]
 
@@ -217,6 +217,7 @@ def cause_of(change: Change) -> Failure:
         example=change.example,
         product="" if change.is_needed else change.product,
         since="" if change.is_needed else change.since,
+        released="" if change.is_needed or change.is_general else change.released,
     )
 
 
@@ -236,8 +237,8 @@ def _fix(restore: Restore) -> Fix | None:
         return Fix(text=text, commands=_constrained(restore.package))
     if restore.older:
         text = "Build in an environment with {known.last}, the last Python before it"
-        made = Template("uv venv --seed --python {known.last} .venv-{known.last}")
-        return Fix(text=text, commands=(made, Template(". .venv-{known.last}/bin/activate")))
+        again = Template("{run.by_new_python}")
+        return Fix(text=text, commands=(Template("{run.python_new}"),), build=again)
     return Fix(text=restore.text, commands=restore.commands) if restore.text else None
 
 
@@ -246,7 +247,7 @@ def _constrained(package: str) -> tuple[Template, ...]:
     read the first variable for isolated environments, newer ones the second.
     """
     return (
-        Template(f"echo '{package}<{{known.since}}' > build-constraints.txt"),
+        Template(f"echo '{package}<{{known.since}}' >> build-constraints.txt"),
         Template(
             'export PIP_CONSTRAINT="$PWD/build-constraints.txt" '
             'PIP_BUILD_CONSTRAINT="$PWD/build-constraints.txt" '
@@ -254,11 +255,6 @@ def _constrained(package: str) -> tuple[Template, ...]:
         ),
         Template(f"? {{run.pip}} '{package}<{{known.since}}'"),
     )
-
-
-def remedy(name: str) -> Remedy | None:
-    """Return what brings the behaviour before a change back; ``None`` for other causes."""
-    return next((one for one in _index().remedies if one.name == name), None)
 
 
 def products() -> tuple[Product, ...]:

@@ -44,11 +44,14 @@ _SECONDS = re.compile(r"[1-9][0-9]{0,5}")
 
 
 class File(Value, frozen=True, kw_only=True):
-    """A file in the index. ``sha256`` and ``size`` are None if the index does not list them."""
+    """A file in the index. ``sha256`` and ``size`` are None if the index does not list them, and
+    ``uploaded`` is empty.
+    """
 
     url: str
     sha256: str | None = None
     size: int | None = None
+    uploaded: str = ""  # an ISO date with its time
 
     @property
     def name(self) -> str:
@@ -193,10 +196,11 @@ def _files_in(folder: Path) -> list[File]:
     return [File(url=child.absolute().as_uri(), size=child.lstat().st_size) for child in children]
 
 
-class _PageFile(msgspec.Struct):
+class _PageFile(msgspec.Struct, rename={"uploaded": "upload-time"}):
     url: str
     hashes: dict[str, str] = {}
     size: Bytes | None = None
+    uploaded: str = ""
 
 
 class _Page(msgspec.Struct):
@@ -210,17 +214,22 @@ def parse_page(content: bytes, kind: str, url: str) -> list[File]:
             page = msgspec.json.decode(content, type=_Page)
         except UNDECODABLE as error:
             raise UnreachableError(f"{url} is not a page of a package index: {error}") from error
-        named = [(file.url, file.hashes.get("sha256"), file.size) for file in page.files]
+        named = [
+            (file.url, file.hashes.get("sha256"), file.size, file.uploaded) for file in page.files
+        ]
     else:
         anchors = _Anchors()
         try:
             anchors.feed(content.decode("utf-8", "replace"))
         except (AssertionError, ValueError) as error:  # of Python's own parser
             raise UnreachableError(f"{url} is not a page of a package index: {error}") from error
-        named = [(*_with_hash(link), None) for link in anchors.links]
+        named = [(*_with_hash(link), None, uploaded) for link, uploaded in anchors.links]
         url = _joined(url, anchors.base) or url
-    urls = [(_joined(url, link), sha256, size) for link, sha256, size in named]
-    return [File(url=whole, sha256=sha256, size=size) for whole, sha256, size in urls if whole]
+    return [
+        File(url=whole, sha256=sha256, size=size, uploaded=uploaded)
+        for link, sha256, size, uploaded in named
+        if (whole := _joined(url, link))
+    ]
 
 
 def _with_hash(link: str) -> tuple[str, str | None]:
@@ -244,12 +253,13 @@ class _Anchors(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.base = ""
-        self.links: list[str] = []
+        self.links: list[tuple[str, str]] = []  # with when the file was uploaded
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        link = dict(attrs).get("href")
+        found = dict(attrs)
+        link = found.get("href")
         if link and tag == "a":
-            self.links.append(link)
+            self.links.append((link, found.get("data-upload-time") or ""))
         elif link and tag == "base":
             self.base = link
 
