@@ -307,10 +307,7 @@ def index_text() -> str:
     causes = ",\n".join(map(_json, made.causes))
     products = ",\n".join(map(_json, made.products))
     words = ",\n".join(f"{_json(name)}:{_json(found)}" for name, found in made.literals.items())
-    return (
-        f'{{"causes":[\n{causes}\n],"products":[\n{products}\n],'
-        f'"literals":{{\n{words}\n}}}}\n'
-    )
+    return f'{{"causes":[\n{causes}\n],"products":[\n{products}\n],"literals":{{\n{words}\n}}}}\n'
 
 
 def _json(value: object) -> str:

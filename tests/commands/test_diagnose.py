@@ -416,6 +416,24 @@ def test_a_cause_is_proven_by_the_change_that_lets_the_command_pass(
     assert subprocess.run(["sh", "-ec", script], cwd=mill, check=False).returncode == 0
 
 
+def test_results_of_tests_of_the_compiler_that_the_failed_run_left_are_not_used(
+    stoker: Stoker, tmp_path: Path
+) -> None:
+    (tmp_path / "probe.c").write_text("int restrict = 0;\n")  # valid before C99 only
+    (tmp_path / "mill.c").write_text("#ifndef OLD\n#error this is no old C\n#endif\n")
+    (tmp_path / "Makefile").write_text(
+        "mill.o: flags\n\t$(CC) `cat flags` -c mill.c\n"
+        "flags:\n\tif $(CC) -c probe.c; then echo -DOLD; else echo -DNEW; fi > $@\n"
+    )
+    assert stoker("run", "--", "sh", "-c", "make", cwd=tmp_path).returncode != 0
+    done = tried(stoker, tmp_path, "--json")
+    found = json.loads(done.stdout)
+    assert found["trials"][-1]["end"] == "passed"
+    fix = found["findings"][0]["fix"][0]
+    script = "\n".join([*fix["commands"], fix["build"]])
+    assert subprocess.run(["sh", "-ec", script], cwd=tmp_path, check=False).returncode == 0
+
+
 def test_a_command_that_passes_now_proves_nothing(stoker: Stoker, mill: Path) -> None:
     (mill / "mill.cpp").write_text("int main() { return 0; }\n")
     done = tried(stoker, mill)

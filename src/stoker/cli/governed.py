@@ -7,6 +7,7 @@ import io
 import os
 import shlex
 import sys
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -128,6 +129,7 @@ def run_governed(
     # Python has no sys.stderr if the descriptor is closed.
     view = make_view(Progress(progress), sys.stderr or io.StringIO())
     explanation, serial = RunExplanation(), SerialBuild()
+    began = time.time()
 
     def show(event: "AnyEvent") -> None:
         view.show(event)
@@ -155,7 +157,8 @@ def run_governed(
     if finished.status and not finished.interrupted and not finished.unfinished:
         for stream in opened(outputs):
             output.feed_all(stream)
-        diagnosis = _diagnosis(output, command, finished.summary, view.write, quiet=quiet)
+        write = view.write
+        diagnosis = _diagnosis(output, command, finished.summary, write, began=began, quiet=quiet)
     if in_ci:
         from stoker.cli.ci import CiReport
 
@@ -179,6 +182,7 @@ def _diagnosis(
     summary: "RunSummary | None",
     write: "Callable[[str], None]",
     *,
+    began: float,
     quiet: bool,
 ) -> "Diagnosis | None":
     """Keep the output of a command that failed, and write and return its diagnosis."""
@@ -189,7 +193,7 @@ def _diagnosis(
 
     failed = FailedRun(command=shlex.join(command), folder=str(current_folder()))
     try:
-        diagnosis = keep_run(output.content(), failed, summary)
+        diagnosis = keep_run(output.content(), failed, summary, began)
     except StorageError as error:
         write(f"stoker: the output was not kept: {error}\n")
         return None

@@ -1,9 +1,9 @@
 """The versions of tools and libraries that a log shows, and which are newer than the source.
 
-Nothing that only a log names is started. After a run of stoker, tools that its log does not show are
-asked for their version: those of a table, as the PATH finds them. The source of a run is dated by
-git, which is asked in the folder of the run, or by the files that a release contains; for `--try`
-also by when a package was uploaded to the index.
+Nothing that only a log names is started. After a run of stoker, tools that its log does not show
+are asked for their version: those of a table, as the PATH finds them. The source of a run is dated
+by git, which is asked in the folder of the run, or by the files that a release contains; for
+`--try` also by when a package was uploaded to the index.
 """
 
 import os

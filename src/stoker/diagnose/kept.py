@@ -31,6 +31,7 @@ class KeptRun(Value, frozen=True, kw_only=True):
     """A run that failed. ``build_folder`` has the logs of a build, which keeps its own."""
 
     run: int
+    began: float = 0.0  # 0 if that is not known
     ended: float
     failed: FailedRun
     summary: RunSummary | None = None
@@ -44,12 +45,18 @@ class KeptRun(Value, frozen=True, kw_only=True):
 
 
 def keep(
-    output: bytes, failed: FailedRun, summary: RunSummary | None, *, build_folder: str = ""
+    output: bytes,
+    failed: FailedRun,
+    summary: RunSummary | None,
+    *,
+    began: float = 0.0,
+    build_folder: str = "",
 ) -> KeptRun:
     """Keep a run that failed, with its output; outputs of older runs are removed."""
     failed = replace(failed, command=redact(failed.command))
     kept = KeptRun(
         run=_number(failed, summary),
+        began=began,
         ended=time.time(),
         failed=failed,
         summary=summary,

@@ -45,7 +45,7 @@ def _uv(about: About) -> str | None:
 
 @FACTS.text(
     "run.python_wanted",
-    "the oldest version of Python that a requirement in the log allows, or the last before a change",
+    "the oldest Python that a requirement in the log allows, or the last before a change",
 )
 def _python_wanted(about: About) -> str | None:
     text = " ".join([*about.groups.get("wanted", ()), *about.words("last")])
@@ -78,7 +78,9 @@ def _python_new(about: About) -> ShellScript | None:
     return joined(filter(None, (uv, made)))
 
 
-@FACTS.command("run.by_new_python", "the command that failed, with the programs of that environment")
+@FACTS.command(
+    "run.by_new_python", "the command that failed, with the programs of that environment"
+)
 def _by_new_python(about: About) -> ShellScript | None:
     """A command that names the programs of an environment by their path is not changed by another
     environment that is active.

@@ -59,9 +59,11 @@ def diagnose_folder(folder: Path, about: About | None = None) -> Diagnosis:
     return diagnosis
 
 
-def keep_run(output: bytes, failed: FailedRun, summary: RunSummary | None) -> Diagnosis:
+def keep_run(
+    output: bytes, failed: FailedRun, summary: RunSummary | None, began: float = 0.0
+) -> Diagnosis:
     """Keep the output of a command of `stoker run` that failed, and diagnose it."""
-    kept = keep(output, failed, summary)
+    kept = keep(output, failed, summary, began=began)
     return _noted(kept, _of_kept(kept))
 
 

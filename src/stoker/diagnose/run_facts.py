@@ -25,11 +25,11 @@ _MOST_FOLDERS = 5000  # in which a file is searched
 # What a log shows of the command that was run: one of these alone, without anything that a shell
 # or another program would execute, fetch from an address, or read outside of the current folder.
 _SHOWN = r"^\$ (\S.{1,200})$"
-_KNOWN = re.compile(
-    r"(?:(?:python3? -m )?(?:pip|build)|uv (?:pip|build|sync)|python3? setup\.py|cmake|ninja|make)"
+_KNOWN = (
+    r"(?a:(?:(?:python3? -m )?(?:pip|build)|uv (?:pip|build|sync)|python3? setup\.py|cmake|ninja"
+    r"|make)"
     r"(?: (?!/|\.\./|-(?:P|E|f|i|c)|--(?:index|extra|find|eval|file|make))"
-    r"(?:(?!://|/\.\.|=/|=\.\.)[\w@%+=:,./\[\]-])+)*",
-    re.ASCII,
+    r"(?:(?!://|/\.\.|=/|=\.\.)[\w@%+=:,./\[\]-])+)*)"
 )
 _OF_SETUP = r"\bsetup\.py (bdist_wheel|develop|install)\b"
 _CACHE = "CMakeCache.txt"
@@ -63,7 +63,7 @@ _PACKAGES = (
 def _command(about: About) -> ShellScript | None:
     if about.run.command:
         return recorded(about.run.command)
-    if (shown := about.first(_SHOWN)) and _KNOWN.fullmatch(shown[1]):
+    if (shown := about.first(_SHOWN)) and compiled(_KNOWN).fullmatch(shown[1]):
         return quoted(shown[1].split())
     if built := about.first(_OF_SETUP):
         return fill(Template("python setup.py {what}"), {"what": outside(built[1])})

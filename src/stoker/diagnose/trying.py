@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from stoker.diagnose.ages import source_month, uploaded_month
 from stoker.diagnose.kept import KeptRun, kept_run, last_failed
 from stoker.diagnose.lines import Texts
 from stoker.diagnose.sieve import Log, read_log
-from stoker.diagnose.suspicions import Suspicion, suspicions
+from stoker.diagnose.suspicions import Suspicion, compiled_flags, suspicions
 from stoker.diagnose.values import (
     Diagnosis,
     Evidence,
@@ -34,12 +35,18 @@ from stoker.diagnose.values import (
 from stoker.diagnose.verdict import diagnose, finding_of, first_error
 from stoker.knowledge.failures import failures
 from stoker.model.errors import UsageError
-from stoker.model.shell import NOTHING, ShellScript, recorded
+from stoker.model.shell import NOTHING, ShellScript, Template, fill, outside, recorded
 from stoker.outside.copies import run_on_copies
 
 _MOST = 24  # commands that are run
 _DEEPEST = 3  # changes that are tried together: each must have brought the command further
 _LEAST_S, _TIMES = 1800.0, 5.0  # how long a command may run, also in times of what it took to fail
+_MOST_WRITTEN = 500  # files of a failed run that are set aside before a trial
+_ASIDE = Template(
+    "find . -type f -newermt @{began} ! -newermt @{ended} ! -path '*/.git/*' ! -path './.failed/*'"
+    """ -exec sh -c 'for f; do mkdir -p ".failed/$(dirname "$f")"; mv "$f" ".failed/$f"; done' sh"""
+    " {} +"
+)
 _NUMBERS = re.compile(r"\d+|0x[0-9a-f]+|/tmp/\S+")
 _OF_STOKER = re.compile(r"stoker: |  (?:line \d+: |Fix: |Age: |measured: )|    \$ ")
 
@@ -87,6 +94,7 @@ class _Trials:
         self._done: list[Trial] = []
         self._marks: set[str] = set()
         self._source: str | None = None
+        self._aside = _set_aside(folder, kept.began, kept.ended) if kept.began else None
 
     def tried(self) -> Diagnosis:
         asis = Suspicion(cause="", fix=FilledFix(text="", build=self._command))
@@ -94,7 +102,7 @@ class _Trials:
         first = diagnose(log, about=About(run=self._run))
         if end is TrialEnd.PASSED:
             return replace(first, status=Status.NOTHING_FAILED, trials=tuple(self._done))
-        queue = deque([one] for one in self._suspicions(first, log))
+        queue = deque([self._fresh(one)] for one in self._suspicions(first, log))
         while queue and len(self._done) <= _MOST:
             chosen = queue.popleft()
             both = together(chosen)
@@ -104,6 +112,15 @@ class _Trials:
             if end is TrialEnd.OTHER and len(chosen) < _DEEPEST:
                 queue.extendleft([*chosen, one] for one in reversed(self._next(chosen, log)))
         return replace(first, trials=tuple(self._done))
+
+    def _fresh(self, one: Suspicion) -> Suspicion:
+        """Return a change of flags in a tree without what the failed run wrote: results of scripts
+        that tested the compiler would stay as they are.
+        """
+        if not self._aside or not any(map(compiled_flags, one.fix.commands)):
+            return one
+        commands = (self._aside, *one.fix.commands)
+        return Suspicion(cause=one.cause, fix=replace(one.fix, commands=commands))
 
     def _next(self, chosen: list[Suspicion], log: Log) -> list[Suspicion]:
         """Return what to try besides, where changes brought the command further: only causes that
@@ -177,6 +194,19 @@ class _Trials:
         about = About(run=self._run).with_groups({}, cause.known)
         found = named.get(name) or finding_of(cause, 1.0, evidence, about)
         return replace(found, confidence=1.0, fix=(fix,))
+
+
+def _set_aside(folder: Path, began: float, ended: float) -> ShellScript | None:
+    """Return the command that moves the files away that a run wrote into its folder; ``None`` if it
+    wrote none, or so many that all of them would take long to make again.
+    """
+    paths = (path for path in folder.rglob("*") if ".git" not in path.parts)
+    files = (path.lstat() for path in paths if path.is_file() and not path.is_symlink())
+    written = list(islice((one for one in files if began < one.st_mtime < ended), _MOST_WRITTEN))
+    if not 0 < len(written) < _MOST_WRITTEN:
+        return None
+    times = {"began": outside(f"{began:.3f}"), "ended": outside(f"{ended:.3f}")}
+    return fill(_ASIDE, times)
 
 
 def together(chosen: Sequence[Suspicion]) -> Suspicion:

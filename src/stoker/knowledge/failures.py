@@ -237,8 +237,8 @@ def _fix(restore: Restore) -> Fix | None:
         return Fix(text=text, commands=_constrained(restore.package))
     if restore.older:
         text = "Build in an environment with {known.last}, the last Python before it"
-        again = Template("{run.by_new_python}")
-        return Fix(text=text, commands=(Template("{run.python_new}"),), build=again)
+        build = Template("{run.by_new_python}")
+        return Fix(text=text, commands=(Template("{run.python_new}"),), build=build)
     return Fix(text=restore.text, commands=restore.commands) if restore.text else None
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from stoker.knowledge import Row, load
 from stoker.model.artifact import Compression
-from stoker.model.plan import Backend, GpuTarget, Platform
+from stoker.model.machine import Platform
+from stoker.model.plan import Backend, GpuTarget
 
 # -- gpus ------------------------------------------------------------------------------------------
 # GPU architectures, the cards people own, and which code runs on which.

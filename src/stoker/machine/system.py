@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stoker.machine.file_tree import FileTree, parse_mounts
-from stoker.machine.gpus import read_gpus
 from stoker.model.errors import MissingError
 from stoker.model.machine import Machine, OperatingSystem
 
@@ -132,6 +131,7 @@ def read_machine(paths: tuple[Path, ...] = (), *, root: Path = Path("/")) -> Mac
     # A diagnosis needs the system and none of these.
     from stoker.machine.cpu import read_cpu
     from stoker.machine.disks import default_paths, read_disks
+    from stoker.machine.gpus import read_gpus
     from stoker.machine.memory import read_memory
 
     tree = FileTree(root)

@@ -2,8 +2,17 @@
 
 from enum import StrEnum
 
-from stoker.model.plan import Platform
 from stoker.model.value import Value
+
+
+class Platform(Value, frozen=True, kw_only=True, order=True):
+    """An operating system and a CPU family, written ``linux-x86_64``."""
+
+    os: str
+    cpu: str
+
+    def __str__(self) -> str:
+        return f"{self.os}-{self.cpu}"
 
 
 class OperatingSystem(Value, frozen=True, kw_only=True):

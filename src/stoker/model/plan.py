@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from stoker.model.evidence import Evidence, Statement
 from stoker.model.finding import Finding
+from stoker.model.machine import Platform
 from stoker.model.source import FrontEnd, ProjectKind
 from stoker.model.value import Bytes, Value
 
@@ -33,16 +34,6 @@ class Sanitizer(StrEnum):
     ADDRESS = "asan"
     UNDEFINED = "ubsan"
     THREAD = "tsan"
-
-
-class Platform(Value, frozen=True, kw_only=True, order=True):
-    """An operating system and a CPU family, written ``linux-x86_64``."""
-
-    os: str
-    cpu: str
-
-    def __str__(self) -> str:
-        return f"{self.os}-{self.cpu}"
 
 
 class GpuTarget(Value, frozen=True, kw_only=True):

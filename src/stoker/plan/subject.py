@@ -19,14 +19,13 @@ from stoker.knowledge.hardware import (
 from stoker.knowledge.projects import TorchRelease, projects, torch_release
 from stoker.model.errors import UsageError
 from stoker.model.evidence import AskedBuild
-from stoker.model.machine import CudaToolkit, Machine, Tool, Toolbox
+from stoker.model.machine import CudaToolkit, Machine, Platform, Tool, Toolbox
 from stoker.model.plan import (
     Backend,
     Feature,
     GpuTarget,
     Origin,
     OriginKind,
-    Platform,
     Sanitizer,
     Setting,
     SettingPlace,

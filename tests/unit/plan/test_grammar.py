@@ -3,8 +3,8 @@
 import pytest
 
 from stoker.model.errors import UsageError
-from stoker.model.machine import Machine
-from stoker.model.plan import Backend, BuildType, Feature, GpuTarget, Platform, Sanitizer, Variant
+from stoker.model.machine import Machine, Platform
+from stoker.model.plan import Backend, BuildType, Feature, GpuTarget, Sanitizer, Variant
 from stoker.plan.grammar import canonical, label, name, parse, parse_part
 from subjects import arm_linux, gpu, linux, mac, zen4
 

@@ -29,7 +29,8 @@ from stoker.model.artifact import TargetKind
 from stoker.model.distribution import read_requirement
 from stoker.model.errors import MissingError, StokerError, StorageError, UsageError
 from stoker.model.finding import Severity
-from stoker.model.plan import Platform, Quantity, Variant
+from stoker.model.machine import Platform
+from stoker.model.plan import Quantity, Variant
 from stoker.model.value import Value
 from stoker.outside import process
 from stoker.outside.process import threads
