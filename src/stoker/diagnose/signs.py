@@ -285,7 +285,7 @@ def _source_errors(search: LogSearch) -> Iterator[Match]:
 
 def _missing_inputs(search: LogSearch) -> Iterator[Match]:
     for line, groups in _hits(search, _NO_RULE):
-        yield _symptom("input-not-made", line, 0.7, groups)
+        yield _symptom("input-not-made", line, 0.6, groups)
 
 
 def _configure_errors(search: LogSearch) -> Iterator[Match]:

@@ -105,6 +105,7 @@ _ERROR = (
     r"(?:^|[\s\]\)'])(?:fatal |internal compiler )?[Ee]rror\s{0,4}: ",
     r"\berror (?:[A-Z]{1,4}\d{4}|#\d+)\b",
     r"^\s{0,24}CMake Error",
+    r"^Configuration failed because ",
     r"^\s{0,24}(?:[\w.]{1,100})?(?:Error|Exception)(?::|$)",
     r"\bfatal\s{0,4}: ",
     r"^\s{0,24}ERROR[: ]",
