@@ -260,6 +260,8 @@ def _missing_headers(search: LogSearch) -> Iterator[Match]:
 
 def _missing_libraries(search: LogSearch) -> Iterator[Match]:
     for line, groups in _hits(search, _NO_LIBRARY):
+        if "warning: " in search.lines[line].text:
+            continue
         yield _symptom("system-library-missing", line, 0.88, groups)
 
 
@@ -285,7 +287,8 @@ def _source_errors(search: LogSearch) -> Iterator[Match]:
 
 def _missing_inputs(search: LogSearch) -> Iterator[Match]:
     for line, groups in _hits(search, _NO_RULE):
-        yield _symptom("input-not-made", line, 0.6, groups)
+        if not groups["file"].startswith("/"):  # others are of no step of this build
+            yield _symptom("input-not-made", line, 0.6, groups)
 
 
 def _configure_errors(search: LogSearch) -> Iterator[Match]:
