@@ -305,27 +305,24 @@ class Staging:
         remove_file(answer_file(build))
         cmake_api.ask(build)  # for `stoker graph`
         if self.route.by_back_end:
-            self._configure_by_back_end(asked, log)
+            settings = dict(self.route.settings)
+            if not self._plan.value("CMAKE_PROJECT_INCLUDE"):
+                probe = probe_files(self._work.path / "probe", asked)
+                settings["cmake.define.CMAKE_PROJECT_INCLUDE"] = str(probe)
+            configure_tree(
+                self.route.tree,
+                self._work.path / "configured",
+                python=self._python,
+                execute=self._execution.executing(log, {"CMAKE_GENERATOR": "Ninja"}),
+                settings=settings,
+                editable=self._request.editable,
+            )
         else:
             words, extra = self._with_probe(asked)
             self._execution.must(words, log, extra=extra, what="CMake does not accept it")
         self._check_configured(asked, log)
         self._check_targets(log)
         return tuple(path for path in (cache, graph) if path.exists())
-
-    def _configure_by_back_end(self, asked: Sequence[str], log: StageLog) -> None:
-        settings = dict(self.route.settings)
-        if not self._plan.value("CMAKE_PROJECT_INCLUDE"):
-            probe = probe_files(self._work.path / "probe", asked)
-            settings["cmake.define.CMAKE_PROJECT_INCLUDE"] = str(probe)
-        configure_tree(
-            self.route.tree,
-            self._work.path / "configured",
-            python=self._python,
-            execute=self._execution.executing(log, {"CMAKE_GENERATOR": "Ninja"}),
-            settings=settings,
-            editable=self._request.editable,
-        )
 
     def _check_targets(self, log: StageLog) -> None:
         """Refuse a configuration that compiles for other GPU targets than the plan, or for none."""

@@ -40,7 +40,10 @@ def perform_inside(options: dict[str, Any], wanted: dict[str, Any]) -> None:
         tag=options["tag"],
         out=options["out"],
         container=wanted["container"],
-        words=(*words_again(click.get_current_context()), *_repeat(record)),
+        words=(
+            *words_again(click.get_current_context()),
+            *(("--from-record", str(record)) if record else ()),
+        ),
         engine=EngineKind(engine) if engine else None,
         memory=options["memory"],
         ipc=wanted["ipc"],
@@ -76,10 +79,6 @@ def _variable(text: str) -> tuple[str, str]:
     if not equals and name not in os.environ:
         raise UsageError(f"--env {name}: it is not set here", hints=[f"--env {name}=VALUE"])
     return name, value if equals else os.environ[name]
-
-
-def _repeat(record: Path | None) -> tuple[str, ...]:
-    return ("--from-record", str(record)) if record else ()
 
 
 def words_again(context: click.Context) -> Iterator[str]:

@@ -137,17 +137,13 @@ def watch(run: str | None, as_json: bool) -> None:
 
     with watched(run) as build:
         if as_json:
-            _print_events(build)
+            import msgspec
+
+            for event in build.events():
+                sys.stdout.write(f"{msgspec.json.encode(event).decode()}\n")
+                sys.stdout.flush()
         else:
             click.echo(_show(build), nl=False)
-
-
-def _print_events(build: "Watching") -> None:
-    import msgspec
-
-    for event in build.events():
-        sys.stdout.write(f"{msgspec.json.encode(event).decode()}\n")
-        sys.stdout.flush()
 
 
 def _show(build: "Watching") -> str:

@@ -54,7 +54,11 @@ def _read_disks(
     disks: dict[object, Disk] = {}
     for path in paths:
         try:
-            existing = _nearest_existing(path)
+            resolved = path.resolve()
+            # Unlike Path.exists, os.access treats a folder without permission as missing.
+            existing = next(
+                folder for folder in (resolved, *resolved.parents) if os.access(folder, os.F_OK)
+            )
             mount = mount_of(str(existing), mounts)
             disks.setdefault(mount or existing.stat().st_dev, _read_disk(path, existing, mount))
         except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
@@ -68,12 +72,6 @@ def _read_mounts(tree: FileTree) -> tuple[Mount, ...]:
 
         return parse_macos_mounts(macos_answer("mount"))
     return parse_mounts(tree.text("/proc/self/mountinfo") or "")
-
-
-def _nearest_existing(path: Path) -> Path:
-    resolved = path.resolve()
-    # Unlike Path.exists, os.access treats a folder without permission as missing.
-    return next(folder for folder in (resolved, *resolved.parents) if os.access(folder, os.F_OK))
 
 
 def _read_disk(path: Path, existing: Path, mount: Mount | None) -> Disk:

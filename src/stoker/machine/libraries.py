@@ -108,15 +108,11 @@ class _Finder:
             inner, _, stem = name.rpartition("/")
             for base in _readable(folder, self._libraries):
                 for holder in sorted(base.glob(inner)) if inner else [base]:
-                    index = self._index(holder)
+                    if holder not in self._indexes:
+                        self._indexes[holder] = _index_of(holder)
+                    index = self._indexes[holder]
                     if path := index.get(stem if "." in stem else f"lib{stem}"):
                         yield path
-
-    def _index(self, folder: Path) -> dict[str, Path]:
-        """Return a folder's files by name, and libraries also by their name without suffix."""
-        if folder not in self._indexes:
-            self._indexes[folder] = _index_of(folder)
-        return self._indexes[folder]
 
 
 def _readable(folder: Path, names: Iterable[str]) -> Iterator[Path]:

@@ -86,7 +86,10 @@ class Meter:
         limits = [machine, *(group.read(machine) for group in self._groups)]
         binding = min(range(len(limits)), key=lambda index: limits[index].limit)
         return Reading(
-            limit=msgspec.structs.replace(limits[binding], kills_group=self._kills_group(binding)),
+            limit=msgspec.structs.replace(
+                limits[binding],
+                kills_group=any(group.dies_as_one for group in self._groups[max(0, binding - 1) :]),
+            ),
             free=min(limit.free for limit in limits),
             physical=physical,
             pressure=self._read_pressure(binding),
@@ -116,12 +119,6 @@ class Meter:
         if physical is None:
             self._tree.note(f"{MEMINFO} does not say how much memory is available")
         return physical or ask_c_library()
-
-    def _kills_group(self, binding: int) -> bool:
-        """Return whether the kernel kills a group as a whole: the group or a parent is configured
-        so.
-        """
-        return any(group.dies_as_one for group in self._groups[max(0, binding - 1) :])
 
     def _read_pressure(self, binding: int) -> Pressure | None:
         """Return the pressure of the binding group; version 1 has none, so then the whole

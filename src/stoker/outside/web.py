@@ -23,7 +23,6 @@ from urllib.request import (
     HTTPHandler,
     HTTPRedirectHandler,
     HTTPSHandler,
-    OpenerDirector,
     ProxyHandler,
     Request,
     build_opener,
@@ -218,7 +217,10 @@ def _response(
         if authorization:  # not for another host that it redirects to
             request.add_unredirected_header("Authorization", authorization)
         with watch:
-            opener = _opener(web, watch, connections)
+            proxies = {"http": web.proxy, "https": web.proxy} if web.proxy else None
+            context = _context(web.certificates)
+            handlers = (_Http(watch, connections), _Https(watch, connections, context=context))
+            opener = build_opener(ProxyHandler(proxies), *handlers, _Redirects(), _NoFtp())
             response: addinfourl = opener.open(request, timeout=web.timeout_s)
         if watch.late:  # an interrupted answer looks like a short one
             response.close()
@@ -234,13 +236,6 @@ def _response(
         hint = _AGAIN if isinstance(reason, TimeoutError) else "check the address and the network"
         raise UnreachableError(f"cannot reach {bare}: {reason}", hints=[hint]) from error
     return response
-
-
-def _opener(web: Web, watch: "_Watch", connections: Connections | None) -> OpenerDirector:
-    proxies = {"http": web.proxy, "https": web.proxy} if web.proxy else None
-    context = _context(web.certificates)
-    handlers = (_Http(watch, connections), _Https(watch, connections, context=context))
-    return build_opener(ProxyHandler(proxies), *handlers, _Redirects(), _NoFtp())
 
 
 @cache

@@ -64,7 +64,9 @@ def analyse(
         failed=outcomes.count(Outcome.FAILED),
         lost=sum(map(outcomes.count, LOST)),
         oom_kills=summary.oom_kills if summary else outcomes.count(Outcome.OOM),
-        pauses=summary.pauses if summary else _pauses(spans),
+        pauses=summary.pauses
+        if summary
+        else sum(len(span.explanation.pauses) for span in spans if span.explanation),
         policy=summary.policy if summary else "",
         cache_hits=summary.cache_hits if summary else None,
         written_bytes=summary.written_bytes if summary else None,
@@ -268,10 +270,6 @@ def totals(
         for name, group in groups.items()
     )
     return tuple(sorted(sums, key=lambda total: (-total.cpu_seconds, total.name)))
-
-
-def _pauses(spans: Iterable[AttemptSpan]) -> int:
-    return sum(len(span.explanation.pauses) for span in spans if span.explanation)
 
 
 def _accuracy(spans: Iterable[AttemptSpan]) -> tuple[Accuracy, ...]:

@@ -32,11 +32,9 @@ class InstallSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def keys_of(self, place: str) -> tuple[str, ...]:
         """Return the keys of which one must have signed the catalogue; empty: any or none."""
-        return next((keys for named, keys in self.keys.items() if _same(named, place)), ())
-
-
-def _same(one: str, other: str) -> bool:
-    return _plain(one) == _plain(other)
+        return next(
+            (keys for named, keys in self.keys.items() if _plain(named) == _plain(place)), ()
+        )
 
 
 def _plain(place: str) -> str:

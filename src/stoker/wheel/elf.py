@@ -158,7 +158,8 @@ class Elf:
             raise reader.error(f"an ELF file of unknown class {word} or byte order {order}", 4)
         self.is_64_bit = word == 2
         self._order = "<" if order == 1 else ">"
-        self.header = self._header()
+        layout = self._struct("HHIIIIIHHHHHH", "HHIQQQIHHHHHH")
+        self.header = Header(*layout.unpack(self.reader.read(16, layout.size)))
         self.sections = self._sections()
         self.segments = self._segments()
 
@@ -185,10 +186,6 @@ class Elf:
     def _struct(self, narrow: str, wide: str) -> struct.Struct:
         return struct.Struct(self._order + (wide if self.is_64_bit else narrow))
 
-    def _header(self) -> Header:
-        layout = self._struct("HHIIIIIHHHHHH", "HHIQQQIHHHHHH")
-        return Header(*layout.unpack(self.reader.read(16, layout.size)))
-
     def _sections(self) -> tuple[Section, ...]:
         offset, size = self.header.sections_offset, self.header.section_size
         if not offset:
@@ -197,7 +194,8 @@ class Elf:
         if size != layout.size:
             raise self.reader.error(f"section headers of {size} bytes", offset)
         # A count that does not fit into the header is in the first section.
-        count = self.header.section_count or Section(*self._one(layout, offset)).size
+        first = Section(*layout.unpack(self.reader.read(offset, layout.size)))
+        count = self.header.section_count or first.size
         sections = tuple(Section(*row) for row in self._rows(layout, offset, count, _MOST_SECTIONS))
         for index, section in enumerate(sections):
             if section.offset + section.file_size > self.reader.size and section.file_size:
@@ -227,9 +225,6 @@ class Elf:
             return Segment(*row)
         kind, offset, address, physical, file_size, memory_size, flags, alignment = row
         return Segment(kind, flags, offset, address, physical, file_size, memory_size, alignment)
-
-    def _one(self, layout: struct.Struct, offset: int) -> tuple[int, ...]:
-        return layout.unpack(self.reader.read(offset, layout.size))
 
     def _rows(
         self, layout: struct.Struct, offset: int, count: int, most: int

@@ -64,7 +64,10 @@ class Patch(Value, frozen=True, kw_only=True):
 
 def make_patch(file: Elf, edit: ElfEdit) -> Patch:
     """Return the patch that makes an edit. An ArtifactError says what is not supported."""
-    _check(file)
+    if not file.is_wide_and_little:
+        raise file.reader.error("only 64-bit little-endian ELF files can be edited", 4)
+    if not file.dynamic or file.value(elf.STRING_TABLE) is None:
+        raise file.reader.error("it has no dynamic section, so there is nothing to edit")
     strings = _Strings(file.dynamic_strings.content)
     entries = _entries(file, edit, strings)
     versions = list(_versions(file, edit, strings))
@@ -73,13 +76,6 @@ def make_patch(file: Elf, edit: ElfEdit) -> Patch:
     dynamic = _old_place(file)
     overwritten = (*versions, (dynamic.offset, _packed(entries, dynamic)))
     return Patch(size=file.reader.size, overwritten=overwritten)
-
-
-def _check(file: Elf) -> None:
-    if not file.is_wide_and_little:
-        raise file.reader.error("only 64-bit little-endian ELF files can be edited", 4)
-    if not file.dynamic or file.value(elf.STRING_TABLE) is None:
-        raise file.reader.error("it has no dynamic section, so there is nothing to edit")
 
 
 class _Strings:

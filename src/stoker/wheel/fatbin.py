@@ -226,28 +226,22 @@ class FatbinLookout:
         window = self._data[at : at + _WINDOW]
         if len(window) < _WINDOW:
             return False
-        self._keep(window)
+        if not self._offsets or self._offsets[-1] < self._next:
+            self._offsets.append(self._next)
+            self._pieces.append(window)
         if self._region_end is None:
             self._region_end = self._next + _REGION.size + _REGION.unpack_from(window)[3]
             self._next += _REGION.size
         elif self._next >= self._region_end:
             self._region_end = None
         else:
-            self._pass_entry(window)
+            _, _, header_size, payload_size, *_ = _ENTRY.unpack_from(window)
+            following = self._next + header_size + payload_size
+            if header_size < _ENTRY.size or following > (self._region_end or 0):
+                self._region_end = None  # it was not a region
+            else:
+                self._next = following
         return True
-
-    def _pass_entry(self, window: bytes) -> None:
-        _, _, header_size, payload_size, *_ = _ENTRY.unpack_from(window)
-        following = self._next + header_size + payload_size
-        if header_size < _ENTRY.size or following > (self._region_end or 0):
-            self._region_end = None  # it was not a region
-        else:
-            self._next = following
-
-    def _keep(self, window: bytes) -> None:
-        if not self._offsets or self._offsets[-1] < self._next:
-            self._offsets.append(self._next)
-            self._pieces.append(window)
 
 
 SECTION = ".nvFatBinSegment"

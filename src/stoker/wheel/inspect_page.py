@@ -37,7 +37,7 @@ def inspection_page(facts: ArtifactFacts) -> Page:
         _sections(facts.libraries[0]) if len(facts.libraries) == 1 else None,
         _search_paths(facts.libraries),
         _dependencies(facts),
-        _remarks(facts),
+        Text("\n".join(facts.notes), style="dim") if facts.notes else None,
     ]
     spaced = [line for part in parts if part is not None for line in (part, Text())]
     return Group(*spaced[:-1])
@@ -228,10 +228,6 @@ _ORIGINS = {
 
 def _named(rows: Iterable[Dependency]) -> str:
     return "  ".join(f"{row.name} ({row.package})" if row.package else row.name for row in rows)
-
-
-def _remarks(facts: ArtifactFacts) -> Text | None:
-    return Text("\n".join(facts.notes), style="dim") if facts.notes else None
 
 
 def fact_differences_page(differences: Sequence[FactDifference]) -> Page:

@@ -47,17 +47,13 @@ def read_pointers(file: Elf, within: range) -> Iterator[Pointer]:
     if file.value(_RELA_ENTRY) not in (None, _RELOCATION.size):
         raise file.reader.error(f"relocations of {file.value(_RELA_ENTRY)} bytes")
     for address, size in ((_RELA, _RELA_SIZE), (_PLT, _PLT_SIZE)):
-        yield from _with_addends(file, address, size, within)
+        offset, content = _table(file, address, size, _RELOCATION.size)
+        relative = RELATIVE.get(file.machine)
+        for index, (place, kind, symbol, number) in enumerate(_RELOCATION.iter_unpack(content)):
+            if number in within and not symbol:
+                addend = offset + index * _RELOCATION.size + _ADDEND
+                yield Pointer(place, number, addend, kind == relative)
     yield from _packed_offsets(file, within)
-
-
-def _with_addends(file: Elf, address: int, size: int, within: range) -> Iterator[Pointer]:
-    offset, content = _table(file, address, size, _RELOCATION.size)
-    relative = RELATIVE.get(file.machine)
-    for index, (place, kind, symbol, number) in enumerate(_RELOCATION.iter_unpack(content)):
-        if number in within and not symbol:
-            addend = offset + index * _RELOCATION.size + _ADDEND
-            yield Pointer(place, number, addend, kind == relative)
 
 
 def _packed_offsets(file: Elf, within: range) -> Iterator[Pointer]:

@@ -18,7 +18,10 @@ def served_gpus(libraries: Sequence[LibraryFacts]) -> tuple[RunsOn, ...]:
 
 def _served(gpu: GpuModel, libraries: Sequence[LibraryFacts]) -> RunsOn | None:
     """Return how a GPU runs the regions of libraries: by cubin, by PTX, or not at all."""
-    ways = {library.path: _ways(library, gpu.arch) for library in libraries}
+    ways = {
+        library.path: {_way(pattern.archs, gpu.arch) for pattern in library.regions}
+        for library in libraries
+    }
     everything = {way for found in ways.values() for way in found if way}
     if not everything:
         return None
@@ -49,11 +52,6 @@ def oldest_manylinux(libraries: Sequence[LibraryFacts]) -> str | None:
     if not fitting or len(fitting) < len(found):
         return None
     return max(fitting, key=policies().index).name
-
-
-def _ways(library: LibraryFacts, capability: str) -> set[DeviceKind | None]:
-    """Return the kinds of code by which a GPU runs the regions of a library."""
-    return {_way(pattern.archs, capability) for pattern in library.regions}
 
 
 def needed_code(archs: Iterable[str], gpus: Iterable[GpuTarget]) -> frozenset[str]:

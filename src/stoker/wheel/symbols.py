@@ -30,7 +30,9 @@ def dynamic_symbols(file: Elf) -> Symbols:
     """Return the names that a library exports and those that it needs from others."""
     exported: set[str] = set()
     undefined: set[str] = set()
-    versions = _versions(file)
+    content = _section(file, _VERSIONS)
+    order = "<" if file.is_little else ">"
+    versions = struct.unpack(f"{order}{len(content) // 2}H", content[: len(content) // 2 * 2])
     for index, row in enumerate(_rows(file)):
         if not row.name or row.binding == _LOCAL:
             continue
@@ -57,12 +59,6 @@ def _rows(file: Elf) -> Iterator[_Row]:
     for row in layout.iter_unpack(content[: len(content) // layout.size * layout.size]):
         name, info, other, section = row[:4] if file.is_64_bit else (row[0], *row[3:])
         yield _Row(name, info >> 4, other & 3, section)
-
-
-def _versions(file: Elf) -> tuple[int, ...]:
-    content = _section(file, _VERSIONS)
-    order = "<" if file.is_little else ">"
-    return struct.unpack(f"{order}{len(content) // 2}H", content[: len(content) // 2 * 2])
 
 
 def _is_unversioned(versions: tuple[int, ...], index: int) -> bool:

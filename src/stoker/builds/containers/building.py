@@ -135,7 +135,13 @@ def build_inside(asked: CommandLine, wanted: Inside, watcher: ContainerWatcher) 
         launch = run_words(engine, host, box)
         say(f"container {box.name} of {box.image or box.root}, by {engine.kind}")
         stack.enter_context(_running(engine, box, launch, keep=wanted.keep, say=say))
-        python = _python(engine, box, subject)
+        told = process.check(exec_words(engine, box.name, PROBE), timeout=_TIMEOUT_S)
+        python = choose_python(
+            read_pythons(told),
+            wanted=subject.variant.python,
+            machine=platform.machine(),
+            image=box.image or box.root or "",
+        )
         contained = Contained(
             engine=engine.kind,
             image=box.image or box.root or "",
@@ -244,16 +250,6 @@ def _ended_by_signals() -> AbstractContextManager[None]:
     return process.signals_to(end, signal.SIGTERM, signal.SIGHUP)
 
 
-def _python(engine: ContainerEngine, box: Box, subject: Subject) -> InsidePython:
-    told = process.check(exec_words(engine, box.name, PROBE), timeout=_TIMEOUT_S)
-    return choose_python(
-        read_pythons(told),
-        wanted=subject.variant.python,
-        machine=platform.machine(),
-        image=box.image or box.root or "",
-    )
-
-
 class _Case:
     """A running container, and the folder of stoker in it."""
 
@@ -279,7 +275,10 @@ class _Case:
         try:
             told = self._stoker(words, _settings_folder(tree), places, watcher)
             if told.ok:
-                outputs = tuple(_bring(path, out) for path in _made_in(made))
+                outputs = tuple(
+                    _bring(path, out)
+                    for path in sorted(path for path in made.glob("*") if not path.is_symlink())
+                )
         finally:
             folder = self._bring_run(before, tree, contained)
             remove_tree(made)
@@ -378,11 +377,6 @@ def check_ended(told: process.CommandResult, outputs: Sequence[Path], *, has_rec
             "the build in the container succeeded, but its record cannot be read",
             hints=[f"it made {made}", "for a record, build again with --fresh"],
         )
-
-
-def _made_in(folder: Path) -> list[Path]:
-    """Return the files and folders in a folder, without links, which could lead outside."""
-    return sorted(path for path in folder.glob("*") if not path.is_symlink())
 
 
 def _bring(made: Path, out: Path) -> Path:

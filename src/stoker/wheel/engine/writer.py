@@ -170,17 +170,13 @@ def write_members(
                     output.keep(entry, part)
                     advance(entry.size)
                 else:
-                    _put(output, entry, part, block)
+                    if part.first:
+                        output.begin(entry)
+                    output.extend(block)
+                    if part.crc is not None:
+                        output.finish(entry, part.crc)
                     advance(len(part.data))
         output.close()
-
-
-def _put(output: ZipOutput, entry: OutputMember, chunk: Chunk, block: bytes) -> None:
-    if chunk.first:
-        output.begin(entry)
-    output.extend(block)
-    if chunk.crc is not None:
-        output.finish(entry, chunk.crc)
 
 
 def _moment() -> int:

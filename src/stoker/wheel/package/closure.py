@@ -62,16 +62,13 @@ class _Walk:
     def _need(self, name: str, by: str) -> None:
         if name not in self.found and name not in self.missing:
             if found := self._places.find(name):
-                self._take(found)
+                self.found[found.name] = found
+                self.need_all(found.facts.needed, found.name)
+                self.offer_opened(found.name)
             else:
                 self.missing[name] = []
         wanting = self.wanted_by if name in self.found else self.missing
         wanting.setdefault(name, []).append(by)
-
-    def _take(self, found: FoundLibrary) -> None:
-        self.found[found.name] = found
-        self.need_all(found.facts.needed, found.name)
-        self.offer_opened(found.name)
 
     def offer_opened(self, opener: str) -> None:
         """Add the libraries that ``opener`` opens at run time, which are optional."""

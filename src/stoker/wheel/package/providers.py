@@ -35,7 +35,12 @@ class Providers:
     def of(self, name: str) -> LibraryProvider:
         if name in self._own:
             return LibraryProvider.WHEEL
-        if self._is_given(name):
+        if (
+            is_system_library(name)
+            or is_of_driver(name)
+            or never_bundled(name)
+            or any(fnmatchcase(name, pattern) for pattern in self._exclude)
+        ):
             return LibraryProvider.SYSTEM
         row = bringer(name)
         if row and row.name == "torch" and not self._is_torch:
@@ -43,14 +48,6 @@ class Providers:
         if row and row.name != "torch" and self._mode is PackageMode.PYPI:
             return LibraryProvider.PACKAGE
         return LibraryProvider.BUNDLE
-
-    def _is_given(self, name: str) -> bool:
-        return (
-            is_system_library(name)
-            or is_of_driver(name)
-            or never_bundled(name)
-            or any(fnmatchcase(name, pattern) for pattern in self._exclude)
-        )
 
 
 _RELEASE = re.compile(r"([0-9]{2})(\.[0-9]{1,2})?")

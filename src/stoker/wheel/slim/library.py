@@ -8,7 +8,7 @@ import struct
 from collections.abc import Container, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -224,17 +224,13 @@ def write_library(plan: LibraryPlan, reader: Reader, path: Path) -> None:
     """
     assert plan.rewrite is not None
     with file_made_whole(path) as stream:
-        _write(plan.rewrite, reader, stream)
+        stream.truncate(plan.rewrite.size)
+        for source, target, size in plan.rewrite.copies:
+            stream.seek(target)
+            stream.writelines(reader.chunks(source, size))
+        for target, content in plan.rewrite.overwritten:
+            stream.seek(target)
+            stream.write(content)
         stream.flush()
         with open_file(Path(stream.name), reader.name) as written:
             check_slimmed(reader, written, plan.kept)
-
-
-def _write(rewrite: Rewrite, reader: Reader, stream: BinaryIO) -> None:
-    stream.truncate(rewrite.size)
-    for source, target, size in rewrite.copies:
-        stream.seek(target)
-        stream.writelines(reader.chunks(source, size))
-    for target, content in rewrite.overwritten:
-        stream.seek(target)
-        stream.write(content)

@@ -178,11 +178,6 @@ def _python(wheel: WheelUnderTest) -> Iterator[Finding]:
     if (
         wanted
         and told.isdisjoint({"py3", "cp" + wanted.replace(".", "")})
-        and not _is_stable(wheel)
+        and not any(tag.abi == "abi3" for tag in wheel.tags)
     ):
         yield error("wrong-python", f"it was not built for Python {wanted}", sorted(told))
-
-
-def _is_stable(wheel: WheelUnderTest) -> bool:
-    """Return whether it uses the stable ABI, so that it runs on all later Pythons."""
-    return any(tag.abi == "abi3" for tag in wheel.tags)

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from packaging.requirements import InvalidRequirement
 
 from stoker.knowledge.torch_symbols import builds
-from stoker.model.artifact import TorchFit
 from stoker.model.distribution import read_requirement
 from stoker.model.errors import UsageError
 from stoker.model.finding import Finding
@@ -60,7 +59,8 @@ def unresolved(wheel: WheelUnderTest) -> Iterator[Finding]:
     failing = [fit for fit in fits if fit.release in allowed and not fit.loads]
     if failing:
         title = f"it loads with {releases_in_words(loads)}, but its requirements allow others"
-        yield warning("loads-with-fewer", title, [_line(fit) for fit in failing])
+        lines = [f"{fit_name(fit)} lacks {lacking(fit)}" for fit in failing]
+        yield warning("loads-with-fewer", title, lines)
 
 
 def _allowed(wheel: WheelUnderTest) -> frozenset[str]:
@@ -70,7 +70,3 @@ def _allowed(wheel: WheelUnderTest) -> frozenset[str]:
     for line in lines:
         known = {release for release in known if release in read_requirement(line).specifier}
     return frozenset(known)
-
-
-def _line(fit: TorchFit) -> str:
-    return f"{fit_name(fit)} lacks {lacking(fit)}"

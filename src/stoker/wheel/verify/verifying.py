@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 
 from stoker.model.errors import ArtifactError, UsageError
-from stoker.model.finding import Finding
 from stoker.model.plan import PLAN_MEMBER, PlannedTargets, Variant
 from stoker.model.slimming import SLIM_MEMBER, SlimRecord
 from stoker.model.value import UNDECODABLE, Value
@@ -86,7 +85,12 @@ def read_and_verify(
     record = tested.slim.record if tested.slim else None
     findings = list(told_apart(examine_wheel(tested), record))
     if python:
-        tried = _tried(path, tested, python, environment)
+        from stoker.machine.gpus import nvidia_gpus
+        from stoker.wheel.verify.trial import try_wheel
+
+        notes: list[str] = []
+        gpus = [gpu.capability for gpu in nvidia_gpus(notes.append)]
+        tried = list(try_wheel(path, tested, python=python, gpus=gpus, environment=environment))
         findings += [with_fix(tested, finding) for finding in tried]
     return tested, Verification(
         wheel=str(path),
@@ -151,14 +155,3 @@ def _samples(wheel: Wheel, tested: WheelUnderTest) -> tuple[CodeSample, ...]:
         return ()
     libraries = [one for one in tested.libraries if one.machine == cpu_family(cpu)]
     return read_code(wheel, libraries, beyond(cpu))
-
-
-def _tried(
-    path: Path, tested: WheelUnderTest, python: str, environment: Mapping[str, str]
-) -> list[Finding]:
-    from stoker.machine.gpus import nvidia_gpus
-    from stoker.wheel.verify.trial import try_wheel
-
-    notes: list[str] = []
-    gpus = [gpu.capability for gpu in nvidia_gpus(notes.append)]
-    return list(try_wheel(path, tested, python=python, gpus=gpus, environment=environment))
