@@ -52,7 +52,7 @@ from stoker.govern.adaptive import Adaptive
 from stoker.govern.simulate import simulate
 from stoker.govern.simulated_steps import in_mode, scattered
 from stoker.govern.trace import read_trace
-from stoker.knowledge.compilers import mode_options, shipped_effects
+from stoker.knowledge.compiler_modes import mode_options, shipped_effects
 from stoker.model.govern import Collector, CompileMode, Gc, ModeEffect, Role, StepRecord
 from stoker.model.value import byte_count
 

@@ -25,7 +25,7 @@ from statistics import median
 from typing import Any
 
 from stoker.accelerate.linkers import differences, linker_version, read_linkage
-from stoker.knowledge.compilers import linker_programs, mode_options
+from stoker.knowledge.compiler_modes import linker_programs, mode_options
 from stoker.model.govern import CompileMode
 
 RESULTS = Path(__file__).parent / "results"

@@ -46,7 +46,7 @@ import plan_truths  # noqa: E402
 sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != HERE]
 
 from stoker.builds.device_compiles import check_configured, ninja_commands  # noqa: E402
-from stoker.knowledge.hardware import runs_on  # noqa: E402
+from stoker.knowledge.gpus import runs_on  # noqa: E402
 from stoker.model.errors import StokerError, TargetsError  # noqa: E402
 from stoker.model.finding import Severity  # noqa: E402
 from stoker.model.plan import Backend, GpuTarget, Origin, OriginKind, Plan, Setting  # noqa: E402

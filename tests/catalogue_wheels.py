@@ -88,7 +88,7 @@ def published(variant: str, **changes: Any) -> PublishedWheel:
     tag = f"cp312-cp312-manylinux_2_28_{family}"
     archs = [f"sm_{gpu.arch.replace('.', '')}" for gpu in built.gpus]
     archs += [f"compute_{gpu.arch.replace('.', '')}" for gpu in built.gpus if gpu.ptx]
-    from stoker.knowledge.hardware import cpu_needs
+    from stoker.knowledge.cpus import cpu_needs
 
     whole_entry = PublishedWheel(
         file=f"{project}-{whole}-{tag}.whl",

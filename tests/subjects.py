@@ -10,9 +10,12 @@ import msgspec
 from hypothesis import strategies as st
 from packaging.utils import canonicalize_name
 
-from stoker.knowledge.hardware import cpu_names, cuda_archs, cuda_releases, gpus, platforms
-from stoker.knowledge.projects import blas_libraries, projects
-from stoker.knowledge.projects import features as known_features
+from stoker.knowledge.cpus import cpu_names
+from stoker.knowledge.features import blas_libraries
+from stoker.knowledge.features import features as known_features
+from stoker.knowledge.gpus import cuda_archs, cuda_releases, gpus
+from stoker.knowledge.platforms import platforms
+from stoker.knowledge.projects import projects
 from stoker.model.finding import Finding, Severity
 from stoker.model.machine import (
     Cpu,

@@ -6,13 +6,8 @@ from math import inf
 from posixpath import basename
 from statistics import median
 
-from stoker.knowledge.compilers import (
-    TrialRow,
-    has_debug_information,
-    matching,
-    mode_options,
-    trials,
-)
+from stoker.knowledge.compiler_modes import mode_options
+from stoker.knowledge.trials import TrialRow, has_debug_information, matching, trials
 from stoker.model.govern import Collector
 from stoker.model.tuning import (
     BASELINE,

@@ -222,7 +222,7 @@ def _required(program: str, found: Mapping[str, FoundEngine]) -> FoundEngine:
 
 def missing_program(program: str) -> MissingError:
     """Return the error for a cache or launcher that is not installed."""
-    from stoker.knowledge.packages import kinds  # most runs do not need it
+    from stoker.knowledge.toolchains import kinds  # most runs do not need it
 
     command = (
         f"`stoker toolchain install {program}`" if program in kinds() else f"install {program}"
@@ -241,7 +241,7 @@ def _with_remote(
 ) -> Chain:
     if url is None or chain.engine is CacheEngine.NONE or chain.wrapper is None:
         return chain
-    from stoker.knowledge.compilers import remote_variables  # most runs have no remote
+    from stoker.knowledge.caches import remote_variables  # most runs have no remote
 
     shown = redact(url)
     variables = remote_variables(chain.engine, url)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from stoker.knowledge.compilers import linker_programs, symbols_of_linkers
+from stoker.knowledge.compiler_modes import linker_programs, symbols_of_linkers
 from stoker.knowledge.packages import install_command
 from stoker.machine.file_tree import FileTree
 from stoker.machine.system import read_system

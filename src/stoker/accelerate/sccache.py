@@ -50,7 +50,7 @@ def broken_compilers(program: str, environment: Mapping[str, str]) -> Iterator[t
     """Yield the compilers that this sccache cannot start, with the reason."""
     import shutil  # most runs do not use sccache
 
-    from stoker.knowledge.compilers import remote_schemes
+    from stoker.knowledge.caches import remote_schemes
 
     engine = _version(program, environment)
     for defect in remote_schemes().defect:

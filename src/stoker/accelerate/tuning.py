@@ -37,7 +37,8 @@ from stoker.govern.command_line import compiler_words, link_identity, moved, ste
 from stoker.govern.history import History
 from stoker.govern.opening import RunOptions, session
 from stoker.govern.session import Session
-from stoker.knowledge.compilers import is_measurable, linker_programs, trials
+from stoker.knowledge.compiler_modes import linker_programs
+from stoker.knowledge.trials import is_measurable, trials
 from stoker.model.caching import CacheEngine, ChainOptions
 from stoker.model.errors import (
     ArtifactError,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stoker.ask.room import BUILD, Limits, Question, prefixes, without_session
-from stoker.knowledge.hardware import gpus
+from stoker.knowledge.gpus import gpus
 from stoker.machine.python import Probe, ask_interpreter
 from stoker.model.errors import UsageError
 from stoker.model.plan import Backend, Plan

@@ -12,7 +12,7 @@ from enum import StrEnum
 from msgspec.structs import replace
 
 from stoker.ask.values import Asked, AskedOption
-from stoker.knowledge.hardware import runs_on
+from stoker.knowledge.gpus import runs_on
 from stoker.model.plan import Backend, GpuTarget, Plan, SettingPlace, is_on
 from stoker.model.recipe import BackendRecipe, Switch
 from stoker.model.value import Value

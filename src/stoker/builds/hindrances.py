@@ -10,8 +10,8 @@ from stoker.builds.backend import Execute, extra_requirements
 from stoker.builds.configured import SwitchedOff
 from stoker.builds.digests import digest
 from stoker.builds.isolated import Isolated
+from stoker.knowledge.features import features
 from stoker.knowledge.packages import install_command
-from stoker.knowledge.projects import features
 from stoker.model.build import Isolation
 from stoker.model.errors import MissingError
 from stoker.model.finding import Finding, Severity

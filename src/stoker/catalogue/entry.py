@@ -16,8 +16,9 @@ from stoker.catalogue.values import (
     CodeRegions,
     PublishedWheel,
 )
-from stoker.knowledge.hardware import cpu_levels, cpu_needs, gpus
-from stoker.knowledge.wheels import cuda_of
+from stoker.knowledge.cpus import cpu_levels, cpu_needs
+from stoker.knowledge.gpus import gpus
+from stoker.knowledge.sonames import cuda_of
 from stoker.model.artifact import ArtifactFacts, CxxAbi, WheelFacts
 from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import ArtifactError, UsageError

@@ -5,8 +5,9 @@ import os
 import msgspec
 
 from stoker.catalogue.values import Host, HostGpu
-from stoker.knowledge.hardware import cpu_family, cpu_offers, gpus
-from stoker.knowledge.wheels import policies
+from stoker.knowledge.cpus import cpu_family, cpu_offers
+from stoker.knowledge.gpus import gpus
+from stoker.knowledge.manylinux import policies
 from stoker.machine.python import Probe, ask_interpreter
 from stoker.machine.system import read_machine
 from stoker.model.errors import UsageError

@@ -8,7 +8,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from stoker.catalogue.choosing import TORCH, out_of_step
 from stoker.catalogue.ranking import rank
 from stoker.catalogue.values import Choice, Fit, Host, PublishedWheel
-from stoker.knowledge.wheels import order
+from stoker.knowledge.manylinux import order
 from stoker.model.artifact import ArtifactFacts, TorchFit
 from stoker.model.plan import Backend
 from stoker.model.value import Value

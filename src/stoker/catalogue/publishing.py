@@ -30,7 +30,8 @@ from stoker.catalogue.wheel_variants import (
     properties_of,
     variant_json,
 )
-from stoker.knowledge.hardware import cpu_levels, cpu_offers, gpus
+from stoker.knowledge.cpus import cpu_levels, cpu_offers
+from stoker.knowledge.gpus import gpus
 from stoker.model.distribution import read_tags, read_version
 from stoker.model.errors import ArtifactError, UsageError, unknown
 from stoker.model.finding import Severity

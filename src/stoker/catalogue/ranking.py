@@ -23,7 +23,7 @@ from stoker.catalogue.values import (
     HostGpu,
     PublishedWheel,
 )
-from stoker.knowledge.hardware import cuda_releases
+from stoker.knowledge.gpus import cuda_releases
 from stoker.model.distribution import read_tags, read_version
 from stoker.model.plan import Backend, GpuTarget
 from stoker.model.value import Value, whole_number

@@ -22,7 +22,8 @@ from stoker.catalogue.values import (
     CodeRegions,
     PublishedWheel,
 )
-from stoker.knowledge.hardware import cpu_family, gpus
+from stoker.knowledge.cpus import cpu_family
+from stoker.knowledge.gpus import gpus
 from stoker.model.distribution import read_version
 from stoker.model.plan import Backend
 

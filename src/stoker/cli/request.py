@@ -88,7 +88,7 @@ def request_options(*, source: bool = True) -> Callable[[F], F]:
     """Add a flag for each setting of a plan, for each feature, and -D; --source if asked for."""
 
     def decorate(function: F) -> F:
-        from stoker.knowledge.projects import features
+        from stoker.knowledge.features import features
 
         function = _help_all(function)
         for row in reversed(features().values()):

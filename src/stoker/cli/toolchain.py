@@ -17,7 +17,7 @@ def _say(message: str) -> None:
 
 class _Group(click.Group):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        from stoker.knowledge.packages import kinds
+        from stoker.knowledge.toolchains import kinds
 
         with formatter.section("Toolchains"):
             formatter.write_dl([(name, kind.summary) for name, kind in kinds().items()])

@@ -63,7 +63,7 @@ _is_version = re.compile(r"\d{1,2}(?:\.\d{1,2})?").fullmatch
     "can be installed",
 )
 def _cuda_wanted(about: About) -> str | None:
-    from stoker.knowledge.hardware import cuda_releases
+    from stoker.knowledge.gpus import cuda_releases
 
     named = first_named(_USED_CUDA, about)
     fitting = [one for one in cuda_releases() if not named or _major(one) == _major(named)]
@@ -76,7 +76,7 @@ def _cuda_wanted(about: About) -> str | None:
     "installed: it replaces a toolkit that lacks a part",
 )
 def _cuda_same(about: About) -> str | None:
-    from stoker.knowledge.hardware import cuda_releases
+    from stoker.knowledge.gpus import cuda_releases
 
     version = _torch_cuda(about) or used_cuda(about)
     return _installable(version) if version in cuda_releases() else _cuda_wanted(about)

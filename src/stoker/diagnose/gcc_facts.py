@@ -19,7 +19,7 @@ _USED_GCC = r"/(?:c\+\+|gcc/[\w-]+)/(\d{1,2})/|gcc version (\d{1,2})\.|GNU (\d{1
 
 @FACTS.text("machine.nvcc_gcc", "the newest gcc that this nvcc accepts and the system has")
 def _nvcc_gcc(about: About) -> str | None:
-    from stoker.knowledge.hardware import cuda_releases
+    from stoker.knowledge.gpus import cuda_releases
 
     release = cuda_releases().get(used_cuda(about) or "")
     limits = [int(word) for word in about.groups.get("newest", ()) if word.isdecimal()]
@@ -103,7 +103,7 @@ def _gccs(about: About) -> set[int]:
 
 
 def _needed_gcc(about: About) -> int | None:
-    from stoker.knowledge.compilers import first_gcc
+    from stoker.knowledge.cxx_features import first_gcc
 
     asked = [int(match[0]) for word in about.words("needed") if (match := re.match(r"\d+", word))]
     for group in ("standard", "header"):

@@ -18,7 +18,7 @@ FACTS = Facts()
     "machine.arch_list", "the architectures of the GPUs here, or of the build, that nvcc makes"
 )
 def _arch_list(about: About) -> str | None:
-    from stoker.knowledge.hardware import cuda_releases
+    from stoker.knowledge.gpus import cuda_releases
     from stoker.machine.gpus import nvidia_gpus
 
     release = cuda_releases().get(used_cuda(about) or "")
@@ -56,7 +56,7 @@ def _refused_archs(about: About) -> set[str]:
 
 @FACTS.text("machine.arch_list_ptx", "the newest that nvcc makes, with PTX for newer GPUs")
 def _arch_list_ptx(about: About) -> str | None:
-    from stoker.knowledge.hardware import cuda_releases
+    from stoker.knowledge.gpus import cuda_releases
 
     release = cuda_releases().get(used_cuda(about) or "")
     known = _allowed_archs(release.archs if release else sorted(_asked_archs(about)), about)
@@ -90,7 +90,7 @@ def _asked_archs(about: About) -> set[str]:
     "the target with the features of one chip, such as 9.0a, where the log refuses 9.0",
 )
 def _arch_of_the_chip(about: About) -> str | None:
-    from stoker.knowledge.hardware import cuda_releases
+    from stoker.knowledge.gpus import cuda_releases
 
     release = cuda_releases().get(used_cuda(about) or "")
     numbers = sorted({word.removeprefix("sm_") for word in about.words("plain")}, key=int)

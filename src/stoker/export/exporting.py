@@ -20,7 +20,8 @@ from stoker.knowledge.export_targets import (
     ExportFormat,
     ExportJob,
 )
-from stoker.knowledge.projects import builder_image, projects, torch_release
+from stoker.knowledge.projects import builder_image, projects
+from stoker.knowledge.torch_releases import torch_release
 from stoker.model.errors import UsageError
 from stoker.model.plan import Backend, Plan
 from stoker.model.recipe import ProjectRecipe

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from stoker.govern.critical_path import paths_left
-from stoker.knowledge.compilers import nvcc_rounds, shipped_effects
+from stoker.knowledge.compiler_modes import nvcc_rounds, shipped_effects
 from stoker.model.govern import Collector, ModeEffect, Role, StepRecord
 from stoker.model.simulation import Bounds
 

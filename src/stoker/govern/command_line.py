@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from stoker.knowledge.compilers import collector_of, has_free_threads, keeps_linker
-from stoker.knowledge.packages import named, names
+from stoker.knowledge.compiler_modes import collector_of, has_free_threads, keeps_linker
+from stoker.knowledge.tools import named, names
 from stoker.model.govern import Collector, Role, Step
 from stoker.model.secrets import hide_in_word, is_secret, redact
 

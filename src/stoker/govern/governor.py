@@ -23,7 +23,7 @@ from stoker.govern.queue import Queue
 from stoker.govern.repeats import after_oom, after_preemption
 from stoker.govern.shares import Shares
 from stoker.govern.waits import BusyCpus, Contention
-from stoker.knowledge.compilers import mode_options
+from stoker.knowledge.compiler_modes import mode_options
 from stoker.knowledge.steps import prior_of, usual_seconds
 from stoker.model.events import AnyEvent, Overview, StepTooLate, Warned
 from stoker.model.govern import (

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from stoker.govern.command_line import link_identity
 from stoker.govern.predict import Predictor
 from stoker.govern.protocol import Ask
-from stoker.knowledge.compilers import error_names
+from stoker.knowledge.compiler_modes import error_names
 from stoker.model.govern import (
     Collector,
     CompileMode,

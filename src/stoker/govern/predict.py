@@ -18,7 +18,12 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from stoker.govern.profile import PARTS, TYPICAL_SHARE, climb, profile_of, stepped
-from stoker.knowledge.compilers import measured_effect, nvcc_rounds, shipped_effects, thread_effects
+from stoker.knowledge.compiler_modes import (
+    measured_effect,
+    nvcc_rounds,
+    shipped_effects,
+    thread_effects,
+)
 from stoker.knowledge.steps import KnownStep, Prior, known_step, prior_of, usual_seconds
 from stoker.model.govern import (
     ABOUT_THE_STEP,

@@ -30,7 +30,7 @@ from stoker.govern.simulated_steps import (
     recorded,
     recorded_effects,
 )
-from stoker.knowledge.compilers import mode_of
+from stoker.knowledge.compiler_modes import mode_of
 from stoker.knowledge.steps import client_costs, usual_seconds
 from stoker.model.events import AnyEvent, StepPauses, StepTooLate
 from stoker.model.govern import CompileMode, Gc, Step, StepRecord

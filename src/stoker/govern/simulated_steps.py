@@ -11,7 +11,7 @@ from random import Random
 from msgspec.structs import replace
 
 from stoker.govern.profile import PARTS, SHORTEST, TYPICAL_SHARE, climbed
-from stoker.knowledge.compilers import nvcc_rounds, shipped_effects
+from stoker.knowledge.compiler_modes import nvcc_rounds, shipped_effects
 from stoker.model.govern import CompileMode, ModeEffect, Role, StepRecord
 
 Shape = Callable[[StepRecord, float], float]  # bytes in use after a share of the step's life

@@ -8,7 +8,7 @@ from operator import itemgetter
 from msgspec.structs import replace
 
 from stoker.govern.bounds import RunningBound
-from stoker.knowledge.compilers import nvcc_rounds
+from stoker.knowledge.compiler_modes import nvcc_rounds
 from stoker.model.govern import CompileMode, Role, StepRecord
 from stoker.model.runs import Attempt, Outcome, RunSummary
 

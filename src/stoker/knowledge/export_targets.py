@@ -1,4 +1,4 @@
-"""A build, or the workers of a distributed compiler, as files of another system."""
+"""What `stoker export` writes, and the names of machines, packages and services there."""
 
 from enum import StrEnum
 from functools import cache
@@ -89,11 +89,6 @@ class ClusterExport(Value, frozen=True, kw_only=True):
 class ExportedFile(Value, frozen=True, kw_only=True):
     path: str
     text: str
-
-
-# -- export targets --------------------------------------------------------------------------------
-# What the systems that `stoker export` writes files for call their machines and packages, and the
-# services that the workers of a distributed compiler consist of.
 
 
 class MachineType(Row, frozen=True, kw_only=True):

@@ -9,14 +9,12 @@ from msgspec.structs import replace
 from stoker.knowledge import Row, load
 from stoker.model.govern import Role, Step
 
-# -- known steps -----------------------------------------------------------------------------------
-# What sources of well-known projects took when they were measured.
-
-
 _MIB = 2**20
 
 
 class KnownStep(Row, frozen=True, kw_only=True):
+    """What a source of a well-known project took when it was measured."""
+
     peak: int  # bytes; of CUDA sources for one GPU target
     seconds: float  # likewise
     # The most memory until a percentage of its time, in percent of its peak; empty if not known.
@@ -59,11 +57,9 @@ def _suffixes(path: str) -> Iterator[str]:
         path = path.partition("/")[2]
 
 
-# -- memory priors ---------------------------------------------------------------------------------
-# Shipped figures for steps that were never measured, each with its source.
-
-
 class Prior(Row, frozen=True, kw_only=True):
+    """Shipped figures for steps that were never measured; ``basis`` says where they come from."""
+
     role: Role
     peak: float
     high: float
@@ -108,15 +104,11 @@ def _row(role: Role, source: str) -> Prior:
     )
 
 
-# -- distribution ----------------------------------------------------------------------------------
-# What a compile on a worker costs the machine that builds, as measured with a real distcc.
-#
-# `benchmarks/distribute_client.py` measures it. The simulator applies the medians to every compile
-# of a trace, in proportion to its duration.
-
-
 class ClientCosts(Row, frozen=True, kw_only=True):
-    """The costs of one compile. Shares are of the seconds that it takes on one machine."""
+    """What a compile on a worker costs the machine that builds, as
+    `benchmarks/distribute_client.py` measures it with a real distcc. Shares are of the seconds that
+    it takes on one machine. The simulator applies the medians to every compile of a trace.
+    """
 
     cpu_share: float  # of the preprocessor and the client here
     worker_share: float  # of the compiler on the worker

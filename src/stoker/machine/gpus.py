@@ -7,7 +7,7 @@ PCI identity of Intel's cards, so neither rocminfo nor Level Zero has to be inst
 import re
 from collections.abc import Callable
 
-from stoker.knowledge.hardware import gpus
+from stoker.knowledge.gpus import gpus
 from stoker.machine.file_tree import FileTree
 from stoker.model.machine import Gpu
 from stoker.model.value import whole_number

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from stoker.knowledge.packages import LibraryRow, table
+from stoker.knowledge.libraries import LibraryRow, library_table
 from stoker.machine.file_tree import FileTree
 from stoker.model.machine import Library
 
@@ -28,7 +28,7 @@ def find_libraries(
     of ``lib/<triple>``.
     """
     finder = _Finder(tree, environment, triple, prefixes)
-    found = (finder.find(row) for row in table().library)
+    found = (finder.find(row) for row in library_table().library)
     return tuple(library for library in found if library is not None)
 
 
@@ -46,7 +46,7 @@ class _Finder:
         self._environment = environment
         self._triple = triple
         self._indexes: dict[Path, dict[str, Path]] = {}
-        search = table().search
+        search = library_table().search
         self._includes = [name.format(triple=triple) for name in search.includes]
         self._libraries = [name.format(triple=triple) for name in search.libraries]
         self._first = [*self._named(search.prefix_variables), *prefixes]

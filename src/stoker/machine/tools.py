@@ -12,7 +12,8 @@ from functools import partial
 from itertools import chain, product
 from pathlib import Path
 
-from stoker.knowledge.packages import DOTTED_NUMBER, KnownProgram, launchers, programs, table
+from stoker.knowledge.libraries import library_table
+from stoker.knowledge.tools import DOTTED_NUMBER, KnownProgram, launchers, programs
 from stoker.machine.cuda import best_first, find_nvccs, read_toolkit
 from stoker.machine.file_tree import FileTree, newest_first
 from stoker.machine.libraries import find_libraries
@@ -90,7 +91,7 @@ def read_toolbox(
         package_prefixes = [
             prefix
             for folder in map(Path, interpreter.package_folders)
-            for pattern in table().search.packages
+            for pattern in library_table().search.packages
             for prefix in newest_first(folder.glob(pattern))
         ]
         # Those with a dot before their names are still being made.

@@ -6,8 +6,11 @@ These rules look at the plan alone. ``stoker.plan.doctor`` checks what this mach
 from collections.abc import Callable
 from math import inf
 
-from stoker.knowledge.hardware import CudaRelease, cpu_family, cuda_releases, gpus, platforms
-from stoker.knowledge.projects import blas_libraries, features, oldest_python
+from stoker.knowledge.cpus import cpu_family
+from stoker.knowledge.features import blas_libraries, features
+from stoker.knowledge.gpus import CudaRelease, cuda_releases, gpus
+from stoker.knowledge.platforms import platforms
+from stoker.knowledge.torch_releases import oldest_python
 from stoker.model.errors import UsageError, nearest
 from stoker.model.plan import Backend, GpuTarget, is_on
 from stoker.model.value import whole_number

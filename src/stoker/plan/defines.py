@@ -6,7 +6,8 @@ An option that the front end does not pass to CMake is reported.
 import re
 from collections.abc import Iterator
 
-from stoker.knowledge.projects import features, forwarding, front_end_variables
+from stoker.knowledge.features import features
+from stoker.knowledge.torch_releases import forwarding, front_end_variables
 from stoker.model.errors import UsageError, nearest, unknown
 from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Origin, OriginKind, Setting, SettingPlace

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from stoker.knowledge.hardware import cuda_releases
+from stoker.knowledge.gpus import cuda_releases
 from stoker.knowledge.packages import gcc_versions, install_command
 from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.machine import CudaToolkit, Tool

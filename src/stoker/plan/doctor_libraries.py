@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from stoker.knowledge.packages import table
-from stoker.knowledge.projects import FeatureRow, blas_libraries, features
+from stoker.knowledge.features import FeatureRow, blas_libraries, features
+from stoker.knowledge.libraries import library_table
 from stoker.model.finding import Finding, Severity, error, ok, warning
 from stoker.model.machine import Library
 from stoker.model.plan import is_on
@@ -61,7 +61,7 @@ def _found_of(library: Library | None) -> str:
 
 def _elsewhere(row: FeatureRow) -> tuple[str, ...]:
     """Return the variable to set if the library is installed elsewhere."""
-    known = next((known for known in table().library if known.name == row.library), None)
+    known = next((known for known in library_table().library if known.name == row.library), None)
     variable = known.variables[0] if known and known.variables else "CMAKE_PREFIX_PATH"
     return (f"export {variable}=FOLDER   # if it is installed elsewhere",) if row.library else ()
 

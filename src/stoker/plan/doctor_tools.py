@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
-from stoker.knowledge.projects import torch_release
+from stoker.knowledge.torch_releases import torch_release
 from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.machine import PythonInstallation, Tool
 from stoker.model.plan import Backend, is_on

@@ -1,6 +1,6 @@
 """Estimates what a build needs, from finished builds or known figures. Pure."""
 
-from stoker.knowledge.projects import BuildFigures, estimates
+from stoker.knowledge.estimates import BuildFigures, estimates
 from stoker.model.build import MeasuredBuild
 from stoker.model.plan import Backend, Estimate, HeavyStep, Quantity
 from stoker.model.source import ProjectKind

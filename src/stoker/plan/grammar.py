@@ -14,19 +14,10 @@ from typing import Any
 
 import msgspec
 
-from stoker.knowledge.hardware import (
-    cpu_levels,
-    cpu_names,
-    cpu_products,
-    cuda_archs,
-    cuda_releases,
-    decorations,
-    generations,
-    gpus,
-    is_apple,
-    platforms,
-)
-from stoker.knowledge.projects import blas_libraries, features
+from stoker.knowledge.cpus import cpu_levels, cpu_names, cpu_products, is_apple
+from stoker.knowledge.features import blas_libraries, features
+from stoker.knowledge.gpus import cuda_archs, cuda_releases, decorations, generations, gpus
+from stoker.knowledge.platforms import platforms
 from stoker.model.errors import UnknownWordError, UsageError, nearest, unknown
 from stoker.model.machine import Machine
 from stoker.model.plan import Backend, BuildType, Feature, GpuTarget, Sanitizer, Variant
@@ -254,7 +245,7 @@ def _native(machine: Machine, *, cpu_only: bool) -> Parts:
 
 def _unknown_words(text: str, words: list[str]) -> UsageError:
     """Name the words that mean nothing, as many as stand together, and words like them."""
-    from stoker.knowledge.compilers import linker_programs
+    from stoker.knowledge.compiler_modes import linker_programs
 
     strange = list(takewhile(lambda word: _is_decoration(word) or not _means(word), words))
     named = [word for word in strange if not _is_decoration(word)] or strange

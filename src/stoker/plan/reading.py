@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from stoker.knowledge.projects import forwarding, front_end_variables, reader_of
+from stoker.knowledge.projects import reader_of
+from stoker.knowledge.torch_releases import forwarding, front_end_variables
 from stoker.model.evidence import EvidenceKind
 from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Backend, OriginKind, Setting, SettingPlace

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from stoker.knowledge.hardware import cpu_dispatch
+from stoker.knowledge.cpus import cpu_dispatch
 from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Backend
 from stoker.model.recipe import BackendRecipe

@@ -8,15 +8,11 @@ from typing import Any
 
 import msgspec
 
-from stoker.knowledge.hardware import (
-    PlatformRow,
-    cpu_family,
-    cpu_flags,
-    cuda_releases,
-    gpus,
-    platforms,
-)
-from stoker.knowledge.projects import TorchRelease, projects, torch_release
+from stoker.knowledge.cpus import cpu_family, cpu_flags
+from stoker.knowledge.gpus import cuda_releases, gpus
+from stoker.knowledge.platforms import PlatformRow, platforms
+from stoker.knowledge.projects import projects
+from stoker.knowledge.torch_releases import TorchRelease, torch_release
 from stoker.model.errors import UsageError
 from stoker.model.evidence import AskedBuild
 from stoker.model.machine import CudaToolkit, Machine, Platform, Tool, Toolbox

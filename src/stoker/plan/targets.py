@@ -5,7 +5,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from stoker.knowledge.hardware import cuda_releases, runs_on
+from stoker.knowledge.gpus import cuda_releases, runs_on
 from stoker.knowledge.projects import reader_of
 from stoker.model.errors import UsageError
 from stoker.model.evidence import Evidence, EvidenceKind

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from stoker.knowledge.hardware import cuda_archs, runs_on
+from stoker.knowledge.gpus import cuda_archs, runs_on
 from stoker.knowledge.projects import reader_of
 from stoker.model.evidence import Evidence, EvidenceKind
 from stoker.model.plan import Backend, GpuTarget

@@ -3,17 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from stoker.knowledge.hardware import (
-    GpuModel,
-    cpu_dispatch,
-    cpu_levels,
-    cpu_needs,
-    cuda_releases,
-    gpus,
-    platforms,
-    runs_on,
-)
-from stoker.knowledge.projects import blas_libraries, features, forwarding
+from stoker.knowledge.cpus import cpu_dispatch, cpu_levels, cpu_needs
+from stoker.knowledge.features import blas_libraries, features
+from stoker.knowledge.gpus import GpuModel, cuda_releases, gpus, runs_on
+from stoker.knowledge.platforms import platforms
+from stoker.knowledge.torch_releases import forwarding
 from stoker.model.errors import UsageError, nearest
 from stoker.model.plan import Backend, Variant
 from stoker.model.source import CMakeOption, ListedOption, OptionKind, ProjectKind, SourceTree

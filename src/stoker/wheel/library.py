@@ -5,7 +5,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from stoker.knowledge.wheels import order
+from stoker.knowledge.manylinux import order
 from stoker.model.artifact import (
     CxxAbi,
     DeviceCode,

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from packaging.tags import Tag
 
-from stoker.knowledge.wheels import cuda_of, order
+from stoker.knowledge.manylinux import order
+from stoker.knowledge.sonames import cuda_of
 from stoker.model.artifact import ArtifactFacts, LoadsWith, TorchFit
 from stoker.model.distribution import read_tags
 from stoker.outside.demangle import demangled

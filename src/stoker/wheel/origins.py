@@ -7,7 +7,8 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Sequence
 
-from stoker.knowledge.wheels import Bringer, bringer, cuda_of, is_of_driver, is_system_library
+from stoker.knowledge.manylinux import is_system_library
+from stoker.knowledge.sonames import Bringer, bringer, cuda_of, is_of_driver
 from stoker.model.artifact import Dependency, LibraryFacts, LibraryOrigin
 
 _DATA = re.compile(r"[^/]+\.data/(?:platlib|purelib)/")

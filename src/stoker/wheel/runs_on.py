@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from functools import cache
 
-from stoker.knowledge.hardware import GpuModel, gpus, oldest_driver, runs_on
-from stoker.knowledge.wheels import oldest_policy, policies
+from stoker.knowledge.gpus import GpuModel, gpus, oldest_driver, runs_on
+from stoker.knowledge.manylinux import oldest_policy, policies
 from stoker.model.artifact import DeviceKind, LibraryFacts, RunsOn
 from stoker.model.plan import Backend, GpuTarget
 

@@ -16,7 +16,7 @@ from stoker.accelerate.chains import (
     with_nvcc_threads,
     without_secrets_in,
 )
-from stoker.knowledge.compilers import remote_variables
+from stoker.knowledge.caches import remote_variables
 from stoker.model.caching import CacheEngine, Chain, ChainOptions, FoundEngine
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.govern import Gc, NvccThreads

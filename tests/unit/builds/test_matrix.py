@@ -21,7 +21,7 @@ from stoker.builds.matrices.decisions import (
     whole_time,
 )
 from stoker.builds.matrices.values import MatrixJob, WheelFrom
-from stoker.knowledge.projects import estimates
+from stoker.knowledge.estimates import estimates
 from stoker.model.errors import UsageError
 from stoker.model.plan import Quantity
 from stoker.plan.grammar import parse

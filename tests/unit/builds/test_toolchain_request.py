@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stoker.builds.toolchains.request import constraints, parse_request, requirements
 from stoker.knowledge.failures import failures
-from stoker.knowledge.packages import kinds
+from stoker.knowledge.toolchains import kinds
 from stoker.model.errors import StokerError, UsageError
 
 # Without those that take the version from elsewhere: {torch} or $(python -c ...).

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stoker.builds.toolchains.assemble import functions, make_stub
-from stoker.knowledge.packages import Stub
+from stoker.knowledge.toolchains import Stub
 
 HEADER = """
 /* cuInComment does not count. */

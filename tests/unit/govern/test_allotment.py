@@ -8,7 +8,7 @@ from governed_steps import GB
 from stoker.govern.adaptive import Adaptive
 from stoker.govern.allotment import allotments
 from stoker.govern.simulate import simulate
-from stoker.knowledge.compilers import thread_effects
+from stoker.knowledge.compiler_modes import thread_effects
 from stoker.model.govern import (
     Basis,
     Collector,

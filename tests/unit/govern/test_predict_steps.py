@@ -10,7 +10,7 @@ import governed_steps as make
 from governed_steps import GB
 from stoker.govern.predict import Knowledge, Predictor
 from stoker.govern.profile import PARTS, Profile, climb
-from stoker.knowledge.compilers import shipped_effects
+from stoker.knowledge.compiler_modes import shipped_effects
 from stoker.knowledge.steps import prior_of, priors, usual_seconds
 from stoker.model.govern import Basis, CompileMode, Pace, Role, Step, StepRecord
 

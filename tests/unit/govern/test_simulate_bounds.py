@@ -8,7 +8,7 @@ from governed_steps import GB
 from stoker.govern.adaptive import Adaptive
 from stoker.govern.bounds import bounds, critical_path, paths
 from stoker.govern.simulate import simulate
-from stoker.knowledge.compilers import shipped_effects
+from stoker.knowledge.compiler_modes import shipped_effects
 from stoker.model.govern import Collector, CompileMode
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoker.knowledge.hardware import (
+from stoker.knowledge.cpus import (
     cpu_dispatch,
     cpu_family,
     cpu_flags,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.knowledge.hardware import cuda_archs, gpus, runs_on
+from stoker.knowledge.gpus import cuda_archs, gpus, runs_on
 from stoker.model.plan import Backend, GpuTarget
 
 CAPABILITIES = [row.arch for row in gpus().values() if row.backend is Backend.CUDA]

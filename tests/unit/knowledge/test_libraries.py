@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.knowledge.packages import LibraryRow, launchers, programs, table
+from stoker.knowledge.libraries import LibraryRow, library_table
+from stoker.knowledge.tools import launchers, programs
 
-ROWS = {row.name: row for row in table().library}
+ROWS = {row.name: row for row in library_table().library}
 
 # As the headers of released versions define them.
 DEFINES = {
@@ -57,7 +58,7 @@ def test_a_version_needs_all_its_parts() -> None:
     assert ROWS["nccl"].version("// NCCL_MAJOR 2 NCCL_MINOR 27 NCCL_PATCH 3\n") is None
 
 
-@pytest.mark.parametrize("row", table().library, ids=ROWS)
+@pytest.mark.parametrize("row", library_table().library, ids=ROWS)
 def test_rows_make_sense(row: LibraryRow) -> None:
     assert row.headers
     assert all(re.compile(pattern).groups for patterns in row.versions for pattern in patterns)
@@ -65,13 +66,13 @@ def test_rows_make_sense(row: LibraryRow) -> None:
     assert row.version("") is None
 
 
-@given(st.sampled_from(table().library), st.text())
+@given(st.sampled_from(library_table().library), st.text())
 def test_any_header_is_read(row: LibraryRow, text: str) -> None:
     row.version(text)
 
 
 def test_names_are_unique() -> None:
-    assert len(ROWS) == len(table().library)
+    assert len(ROWS) == len(library_table().library)
     assert len({program.name for program in programs()}) == len(programs())
 
 

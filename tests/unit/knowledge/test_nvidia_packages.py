@@ -3,7 +3,8 @@
 import pytest
 from packaging.requirements import Requirement
 
-from stoker.knowledge.wheels import cuda_of, folders, keeps_name, known_cuda, opened_by, releases
+from stoker.knowledge.nvidia_packages import folders, keeps_name, known_cuda, opened_by, releases
+from stoker.knowledge.sonames import cuda_of
 
 
 def test_every_line_is_a_requirement_with_its_markers() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from conftest import missing
-from stoker.knowledge.hardware import gpus
+from stoker.knowledge.gpus import gpus
 from stoker.model.plan import Backend
 
 LISTS = (Path("/usr/share/misc/pci.ids"), Path("/usr/share/hwdata/pci.ids"))

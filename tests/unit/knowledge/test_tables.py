@@ -10,26 +10,19 @@ from typing import Any
 import pytest
 
 from stoker import knowledge
-from stoker.knowledge.compilers import linker_programs
-from stoker.knowledge.hardware import (
-    cpu_levels,
-    cpu_products,
-    cuda_archs,
-    cuda_releases,
-    generations,
-    gpus,
-    microarchitectures,
-    platforms,
-)
-from stoker.knowledge.packages import install_command, programs
-from stoker.knowledge.packages import table as libraries
-from stoker.knowledge.projects import (
-    blas_libraries,
-    estimates,
-    features,
+from stoker.knowledge.compiler_modes import linker_programs
+from stoker.knowledge.cpus import cpu_levels, cpu_products, microarchitectures
+from stoker.knowledge.estimates import estimates
+from stoker.knowledge.features import blas_libraries, features
+from stoker.knowledge.gpus import cuda_archs, cuda_releases, generations, gpus
+from stoker.knowledge.libraries import library_table as libraries
+from stoker.knowledge.packages import install_command
+from stoker.knowledge.platforms import platforms
+from stoker.knowledge.projects import projects
+from stoker.knowledge.tools import programs
+from stoker.knowledge.torch_releases import (
     forwarding,
     front_end_variables,
-    projects,
     torch_release,
     torch_releases,
 )

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from stoker.knowledge.packages import names
+from stoker.knowledge.tools import names
 from unit.launcher.conftest import ROOT, names_option
 
 

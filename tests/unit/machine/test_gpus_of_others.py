@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.knowledge.hardware import gpus
+from stoker.knowledge.gpus import gpus
 from stoker.machine.file_tree import FileTree
 from stoker.machine.gpus import amd_gpus, intel_gpus
 from stoker.model.machine import Gpu, Machine

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.knowledge.packages import KnownProgram, programs
+from stoker.knowledge.tools import KnownProgram, programs
 from stoker.machine.file_tree import FileTree
 from stoker.machine.python import Probe
 from stoker.machine.tools import read_program

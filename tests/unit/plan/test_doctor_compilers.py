@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoker.knowledge.hardware import cuda_releases
+from stoker.knowledge.gpus import cuda_releases
 from stoker.model.errors import UsageError
 from stoker.model.finding import Severity
 from stoker.model.machine import Tool, Toolbox

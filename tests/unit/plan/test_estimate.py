@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoker.knowledge.projects import estimates
+from stoker.knowledge.estimates import estimates
 from stoker.model.evidence import AskedBuild
 from stoker.model.plan import Estimate, Quantity
 from stoker.model.source import SourceTree

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoker.knowledge.hardware import cpu_family, cpu_names
+from stoker.knowledge.cpus import cpu_family, cpu_names
 from stoker.model.errors import UsageError
 from stoker.model.source import SourceTree
 from subjects import (

@@ -6,16 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from stoker.knowledge.hardware import (
-    cpu_levels,
-    cpu_names,
-    cpu_products,
-    cuda_archs,
-    generations,
-    gpus,
-    platforms,
-)
-from stoker.knowledge.projects import blas_libraries, features
+from stoker.knowledge.cpus import cpu_levels, cpu_names, cpu_products
+from stoker.knowledge.features import blas_libraries, features
+from stoker.knowledge.gpus import cuda_archs, generations, gpus
+from stoker.knowledge.platforms import platforms
 from stoker.model.errors import UsageError
 from stoker.model.plan import Backend, BuildType, Sanitizer, Variant
 from stoker.plan.grammar import canonical, label, name, parse, squeeze

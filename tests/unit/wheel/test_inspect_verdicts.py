@@ -3,7 +3,7 @@
 import pytest
 
 from artifacts import artifact, device_code, wheel_facts
-from stoker.knowledge.wheels import excess, policies
+from stoker.knowledge.manylinux import excess, policies
 from stoker.model.artifact import (
     ArtifactFacts,
     Compression,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from built_wheels import built, library
-from stoker.knowledge.wheels import folders
+from stoker.knowledge.nvidia_packages import folders
 from stoker.model.artifact import ElfKind, LibraryFacts
 from stoker.model.errors import UsageError
 from stoker.wheel.package.providers import Providers

@@ -8,7 +8,7 @@ import pytest
 
 from built_libraries import Need, build
 from conftest import missing
-from stoker.knowledge.hardware import beyond
+from stoker.knowledge.cpus import beyond
 from stoker.wheel.engine import open_wheel
 from stoker.wheel.facts import read_library_file
 from stoker.wheel.verify import sampling

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from stoker.builds.matrices.values import MatrixJob
-from stoker.knowledge.projects import SlimFigures
+from stoker.knowledge.estimates import SlimFigures
 from stoker.model.errors import UsageError
 from stoker.model.plan import Backend, Quantity, Variant
 from stoker.model.value import Value

@@ -20,8 +20,8 @@ from stoker.builds.matrices.values import MatrixEnd, MatrixJob, MatrixResult, Wh
 from stoker.catalogue.host import read_host
 from stoker.catalogue.installing import installer_for
 from stoker.catalogue.store import Say
-from stoker.knowledge.projects import estimates
-from stoker.knowledge.wheels import policies
+from stoker.knowledge.estimates import estimates
+from stoker.knowledge.manylinux import policies
 from stoker.machine.installers import install_failure
 from stoker.machine.python import target_python
 from stoker.machine.system import read_machine

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from stoker.builds.toolchains.request import ToolchainRequest
-from stoker.knowledge.packages import Stub
+from stoker.knowledge.toolchains import Stub
 from stoker.outside import process
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from stoker.builds.toolchains.request import ToolchainRequest
-from stoker.knowledge.packages import kinds
+from stoker.knowledge.toolchains import kinds
 from stoker.model.value import Value
 from stoker.outside.files import read_json
 

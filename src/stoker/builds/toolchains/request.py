@@ -6,7 +6,7 @@ Independent of the index: ``fetch`` finds out whether it has a version.
 import re
 from collections.abc import Iterable
 
-from stoker.knowledge.packages import ToolchainKind, kinds
+from stoker.knowledge.toolchains import ToolchainKind, kinds
 from stoker.model.distribution import read_version
 from stoker.model.errors import UsageError, unknown
 from stoker.model.value import Value

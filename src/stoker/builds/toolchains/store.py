@@ -20,7 +20,7 @@ from stoker.builds.toolchains.fetch import Say, fetch_wheels
 from stoker.builds.toolchains.making import Making, making, sweep_leftovers
 from stoker.builds.toolchains.manifest import MANIFEST, Toolchain, read_toolchain, write_manifest
 from stoker.builds.toolchains.request import ToolchainRequest
-from stoker.knowledge.packages import Proof, VersionCommand
+from stoker.knowledge.toolchains import Proof, VersionCommand
 from stoker.model.errors import CommandError, StorageError, UsageError, unknown
 from stoker.outside import locks, process
 from stoker.outside.deleting import remove_tree, remove_whole

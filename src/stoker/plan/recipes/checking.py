@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from stoker.knowledge.hardware import cuda_archs, gpus
+from stoker.knowledge.gpus import cuda_archs, gpus
 from stoker.knowledge.projects import reader_of
 from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.plan import Backend

@@ -6,7 +6,8 @@ too: a plan printed with --shell works without stoker.
 
 from collections.abc import Iterator
 
-from stoker.knowledge.projects import blas_libraries, features, forwarding
+from stoker.knowledge.features import blas_libraries, features
+from stoker.knowledge.torch_releases import forwarding
 from stoker.model.plan import Backend, BuildType, Command, Sanitizer, Setting
 from stoker.model.source import FrontEnd, ProjectKind
 from stoker.plan.grammar import label

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from packaging.utils import canonicalize_name
 
-from stoker.knowledge.wheels import bringer
+from stoker.knowledge.sonames import bringer
 from stoker.model.artifact import LibraryFacts, WheelFacts
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.value import Value

@@ -7,7 +7,7 @@ libraries that they open by name at run time.
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from stoker.knowledge.wheels import keeps_name, opened_by
+from stoker.knowledge.nvidia_packages import keeps_name, opened_by
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.value import Value
 from stoker.wheel.package.built_wheel import BuiltWheel

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from stoker.knowledge.packages import table
+from stoker.knowledge.libraries import library_table
 from stoker.model.artifact import LibraryFacts
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.value import Value
@@ -155,7 +155,7 @@ def _given(path: Path) -> list[SearchPlace]:
 def _prefix(folder: Path) -> Iterator[Path]:
     """Yield a folder and its known library folders, such as lib or nvidia/cublas/lib."""
     yield folder
-    search = table().search
+    search = library_table().search
     for root in ("", *search.packages, "cusparselt"):
         for name in (*search.libraries, *_TOOLKIT_FOLDERS):
             if name != ".":
@@ -184,7 +184,7 @@ def _environment(environment: Mapping[str, str]) -> list[Path]:
 
 
 def _system(machine: str) -> list[Path]:
-    search = table().search
+    search = library_table().search
     names = [name.format(triple=f"{machine}-linux-gnu") for name in search.libraries if name != "."]
     paths = (Path(prefix, name) for prefix in (*search.prefixes, "/") for name in names)
     return [path for path in paths if _is_readable(path)]

@@ -6,7 +6,8 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from stoker.knowledge.wheels import folders, known_cuda, policies
+from stoker.knowledge.manylinux import policies
+from stoker.knowledge.nvidia_packages import folders, known_cuda
 from stoker.model.artifact import Dependency, LibraryFacts, LibraryOrigin
 from stoker.model.errors import UsageError
 from stoker.wheel.metadata import edited_metadata, edited_wheel

@@ -8,7 +8,9 @@ from collections.abc import Collection
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from stoker.knowledge.wheels import bringer, cuda_of, is_of_driver, is_system_library, never_bundled
+from stoker.knowledge.manylinux import is_system_library
+from stoker.knowledge.nvidia_packages import never_bundled
+from stoker.knowledge.sonames import bringer, cuda_of, is_of_driver
 from stoker.model.errors import UsageError
 from stoker.model.value import Value
 from stoker.wheel.package.built_wheel import BuiltWheel

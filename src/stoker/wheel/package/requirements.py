@@ -7,7 +7,8 @@ from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
-from stoker.knowledge.wheels import Bringer, Release, bringer, releases
+from stoker.knowledge.nvidia_packages import Release, releases
+from stoker.knowledge.sonames import Bringer, bringer
 from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import UsageError
 from stoker.wheel.metadata import required_name

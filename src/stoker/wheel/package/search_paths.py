@@ -3,7 +3,7 @@
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from stoker.knowledge.wheels import torch_search_path
+from stoker.knowledge.nvidia_packages import torch_search_path
 from stoker.model.artifact import ElfKind, LibraryFacts
 from stoker.model.errors import UsageError
 from stoker.wheel.origins import installed_path, search_folders

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 from packaging.utils import canonicalize_name
 
-from stoker.knowledge.wheels import is_nvidias, unhashed
+from stoker.knowledge.sonames import is_nvidias, unhashed
 from stoker.model.errors import ArtifactError, StorageError, UsageError
 from stoker.model.plan import GpuTarget
 from stoker.model.slimming import LibrarySlim, SlimRecord

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 from stoker.knowledge.projects import added, holds_foreign_code
-from stoker.knowledge.wheels import cuda_of
+from stoker.knowledge.sonames import cuda_of
 from stoker.model.artifact import DeviceKind, LibraryFacts
 from stoker.model.finding import Finding
 from stoker.model.plan import Backend, GpuTarget, PlannedTargets, Variant

@@ -6,7 +6,8 @@ from pathlib import PurePosixPath
 
 from msgspec.structs import replace
 
-from stoker.knowledge.wheels import is_of_glibc, is_openmp, never_bundled, unhashed
+from stoker.knowledge.nvidia_packages import never_bundled
+from stoker.knowledge.sonames import is_of_glibc, is_openmp, unhashed
 from stoker.model.artifact import ElfKind
 from stoker.model.finding import Finding
 from stoker.model.plan import PLAN_MEMBER, Variant

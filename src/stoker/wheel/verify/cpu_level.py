@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from stoker.knowledge.hardware import beyond, cpu_family, names_a_cpu
+from stoker.knowledge.cpus import beyond, cpu_family, names_a_cpu
 from stoker.model.finding import Finding
 from stoker.model.value import size
 from stoker.wheel.verify.tested import CodeSample, WheelUnderTest, error, note, warning

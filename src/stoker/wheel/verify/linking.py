@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from stoker.knowledge.wheels import bringer
+from stoker.knowledge.sonames import bringer
 from stoker.model.artifact import Dependency, ElfKind, LibraryFacts, LibraryOrigin
 from stoker.model.finding import Finding
 from stoker.wheel.origins import portable_paths, search_folders

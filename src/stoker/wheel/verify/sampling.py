@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from stoker.knowledge.hardware import InstructionSet, operand_pattern
+from stoker.knowledge.cpus import InstructionSet, operand_pattern
 from stoker.model.artifact import ElfKind, LibraryFacts
 from stoker.outside import process
 from stoker.wheel.elf import Elf

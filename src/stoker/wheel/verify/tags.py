@@ -7,7 +7,7 @@ from packaging.tags import Tag
 from packaging.utils import parse_wheel_filename
 from packaging.version import InvalidVersion
 
-from stoker.knowledge.wheels import PlatformPolicy, excess, policies
+from stoker.knowledge.manylinux import PlatformPolicy, excess, policies
 from stoker.model.distribution import read_tag, read_version
 from stoker.model.finding import Finding
 from stoker.wheel.verify.tested import WheelUnderTest, error, note

@@ -8,7 +8,7 @@ import msgspec
 from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 
-from stoker.knowledge.wheels import is_nvidias
+from stoker.knowledge.sonames import is_nvidias
 from stoker.model.artifact import ArtifactFacts, LibraryFacts, WheelFacts
 from stoker.model.distribution import read_tags
 from stoker.model.finding import Finding, Severity

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.knowledge.hardware import runs_on
+from stoker.knowledge.gpus import runs_on
 from stoker.model.artifact import DeviceKind
 from stoker.model.errors import UsageError
 from stoker.model.plan import GpuTarget

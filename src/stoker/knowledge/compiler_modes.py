@@ -1,22 +1,17 @@
-"""Modes of compilers and linkers, compiler caches, and the ways that `stoker tune` tries."""
+"""The modes of an attempt: gcc's garbage collector, threads of nvcc and other linkers.
+
+Each has the options that it adds to a command, and what it changes of a step.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from fnmatch import fnmatchcase, translate
+from fnmatch import translate
 from functools import cache
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from msgspec.structs import replace
 
 from stoker.knowledge import Row, load
-from stoker.model.errors import UsageError, unknown
 from stoker.model.govern import Collector, CompileMode, ModeEffect, Step
-from stoker.model.tuning import Topic
-
-# -- compiler modes --------------------------------------------------------------------------------
-# The modes of an attempt: gcc's garbage collector, threads of nvcc and other linkers, with their
-# options and what they change of a step.
-
 
 _COLLECTOR_IN_ERRORS = b"ggc-min-"
 _Match = Callable[[str], re.Match[str] | None]
@@ -196,156 +191,3 @@ def _patterns() -> tuple[_Match, _Match, _Match, _Match]:
         )
     )
     return unlinked, excluded, recorded, threads
-
-
-# -- caches ----------------------------------------------------------------------------------------
-# The remote storage that each compiler cache can use, and the variables that set it.
-
-
-_FIELD = re.compile(r"\{([\w-]+)\}")
-
-
-class CacheDefect(Row, frozen=True, kw_only=True):
-    """A compiler that an engine cannot start, from a release on, until one of the engine."""
-
-    engine: str
-    compiler: str
-    since: str
-    fixed: str
-    why: str
-
-    def has(self, engine: str, compiler: str) -> bool:
-        """Return whether a version of the engine breaks a version of the compiler."""
-        return _numbers(engine) < _numbers(self.fixed) and _numbers(compiler) >= _numbers(
-            self.since
-        )
-
-
-class RemoteSchemes(Row, frozen=True, kw_only=True):
-    """Templates of variables, by engine and scheme of an address."""
-
-    ccache: dict[str, dict[str, str]]
-    sccache: dict[str, dict[str, str]]
-    defect: tuple[CacheDefect, ...]
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
-
-
-@cache
-def remote_schemes() -> RemoteSchemes:
-    return load("caches", RemoteSchemes)
-
-
-def remote_variables(engine: str, url: str) -> dict[str, str]:
-    """Return the variables with which an engine uses a remote; raise UsageError if it cannot."""
-    schemes: dict[str, dict[str, str]] = getattr(remote_schemes(), engine)
-    scheme, separator, _ = url.partition("://")
-    if not separator:
-        hints = [f"for example {next(iter(schemes))}://HOST:PORT"]
-        raise UsageError("--cache-remote is not an address with a scheme", hints=hints)
-    if scheme not in schemes:
-        raise unknown(f"scheme of --cache-remote for {engine}", scheme, schemes)
-    fields = _fields(url)
-    filled = {
-        name: _FIELD.sub(lambda field: fields.get(field[1], ""), template).rstrip("/")
-        for name, template in schemes[scheme].items()
-    }
-    return {name: value for name, value in filled.items() if value}
-
-
-def _fields(url: str) -> dict[str, str]:
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError as error:
-        raise UsageError(f"--cache-remote is not an address: {error}") from error
-    host = parts.hostname or ""
-    if not host and parts.scheme not in ("file", "redis+unix"):
-        raise UsageError(f"--cache-remote has no host: {parts.scheme}://")
-    user, password = unquote(parts.username or ""), unquote(parts.password or "")
-    login = ":".join(filter(None, (parts.username, parts.password)))
-    return {
-        **dict(parse_qsl(parts.query)),
-        "url": url,
-        "host": host,
-        "address": f"{host}:{port}" if port else host,
-        "user": user if password else "",
-        "password": password or user,
-        "login": f"{login}@" if login else "",
-        "path": parts.path.lstrip("/"),
-    }
-
-
-# -- trials ----------------------------------------------------------------------------------------
-# What `stoker tune` measures, and which steps it leaves alone.
-
-
-class TrialRow(Row, frozen=True, kw_only=True):
-    name: str
-    topic: Topic
-    mode: CompileMode = CompileMode.DEFAULT
-    removes: tuple[str, ...] = ()
-    adds: tuple[str, ...] = ()
-    programs: dict[str, str] = {}
-    wrapper: str = ""
-
-
-class _Unmeasured(Row, frozen=True, kw_only=True):
-    words: tuple[str, ...]
-    debug: tuple[str, ...]
-
-
-class _TrialTable(Row, frozen=True, kw_only=True):
-    trial: tuple[TrialRow, ...]
-    unmeasured: _Unmeasured
-
-
-@cache
-def _trial_table() -> _TrialTable:
-    return load("trials", _TrialTable)
-
-
-def trials() -> tuple[TrialRow, ...]:
-    return _trial_table().trial
-
-
-def is_measurable(words: Sequence[str]) -> bool:
-    """Return whether a command writes only to files that its options name."""
-    return not matching(words, _trial_table().unmeasured.words)
-
-
-def has_debug_information(words: Sequence[str]) -> bool:
-    return matching(words, _trial_table().unmeasured.debug)
-
-
-def matching(words: Iterable[str], patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(word, pattern) for word in words for pattern in patterns)
-
-
-# -- features --------------------------------------------------------------------------------------
-# The first release of gcc with a standard or a header of C++, and what a header declares.
-
-
-class _Features(Row, frozen=True, kw_only=True):
-    standard: dict[str, int]
-    header: dict[str, int]
-    declares: dict[str, tuple[str, ...]]
-
-
-@cache
-def _features() -> _Features:
-    return load("cxx_features", _Features)
-
-
-def first_gcc(kind: str, name: str) -> int | None:
-    """Return the first major version of gcc with a ``standard``, such as 20, or a ``header``."""
-    features = _features()
-    return (features.standard if kind == "standard" else features.header).get(name)
-
-
-def declaring_header(name: str) -> str | None:
-    """Return the standard header that declares a name, such as ``sort`` or ``std::sort``."""
-    plain = name.removeprefix("std::")
-    return next((header for header, names in _features().declares.items() if plain in names), None)

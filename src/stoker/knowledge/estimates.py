@@ -1,0 +1,71 @@
+"""Measured figures of whole builds: memory, time, disk, wheel size."""
+
+from functools import cache
+
+from stoker.knowledge import Row, load
+from stoker.model.plan import Backend
+from stoker.model.source import ProjectKind
+
+
+class BuildFigures(Row, frozen=True, kw_only=True):
+    project: ProjectKind
+    backend: Backend
+    basis: str
+    name: str | None = None
+    release: str | None = None  # of PyTorch, whose newer releases need more
+    cpu_seconds: tuple[float, float] | None = None  # from, to
+    kernel_seconds: tuple[float, float] | None = None  # besides, for each GPU target
+    largest_step: int | None = None
+    needs_feature: str | None = None  # if it is off, the figures do not apply
+    without_feature: str | None = None  # it was off: with it, a build takes more
+    disk: int | None = None  # bytes written by the whole build
+    disk_at_least: bool = False
+
+
+class HeavyRow(Row, frozen=True, kw_only=True):
+    project: ProjectKind
+    pattern: str
+    bytes: int
+    basis: str
+    name: str | None = None  # of one project; None: all of this kind
+    backend: Backend | None = None
+
+
+class WheelFigures(Row, frozen=True, kw_only=True):
+    torch: str
+    cuda: str
+    base: int
+    targets: dict[str, int]
+    basis: str
+
+
+class CompileFigures(Row, frozen=True, kw_only=True):
+    """CPU seconds and memory of one compile, from and to, of a project that was never measured."""
+
+    device_seconds: tuple[float, float]  # for one target
+    host_seconds: tuple[float, float]
+    device_bytes: tuple[int, int]
+    host_bytes: tuple[int, int]
+    basis: str
+
+
+class SlimFigures(Row, frozen=True, kw_only=True):
+    """A wheel of ``bytes`` slimmed and verified. More than ``cpus`` were not measured."""
+
+    bytes: int
+    cpu_seconds: float
+    cpus: int
+    basis: str
+
+
+class Estimates(Row, frozen=True, kw_only=True):
+    build: tuple[BuildFigures, ...]
+    heavy: tuple[HeavyRow, ...]
+    wheel: tuple[WheelFigures, ...]
+    compiles: CompileFigures
+    slim: SlimFigures
+
+
+@cache
+def estimates() -> Estimates:
+    return load("estimates", Estimates)

@@ -1,0 +1,57 @@
+"""The programs that a build may use, by role, which ``stoker.machine`` finds.
+
+Also the names by which a command of a build is recognised as a compiler, a linker or a wrapper.
+"""
+
+import re
+from functools import cache
+
+from stoker.knowledge import Row, load
+
+DOTTED_NUMBER = r"(\d+(?:\.\d+)+)"
+
+
+class KnownProgram(Row, frozen=True, kw_only=True):
+    name: str
+    commands: tuple[str, ...] = ()
+    variable: str | None = None
+    folders: tuple[str, ...] = ()
+    version: str = DOTTED_NUMBER
+    launcher: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.commands or (self.name,)
+
+
+class _ToolTable(Row, frozen=True, kw_only=True):
+    program: tuple[KnownProgram, ...]
+
+
+@cache
+def programs() -> tuple[KnownProgram, ...]:
+    return load("tools", _ToolTable).program
+
+
+@cache
+def launchers() -> frozenset[str]:
+    return frozenset(name for program in programs() if program.launcher for name in program.names)
+
+
+@cache
+def _names() -> dict[str, tuple[str, ...]]:
+    return load("compiler_names", dict[str, tuple[str, ...]])
+
+
+def names(group: str) -> tuple[str, ...]:
+    """Return the names of a group of programs, such as ``compilers`` or ``wrappers``."""
+    return _names()[group]
+
+
+@cache
+def named(group: str) -> re.Pattern[str]:
+    """Match a name of the group with a target's prefix and a version: aarch64-linux-gnu-gcc-13.
+    Also g++-real, which a script named g++ starts.
+    """
+    known, ends = ("|".join(map(re.escape, names(each))) for each in (group, "originals"))
+    return re.compile(rf"(?:.*-)?(?:{known})(?:-[\d.]+)?(?:{ends})?")
