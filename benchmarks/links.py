@@ -24,7 +24,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from stoker.accelerate.linkers import differences, linker_version, read_linkage
+from stoker.accelerate.linkage import differences, read_linkage
+from stoker.accelerate.linkers import linker_version
 from stoker.knowledge.compiler_modes import linker_programs, mode_options
 from stoker.model.govern import CompileMode
 

@@ -22,7 +22,7 @@ import msgspec
 import wheel_files
 from built_libraries import BytesReader
 from served_history import home, serve, store
-from stoker.accelerate.linkers import linkage_of
+from stoker.accelerate.linkage import linkage_of
 from stoker.builds.acquire import naming
 from stoker.builds.acquire.archive import unpack
 from stoker.catalogue import pages as catalogue_pages

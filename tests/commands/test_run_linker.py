@@ -9,7 +9,7 @@ import pytest
 from builds import Project
 from conftest import Stoker
 from governed import Build
-from stoker.accelerate.linkers import differences, read_linkage
+from stoker.accelerate.linkage import differences, read_linkage
 
 Need = Callable[[str], str]
 

@@ -11,6 +11,8 @@ from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from stoker.outside.folders import own
+
 _ROOTS = (".git", "stoker.toml")  # what the root folder of a project holds
 # What build folders, environments and caches hold, and no folder of sources.
 _BUILD_FILES = frozenset({"CMakeCache.txt", "build.ninja", "pyvenv.cfg", "CACHEDIR.TAG"})
@@ -62,11 +64,9 @@ def header_names(
 
 
 def own_folders(environment: Mapping[str, str]) -> frozenset[Path]:
-    """Return the folders of stoker and ccache, which may lie in a project and change all the time.
-    Where they are by default they are hidden.
-    """
-    places = (environment.get(name) for name in ("STOKER_HOME", "CCACHE_DIR"))
-    return frozenset(Path(place).absolute() for place in places if place)
+    """Return the folders of stoker and ccache, which may be in a project and change often."""
+    ccache = environment.get("CCACHE_DIR")
+    return frozenset([*own(), *([Path(ccache).absolute()] if ccache else [])])
 
 
 def _listed(tree: Path, here: str, ignored: "_Ignored") -> tuple[list[str], list[str]]:

@@ -12,10 +12,6 @@ from stoker.outside import process
 from stoker.outside.files import folder_of_process, folder_problem
 from stoker.outside.web import Connection, listens
 
-# -- remote ----------------------------------------------------------------------------------------
-# Asks a remote storage once whether it can be used: a cache would fail silently, or slowly.
-
-
 _TIMEOUT_S = 2.0
 _ICECC_PORT = 10245
 _SCHEDULER_PORT = 8765  # the next port answers questions in words
@@ -97,11 +93,6 @@ def _asked(connection: Connection, *words: str) -> str:
     encoded = [word.encode() for word in words]
     parts = [b"*%d\r\n" % len(encoded), *(b"$%d\r\n%b\r\n" % (len(w), w) for w in encoded)]
     return connection.ask(b"".join(parts)).decode(errors="replace").partition("\r\n")[0]
-
-
-# -- distcc ----------------------------------------------------------------------------------------
-# Asks the workers of distcc before a build. distcc does not compare compilers: a worker with
-# another one returns other objects, without a message.
 
 
 _WORKER_TIMEOUT_S = 10.0

@@ -30,7 +30,7 @@ from stoker.outside.files import folder_of_process
 from stoker.outside.package_index import PackageIndex, download, read_index
 from stoker.outside.progress import stage
 from stoker.outside.web import Web
-from stoker.settings.install import InstallSettings
+from stoker.settings.tables import InstallSettings
 
 ASIDE = ".stoker-install-"
 

@@ -38,7 +38,7 @@ def cache() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the state as JSON.")
 def status(as_json: bool, **options: Any) -> None:
     """Show where the cache is, its size and age, and whether its remote answers."""
-    from stoker.accelerate.shown import status_page
+    from stoker.accelerate.cache_page import status_page
     from stoker.accelerate.survey import cache_status
     from stoker.outside.terminal import print_json, show
 
@@ -54,7 +54,7 @@ def stats(as_json: bool, **options: Any) -> None:
 
     The summary of each run has the counts of that run, by language.
     """
-    from stoker.accelerate.shown import use_page
+    from stoker.accelerate.cache_page import use_page
     from stoker.accelerate.survey import cache_use
     from stoker.outside.terminal import print_json, show
 
@@ -186,8 +186,9 @@ def tune(place: Path, as_json: bool, **options: Any) -> None:
     folder. For each difference that is larger than the noise, the setting for stoker.toml is shown.
     Linkers that are faster and make equivalent files are kept for `--linker auto`.
     """
-    from stoker.accelerate.shown import page
-    from stoker.accelerate.tuning import TuneOptions, tune
+    from stoker.accelerate.bench import TuneOptions
+    from stoker.accelerate.tuning import tune
+    from stoker.accelerate.tuning_page import page
     from stoker.outside.terminal import print_json, show
 
     wanted = {name: options.pop(name) for name in ("steps", "rounds", "budget", "seed")}

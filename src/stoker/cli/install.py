@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stoker.catalogue.judging import Place
     from stoker.catalogue.prewarming import Prewarming
     from stoker.machine.installers import Installer
-    from stoker.settings.install import InstallSettings
+    from stoker.settings.tables import InstallSettings
 
 
 class Building(Enum):

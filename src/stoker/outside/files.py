@@ -1,4 +1,7 @@
-"""Writes outputs that appear whole or not at all: under a temporary name, then renamed."""
+"""Writes outputs that appear whole or not at all: under a temporary name, then renamed.
+
+Temporary folders are deleted with their process, or by the next one if it is killed.
+"""
 
 import os
 import stat
@@ -174,10 +177,6 @@ def folder_problem(folder: Path) -> str | None:
         why = "it is not writable" if nearest.is_dir() else f"{nearest} is not a folder"
         return f"cannot write in {folder}: {why}"
     return None
-
-
-# -- temporary -------------------------------------------------------------------------------------
-# Temporary folders that are deleted with their process, or by the next one if it is killed.
 
 
 @contextmanager

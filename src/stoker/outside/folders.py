@@ -53,6 +53,11 @@ def data() -> Path:
     return _folder("data", "XDG_DATA_HOME", ".local/share")
 
 
+def own() -> tuple[Path, ...]:
+    """Return all folders of stoker."""
+    return cache(), state(), data()
+
+
 def unwritable(path: Path, reason: OSError, *, doing: str = "write") -> StorageError:
     """Return the error for a file or folder that cannot be written. In stoker's own folders the
     next step is another ``STOKER_HOME``.
@@ -71,8 +76,8 @@ def home_hints(path: Path, *, full: bool) -> tuple[str, ...]:
     disk has no room.
     """
     is_set = bool(os.environ.get("STOKER_HOME"))
-    own = [data().parent] if is_set else [cache(), state(), data()]
-    folder = next((folder for folder in own if path.is_relative_to(folder)), None)
+    places = (data().parent,) if is_set else own()
+    folder = next((folder for folder in places if path.is_relative_to(folder)), None)
     if folder is None:
         return ()
     what, it = ("STOKER_HOME is", "it") if is_set else ("stoker keeps files in", "STOKER_HOME")

@@ -1,7 +1,8 @@
 """Lock files: every process can see whether one is held, and the kernel releases it when its holder
 dies.
 
-The file's time says when it was last held. Independent of what a lock protects.
+The file's time says when it was last held. Every run imports this module, so it does
+not import what a lock protects.
 """
 
 import fcntl
@@ -99,12 +100,6 @@ def _is_at(file: Path, descriptor: int) -> bool:
         return os.path.samestat(file.stat(), os.fstat(descriptor))
     except OSError:
         return False
-
-
-# -- toolchains ------------------------------------------------------------------------------------
-# The folder of toolchains, and the locks that keep a toolchain while a build uses it.
-#
-# Every run imports this module, so it does not import what makes toolchains.
 
 
 def toolchains_folder() -> Path:

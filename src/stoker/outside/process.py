@@ -390,12 +390,6 @@ def _line(command: Sequence[Argument]) -> str:
     return redact(shlex.join(os.fspath(word) for word in command))
 
 
-# -- parallel --------------------------------------------------------------------------------------
-# Runs work on all cores in threads, with results in order and a limit on pending work.
-#
-# Threads suffice, because compressing, decompressing and hashing release the interpreter's lock.
-
-
 _MOST = 32  # bounds memory too: each thread works on about a megabyte
 
 Task = TypeVar("Task")
@@ -411,7 +405,10 @@ def threads() -> int:
 def in_order(
     work: Callable[[Task], Result], tasks: Iterable[Task], workers: int
 ) -> Generator[Result, None, None]:
-    """Map tasks on several threads; take tasks only as fast as results are consumed."""
+    """Map tasks on several threads; take tasks only as fast as results are consumed.
+
+    Threads suffice, because compressing, decompressing and hashing release the interpreter's lock.
+    """
     from concurrent.futures import ThreadPoolExecutor  # a run starts sooner without it
 
     pool = ThreadPoolExecutor(workers, thread_name_prefix="stoker-engine")

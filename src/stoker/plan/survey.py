@@ -23,7 +23,7 @@ from stoker.plan.recipes.checking import check_recipe
 from stoker.plan.run_folder import fullest_build, run_name
 from stoker.plan.subject import Subject, wanted_variant
 from stoker.settings.declared import PARTS, CommandLine
-from stoker.settings.toml import read_recipe_file
+from stoker.settings.recipe_files import read_recipe_file
 from stoker.settings.user_options import UserOptions, read_user_options
 from stoker.source.tree import read_tree
 

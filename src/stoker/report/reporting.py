@@ -34,7 +34,8 @@ from stoker.report.values import (
     RunAnalysis,
     WhatIf,
 )
-from stoker.settings.toml import Prices, own_prices
+from stoker.settings.tables import Prices
+from stoker.settings.toml import own_prices
 from stoker.source.ninja import Edge, read_edges
 from stoker.wheel.inspecting import inspect
 

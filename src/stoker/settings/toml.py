@@ -1,40 +1,25 @@
-"""Reads stoker.toml: defaults, variants, prices of computers, recipes, and where wheels come from.
+"""Reads stoker.toml: defaults, variants and other tables, each value with its line.
 
-Checks keys and types. Whether a tree reads what a recipe sets is checked by ``stoker.plan``.
-
-[prices]
-currency = "EUR"
-cpu_hour = 0.04             # one CPU for an hour
-gib_hour = 0.005            # one GiB of memory for an hour
-
-[prices.machines.large]     # a machine with its own price; the what-if table gets a row for it
-cpus = 64
-memory = "256G"
-hour = 3.05
+Checks keys and types, not what the values mean.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any
-
-import msgspec
+from typing import Any
 
 from stoker.model.errors import UsageError, unknown, unreadable
 from stoker.model.recipe import ProjectRecipe
-from stoker.model.value import Value, byte_count, checked_toml
+from stoker.model.value import Value, checked_toml
 from stoker.settings.declared import OPTIONS, Declared, SettingKind
-from stoker.settings.install import InstallSettings, read_install
+from stoker.settings.recipe_files import RECIPES, read_recipe_tables
+from stoker.settings.tables import InstallSettings, Prices, read_install, read_prices
 from stoker.settings.trust import is_safe, text_digest
 
-_RECIPES = "project"  # [[project]], in every file that has recipes
-_WRITE = f"write [[{_RECIPES}]]"
-_DESCRIBED = "docs/reference/recipes.md describes the keys"
-Price = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
 FILE_NAME = "stoker.toml"
 _INSTALL = "install"
-_TABLES = ("defaults", "variants", "prices", _INSTALL, _RECIPES)
+_TABLES = ("defaults", "variants", "prices", _INSTALL, RECIPES)
 _ENTRY_KEYS = (*OPTIONS, "features", "define", "description")
 _TYPES: dict[SettingKind, tuple[tuple[type, ...], str]] = {
     SettingKind.TEXT: ((str,), "text in quotes"),
@@ -47,118 +32,10 @@ _TYPES: dict[SettingKind, tuple[tuple[type, ...], str]] = {
 }
 
 
-def read_recipe_tables(tables: object, where: str) -> tuple[ProjectRecipe, ...]:
-    """Return the recipes of a list of tables; raise UsageError for a wrong key or type."""
-    if not isinstance(tables, list):
-        raise UsageError(f"'{_RECIPES}' must be a list of tables", where=where, hints=[_WRITE])
-    found: list[ProjectRecipe] = []
-    for number, table in enumerate(tables, start=1):
-        named = table.get("name") if isinstance(table, dict) else None
-        what = f"recipe {named or number}"
-        try:
-            recipe = msgspec.convert(table, ProjectRecipe)
-        except msgspec.ValidationError as error:
-            raise UsageError(f"{what}: {error}", where=where, hints=[_DESCRIBED]) from error
-        if not recipe.packages and not recipe.files:
-            raise UsageError(
-                f"{what} has neither packages nor files, so no tree is recognized by it",
-                where=where,
-                hints=[_DESCRIBED],
-            )
-        found.append(recipe)
-    _refuse_doubles(found, where)
-    return tuple(found)
-
-
-def _refuse_doubles(found: Sequence[ProjectRecipe], where: str) -> None:
-    names = [recipe.name for recipe in found]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"two recipes are called {name}", where=where)
-
-
-def read_recipe_file(path: Path) -> tuple[ProjectRecipe, ...]:
-    """Return the recipes of a file, which holds nothing else."""
-    import tomllib
-
-    try:
-        content = tomllib.loads(checked_toml(path.read_text(encoding="utf-8")))
-    except FileNotFoundError as error:
-        raise UsageError(f"there is no file {path}", hints=[_DESCRIBED]) from error
-    except OSError as error:
-        raise unreadable(path, error) from error
-    except UnicodeDecodeError as error:
-        raise UsageError("not UTF-8 text", where=path.name) from error
-    except (ValueError, RecursionError) as error:  # also for huge numbers and deep nesting
-        raise UsageError(f"not valid TOML: {error}", where=path.name) from error
-    others = [key for key in content if key != _RECIPES]
-    if others or _RECIPES not in content:
-        what = f"unknown key '{others[0]}'" if others else "no recipe"
-        raise UsageError(what, where=path.name, hints=[_WRITE, _DESCRIBED])
-    return read_recipe_tables(content[_RECIPES], path.name)
-
-
-class MachinePrice(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    cpus: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
-    memory: str
-    hour: Price
-
-    @property
-    def memory_bytes(self) -> int:
-        return byte_count(self.memory) or 0
-
-
-class Prices(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The price of an hour; 0 if the user gave none."""
-
-    currency: str = ""
-    cpu_hour: Price = 0.0
-    gib_hour: Price = 0.0
-    machines: dict[str, MachinePrice] = {}
-
-    @property
-    def known(self) -> bool:
-        return bool(self.cpu_hour or self.gib_hour)
-
-    def cost(self, seconds: float, *, cpus: int, memory: int) -> float | None:
-        """Return the price of a machine of that size for that time; None without prices."""
-        if not self.known:
-            return None
-        return seconds / 3600 * (cpus * self.cpu_hour + memory / 1024**3 * self.gib_hour)
-
-
 def own_prices() -> Prices:
     """Return the prices of the stoker.toml of this folder, if it has any."""
     found = find_file(Path.cwd())
     return read_file(found).prices if found else Prices()
-
-
-def read_prices(table: object, where: str) -> Prices:
-    """Return the prices of stoker.toml. ``table`` is its section ``prices``; ``where`` is for
-    errors.
-    """
-    try:
-        prices = msgspec.convert(table, Prices)
-    except msgspec.ValidationError as error:
-        raise UsageError(
-            f"the table 'prices' is not valid: {error}",
-            where=where,
-            hints=["its keys are currency, cpu_hour, gib_hour and machines"],
-        ) from error
-    for name, machine in prices.machines.items():
-        if not machine.memory_bytes:
-            raise UsageError(
-                f"prices.machines.{name}: '{machine.memory}' is not an amount of memory",
-                where=where,
-                hints=["try 64G"],
-            )
-    return prices
-
-
-# -- toml ------------------------------------------------------------------------------------------
-# Reads stoker.toml: defaults, named variants and prices, each value with its line.
-#
-# Checks keys and types, not what the values mean.
 
 
 class LocatedValue(Value, frozen=True, kw_only=True):
@@ -190,7 +67,7 @@ class SettingsFile(Value, frozen=True, kw_only=True):
 
     @property
     def recipes_at(self) -> LocatedValue:
-        return LocatedValue(value="", where=f"[[{_RECIPES}]] of {Path(self.path).name}")
+        return LocatedValue(value="", where=f"[[{RECIPES}]] of {Path(self.path).name}")
 
     @property
     def install_at(self) -> LocatedValue:
@@ -250,7 +127,7 @@ def read_file(path: Path) -> SettingsFile:
         defaults=reader.entry(content.get("defaults", {}), ("defaults",)),
         variants={name: reader.entry(v, ("variants", name)) for name, v in variants.items()},
         prices=read_prices(content.get("prices", {}), reader.where(("prices",))),
-        recipes=read_recipe_tables(content.get(_RECIPES, []), reader.where((_RECIPES,))),
+        recipes=read_recipe_tables(content.get(RECIPES, []), reader.where((RECIPES,))),
         install=read_install(content.get(_INSTALL, {}), reader.where((_INSTALL,))),
     )
 

@@ -16,7 +16,8 @@ from stoker.model.recipe import ProjectRecipe
 from stoker.model.value import Value, byte_count, second_count, whole_number
 from stoker.outside.folders import current_folder
 from stoker.settings.declared import OPTIONS, CommandLine, Declared, SettingKind
-from stoker.settings.install import InstallSettings
+from stoker.settings.recipe_files import read_recipe_file
+from stoker.settings.tables import InstallSettings
 from stoker.settings.toml import (
     LocatedValue,
     SettingsFile,
@@ -24,7 +25,6 @@ from stoker.settings.toml import (
     find_file,
     find_files,
     read_file,
-    read_recipe_file,
 )
 from stoker.settings.trust import danger, is_trusted
 

@@ -1,10 +1,12 @@
 """The names of headers that are in the key of ccache's direct mode."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from stoker.accelerate.cache_keys import assembler, header_names, own_folders
+from stoker.outside import folders
 
 
 @pytest.fixture
@@ -70,16 +72,22 @@ def test_the_assembler_is_the_first_one_on_the_path(tmp_path: Path) -> None:
     assert assembler({"PATH": path}) == str(program)
 
 
-def test_caches_in_a_tree_do_not_count(tmp_path: Path) -> None:
+@pytest.mark.parametrize("home", [{"STOKER_HOME": "~/cache"}, {"XDG_CACHE_HOME": "{tree}/cache"}])
+def test_caches_in_a_tree_do_not_count(
+    home: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Their files have no suffix, as some headers of C++, and are new after each compile."""
     (tmp_path / "a.h").touch()
-    for folder in ("ccache/2", "home/run"):
-        (tmp_path / folder).mkdir(parents=True)
+    monkeypatch.delenv("STOKER_HOME", raising=False)
+    for name, value in {"HOME": "{tree}", **home}.items():
+        monkeypatch.setenv(name, value.format(tree=tmp_path))
+    (tmp_path / "ccache/2").mkdir(parents=True)
     (tmp_path / "ccache/2/CACHEDIR.TAG").touch()
-    own = own_folders({"STOKER_HOME": str(tmp_path / "home")})
+    folders.cache().mkdir(parents=True)
+    own = own_folders(os.environ)
     before = header_names(tmp_path, without=own)
     (tmp_path / "ccache/2/0c22a3q6ik0v5722R").touch()
-    (tmp_path / "home/run/cpu0").touch()
+    (folders.cache() / "cpu0").touch()
     assert header_names(tmp_path, without=own) == before
     (tmp_path / "vector").touch()
     assert header_names(tmp_path, without=own) != before

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.accelerate.linkers import Linkage, differences, read_linkage
+from stoker.accelerate.linkage import Linkage, differences, read_linkage
 from stoker.model.errors import ArtifactError
 
 Need = Callable[[str], str]

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from stoker.accelerate.shown import page
+from stoker.accelerate.tuning_page import page
 from stoker.model.govern import Role
 from stoker.model.tuning import Advice, RelativeChange, Sampled, Topic, TrialResult, Tuning
 from stoker.outside.terminal import show

@@ -5,7 +5,7 @@ from pathlib import Path
 from stoker.ask.recipe_text import recipe_text
 from stoker.model.plan import Backend
 from stoker.model.recipe import BackendRecipe, FixedTargets, ProjectRecipe, Switch
-from stoker.settings.toml import read_recipe_file
+from stoker.settings.recipe_files import read_recipe_file
 
 
 def test_a_recipe_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from stoker.model.finding import Severity
 from stoker.model.recipe import ProjectRecipe
 from stoker.model.source import NamedTarget, ReadVariable
 from stoker.plan.recipes.checking import check_recipe
-from stoker.settings.toml import read_recipe_file
+from stoker.settings.recipe_files import read_recipe_file
 from stoker.source.tree import read_tree
 from subjects import cmake_of, environment_of, named, names, plan, pytorch_tree
 

@@ -113,8 +113,6 @@ class Checkpoint:
         assert self.folder is not None
         return self.folder / "objects"
 
-    # -- what a build is known by ----------------------------------------------------------------
-
     def enter(self, identity: BuildIdentity) -> None:
         """Note that a build of this identity uses the checkpoint."""
         if self.folder:
@@ -140,8 +138,6 @@ class Checkpoint:
             f"the checkpoint {self.where} is of another build: {identity.differences(nearest)}",
             hints=["build with the same tools and options", "or without --finish"],
         )
-
-    # -- shards ----------------------------------------------------------------------------------
 
     def shares(
         self, identity: BuildIdentity, pieces: Sequence[Piece], shards: int
@@ -169,8 +165,6 @@ class Checkpoint:
         of = max((int(name[3]) for name in names if name[3].isdigit()), default=0)
         ended = {name[1] for name in names if name[3] == str(of)}
         return of, tuple(n for n in range(1, of + 1) if str(n) not in ended)
-
-    # -- times and peaks -------------------------------------------------------------------------
 
     def timings(self, identity: BuildIdentity) -> dict[str, Timing]:
         """Return what steps of this build took, by output. What a step took until a job ended it
@@ -211,8 +205,6 @@ class Checkpoint:
             with suppress(StokerError, OSError):
                 found[path.stem] = read_trace(path.read_bytes(), path.name)
         return found
-
-    # -- files -----------------------------------------------------------------------------------
 
     def changed_at(self) -> float | None:
         """Return when an object was last written or used; None at an address, which does not

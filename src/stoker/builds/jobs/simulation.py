@@ -12,7 +12,7 @@ from stoker.govern.simulate import simulate
 from stoker.model.govern import StepRecord, Trace
 from stoker.model.value import Value, duration, size
 from stoker.outside.terminal import Group, Listing, Page, Text
-from stoker.settings.toml import Prices
+from stoker.settings.tables import Prices
 
 _MOST_JOBS = 1000  # of one shard
 

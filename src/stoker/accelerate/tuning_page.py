@@ -1,50 +1,11 @@
-"""How caches and the results of `stoker tune` are shown."""
+"""Renders what `stoker tune` found: one table for each topic, then the settings."""
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 
-from stoker.model.caching import CacheStatus, CacheUse
 from stoker.model.tuning import RelativeChange, Topic, TrialResult, Tuning
-from stoker.model.value import duration, size
+from stoker.model.value import duration
 from stoker.outside.terminal import Group, Indented, Listing, Page, Text, whole
-
-# -- caching ---------------------------------------------------------------------------------------
-# The state and the counts of a compiler cache as pages.
-
-
-def status_page(status: CacheStatus, now: float | None = None) -> Page:
-    now = time.time() if now is None else now
-    page = Listing("", "")
-    page.add("engine", f"{status.engine} ({status.program})")
-    page.add("folder", status.folder or "none")
-    most = f" of {size(status.most_bytes)}" if status.most_bytes else ""
-    files = f" in {status.files} files" if status.files is not None else ""
-    page.add("size", f"{size(status.size_bytes)}{most}{files}")
-    if status.oldest and status.newest:
-        oldest, newest = duration(now - status.oldest), duration(now - status.newest)
-        page.add("last use", f"oldest {oldest} ago, newest {newest} ago")
-    if status.remote:
-        state = status.remote_problem or "answers"
-        page.add("remote", f"{status.remote}: {state}")
-    if status.problem:
-        page.add("problem", Text(status.problem, style="bold"))
-    return page
-
-
-def use_page(use: CacheUse) -> Page:
-    page = Listing("language", ">hits", ">misses", ">hit rate")
-    for name, row in use.languages.items():
-        rate = "" if row.rate is None else f"{row.rate:.1%}"
-        page.add(name, str(row.hits), str(row.misses), rate)
-    if use.remote_hits or use.errors:
-        page.add("from the remote", str(use.remote_hits), "", f"{use.errors} errors")
-    return page
-
-
-# -- tuning ----------------------------------------------------------------------------------------
-# Renders what `stoker tune` found: one table for each topic, then the settings.
-
 
 _TITLES = {
     Topic.MEMORY: "Memory modes of gcc",
@@ -54,11 +15,15 @@ _TITLES = {
     Topic.THREADS: "Threads of nvcc",
     Topic.LINKER: "Linkers",
 }
+
+
 _REMARKS = {
     Topic.DEBUG: "these objects are not the same; the flags belong to the project",
     Topic.COMPILER: "these objects are not the same; the compiler is chosen when the project is "
     "configured",
 }
+
+
 _NOTHING = 0.005  # a change that rounds to nothing
 
 
