@@ -28,11 +28,11 @@ from stoker.model.value import Value
 from stoker.outside.package_index import File, PackageIndex, files_of, read_index
 from stoker.outside.web import opened
 from stoker.wheel.elf import Elf
+from stoker.wheel.elf_tables import dynamic_symbols
 from stoker.wheel.engine.directory import Limits, Member, member_of, read_listed
 from stoker.wheel.engine.zip_records import STORED
 from stoker.wheel.reader import Reader, open_file
 from stoker.wheel.remote import RemoteReader
-from stoker.wheel.symbols import dynamic_symbols
 from stoker.wheel.torch_builds import described, is_own_library
 
 TABLE = Path(__file__).parents[1] / "src/stoker/knowledge/torch_symbols.xz"

@@ -63,18 +63,17 @@ from stoker.settings.user_options import gather
 from stoker.source.cmake_api import read_targets
 from stoker.source.ninja import read_discovered, read_durations, read_graph
 from stoker.source.tree import read_tree
-from stoker.wheel import inspect_page, relocations
-from stoker.wheel.codecs import unpacked
+from stoker.wheel import elf_tables, inspect_page
 from stoker.wheel.elf import DYNAMIC_SYMBOLS, SYMBOL_TABLE, Elf
 from stoker.wheel.elf_edit import ElfEdit, make_patch
+from stoker.wheel.elf_tables import dynamic_symbols
 from stoker.wheel.engine.archive import open_wheel
 from stoker.wheel.engine.edit import Edit
-from stoker.wheel.engine.packing import rewrite
-from stoker.wheel.fatbin import read_regions, read_wrappers
+from stoker.wheel.engine.rewriting import rewrite
+from stoker.wheel.fatbin import read_regions, read_wrappers, unpacked
 from stoker.wheel.inspecting import inspect
 from stoker.wheel.library import device_regions, read_library
-from stoker.wheel.symbols import dynamic_symbols
-from stoker.wheel.verify.local_functions import read_local_functions
+from stoker.wheel.verify.cpu_level import read_local_functions
 
 REFUSED = (StokerError, protocol.ProtocolError)
 Target = Callable[[bytes, Path], None]
@@ -121,10 +120,10 @@ def elf(data: bytes, folder: Path) -> None:  # noqa: ARG001
     msgspec.json.encode(facts)
     file = Elf(BytesReader(data))
     everywhere = range(1 << 64)
-    for _ in relocations.read_pointers(file, everywhere):
+    for _ in elf_tables.read_pointers(file, everywhere):
         pass
     for kind in (SYMBOL_TABLE, DYNAMIC_SYMBOLS):
-        for _ in relocations.read_symbols(file, kind, everywhere):
+        for _ in elf_tables.read_symbols(file, kind, everywhere):
             pass
     read_local_functions(file)
     with suppress(StokerError):

@@ -26,6 +26,7 @@ from stoker.outside.deleting import remove_file
 from stoker.outside.package_index import File, PackageIndex, download
 from stoker.outside.web import NoRangesError
 from stoker.wheel.elf import Elf
+from stoker.wheel.elf_tables import dynamic_symbols
 from stoker.wheel.engine.archive import dist_info_of
 from stoker.wheel.engine.directory import Limits, member_of, read_listed
 from stoker.wheel.engine.zip_records import DirectoryEntry
@@ -34,7 +35,6 @@ from stoker.wheel.inspecting import wheel_artifact
 from stoker.wheel.loads_with import loads_with, torch_needs
 from stoker.wheel.reader import Reader, open_file
 from stoker.wheel.remote import RemoteReader
-from stoker.wheel.symbols import dynamic_symbols
 
 _UNKNOWN = "0" * 64  # in place of a hash that an index does not tell
 _LARGEST_METADATA = 16 << 20

@@ -20,10 +20,9 @@ from stoker.wheel.engine.archive import dist_info_of
 from stoker.wheel.engine.directory import Limits, Member, read_directory
 from stoker.wheel.engine.zip_records import STORED
 from stoker.wheel.fatbin import FatbinLookout
-from stoker.wheel.inflated import InflatedReader
 from stoker.wheel.library import read_library
 from stoker.wheel.metadata import read_fields
-from stoker.wheel.reader import Reader, open_file, printable
+from stoker.wheel.reader import InflatedReader, Reader, open_file, printable
 
 Also = Callable[[Elf], None] | None  # what else is to be read of each ELF file
 

@@ -1,9 +1,13 @@
 """The pages of `stoker inspect`: the facts of an artifact, and the differences of two."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from packaging.tags import Tag
+
+from stoker.knowledge.manylinux import order
+from stoker.knowledge.sonames import cuda_of
 from stoker.model.artifact import (
     ArtifactFacts,
     Compression,
@@ -13,11 +17,16 @@ from stoker.model.artifact import (
     FactDifference,
     LibraryFacts,
     LibraryOrigin,
+    LoadsWith,
     RunsOn,
+    TorchFit,
 )
+from stoker.model.distribution import read_tags
 from stoker.model.value import size
+from stoker.outside.demangle import demangled
 from stoker.outside.terminal import Group, Listing, Page, Text
-from stoker.wheel.needs_page import needs_page
+from stoker.wheel.loads_with import releases_in_words, relevant
+from stoker.wheel.metadata import required_name
 
 _BAR_WIDTH = 28
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -25,6 +34,9 @@ _MOST_LIBRARIES = 30
 _MOST_NAMES = 5
 _MOST_ROWS = 200  # of a table: no real wheel has as many, and one made to has millions
 _SERIES = ("GLIBC", "GLIBCXX", "CXXABI")
+
+_MOST_SYMBOLS = 2  # missing symbols of one release that a page shows
+_LONGEST = 120  # characters of one
 
 
 def inspection_page(facts: ArtifactFacts) -> Page:
@@ -242,3 +254,76 @@ def fact_differences_page(differences: Sequence[FactDifference]) -> Page:
         sign = "+" if row.before is None else "-" if row.after is None else "~"
         table.add(sign, row.name, row.before or "", row.after or "")
     return table
+
+
+def needs_page(facts: ArtifactFacts) -> Page | None:
+    """Return the table; None if the libraries do not use PyTorch."""
+    if facts.loads_with is None:
+        return None
+    words = releases_in_words(facts.loads_with)
+    table = Listing("", "", "", title=f"Loads with {words}", indent=2)
+    for name, value, remark in _rows(facts, facts.loads_with):
+        if value:
+            table.add(name, value, Text(remark, style="dim"))
+    failing = _failing(facts.loads_with)
+    return Group(table, Text(), failing) if failing else table
+
+
+def _rows(facts: ArtifactFacts, loads: LoadsWith) -> Iterator[tuple[str, str, str]]:
+    libraries = [library for library in facts.libraries if not library.problem]
+    kind = "the C shim only: stable ABI" if loads.stable_abi else "C++: unstable ABI"
+    yield "symbols", f"{loads.symbols} of PyTorch", kind
+    requires = facts.wheel.requires if facts.wheel else ()
+    yield "requires", ", ".join(one for one in requires if required_name(one) == "torch"), ""
+    needed = sorted({name for library in libraries for name in library.needed})
+    majors = {cuda: name for name in needed if (cuda := cuda_of(name))}
+    torchs = sorted({fit.cuda for fit in relevant(loads) if fit.loads and fit.cuda})
+    of_torch = f"that torch has CUDA {' or '.join(torchs)}" if torchs else ""
+    of_wheel = ", ".join(majors.values())
+    yield "CUDA", " ".join(map(str, sorted(majors))), "; ".join(filter(None, (of_wheel, of_torch)))
+    yield "C++ ABI", " ".join(sorted({str(one.cxx_abi) for one in libraries if one.cxx_abi})), ""
+    yield "Python", _pythons(facts), ""
+    glibc = [one.versions["GLIBC"] for one in libraries if "GLIBC" in one.versions]
+    yield "glibc", max(glibc, key=order, default=""), f"{facts.manylinux or ''}"
+    yield "GPUs", " ".join(row.arch for row in facts.runs_on if not row.without), ""
+
+
+def _pythons(facts: ArtifactFacts) -> str:
+    tags = read_tags(facts.wheel.tags) if facts.wheel else ()
+    return ", ".join(sorted({_python(tag) for tag in tags}))
+
+
+def _python(tag: Tag) -> str:
+    """Return ``3.12`` for ``cp312-cp312``, and ``3.9 or newer`` for ``cp39-abi3``."""
+    digits = tag.interpreter.lstrip("abcdefghijklmnopqrstuvwxyz")
+    version = f"{digits[:1]}.{digits[1:]}" if digits[1:] else digits or tag.interpreter
+    exact = tag.abi.startswith("cp")
+    return version if exact else f"{version} or newer"
+
+
+def _failing(loads: LoadsWith) -> Listing | None:
+    """Return a row for each build that does not have everything."""
+    rows = [fit for fit in relevant(loads) if not fit.loads or fit.torch]
+    if not rows:
+        return None
+    table = Listing("", "", ">", "", title="What each PyTorch lacks", indent=2)
+    for fit in rows:
+        build = f"CUDA {fit.cuda}" if fit.cuda else "CPU"
+        count = len(fit.missing) + len(fit.absent)
+        table.add(fit_name(fit), build, str(count or "nothing"), lacking(fit))
+    return table
+
+
+def fit_name(fit: TorchFit) -> str:
+    return f"torch {fit.release}{f' in {fit.torch}' if fit.torch else ''}"
+
+
+def lacking(fit: TorchFit, most: int = _MOST_SYMBOLS) -> str:
+    """Return the names of what a build of PyTorch lacks, shortened for a page."""
+    names = [*fit.absent, *(_cut(demangled(name)) for name in fit.missing)]
+    more = [f"and {len(names) - most} more"] if len(names) > most else []
+    return "; ".join([*names[:most], *more])
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..."

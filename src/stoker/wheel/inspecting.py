@@ -17,6 +17,7 @@ from stoker.model.artifact import (
     WheelFacts,
 )
 from stoker.model.errors import StorageError, UsageError
+from stoker.wheel.elf_tables import dynamic_symbols
 from stoker.wheel.facts import (
     Also,
     files_below,
@@ -25,13 +26,10 @@ from stoker.wheel.facts import (
     read_library_file,
     read_wheel,
 )
-from stoker.wheel.loads_with import loads_with, torch_needs
 from stoker.wheel.origins import installed_path, resolve_needed
 from stoker.wheel.reader import printable
 from stoker.wheel.runs_on import minimum_driver, oldest_manylinux, served_gpus
-from stoker.wheel.symbols import dynamic_symbols
 from stoker.wheel.target import find_target
-from stoker.wheel.torch_builds import read_torches
 
 _NOT_READ = {
     ".a": "static archives",
@@ -54,6 +52,9 @@ def inspect(
     looked up in all official releases, and in those that ``torch`` names: wheels, folders or
     distributions. If that is empty, the installed one counts; if it is None, none does.
     """
+    from stoker.wheel.loads_with import loads_with, torch_needs  # `stoker slim` needs no symbols
+    from stoker.wheel.torch_builds import read_torches
+
     symbols: list[Symbols] = []
     try:
         found = find_target(target, environment)

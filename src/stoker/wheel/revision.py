@@ -17,7 +17,7 @@ from stoker.model.value import UNDECODABLE, Value
 from stoker.wheel.elf import Elf
 from stoker.wheel.elf_edit import ElfEdit, make_patch
 from stoker.wheel.engine import Content, Edit, Wheel, rewrite
-from stoker.wheel.engine.identity import identify
+from stoker.wheel.engine.rewriting import identify
 from stoker.wheel.reader import Reader
 
 _Record = TypeVar("_Record")

@@ -12,11 +12,11 @@ from stoker.knowledge.torch_symbols import TorchBuild, is_torch_library
 from stoker.model.artifact import Symbols
 from stoker.model.errors import MissingError, UsageError
 from stoker.wheel.elf import Elf
+from stoker.wheel.elf_tables import dynamic_symbols
 from stoker.wheel.engine.directory import Limits, read_directory
 from stoker.wheel.facts import open_member
 from stoker.wheel.loads_with import ReadTorch
 from stoker.wheel.reader import open_file, printable
-from stoker.wheel.symbols import dynamic_symbols
 from stoker.wheel.target import find_target
 
 LIBRARIES = "torch/lib/"  # in a wheel and in site-packages

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from stoker.model.errors import StokerError
 from stoker.wheel.engine import Content, Edit, Limits, Wheel, open_wheel, rewrite
-from stoker.wheel.engine.identity import identify
 from stoker.wheel.engine.record import parse_record, render_record
+from stoker.wheel.engine.rewriting import identify
 from wheel_files import DIST_INFO, NAME, entry_at, header_at, members, record, zipped
 
 FULL = {**members(), f"{DIST_INFO}/RECORD": record(members())}

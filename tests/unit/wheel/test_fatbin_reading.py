@@ -27,9 +27,8 @@ from stoker.model.artifact import Compression, DeviceKind
 from stoker.model.errors import ArtifactError
 from stoker.wheel import fatbin
 from stoker.wheel.fatbin import LINKED, RELOCATABLE, SCATTERED, FatbinLookout, read_regions
-from stoker.wheel.inflated import InflatedReader
 from stoker.wheel.library import read_library
-from stoker.wheel.reader import open_file
+from stoker.wheel.reader import InflatedReader, open_file
 
 ENTRIES = [
     entry(CUBIN, 80, b"c" * 100),

@@ -14,10 +14,9 @@ from damaged_libraries import damaged, places
 from stoker.model.artifact import LibraryFacts
 from stoker.model.errors import ArtifactError
 from stoker.wheel.fatbin import FatbinLookout
-from stoker.wheel.inflated import InflatedReader
 from stoker.wheel.library import read_library
 from stoker.wheel.origins import resolve_needed
-from stoker.wheel.reader import open_file
+from stoker.wheel.reader import InflatedReader, open_file
 from stoker.wheel.runs_on import minimum_driver, oldest_manylinux, served_gpus
 
 DEVICE_CODE = region(

@@ -13,6 +13,7 @@ from stoker.model.artifact import LoadsWith, Symbols, TorchFit
 from stoker.outside import process
 from stoker.outside.demangle import demangled
 from stoker.wheel.elf import Elf
+from stoker.wheel.elf_tables import dynamic_symbols
 from stoker.wheel.loads_with import (
     ReadTorch,
     TorchNeeds,
@@ -21,7 +22,6 @@ from stoker.wheel.loads_with import (
     torch_needs,
 )
 from stoker.wheel.reader import open_file
-from stoker.wheel.symbols import dynamic_symbols
 
 OLD_CHECK = "_ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_ib"  # until 2.9
 SOURCE = """

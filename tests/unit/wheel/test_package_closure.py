@@ -5,9 +5,14 @@ import pytest
 from built_wheels import MACHINE, FactsPlace, built, library, places
 from stoker.model.errors import MissingError, UsageError
 from stoker.wheel.package.built_wheel import BuiltWheel
-from stoker.wheel.package.closure import Closure, find_closure
+from stoker.wheel.package.closure import (
+    Closure,
+    LibraryProvider,
+    Providers,
+    find_closure,
+    wheel_cuda,
+)
 from stoker.wheel.package.places import SearchPlaces
-from stoker.wheel.package.providers import LibraryProvider, Providers, wheel_cuda
 from stoker.wheel.package.values import PackageMode, PackageRequest
 
 

@@ -11,9 +11,9 @@ from built_libraries import build
 from stoker.model.artifact import LibraryFacts
 from stoker.model.errors import ArtifactError, MissingError, UsageError
 from stoker.wheel.engine import open_wheel
-from stoker.wheel.package.applying import find_tool
 from stoker.wheel.package.built_wheel import BuiltWheel, read_built_wheel
 from stoker.wheel.package.licences import find_licences
+from stoker.wheel.package.packaging import find_tool
 from stoker.wheel.package.places import FoundLibrary, SearchPlaces, find_search_places
 from stoker.wheel.package.sources import open_sources
 from stoker.wheel.package.values import LibrarySource

@@ -8,10 +8,9 @@ import pytest
 from built_wheels import MACHINE, FactsPlace, built, library, places
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.wheel.package.built_wheel import BuiltWheel
-from stoker.wheel.package.closure import Closure, find_closure, hashed_name, to_be_hashed
+from stoker.wheel.package.closure import Closure, Providers, find_closure, hashed_name, to_be_hashed
 from stoker.wheel.package.places import SearchPlaces
 from stoker.wheel.package.planning import make_package_plan, new_tags
-from stoker.wheel.package.providers import Providers
 from stoker.wheel.package.values import LibraryChange, PackageMode, PackagePlan, PackageRequest
 from stoker.wheel.revision import new_version
 

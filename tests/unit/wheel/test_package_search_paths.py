@@ -8,7 +8,7 @@ from built_wheels import built, library
 from stoker.knowledge.nvidia_packages import folders
 from stoker.model.artifact import ElfKind, LibraryFacts
 from stoker.model.errors import UsageError
-from stoker.wheel.package.providers import Providers
+from stoker.wheel.package.closure import Providers
 from stoker.wheel.package.search_paths import SearchPaths
 from stoker.wheel.package.values import PackageMode, PackageRequest
 

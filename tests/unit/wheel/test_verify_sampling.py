@@ -11,9 +11,8 @@ from conftest import missing
 from stoker.knowledge.cpus import beyond
 from stoker.wheel.engine import open_wheel
 from stoker.wheel.facts import read_library_file
-from stoker.wheel.verify import sampling
-from stoker.wheel.verify.local_functions import LocalFunctions
-from stoker.wheel.verify.sampling import look_through, read_code
+from stoker.wheel.verify import cpu_level
+from stoker.wheel.verify.cpu_level import LocalFunctions, look_through, read_code
 from stoker.wheel.verify.tested import CodeSample
 from wheel_files import make_wheel, members, wheel_bytes
 
@@ -107,8 +106,8 @@ def test_without_symbols_functions_have_no_names(need: Need, tmp_path: Path, spe
 def test_a_large_library_is_read_in_stretches(
     need: Need, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampling, "_STRETCH", 64)
-    monkeypatch.setattr(sampling, "_MOST_STRETCHES", 3)
+    monkeypatch.setattr(cpu_level, "_STRETCH", 64)
+    monkeypatch.setattr(cpu_level, "_MOST_STRETCHES", 3)
     functions = "".join(f'extern "C" int f{i}(int x) {{ return x * {i}; }}' for i in range(200))
     sample = _sampled(need, tmp_path, functions)
     assert 0 < sample.read <= 3 * 64 < sample.size
@@ -117,7 +116,7 @@ def test_a_large_library_is_read_in_stretches(
 def test_without_time_nothing_is_read(
     need: Need, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampling, "_TIMEOUT_S", -1.0)
+    monkeypatch.setattr(cpu_level, "_TIMEOUT_S", -1.0)
     made = read_library_file(build(need, tmp_path), "mill/lib/libmill.so")
     assert made is not None
     with open_wheel(make_wheel(tmp_path)) as wheel:

@@ -1,19 +1,43 @@
 """Packages a wheel, so that it works on other machines: reads it, plans and applies."""
 
 import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from stoker.wheel.engine import Wheel, open_wheel
-from stoker.wheel.package.applying import apply_plan
+import msgspec
+
+from stoker.model.errors import CommandError, MissingError, UsageError
+from stoker.model.slimming import PACKAGE_MEMBER, PackageRecord
+from stoker.outside import files, process
+from stoker.outside.deleting import remove_tree, remove_whole
+from stoker.outside.process import threads
+from stoker.wheel.elf_edit import ElfEdit
+from stoker.wheel.engine import Content, Wheel, open_wheel
+from stoker.wheel.metadata import edited_metadata, edited_wheel
 from stoker.wheel.package.built_wheel import BuiltWheel, read_built_wheel
-from stoker.wheel.package.closure import Closure, find_closure, to_be_hashed
+from stoker.wheel.package.closure import Closure, Providers, find_closure, to_be_hashed, wheel_cuda
 from stoker.wheel.package.licences import find_licences
 from stoker.wheel.package.places import find_search_places
 from stoker.wheel.package.planning import make_package_plan
-from stoker.wheel.package.providers import Providers, wheel_cuda
-from stoker.wheel.package.sources import open_sources
-from stoker.wheel.package.values import Packaged, PackageMode, PackagePlan, PackageRequest
+from stoker.wheel.package.sources import OpenSources, open_sources
+from stoker.wheel.package.values import (
+    LibraryChange,
+    LibrarySource,
+    Packaged,
+    PackageMode,
+    PackagePlan,
+    PackageRequest,
+)
+from stoker.wheel.revision import Revision
+from stoker.wheel.target import check_new
+
+_MODE = 0o755
+_WORK = ".work"
+_TOOLS = ("objcopy", "llvm-objcopy")
+_STRIP_TIMEOUT_S = 600.0
+DEBUG_SUFFIX = ".debug"
 
 
 def plan_package(wheel: Path, request: PackageRequest) -> PackagePlan:
@@ -58,3 +82,132 @@ def _closure(built: BuiltWheel, request: PackageRequest, environment: Mapping[st
     cuda = wheel_cuda(built, request)
     providers = Providers(built, request)
     return find_closure(built, providers, places, cuda=cuda.major if cuda else None)
+
+
+def find_tool() -> str:
+    for name in _TOOLS:
+        if tool := shutil.which(name):
+            return tool
+    raise MissingError(
+        f"--strip needs {' or '.join(_TOOLS)}, and neither was found",
+        hints=["run apt-get install binutils, or leave out --strip"],
+    )
+
+
+def split_debug(library: Path, debug: Path, *, tool: str) -> None:
+    """Strip a library in place; write the debug information to ``debug``."""
+    stripped = library.with_name(f"{library.name}.stripped")
+    try:
+        process.check([tool, "--only-keep-debug", library, debug], timeout=_STRIP_TIMEOUT_S)
+        process.check(
+            [tool, "--strip-unneeded", f"--add-gnu-debuglink={debug}", library, stripped],
+            timeout=_STRIP_TIMEOUT_S,
+        )
+    except CommandError as error:
+        raise CommandError(
+            f"{library.name} cannot be stripped: {error.message}",
+            output=error.output,
+            hints=["install llvm-objcopy: objcopy of binutils handles one architecture only"],
+        ) from None
+    stripped.replace(library)
+
+
+def apply_plan(
+    plan: PackagePlan,
+    wheel: Wheel,
+    into: Path,
+    *,
+    force: bool = False,
+    notes: Mapping[str, bytes] = {},
+) -> Packaged:
+    """Write the packaged wheel to the folder ``into``, where it appears when it is complete.
+    ``notes`` are files that are added to its dist-info.
+    """
+    target = into / plan.file_name
+    debug = into / f"{plan.file_name.removesuffix('.whl')}{DEBUG_SUFFIX}"
+    stripped = [change.path for change in plan.changed if change.strip]
+    refusal = UsageError(
+        f"{target} is the wheel to package, and it would be overwritten",
+        hints=["choose another folder with --out, or another version with --label"],
+    )
+    check_new(target, wheel.path, refusal=refusal, force=force)
+    if stripped and debug.exists():
+        if not force:
+            raise UsageError(f"{debug} already exists", hints=["replace it with --force"])
+        remove_whole(debug)
+    with open_sources() as sources:
+        if not stripped:
+            path = _revision(plan, wheel, sources, {}, notes).write(wheel, into, compress=True)
+            return Packaged(path=str(path), size_bytes=path.stat().st_size)
+        with files.folder_made_whole(debug) as aside:
+            copies = _strip(stripped, wheel, sources, aside)
+            path = _revision(plan, wheel, sources, copies, notes).write(wheel, into, compress=True)
+            remove_tree(aside / _WORK, strict=True)
+    taken_out = sorted(debug.rglob(f"*{DEBUG_SUFFIX}"))
+    return Packaged(
+        path=str(path),
+        size_bytes=path.stat().st_size,
+        debug_files=tuple(str(file) for file in taken_out if file.is_file()),
+    )
+
+
+def _strip(
+    members: Sequence[str], wheel: Wheel, sources: OpenSources, aside: Path
+) -> dict[str, LibrarySource]:
+    """Return stripped copies of members by name; the debug information stays in ``aside``."""
+    tool = find_tool()
+
+    def strip(member: str) -> LibrarySource:
+        library = aside / _WORK / member
+        sources.unpack(LibrarySource(file=str(wheel.path), member=member), library)
+        debug = aside / f"{member}{DEBUG_SUFFIX}"
+        debug.parent.mkdir(parents=True, exist_ok=True)
+        split_debug(library, debug, tool=tool)
+        return LibrarySource(file=str(library))
+
+    with ThreadPoolExecutor(threads()) as pool:
+        return dict(zip(members, pool.map(strip, members), strict=True))
+
+
+def _revision(
+    plan: PackagePlan,
+    wheel: Wheel,
+    sources: OpenSources,
+    stripped: Mapping[str, LibrarySource],
+    notes: Mapping[str, bytes],
+) -> Revision:
+    """Return the new wheel: its libraries, licence texts, metadata and record."""
+
+    def content(change: LibraryChange) -> Content:
+        own = LibrarySource(file=str(wheel.path), member=change.path)
+        edit = ElfEdit(
+            rpath=change.rpath,
+            as_runpath=change.as_runpath,
+            needed=change.needed,
+            soname=change.soname,
+        )
+        edited = sources.edited(change.source or stripped.get(change.path, own), edit)
+        return msgspec.structs.replace(edited, mode=_MODE if change.source else None)
+
+    changes = (*plan.changed, *plan.added)
+    with ThreadPoolExecutor(threads()) as pool:
+        made = pool.map(content, changes)
+        contents = {change.path: each for change, each in zip(changes, made, strict=True)}
+    for text in plan.licences:
+        contents[f"{wheel.dist_info}/licenses/{text.path}"] = sources.content(text.source)
+    records = dict(notes)
+    if plan.excluded:
+        record = PackageRecord(excluded=plan.excluded)
+        records[PACKAGE_MEMBER] = msgspec.json.encode(record) + b"\n"
+    return Revision(
+        metadata=edited_metadata(
+            wheel.read(f"{wheel.dist_info}/METADATA"),
+            version=plan.version,
+            drop=plan.requires_dropped,
+            requires=plan.requires_added,
+            licences=[text.path for text in plan.licences],
+        ),
+        kind=edited_wheel(wheel.read(f"{wheel.dist_info}/WHEEL"), plan.tags),
+        contents=contents,
+        records=records,
+    )

@@ -13,8 +13,13 @@ from stoker.model.errors import UsageError
 from stoker.wheel.metadata import edited_metadata, edited_wheel
 from stoker.wheel.origins import installed_path, portable_paths, resolve_needed
 from stoker.wheel.package.built_wheel import BuiltWheel
-from stoker.wheel.package.closure import BundledLibraries, Closure
-from stoker.wheel.package.providers import LibraryProvider, Providers, known_cuda_of
+from stoker.wheel.package.closure import (
+    BundledLibraries,
+    Closure,
+    LibraryProvider,
+    Providers,
+    known_cuda_of,
+)
 from stoker.wheel.package.requirements import added_requirements, dropped_requirements
 from stoker.wheel.package.search_paths import SearchPaths, home
 from stoker.wheel.package.values import (

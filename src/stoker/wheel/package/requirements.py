@@ -13,7 +13,7 @@ from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import UsageError
 from stoker.wheel.metadata import required_name
 from stoker.wheel.package.built_wheel import BuiltWheel
-from stoker.wheel.package.providers import Cuda, LibraryProvider, Providers, known_cuda_of
+from stoker.wheel.package.closure import Cuda, LibraryProvider, Providers, known_cuda_of
 from stoker.wheel.package.values import PackageMode, PackageRequest
 
 _TOOLKIT = "cuda-toolkit"

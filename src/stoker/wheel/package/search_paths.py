@@ -7,7 +7,7 @@ from stoker.knowledge.nvidia_packages import torch_search_path
 from stoker.model.artifact import ElfKind, LibraryFacts
 from stoker.model.errors import UsageError
 from stoker.wheel.origins import installed_path, search_folders
-from stoker.wheel.package.providers import LibraryProvider
+from stoker.wheel.package.closure import LibraryProvider
 
 _TORCH_FOLDER = "torch/lib"
 _ORIGIN = "$ORIGIN"

@@ -10,9 +10,8 @@ from stoker.model.errors import StorageError
 from stoker.wheel.elf_edit import ElfEdit
 from stoker.wheel.engine import Content, Wheel, open_wheel
 from stoker.wheel.engine.zip_records import STORED
-from stoker.wheel.inflated import InflatedReader
 from stoker.wheel.package.values import LibrarySource
-from stoker.wheel.reader import Reader, open_file
+from stoker.wheel.reader import InflatedReader, Reader, open_file
 from stoker.wheel.revision import edited_library
 
 

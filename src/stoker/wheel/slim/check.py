@@ -13,10 +13,10 @@ from itertools import pairwise
 from stoker.model.errors import ArtifactError
 from stoker.wheel import elf, fatbin
 from stoker.wheel.elf import Elf, Section, Segment
+from stoker.wheel.elf_tables import read_pointers, read_symbols
 from stoker.wheel.fatbin import REGION_FIELD, FatbinEntry, read_wrappers
 from stoker.wheel.library import device_regions
 from stoker.wheel.reader import Reader
-from stoker.wheel.relocations import read_pointers, read_symbols
 from stoker.wheel.slim.cutting import span_of
 from stoker.wheel.slim.regions import address_of
 from stoker.wheel.slim.spans import ByteSpan, Spans, spans_without
@@ -220,7 +220,7 @@ class _Code:
 
 def _digest(reader: Reader, entry: FatbinEntry) -> bytes:
     """Return a digest, so that no two decompressed entries are in memory at once."""
-    from stoker.wheel.codecs import unpacked
+    from stoker.wheel.fatbin import unpacked
 
     return hashlib.sha256(unpacked(reader, entry)).digest()
 

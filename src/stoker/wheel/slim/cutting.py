@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from stoker.wheel import elf
 from stoker.wheel.elf import Elf, Section, Segment, up
-from stoker.wheel.elf_write import (
+from stoker.wheel.elf_edit import (
     FILE_HEADER_SIZE,
     SECTION_SIZE,
     SEGMENT_SIZE,

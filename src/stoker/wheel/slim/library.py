@@ -19,10 +19,10 @@ from stoker.model.value import Value
 from stoker.outside.files import file_made_whole
 from stoker.wheel import elf, fatbin
 from stoker.wheel.elf import Elf
-from stoker.wheel.elf_write import Overwritten
+from stoker.wheel.elf_edit import Overwritten
+from stoker.wheel.elf_tables import RELATIVE
 from stoker.wheel.fatbin import FatbinEntry
 from stoker.wheel.reader import Reader, open_file
-from stoker.wheel.relocations import RELATIVE
 from stoker.wheel.slim.check import check_slimmed
 from stoker.wheel.slim.cutting import Stripping, check_unused, cut_ranges, find_unused, span_of
 from stoker.wheel.slim.packing import Packing, pack_regions
@@ -85,7 +85,7 @@ def _plan(file: Elf, choose: Choose, options: SlimOptions, unchanged: LibrarySli
     _check(file)
     regions = find_regions(file, choose, pin=options.pin)
     if options.recompress:
-        from stoker.wheel.slim.recompression import recompress
+        from stoker.wheel.slim.packing import recompress
 
         regions = recompress(file.reader, regions)
     stripping = find_unused(file) if options.strip else Stripping()

@@ -8,9 +8,9 @@ from stoker.knowledge.torch_symbols import builds
 from stoker.model.distribution import read_requirement
 from stoker.model.errors import UsageError
 from stoker.model.finding import Finding
+from stoker.wheel.inspect_page import fit_name, lacking
 from stoker.wheel.loads_with import releases_in_words, relevant
 from stoker.wheel.metadata import required_name
-from stoker.wheel.needs_page import fit_name, lacking
 from stoker.wheel.verify.tested import WheelUnderTest, error, note, warning
 
 _MOST_NAMES = 20

@@ -148,7 +148,7 @@ def _plan(wheel: Wheel, slim: SlimNote | None) -> PlanRecord | None:
 
 def _samples(wheel: Wheel, tested: WheelUnderTest) -> tuple[CodeSample, ...]:
     from stoker.knowledge.cpus import beyond, cpu_family
-    from stoker.wheel.verify.sampling import read_code
+    from stoker.wheel.verify.cpu_level import read_code
 
     cpu = tested.expected.cpu if tested.expected else None
     if cpu is None:

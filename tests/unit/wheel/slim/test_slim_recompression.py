@@ -12,9 +12,8 @@ from stoker.model.artifact import Compression
 from stoker.model.errors import ArtifactError, MissingError
 from stoker.model.slimming import SlimLayout
 from stoker.outside import process
-from stoker.wheel.codecs import check_codecs, packed_by_zstd, unpacked
 from stoker.wheel.elf import Elf
-from stoker.wheel.fatbin import read_regions
+from stoker.wheel.fatbin import check_codecs, packed_by_zstd, read_regions, unpacked
 from stoker.wheel.library import device_regions
 from stoker.wheel.reader import open_file
 
