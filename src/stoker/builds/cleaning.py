@@ -7,16 +7,20 @@ from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
-from stoker.builds import memory_tree, work
+from stoker.builds import work
 from stoker.builds.acquire import store as sources
 from stoker.builds.containers import content as containers
 from stoker.builds.toolchains import store
 from stoker.govern.history import History
 from stoker.model.errors import StorageError, UsageError
-from stoker.model.value import Value
+from stoker.model.value import Value, duration, size
 from stoker.outside import files, folders, locks
 from stoker.outside.deleting import remove_file, remove_whole
+from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.plan import run_folder
+
+_MOST_OF_A_KIND = 12
+_DAY = 86_400
 
 
 class CleanupKind(StrEnum):
@@ -102,7 +106,7 @@ def remove_item(entry: CleanupItem) -> bool:
         return True
     try:
         with locks.held(lock):
-            memory_tree.drop_memory_tree(_build_of(path))
+            work.drop_memory_tree(_build_of(path))
             if path.exists():
                 remove_whole(path)
             remove_file(lock)
@@ -113,7 +117,7 @@ def remove_item(entry: CleanupItem) -> bool:
 
 def _described(kind: CleanupKind, path: Path, lock: Path) -> Iterator[CleanupItem]:
     """Return the item; ``None`` if it has been deleted meanwhile."""
-    of_the_user = path.is_symlink() and not memory_tree.is_in_memory(path)
+    of_the_user = path.is_symlink() and not work.is_in_memory(path)
     link = str(path.readlink()) if of_the_user else ""
     with suppress(FileNotFoundError):
         used = path.lstat().st_mtime
@@ -134,7 +138,7 @@ def _described(kind: CleanupKind, path: Path, lock: Path) -> Iterator[CleanupIte
 def _places(path: Path) -> set[Path]:
     """Return the folder and the part of it that is in memory."""
     build = _build_of(path)
-    return {path.resolve(), build.resolve()} if memory_tree.is_in_memory(build) else {path}
+    return {path.resolve(), build.resolve()} if work.is_in_memory(build) else {path}
 
 
 def _build_of(path: Path) -> Path:
@@ -201,3 +205,48 @@ def _history() -> Iterator[CleanupItem]:
             used=run.ended or run.started,
             busy=run.ended is None and time.time() - run.started < _LONGEST_RUN,
         )
+
+
+def cleaning_page(cleaning: Cleaning, now: float | None = None) -> Page:
+    """Return the page: the largest items of each kind by name, the rest in one line, items in use
+    by name.
+    """
+    now = time.time() if now is None else now
+    table = Listing("kind", ">size", ">unused for", "")
+    for row in _rows(cleaning.chosen, now):
+        table.add(*row)
+    lines = [Text(f"in use: {kept.path}") for kept in cleaning.spared if kept.busy]
+    lines += [
+        Text(f"left alone, a link of your own: {kept.path} -> {kept.link}")
+        for kept in cleaning.spared
+        if kept.link
+    ]
+    return Group(table, *lines) if cleaning.chosen else Group(*lines)
+
+
+def _rows(chosen: Iterable[CleanupItem], now: float) -> Iterable[tuple[str, str, str, str]]:
+    for kind in CleanupKind:
+        entries = sorted((k for k in chosen if k.kind is kind), key=lambda kept: -kept.size_bytes)
+        for kept in entries[:_MOST_OF_A_KIND]:
+            name = f"run {kept.name}" if kind is CleanupKind.HISTORY else kept.path
+            yield kind.value, size(kept.size_bytes), _age(now - kept.used), name
+        if rest := entries[_MOST_OF_A_KIND:]:
+            yield (
+                kind.value,
+                size(sum(kept.size_bytes for kept in rest)),
+                "",
+                f"and {len(rest)} more",
+            )
+
+
+def _age(seconds: float) -> str:
+    days = int(seconds / _DAY)
+    return f"{days} d" if days > 1 else duration(max(0.0, seconds))
+
+
+def nothing_text(cleaning: Cleaning) -> str:
+    """Return why there is nothing to remove."""
+    if all(entry.link for entry in cleaning.spared):
+        return "there is nothing to remove"
+    kept = sum(entry.size_bytes for entry in cleaning.spared)
+    return f"nothing to remove; {size(kept)} are in use or too new (--older-than, --keep)"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker import __version__
-from stoker.builds import memory_tree, named_torch
+from stoker.builds import named_torch
 from stoker.builds.backend import (
     clear_copies,
     configure_tree,
@@ -36,7 +36,7 @@ from stoker.builds.isolated import Isolated
 from stoker.builds.jobs.job import Job, names_native
 from stoker.builds.route import choose_route, last_stage
 from stoker.builds.stages import Act, Inputs, StageLog, Stages
-from stoker.builds.work import Work
+from stoker.builds.work import Work, drop_memory_tree
 from stoker.govern.session import Session
 from stoker.machine.installers import pip_in
 from stoker.model.build import BuildRequest, BuildStage, GitState, Isolation
@@ -133,7 +133,7 @@ class Staging:
 
     def start_over(self) -> None:
         """Remove the build folder, if CMake has configured it, and its copy in memory."""
-        memory_tree.drop_memory_tree(self.route.build)
+        drop_memory_tree(self.route.build)
         if (self.route.build / "CMakeCache.txt").exists():
             remove_whole(self.route.build)
 

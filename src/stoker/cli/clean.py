@@ -88,8 +88,7 @@ def clean(
 
 def _perform(cleaning: "Cleaning", *, dry_run: bool, yes: bool, as_json: bool) -> None:
     """List what would be removed, ask, and remove it."""
-    from stoker.builds.cleaning import remove_chosen
-    from stoker.builds.cleaning_page import cleaning_page, nothing_text
+    from stoker.builds.cleaning import cleaning_page, nothing_text, remove_chosen
     from stoker.outside.terminal import print_json, show
 
     if not as_json:

@@ -63,7 +63,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
         "results": "[stoker.model.simulation:SimulationResult]",
     },
     "slim": {"": "stoker.model.slimming:SlimReport"},
-    "toolchain list": {"toolchains": "[stoker.builds.toolchains.manifest:Toolchain]"},
+    "toolchain list": {"toolchains": "[stoker.builds.toolchains.store:Toolchain]"},
     "tune": {"": "stoker.model.tuning:Tuning"},
     "verify": {"": "stoker.wheel.verify.tested:Verification", "ok": bool},
 }

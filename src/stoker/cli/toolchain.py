@@ -8,7 +8,7 @@ import click
 from stoker.model.value import size
 
 if TYPE_CHECKING:
-    from stoker.builds.toolchains.manifest import Toolchain
+    from stoker.builds.toolchains.store import Toolchain
 
 
 def _say(message: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from held_locks import held_elsewhere
 from stoker.builds import cleaning as kept_module
-from stoker.builds import memory_tree, work
+from stoker.builds import work
 from stoker.builds.acquire import store as sources
 from stoker.builds.cleaning import (
     CleanupKind,
@@ -130,22 +130,22 @@ def test_only_links_that_stoker_made_lead_into_memory(
 ) -> None:
     build = tree / "build"
     build.symlink_to(elsewhere)
-    assert not memory_tree.is_in_memory(build)
+    assert not work.is_in_memory(build)
     with pytest.raises(UsageError, match="link of your own"):
-        memory_tree.put_in_memory(build, memory_tree.memory_home_in(tmp_path, tree))
-    memory_tree.drop_memory_tree(build)
+        work.put_in_memory(build, work.memory_home_in(tmp_path, tree))
+    work.drop_memory_tree(build)
     assert build.is_symlink()
     assert untouched(elsewhere)
     build.unlink()
     build.symlink_to("/no/such/disk")
-    assert not memory_tree.is_lost(build)
+    assert not work.is_lost(build)
     build.unlink()
-    home = memory_tree.memory_home_in(tmp_path, tree)
-    memory_tree.put_in_memory(build, home)
-    assert memory_tree.is_in_memory(build)
+    home = work.memory_home_in(tmp_path, tree)
+    work.put_in_memory(build, home)
+    assert work.is_in_memory(build)
     home.rmdir()
-    assert memory_tree.is_lost(build)
-    memory_tree.drop_memory_tree(build)
+    assert work.is_lost(build)
+    work.drop_memory_tree(build)
     assert not build.is_symlink()
 
 

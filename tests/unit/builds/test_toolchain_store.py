@@ -20,8 +20,8 @@ import pytest
 from click.testing import CliRunner
 
 from stoker.builds.toolchains import store
-from stoker.builds.toolchains.manifest import MANIFEST, Toolchain
 from stoker.builds.toolchains.request import parse_request
+from stoker.builds.toolchains.store import MANIFEST, Toolchain
 from stoker.cli.toolchain import toolchain as command
 from stoker.model.errors import CommandError, MissingError, StokerError, UsageError
 from stoker.outside import files

@@ -4,6 +4,7 @@ A request is fetched and assembled into one folder, which has a temporary name u
 by using it, and described.
 """
 
+import fcntl
 import importlib.metadata
 import os
 import platform
@@ -11,21 +12,132 @@ import re
 import shlex
 import shutil
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 from packaging.utils import canonicalize_name
 
 from stoker.builds.toolchains.assemble import INFORMATION, assemble, make_stub
 from stoker.builds.toolchains.fetch import Say, fetch_wheels
-from stoker.builds.toolchains.making import Making, making, sweep_leftovers
-from stoker.builds.toolchains.manifest import MANIFEST, Toolchain, read_toolchain, write_manifest
 from stoker.builds.toolchains.request import ToolchainRequest
-from stoker.knowledge.toolchains import Proof, VersionCommand
+from stoker.knowledge.toolchains import Proof, VersionCommand, kinds
 from stoker.model.errors import CommandError, StorageError, UsageError, unknown
-from stoker.outside import locks, process
+from stoker.model.value import Value
+from stoker.outside import files, locks, process
 from stoker.outside.deleting import remove_tree, remove_whole
+from stoker.outside.files import read_json
+
+MANIFEST = "stoker-toolchain.json"
+
+_WORK = ".work"
+_LOCK = "lock"
+_YOUNG = 60  # seconds in which a maker has surely put its lock in place, or renamed the folder
 
 _SECONDS = 300  # for a compile on a loaded machine; only a hang takes longer
+
+
+class Manifest(Value, frozen=True, kw_only=True):
+    kind: str
+    version: str  # of the main package
+    requested: str
+    components: tuple[str, ...]
+    packages: dict[str, str]
+    created: str
+    size_bytes: int
+    warnings: tuple[str, ...] = ()
+
+
+class Toolchain(Value, frozen=True, kw_only=True):
+    """An installed toolchain. ``environment`` has the variables by which other tools find it."""
+
+    name: str
+    path: str
+    environment: dict[str, str]
+    manifest: Manifest
+
+
+def write_manifest(
+    home: Path, request: ToolchainRequest, *, packages: dict[str, str], warnings: tuple[str, ...]
+) -> None:
+    manifest = Manifest(
+        kind=request.kind,
+        version=packages[request.row.package],
+        requested=request.requirement,
+        components=request.components,
+        packages=packages,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        size_bytes=sum(
+            file.stat().st_size
+            for file in home.rglob("*")
+            if file.is_file() and not file.is_symlink()
+        ),
+        warnings=warnings,
+    )
+    (home / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
+
+
+def read_toolchain(path: Path) -> Toolchain | None:
+    """Return the toolchain in a folder; ``None`` if it has no readable manifest."""
+    manifest = read_json(path / MANIFEST, Manifest)
+    if manifest is None:
+        return None
+    kind = kinds().get(manifest.kind)
+    variables = kind.environment if kind else {}
+    pointing = [name for part in manifest.components for name in variables.get(part, ())]
+    return Toolchain(
+        name=path.name,
+        path=str(path),
+        environment={name: str(path) for name in sorted(pointing)},
+        manifest=manifest,
+    )
+
+
+class Making(Value, frozen=True, kw_only=True):
+    """A folder that is being made. ``home`` is the folder to fill; ``work`` inside it is deleted at
+    the end.
+    """
+
+    home: Path
+    work: Path
+    lock: int  # a file descriptor, for programs that write here and may outlive us
+
+
+@contextmanager
+def making(path: Path) -> Iterator[Making]:
+    """Yield a folder that becomes ``path`` if the block succeeds, and is deleted if it fails."""
+    with files.folder_made_whole(path) as home:
+        work = home / _WORK
+        work.mkdir()
+        with (work / "new").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            (work / "new").rename(work / _LOCK)  # where it is never seen free while we live
+            yield Making(home=home, work=work, lock=lock.fileno())
+
+
+def sweep_leftovers(folder: Path, name: str | None = None) -> list[Path]:
+    """Delete what killed processes left of ``name``, or of any; return those being made."""
+    asides = files.leftovers(folder, name)
+    busy = [aside for aside in asides if _is_being_made(aside)]
+    for aside in asides:
+        if aside not in busy:
+            remove_tree(aside)
+    return busy
+
+
+def _is_being_made(aside: Path) -> bool:
+    try:
+        with (aside / _WORK / _LOCK).open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        with suppress(FileNotFoundError):
+            return time.time() - aside.stat().st_mtime < _YOUNG
+    except OSError:  # held, or another user's
+        return True
+    return False
 
 
 def verify_version(home: Path, check: VersionCommand, version: str) -> None:
