@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "compilers.h"
 #include "launcher.h"
+#include "options.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -116,28 +117,15 @@ unsigned command_cpus(char **command)
 
 /* ---- outputs ---------------------------------------------------------------------------------*/
 
-/* Options that name outputs, and whether a value may be attached to them. */
-static const struct {
-    const char *name;
-    bool attached, main;
-} OUTPUTS[] = {
-    {"-o", true, true},
-    {"-MF", true, false},
-    {"--output", false, true},
-    {"--output-file", false, true},
-    {"--dependency-output", false, false},
-    {"-Wp,-MD,", true, false},
-    {"-Wp,-MMD,", true, false},
-};
-
 struct output_word command_output(char **command, char **word)
 {
     bool nvcc = starts_nvcc(command); /* gcc knows -oFILE; to nvcc -odir is another option */
-    for (size_t at = 0; at < sizeof OUTPUTS / sizeof *OUTPUTS; at++) {
-        const char *name = OUTPUTS[at].name;
-        const char *path = option_value(word[0], word[1], name, OUTPUTS[at].attached && !nvcc);
-        if (path)
-            return (struct output_word){path, path == word[1] ? 2 : 1, OUTPUTS[at].main};
-    }
+    for (int main = 1; main >= 0; main--)
+        for (const char *const *name = main ? OUTPUTS : HEADER_LISTS; *name; name++) {
+            bool attached = (*name)[1] != '-' && !nvcc;
+            const char *path = option_value(word[0], word[1], *name, attached);
+            if (path)
+                return (struct output_word){path, path == word[1] ? 2 : 1, main};
+        }
     return (struct output_word){NULL, 1, false};
 }

@@ -7,7 +7,7 @@ version a compiler is) is asked of a ``Files`` that the caller hands in.
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise, takewhile
 from posixpath import basename, dirname, isabs, join, normpath
 from typing import NamedTuple, Protocol
@@ -30,14 +30,6 @@ _SUFFIXES = {
     Role.RUST: (".rs",),
 }
 _LINKED = (".o", ".obj", ".a", ".so", ".lo")
-# Options that name an output or a dependency file, and what they name.
-_OUTPUTS = {
-    "-o": "output",
-    "--output-file": "output",
-    "-MF": "dependencies",
-    "-MT": "target",
-    "-MQ": "target",
-}
 # `-ofile`, but not options of compilers that begin like it: -openmp, nvcc's -odir and -objtemp.
 _JOINED_OUTPUT = re.compile(
     r"(-MF|-MT|-MQ|-o(?!(?:penmp|dir|ptf|bj[\w-]*)(?:=.*)?$))(.+)", re.DOTALL
@@ -223,7 +215,7 @@ def link_identity(command: Sequence[str], directory: str) -> str:
     kept = (
         word
         for before, word in pairwise([name, *words])
-        if before in _OUTPUTS or not _read(word).is_input
+        if before in _outputs() or not _read(word).is_input
     )
     return _key(directory, name, *kept)
 
@@ -240,15 +232,15 @@ def moved(command: Sequence[str], folder: str) -> tuple[tuple[str, ...], str] | 
     words, output, before = [], "", ""
     for word in command:
         option, value = _read(word).option, _read(word).value
-        if option and value and _OUTPUTS[option] != "target":
+        if option and value and _outputs()[option] != "target":
             target = join(folder, basename(value))
             word = word.removesuffix(value) + target
-        elif before in _OUTPUTS and _OUTPUTS[before] != "target":
+        elif before in _outputs() and _outputs()[before] != "target":
             option, value, target = before, word, join(folder, basename(word))
             word = target
         elif found := _SIDE_FILE.fullmatch(word):
             word = found[1] + join(folder, basename(found[2]))
-        if value and option and _OUTPUTS[option] == "output":
+        if value and option and _outputs()[option] == "output":
             output = target
         before = word if _read(word).option == word else ""
         words.append(word)
@@ -280,7 +272,7 @@ def reads_files(command: Sequence[str], directory: str, knows: Callable[[str], b
         return True
     return any(
         read.is_response
-        or (read.is_input and (at == 0 or words[at - 1] not in _OUTPUTS))
+        or (read.is_input and (at == 0 or words[at - 1] not in _outputs()))
         or (read.is_source and not knows(dirname(normpath(join(directory, words[at])))))
         for at, read in ((at, _read(words[at])) for at in _special(words))
     )
@@ -372,11 +364,22 @@ class _Word(NamedTuple):
     is_setting: bool  # it is none of these, so it can change the output
 
 
+@cache
+def _outputs() -> dict[str, str]:
+    """Return the options that name an output or a dependency file, and what they name."""
+    return {
+        **dict.fromkeys(names("outputs"), "output"),
+        **dict.fromkeys(names("header_lists"), "dependencies"),
+        "-MT": "target",
+        "-MQ": "target",
+    }
+
+
 @lru_cache(_WORDS_KEPT)
 def _read(word: str) -> _Word:
     path = not word.startswith("-")
     name, _, value = word.partition("=")
-    option = name if name in _OUTPUTS else ""
+    option = name if name in _outputs() else ""
     if not option and (joined := _JOINED_OUTPUT.fullmatch(word)):
         option, value = joined[1], joined[2]
     dependencies = _DEPENDENCIES.fullmatch(word)
@@ -407,7 +410,7 @@ def _named_outputs(words: Sequence[str], special: Sequence[int]) -> Iterator[tup
     for at in special:
         read = _read(words[at])
         if read.option:
-            yield _OUTPUTS[read.option], read.value or (words[at + 1] if words[at + 1 :] else "")
+            yield _outputs()[read.option], read.value or (words[at + 1] if words[at + 1 :] else "")
         elif read.dependencies:
             yield "dependencies", read.dependencies
 
@@ -418,7 +421,7 @@ def _settings(words: Sequence[str], special: Sequence[int]) -> _Settings:
     for at in special:
         if not _read(words[at]).is_setting:
             kept[at] = None
-        if words[at] in _OUTPUTS:
+        if words[at] in _outputs():
             kept[at + 1] = None
     return tuple(kept)
 

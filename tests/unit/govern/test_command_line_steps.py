@@ -500,3 +500,13 @@ def test_all_files_that_a_command_writes_can_be_moved(line: str, expected: str) 
 
 def test_a_command_without_a_named_output_cannot_be_moved() -> None:
     assert moved(["cc", "-c", "a.c"], "/t") is None
+
+
+@pytest.mark.parametrize("named", ["-o {}", "-o{}", "--output {}", "--output={}"])
+@pytest.mark.parametrize("listed", ["-MF {}", "-MF{}", "--dependency-output {}", "-Wp,-MD,{}"])
+def test_the_options_of_the_launcher_name_files_here_too(named: str, listed: str) -> None:
+    step = read(f"g++ -c a.cpp -MD {named.format('a.o')} {listed.format('a.d')}")
+    assert step.output == "a.o"
+    assert step.dependency_file == "a.d"
+    other = read(f"g++ -c a.cpp -MD {named.format('b.o')} {listed.format('b.d')}")
+    assert step.key == other.key
