@@ -12,6 +12,7 @@ import pytest
 
 from stoker.cli import COMMANDS
 from stoker.cli.root import command as stoker_command
+from stoker.knowledge.export_targets import ExportFormat
 from stoker.knowledge.projects import projects
 from stoker.model.errors import ExitStatus
 from stoker.model.recipe import PLACEHOLDERS, BackendRecipe, ProjectRecipe
@@ -88,11 +89,12 @@ def test_the_help_of_every_command_has_examples_that_work(name: str) -> None:
         assert _parsed(line).command_path.split()[1] == name
 
 
-def test_the_architecture_names_files_that_exist() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text()
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_pages_about_the_code_name_files_that_exist(page: str) -> None:
+    text = (ROOT / page).read_text()
     folders = [ROOT, *(path for path in (ROOT / "src/stoker").glob("**/") if path.is_dir())]
     names = re.findall(r"`([\w./-]+\.(?:py|c|toml|yml))`", text)
-    assert len(names) > 20
+    assert len(names) > 10
     missing = [name for name in names if not any((folder / name).exists() for folder in folders)]
     assert [name for name in missing if name not in {"setup.py", "stoker.toml"}] == []
 
@@ -112,6 +114,13 @@ def test_every_exit_status_is_documented() -> None:
     text = (ROOT / "docs/reference/exit-status.md").read_text()
     numbers = {int(number) for number in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
     assert numbers == {int(status) for status in ExitStatus}
+
+
+def test_every_format_of_an_export_is_documented() -> None:
+    described = stoker_command.get_command(click.Context(stoker_command), "export")
+    assert described is not None
+    for text in (described.help or "", (ROOT / "docs/how-to/export.md").read_text()):
+        assert [name for name in ExportFormat if name not in text] == []
 
 
 def test_every_how_to_is_in_the_index() -> None:
