@@ -12,8 +12,8 @@ from stoker.knowledge.manylinux import order
 from stoker.model.artifact import ArtifactFacts, TorchFit
 from stoker.model.plan import Backend
 from stoker.model.value import Value
+from stoker.wheel.inspect_page import lacking
 from stoker.wheel.loads_with import ReadTorch, TorchNeeds, loads_with
-from stoker.wheel.needs_page import lacking
 
 
 class Place(Value, frozen=True, kw_only=True):
