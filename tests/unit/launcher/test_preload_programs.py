@@ -558,12 +558,19 @@ public class Start {
 """
 
 
+@pytest.fixture(scope="module")
+def start_class(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a compiled Java program that starts a command."""
+    folder = tmp_path_factory.mktemp("java")
+    (folder / "Start.java").write_text(JAVA)
+    subprocess.run([find_tool("javac"), "Start.java"], cwd=folder, check=True)
+    return folder
+
+
 @pytest.mark.parametrize("mechanism", ["POSIX_SPAWN", "VFORK", "FORK"])
-def test_java(preloaded: Preloaded, mechanism: str) -> None:
-    java = find_tool("java")
-    (preloaded.folder / "Start.java").write_text(JAVA)
+def test_java(preloaded: Preloaded, start_class: Path, mechanism: str) -> None:
     option = f"-Djdk.lang.Process.launchMechanism={mechanism}"
-    preloaded.output(java, option, "Start.java", *COMPILE.split())
+    preloaded.output(find_tool("java"), option, "-cp", start_class, "Start", *COMPILE.split())
     assert preloaded.outputs() == ["a.o"]
 
 
