@@ -19,9 +19,6 @@ from wheel_files import record
 MACHINE = platform.machine()
 
 
-# -- files -----------------------------------------------------------------------------------------
-
-
 def make_library(need: Need, folder: Path, archs: Sequence[str]) -> bytes:
     """A library that loads, with one region for the architectures, as ``sm_90``, ``compute_90``."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -73,9 +70,6 @@ def make_wheel(
         for member, content in contents.items():
             archive.writestr(member, content)
     return path
-
-
-# -- values ----------------------------------------------------------------------------------------
 
 
 def published(variant: str, **changes: Any) -> PublishedWheel:

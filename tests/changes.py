@@ -178,10 +178,7 @@ CHANGES: dict[str, Change] = {
         ("gcc",),
     ),
     "host-compiler": Change(
-        {
-            "a.X": "#ifdef SAID\nint said = SAID;\n#endif\n",
-            "bin/g++": _script("g++", "-DSAID=%"),
-        },
+        {"a.X": "#ifdef SAID\nint said = SAID;\n#endif\n", "bin/g++": _script("g++", "-DSAID=%")},
         f"{_COMPILE} -ccbin bin/g++",
         NVCC,
     ),

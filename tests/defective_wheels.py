@@ -91,9 +91,6 @@ def _wheel_text(tag: str) -> str:
     return f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: false\nTag: py3-none-{tag}\n"
 
 
-# -- the twelve defects: changes to the correct folder before it is packed -----------------------
-
-
 def drop_library(workshop: Workshop) -> None:
     (workshop.folder / "mill" / "libstones.so").unlink()
 

@@ -264,9 +264,6 @@ def groups_of(pattern: str) -> set[str]:
     return set(re.compile(pattern).groupindex)
 
 
-# -- index -----------------------------------------------------------------------------------------
-
-
 def index() -> FailureIndex:
     causes, wrong = [], []
     for file in FILES:

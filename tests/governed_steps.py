@@ -8,16 +8,7 @@ from msgspec.structs import replace
 
 from stoker.govern.profile import PARTS, Profile
 from stoker.govern.queue import urgency
-from stoker.model.govern import (
-    Basis,
-    Prediction,
-    Request,
-    Role,
-    Running,
-    State,
-    Step,
-    StepRecord,
-)
+from stoker.model.govern import Basis, Prediction, Request, Role, Running, State, Step, StepRecord
 from stoker.model.runs import RunSummary
 
 GB = 10**9

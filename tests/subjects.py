@@ -62,9 +62,6 @@ def changed(value: T, **changes: Any) -> T:
     return msgspec.structs.replace(value, **changes)
 
 
-# -- a machine ---------------------------------------------------------------------------------
-
-
 def debian(**changes: Any) -> OperatingSystem:
     system = OperatingSystem(
         system="linux",
@@ -140,9 +137,6 @@ def mac(**changes: Any) -> Machine:
     return linux(os=system, cpu=zen4(family="aarch64", microarchitecture="m1"), **changes)
 
 
-# -- its tools ---------------------------------------------------------------------------------
-
-
 def tool(name: str, version: str | None = None, **changes: Any) -> Tool:
     return changed(Tool(name=name, path=f"/usr/bin/{name}", version=version), **changes)
 
@@ -158,10 +152,7 @@ def toolkit(version: str | None = "13.0", **changes: Any) -> CudaToolkit:
 
 def library(name: str, **changes: Any) -> Library:
     whole = Library(
-        name=name,
-        version="1.0",
-        header=f"/usr/include/{name}.h",
-        library=f"/usr/lib/lib{name}.so",
+        name=name, version="1.0", header=f"/usr/include/{name}.h", library=f"/usr/lib/lib{name}.so"
     )
     return changed(whole, **changes)
 
@@ -198,9 +189,6 @@ def libraries(*, without: Iterable[str] = ()) -> tuple[Library, ...]:
 def toolbox(**changes: Any) -> Toolbox:
     box = Toolbox(tools=tools(), cuda=(toolkit(),), libraries=libraries(), python=python())
     return changed(box, **changes)
-
-
-# -- source trees ------------------------------------------------------------------------------
 
 
 def cmake_option(name: str, default: str = "ON", **changes: Any) -> CMakeOption:
@@ -283,8 +271,6 @@ def cmake_tree(**changes: Any) -> SourceTree:
     return changed(tree, **changes)
 
 
-# -- plans -------------------------------------------------------------------------------------
-
 CMAKE_VARIABLES = frozenset(
     {"CMAKE_BUILD_TYPE", "CMAKE_CXX_FLAGS", "CMAKE_CXX_STANDARD", "CMAKE_PREFIX_PATH"}
 )
@@ -360,9 +346,6 @@ def unknown_estimate(**changes: Any) -> Estimate:
         wall_s=nothing, largest_step_bytes=nothing, disk_bytes=nothing, wheel_bytes=nothing
     )
     return changed(whole, **changes)
-
-
-# -- every variant -----------------------------------------------------------------------------
 
 
 def _of_backend(backend: Backend) -> st.SearchStrategy[Variant]:

@@ -111,8 +111,6 @@ def unpacked(path: Path) -> dict[str, bytes]:
         return {info.filename: archive.read(info) for info in archive.infolist()}
 
 
-# -- breaking one thing --------------------------------------------------------------------------
-
 # Offsets of fields in an entry of the central directory and in a local header.
 FLAGS, METHOD, CRC, COMPRESSED, SIZE = 8, 10, 16, 20, 24
 LOCAL_FLAGS, LOCAL_METHOD, LOCAL_CRC, LOCAL_COMPRESSED, LOCAL_SIZE = 6, 8, 14, 18, 22

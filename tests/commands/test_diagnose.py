@@ -377,9 +377,6 @@ def test_a_terminal_obeys_nothing_of_a_log(stoker: Stoker, tmp_path: Path) -> No
     assert json.loads(shown) == json.loads(piped)
 
 
-# -- --try -----------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def mill(tmp_path: Path, stoker: Stoker) -> Path:
     """A tree that an older C++ compiles, and whose build has failed under stoker."""

@@ -308,10 +308,7 @@ def test_the_usual_pytorch_of_another_cuda_is_refused(stoker: Stoker, torch: str
             "belongs to --torch",
         ),
         (["slurm", "flash-attn==2.8.3", "--stoker", "stoker"], "--torch 2.9.1"),
-        (
-            ["dockerfile", "numpy==2.0", "--stoker", "{other}"],
-            "does not run on linux-",
-        ),
+        (["dockerfile", "numpy==2.0", "--stoker", "{other}"], "does not run on linux-"),
         (
             ["slurm", "numpy==2.0", "--stoker", "https://example.org/{other}#sha256=0"],
             "does not run on linux-",

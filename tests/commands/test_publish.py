@@ -32,11 +32,7 @@ def variants(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Wheels of one project for three variants, and an extension of one of them."""
     folder = tmp_path_factory.mktemp("variants")
 
-    for variant, archs in {
-        "cu128-sm80": ["sm_80"],
-        "cu128-sm90": ["sm_90"],
-        "cpu": [],
-    }.items():
+    for variant, archs in {"cu128-sm80": ["sm_80"], "cu128-sm90": ["sm_90"], "cpu": []}.items():
         library = make_library(find_tool, folder / "build" / variant, archs) if archs else None
         make_wheel(folder / "wheels", variant=variant, library=library, requires=["millstone==2.0"])
     make_wheel(folder / "wheels", name="millstone", version="2.0", variant="cpu")
@@ -288,9 +284,6 @@ def test_a_catalogue_that_is_not_available(stoker: Stoker, tmp_path: Path, addre
     assert "unknown word 'rtx9999'" in done.stderr
 
 
-# -- what is refused -------------------------------------------------------------------------------
-
-
 def test_unverified_wheels_need_force(stoker: Stoker, tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "bad", variant="cpu")
     renamed = wheel.rename(wheel.with_name(wheel.name.replace("py3-none-any", "py2-none-any")))
@@ -332,9 +325,6 @@ def test_broken_wheels(stoker: Stoker, tmp_path: Path, index: Path) -> None:
     done = stoker("catalogue", "publish", str(wheel), "--to", str(index), "--variant", "../escape")
     assert done.returncode == 2
     assert (index / "catalogue.json").read_bytes() == before
-
-
-# -- many publishers, and killed ones --------------------------------------------------------------
 
 
 @pytest.mark.slow

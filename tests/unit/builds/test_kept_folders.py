@@ -10,13 +10,7 @@ from held_locks import held_elsewhere
 from stoker.builds import cleaning as kept_module
 from stoker.builds import work
 from stoker.builds.acquire import store as sources
-from stoker.builds.cleaning import (
-    CleanupKind,
-    choose_items,
-    kept,
-    kept_of,
-    remove_item,
-)
+from stoker.builds.cleaning import CleanupKind, choose_items, kept, kept_of, remove_item
 from stoker.builds.toolchains import store
 from stoker.model.errors import StorageError, UsageError
 from stoker.outside import deleting, files, folders, locks

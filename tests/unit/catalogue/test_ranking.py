@@ -160,11 +160,7 @@ def test_code_for_one_chip_runs_on_no_other() -> None:
             published("cpu"),
             "it is for Python cp312, not 3.12.1t",
         ),
-        (
-            GRACE,
-            published("cpu"),
-            "it is for manylinux_2_28_x86_64, not linux aarch64",
-        ),
+        (GRACE, published("cpu"), "it is for manylinux_2_28_x86_64, not linux aarch64"),
         (host(), published("rocm6.4-gfx942"), "it is for gfx942 (rocm), and there is no such GPU"),
     ],
 )
@@ -188,10 +184,7 @@ def test_the_newest_release_that_uses_the_gpu() -> None:
 
 def test_most_regions_decide() -> None:
     """A few kernels for one chip only, or stubs of slimming, make no wheel for that chip."""
-    regions = (
-        CodeRegions(archs=("sm_80",), count=95),
-        CodeRegions(archs=("sm_90a",), count=5),
-    )
+    regions = (CodeRegions(archs=("sm_80",), count=95), CodeRegions(archs=("sm_90a",), count=5))
     code = (
         ArchCode(arch="sm_80", size_bytes=1, count=95),
         ArchCode(arch="sm_90a", size_bytes=1, count=5),

@@ -37,11 +37,7 @@ SM90 = ("nvidia :: sm_arch :: 90_real", "nvidia :: cuda_version_lower_bound :: 1
             ),
         ),
         ("cpu", {}, ()),
-        (
-            "cpu-avx2",
-            {},
-            ("x86_64 :: avx2 :: on", "x86_64 :: f16c :: on", "x86_64 :: fma :: on"),
-        ),
+        ("cpu-avx2", {}, ("x86_64 :: avx2 :: on", "x86_64 :: f16c :: on", "x86_64 :: fma :: on")),
         ("cu128-sm90-v3", {}, (*SM90, "x86_64 :: level :: v3")),
         ("rocm6.4-gfx942", {}, None),
         ("xpu-pvc", {}, None),
@@ -121,8 +117,6 @@ def test_the_file_beside_the_page() -> None:
     }
     assert described["providers"]["nvidia"]["plugin-api"].startswith("nvidia_variant_provider")
 
-
-# -- indexes of others -----------------------------------------------------------------------------
 
 # As `variantlib generate-index-json` 0.2.2 writes it; the last three are not of its making.
 DESCRIBED: dict[str, Any] = {

@@ -81,10 +81,7 @@ def test_a_limit_of_the_address_space_is_named(here: Here, monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     ("header", "debian", "fedora"),
-    [
-        ("Eigen/Dense", "libeigen3-dev", "eigen3-devel"),
-        ("zstd.h", "libzstd-dev", "libzstd-devel"),
-    ],
+    [("Eigen/Dense", "libeigen3-dev", "eigen3-devel"), ("zstd.h", "libzstd-dev", "libzstd-devel")],
 )
 def test_a_header_is_installed_by_the_package_manager(
     header: str, debian: str, fedora: str, tmp_path: Path
@@ -154,9 +151,6 @@ def test_an_empty_log_is_said_to_be_empty(here: Here) -> None:
     assert answer("", here).status is Status.EMPTY
 
 
-# -- facts -----------------------------------------------------------------------------------------
-
-
 def test_jobs_are_at_least_one() -> None:
     _, jobs = machine_facts.FACTS["machine.jobs"]
     found = jobs(About())
@@ -170,9 +164,6 @@ def test_a_command_needs_sudo_only_where_there_is_one(
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     log = "a.cpp:1:10: fatal error: zstd.h: No such file or directory\n"
     assert commands(only(log, here)) == "sudo apt-get install -y libzstd-dev"
-
-
-# -- nothing in a fix contradicts the log ----------------------------------------------------------
 
 
 def test_the_header_that_declares_a_name_is_included(here: Here) -> None:
@@ -259,8 +250,6 @@ def test_a_percentage_is_said_only_where_it_was_compared(here: Here) -> None:
     assert list(said.values()) == ["94% sure", "likely", "likely"]
 
 
-# -- failures that users of flash-attn, vLLM, llama.cpp and DeepSpeed have reported ----------------
-
 NO_CURL = """\
 CMake Error at common/CMakeLists.txt:85 (message):
   Could NOT find CURL.  Hint: to disable this feature, set -DLLAMA_CURL=OFF
@@ -344,9 +333,6 @@ def test_a_function_of_the_device_that_nothing_defines(here: Here) -> None:
     found = only("nvlink error   : Undefined reference to '_Z4recvPv' in 'build/comm.o'\n", here)
     assert found.cause == "undefined-reference"
     assert "_Z4recvPv" in found.fix[0].text
-
-
-# -- projects that Debian builds -------------------------------------------------------------------
 
 
 def failed_wheel(project: str, *lines: str) -> str:

@@ -71,9 +71,7 @@ FROM_GOVERNOR = (
     Example("release", (), b"release\n"),
     Example("again", (), b"again\n"),
     Example(
-        "fail",
-        (b"a.cu needs 9 GiB:\n\tC:\\temp",),
-        b"fail\ta.cu needs 9 GiB:\\n\\tC:\\\\temp\n",
+        "fail", (b"a.cu needs 9 GiB:\n\tC:\\temp",), b"fail\ta.cu needs 9 GiB:\\n\\tC:\\\\temp\n"
     ),
     Example("wrong_version", (), b"wrong_version\n"),
     Example("pong", (), b"pong\n"),

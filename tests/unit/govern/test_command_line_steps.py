@@ -165,15 +165,7 @@ def test_temporary_names_of_nvcc_do_not_matter() -> None:
     assert key(line.format("0003f5b1")) == key(line.format("000401aa"))
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "-o x.o",
-        "-ox.o",
-        "--output-file x.o",
-        "--output-file=x.o",
-    ],
-)
+@pytest.mark.parametrize("words", ["-o x.o", "-ox.o", "--output-file x.o", "--output-file=x.o"])
 def test_outputs(words: str) -> None:
     step = read(f"gcc -c a.c {words}")
     assert step.output == "x.o"
@@ -220,9 +212,6 @@ def test_options_that_only_begin_like_an_output() -> None:
 @pytest.mark.parametrize("name", ["gcc-12", "x-clang++", "nvcc", "hipcc", "icpx", "gfortran"])
 def test_every_compiler_is_known(name: str) -> None:
     assert read(f"{name} -c a.cpp").role is not Role.OTHER
-
-
-# -- links --------------------------------------------------------------------------------------
 
 
 def test_a_link_is_known_by_its_output_and_weighed_by_its_inputs() -> None:
@@ -278,9 +267,6 @@ def test_no_response_file_takes_time_out_of_proportion(text: str) -> None:
 
 def test_no_row_of_wrappers_takes_time_out_of_proportion() -> None:
     assert step_of([*["ccache"] * 200_000, "g++", "-c", "a.cpp"], "/", "/").compiler == "g++"
-
-
-# -- identity -----------------------------------------------------------------------------------
 
 
 def key(line: str, root: str = "/src", version: str = "1") -> str:
@@ -438,8 +424,6 @@ def test_whose_options_stoker_may_set(line: str, real: str, collector: Collector
 
     assert read(line, Named()).collector is collector
 
-
-# -- links, and commands that are measured elsewhere -----------------------------------------------
 
 SHARED = "c++ -fPIC -O2 -shared -Wl,-soname,liba.so.1 -o lib/liba.so.1 a.o @b.rsp -lz"
 

@@ -24,9 +24,7 @@ def say_started(launcher: socket.socket) -> None:
     os.close(keeper)
 
 
-def test_what_follows_a_passed_descriptor_is_read_at_once(
-    pair: tuple[Peer, socket.socket],
-) -> None:
+def test_what_follows_a_passed_descriptor_is_read_at_once(pair: tuple[Peer, socket.socket]) -> None:
     """The kernel ends a read behind a descriptor. If a busy governor read `started` alone, a run
     that ends now would be added up without its last step.
     """

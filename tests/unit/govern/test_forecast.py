@@ -36,9 +36,6 @@ def ahead(seen: Running, now: float) -> profiles.Expected:
     return profiles.expected_from(seen.request.prediction, (age, age), seen.current)
 
 
-# -- before it begins ---------------------------------------------------------------------------
-
-
 def test_a_profile_is_stretched_to_the_expected_life() -> None:
     expected = profiles.expected(make.prediction(GB, profile=HILL, seconds=100))
     assert expected(0, 20) == 0.2 * GB
@@ -78,9 +75,6 @@ def test_the_share_of_the_last_wave_that_lies_ahead() -> None:
     assert [profiles.to_come(twice, age) for age in (0, 50, 75, 100)] == [1.0, 1.0, 0.5, 0.0]
     assert profiles.to_come(replace(known, basis=Basis.FOLDER), 90) == 1.0
     assert profiles.to_come(replace(known, seconds=None), 90) == 1.0
-
-
-# -- while it runs ------------------------------------------------------------------------------
 
 
 def test_on_its_course_it_follows_its_profile() -> None:
@@ -155,9 +149,6 @@ def test_what_is_expected_is_within_reason(
     assert memory(begin, begin + length) <= memory(begin, begin + 2 * length)
 
 
-# -- how far it is ------------------------------------------------------------------------------
-
-
 def lived(
     peak: float, age: float, *, profile: Profile = HILL, spread: float = 1.0
 ) -> profiles.Ages:
@@ -218,9 +209,6 @@ def test_peaks_that_meet_at_another_pace_do_not_fit() -> None:
     assert Forecast(as_predicted, 8 * GB).fits(later)
     uncertain = replace(as_predicted, pace=Pace(spread=1.5))
     assert not Forecast(uncertain, 8 * GB).fits(later)
-
-
-# -- the forecast -------------------------------------------------------------------------------
 
 
 def alone(request: Request, cpus: int) -> float:
@@ -329,9 +317,6 @@ def test_a_step_on_trial_counts_with_what_it_reaches_as_a_rule() -> None:
     assert highest(certain, usual=True) == highest(trial) == pytest.approx(2.5)
     assert highest(replace(trial, current=3 * GB, peak=3 * GB)) == pytest.approx(4.5)
     assert highest(replace(trial, peak=2 * GB)) == pytest.approx(1)  # its memory has fallen
-
-
-# -- margins ------------------------------------------------------------------------------------
 
 
 def margins(count: int, basis: Basis, now: float = 0.0) -> float:

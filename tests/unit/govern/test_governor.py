@@ -113,9 +113,7 @@ def test_of_a_command_that_must_not_run_twice_the_most_is_expected_from_its_star
     assert (once.seconds, once.basis) == (again.seconds, again.basis)
 
 
-def test_of_one_that_was_never_measured_shipped_figures_are_expected_at_least(
-    world: World,
-) -> None:
+def test_of_one_that_was_never_measured_shipped_figures_are_expected_at_least(world: World) -> None:
     """Similar steps were small, which says little of the largest, also while it waits and runs."""
     world.policy.admits = False
     world.ask(7, source="src/a.cpp")
@@ -372,8 +370,6 @@ def test_steps_of_a_run(world: World) -> None:
     assert world.governor.steps_of(200) == [8]
 
 
-# -- modes ---------------------------------------------------------------------------------------
-
 LOW = b"--param=ggc-min-expand=10\t--param=ggc-min-heapsize=131072"
 LEAN = b"--param=ggc-min-expand=30\t--param=ggc-min-heapsize=262144"
 
@@ -560,9 +556,7 @@ def test_an_nvcc_without_threads_is_left_alone(world: World) -> None:
     assert (again.faster, again.slots, again.prediction) == ((), 1, request.prediction)
 
 
-def test_without_any_measurement_the_step_that_usually_takes_longest_is_first(
-    world: World,
-) -> None:
+def test_without_any_measurement_the_step_that_usually_takes_longest_is_first(world: World) -> None:
     world.ask(7, source="a.cpp")
     world.ask(8, source="k.cu", archs=("80", "90"))
     world.ask(9, source="csrc/generated/VariableType_1.cpp")

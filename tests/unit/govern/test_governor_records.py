@@ -15,9 +15,6 @@ from stoker.model.runs import Intervention
 USUAL = usual_seconds(Role.CXX, "a.cpp")
 
 
-# -- what is learned ----------------------------------------------------------------------------
-
-
 def test_the_course_of_a_steps_memory_is_kept(world: World) -> None:
     world.build("a.cpp", {0.0: 25, 1.0: 100, 1.5: 50})
     profile = world.kept[0][1].record.profile
@@ -112,9 +109,6 @@ def test_a_step_on_trial_runs_like_any_other(world: World) -> None:
 def test_who_never_asked_is_not_known(world: World, action: Callable[[Governor], None]) -> None:
     with pytest.raises(ProtocolError):
         action(world.governor)
-
-
-# -- reasons --------------------------------------------------------------------------------------
 
 
 def test_waits_are_added_up_by_reason(world: World) -> None:

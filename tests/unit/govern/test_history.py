@@ -89,9 +89,6 @@ def test_an_error_in_the_block_keeps_nothing_of_it(path: Path) -> None:
         assert history.runs() == ()
 
 
-# -- files that are not as they should be --------------------------------------------------------
-
-
 def corrupt(path: Path) -> Path:
     return path.with_name(f"{path.name}.corrupt")
 
@@ -229,9 +226,6 @@ def test_a_newer_version_is_left_alone(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-# -- rows that are not as they should be ---------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("column", "value"),
     [
@@ -319,9 +313,6 @@ def test_the_explanation_of_an_attempt_comes_back(path: Path) -> None:
         history.add(run, attempt())
     with History(path) as again:
         assert [each.explanation for each in again.attempts(run)] == [EXPLANATION, None]
-
-
-# -- from version 1 -----------------------------------------------------------------------------
 
 
 def test_two_at_once(path: Path) -> None:

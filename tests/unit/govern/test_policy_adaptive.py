@@ -19,9 +19,6 @@ def of(state: State, *identities: int) -> list[Request]:
     return [request for request in state.waiting if request.id in identities]
 
 
-# -- what holds in any state --------------------------------------------------------------------
-
-
 @given(make.states())
 def test_it_admits_who_waits_and_kills_who_runs(state: State) -> None:
     decision = ADAPTIVE.decide(state)
@@ -99,9 +96,6 @@ def test_peaks_are_never_promised_beyond_the_limit(
     admitted = set(ADAPTIVE.decide(state).admit)
     promised = sum(r.prediction.peak for r in waiting if r.id in admitted) + sum(held)
     assert promised + other_usage <= state.limit or len(admitted) <= (not steps)
-
-
-# -- admission ----------------------------------------------------------------------------------
 
 
 def admitted(state: State, policy: Adaptive = ADAPTIVE) -> set[int]:
@@ -198,8 +192,6 @@ def test_nothing_is_added_while_memory_pressure_stalls_the_machine() -> None:
     assert admitted(state) == {2}
     assert admitted(replace(state, pressure=30.0)) == set()
 
-
-# -- on trial -----------------------------------------------------------------------------------
 
 # 5 GB are in use and stay so, and 3 GB are free: no worst case of any of these fits.
 BUSY = make.running(make.request(1, 5 * GB, seconds=500), started=90, current=5 * GB)
@@ -306,9 +298,6 @@ def test_a_trial_hardly_blocks_other_steps() -> None:
     assert admitted(make.state(steps=[BUSY, certain], waiting=[known])) == set()
 
 
-# -- phases -------------------------------------------------------------------------------------
-
-
 def climbing(identity: int, peak: float, seconds: float = 100.0) -> Request:
     """In a straight line."""
     return make.request(identity, peak, profile=climb(0.5), seconds=seconds)
@@ -325,9 +314,6 @@ def test_peaks_that_do_not_meet_share_memory() -> None:
 def test_peaks_that_meet_do_not() -> None:
     young = make.running(climbing(1, 5 * GB), started=0.0, current=GB)
     assert admitted(make.state(now=20, steps=[young], waiting=[climbing(2, 5 * GB)])) == set()
-
-
-# -- no starvation ------------------------------------------------------------------------------
 
 
 def test_a_place_is_kept_for_a_heavy_step_that_was_passed() -> None:
@@ -361,9 +347,6 @@ def test_no_trial_starts_before_a_step_that_was_the_most_urgent_for_too_long() -
         assert (decision.admit, decision.on_trial) == ((), ())
         assert decision.held[10] is Reason.TURN
         assert ADAPTIVE.decide(state).on_trial == (10,)
-
-
-# -- pauses -------------------------------------------------------------------------------------
 
 
 @given(make.states())
@@ -437,10 +420,7 @@ def paused(*, since: float, old: float) -> State:
     """The younger one of ``colliding`` is paused since then; the older one uses so much."""
     state = colliding()
     first, second = state.running
-    steps = [
-        replace(first, current=round(old), peak=4 * GB),
-        replace(second, paused_at=since),
-    ]
+    steps = [replace(first, current=round(old), peak=4 * GB), replace(second, paused_at=since)]
     return make.state(steps=steps, limit=7.5 * GB)
 
 
@@ -494,9 +474,6 @@ def test_a_paused_step_does_not_grow_older() -> None:
     assert (step.age(30), step.age(50)) == (20, 20)
     resumed = step.resumed(50)
     assert (resumed.age(50), resumed.age(60)) == (20, 30)
-
-
-# -- near the limit -----------------------------------------------------------------------------
 
 
 def test_nothing_is_killed_while_steps_grow_as_predicted() -> None:
@@ -571,9 +548,6 @@ def test_steps_are_killed_when_another_process_grows() -> None:
     assert ADAPTIVE.decide(make.state(steps=steps, other_usage=2.1 * GB)).kill == (2,)
 
 
-# -- cost ---------------------------------------------------------------------------------------
-
-
 def test_five_thousand_who_wait_cost_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a few of them are looked at closely: time is not asserted, work is."""
     asked = 0
@@ -596,9 +570,6 @@ def test_five_thousand_who_wait_cost_little(monkeypatch: pytest.MonkeyPatch) -> 
 def test_where_memory_was_short_before_changes_no_decision(state: State, ahead: float) -> None:
     decision = ADAPTIVE.decide(replace(state, tight_at=state.now + ahead))
     assert replace(decision, tight_at=0.0) == replace(ADAPTIVE.decide(state), tight_at=0.0)
-
-
-# -- reasons --------------------------------------------------------------------------------------
 
 
 @given(make.states())

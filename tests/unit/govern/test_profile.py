@@ -21,9 +21,6 @@ def recorded(reports: list[tuple[float, int]], seconds: float) -> Profile:
     return recorder.profile(seconds)
 
 
-# -- recording ----------------------------------------------------------------------------------
-
-
 @given(REPORTS, st.floats(1.0, 1000))
 def test_any_reports_give_a_profile_that_reaches_its_peak(
     reports: list[tuple[float, int]], more: float
@@ -103,9 +100,6 @@ def test_a_recorder_can_be_asked_before_the_end() -> None:
     assert recorder.profile(10.0) == (100,) * PARTS
     recorder.add(15.0, 100)
     assert recorder.profile(30.0) == make.profile(50, 100)
-
-
-# -- assumed ------------------------------------------------------------------------------------
 
 
 @given(st.floats(0.01, 1))

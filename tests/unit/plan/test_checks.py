@@ -35,9 +35,6 @@ def refusal(words: str, **about: Any) -> UsageError:
     return refused.value
 
 
-# -- refused -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("words", "arch", "maker", "near"),
     [
@@ -217,9 +214,6 @@ def test_features_that_every_project_has() -> None:
 def test_a_variant_that_breaks_nothing_is_planned_for_every_kind_of_tree() -> None:
     for tree in (None, pytorch_tree(), extension_tree(), cmake_tree()):
         assert plan("cu124-sm90-avx512", tree=tree).name == "cu124-sm90-avx512"
-
-
-# -- said --------------------------------------------------------------------------------------
 
 
 def test_another_platform_is_a_warning() -> None:

@@ -23,13 +23,7 @@ from subjects import (
     pytorch_tree,
 )
 
-TREES = [
-    pytorch_tree(),
-    pytorch_tree(version="2.14.0", front_end=FrontEnd.SCIKIT_BUILD_CORE),
-]
-
-
-# -- names -------------------------------------------------------------------------------------
+TREES = [pytorch_tree(), pytorch_tree(version="2.14.0", front_end=FrontEnd.SCIKIT_BUILD_CORE)]
 
 
 @pytest.mark.parametrize(
@@ -70,9 +64,6 @@ def test_any_name_is_taken_or_refused(text: str) -> None:
         return
     assert setting.name
     assert not set(setting.name) & set(" =:;\"'\n\t$")
-
-
-# -- known and unknown -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tree", [None, *TREES])
@@ -135,9 +126,6 @@ def test_an_extension_takes_any_name_as_a_variable() -> None:
     assert cmake_of(planned) == {}
 
 
-# -- where they take effect --------------------------------------------------------------------
-
-
 def test_an_option_is_set_for_cmake_and_in_the_environment() -> None:
     planned = plan("cpu", tree=pytorch_tree(), defines={"USE_KINETO": "0"})
     assert cmake_of(planned)["USE_KINETO"] == environment_of(planned)["USE_KINETO"] == "0"
@@ -180,9 +168,6 @@ def test_nothing_is_lost_in_a_plan_without_odd_options() -> None:
     for tree in TREES:
         for words in ("cu124-sm90-avx512-openblas-debug-asan", "cpu-tsan-nokineto-tests"):
             assert "option-not-forwarded" not in names(plan(words, tree=tree).findings)
-
-
-# -- variables set outside ---------------------------------------------------------------------
 
 
 def test_an_exported_option_counts_and_shows() -> None:

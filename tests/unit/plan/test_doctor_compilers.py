@@ -108,9 +108,6 @@ def test_older_compilers_by_distribution() -> None:
     )
 
 
-# -- nvcc --------------------------------------------------------------------------------------
-
-
 def test_a_missing_nvcc_is_installed_from_the_index_if_the_index_has_it() -> None:
     finding = named(doctor("cu130-sm90", toolbox=toolbox(cuda=())), "nvcc-missing")
     assert finding.severity is Severity.ERROR
@@ -149,8 +146,7 @@ def test_an_nvcc_that_lists_no_such_target() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "version", "arch"),
-    [("cuda-sm100f", "12.8", "10.0f"), ("cuda-sm90a", "11.8", "9.0a")],
+    ("words", "version", "arch"), [("cuda-sm100f", "12.8", "10.0f"), ("cuda-sm90a", "11.8", "9.0a")]
 )
 def test_a_suffix_that_this_nvcc_does_not_know(words: str, version: str, arch: str) -> None:
     """nvcc lists targets without suffixes; the table of releases knows which ones it takes."""
@@ -190,9 +186,6 @@ def test_nvcc_is_nobodys_business_without_cuda() -> None:
     assert not {"nvcc", "nvcc-broken", "nvcc-missing"} & names(findings)
 
 
-# -- the driver --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("driver", "old"), [("535.183.01", True), ("580.65.06", False), ("", True), ("600.1", False)]
 )
@@ -210,10 +203,7 @@ def test_the_driver_of_this_machine_does_not_matter_elsewhere() -> None:
 
 @pytest.mark.parametrize(
     ("words", "name", "program", "title"),
-    [
-        ("rocm-gfx942", "rocm", "hipcc", "ROCm"),
-        ("xpu-pvc", "xpu", "icpx", "Intel oneAPI"),
-    ],
+    [("rocm-gfx942", "rocm", "hipcc", "ROCm"), ("xpu-pvc", "xpu", "icpx", "Intel oneAPI")],
 )
 def test_a_back_end_without_its_toolkit_cannot_run(
     words: str, name: str, program: str, title: str

@@ -51,10 +51,7 @@ def test_asked_for_without_a_tree() -> None:
 @pytest.mark.parametrize("value", ["0", "OFF", "off", "FALSE", "no", "N", "IGNORE", "NOTFOUND", ""])
 def test_what_cmake_takes_for_false_needs_no_library(value: str) -> None:
     findings = doctor(
-        "cu124-sm90",
-        tree=pytorch_tree(),
-        toolbox=without("cudnn"),
-        defines={"USE_CUDNN": value},
+        "cu124-sm90", tree=pytorch_tree(), toolbox=without("cudnn"), defines={"USE_CUDNN": value}
     )
     assert "cudnn-missing" not in names(findings)
 
@@ -117,8 +114,6 @@ def test_cudnn_fits_the_cuda_of_the_plan(words: str, fix: str) -> None:
     assert finding.fix[0] == fix
     assert finding.fix[1].startswith("export CUDNN_ROOT=")
 
-
-# -- blas --------------------------------------------------------------------------------------
 
 EVERY_BLAS = ("mkl", "openblas", "blis", "atlas", "nvpl", "armpl", "flexiblas")
 

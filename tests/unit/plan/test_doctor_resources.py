@@ -86,9 +86,6 @@ def test_the_swap_that_is_advised_is_enough(limit: int, largest: int, swap: int)
         assert limit + int(found[1]) * GIB >= largest
 
 
-# -- who would kill it -------------------------------------------------------------------------
-
-
 def test_a_group_that_dies_as_one() -> None:
     finding = named(cuda_findings(memory(kills_group=True)), "oom-kills-group")
     assert finding.severity is Severity.WARNING
@@ -113,9 +110,6 @@ def test_systemd_oomd() -> None:
     assert finding.severity is Severity.WARNING
     assert finding.fix[0].startswith("systemd-run --user --scope")
     assert "oomd-active" not in names(doctor("cpu"))
-
-
-# -- disks -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("free", "enough"), [(GIB // 2, False), (2 * GIB, True)])

@@ -28,10 +28,7 @@ def test_a_missing_tool(name: str, package: str) -> None:
     finding = named(doctor("cpu", toolbox=toolbox(tools=tools(**{name: None}))), f"{name}-missing")
     assert finding.severity is Severity.ERROR
     assert finding.title == f"no {name} found"
-    assert finding.fix == (
-        f"apt-get install -y {package}",
-        f"python3 -m pip install {name}",
-    )
+    assert finding.fix == (f"apt-get install -y {package}", f"python3 -m pip install {name}")
 
 
 def test_a_cmake_that_is_older_than_the_tree_requires() -> None:
@@ -104,9 +101,6 @@ def test_what_a_ninja_can_do(version: str, says: str) -> None:
     assert says in named(doctor("cpu", toolbox=box), "ninja").evidence
 
 
-# -- python ------------------------------------------------------------------------------------
-
-
 def test_another_python_than_asked_for() -> None:
     finding = named(doctor("cpu-py312"), "python-missing")
     assert finding.severity is Severity.ERROR
@@ -156,9 +150,6 @@ def test_a_python_that_the_release_was_not_made_for(version: str, tested: bool) 
     box = toolbox(python=python(version=version))
     findings = doctor("cpu", tree=pytorch_tree(), toolbox=box)
     assert ("python-untested" not in names(findings, Severity.WARNING)) == tested
-
-
-# -- requirements ------------------------------------------------------------------------------
 
 
 def needs(*lines: str, **changes: object) -> set[str]:
@@ -227,9 +218,6 @@ def test_a_path_with_a_space_can_still_be_pasted() -> None:
     assert shlex.split(fix)[0] == executable
 
 
-# -- submodules --------------------------------------------------------------------------------
-
-
 def test_empty_submodules() -> None:
     modules = tuple(Submodule(path=f"third_party/{n}", present=n == 0) for n in range(8))
     finding = named(doctor("cpu", tree=pytorch_tree(submodules=modules)), "submodules-missing")
@@ -258,9 +246,6 @@ def test_a_file_that_the_wheel_needs_and_the_tree_lacks() -> None:
     assert finding.severity is Severity.ERROR
     assert finding.evidence == "third_party/cutlass/examples/grouped_gemm.py"
     assert "copied-file-missing" not in names(doctor("cpu", tree=tree))
-
-
-# -- protobuf ----------------------------------------------------------------------------------
 
 
 def test_a_protobuf_that_is_neither_in_the_tree_nor_asked_from_the_system() -> None:

@@ -32,10 +32,7 @@ def cuda(*archs: str, **parts: str) -> Variant:
         ("cu130-sm90-avx512", cuda("9.0", toolkit="13.0", cpu="avx512")),
         ("cpu-avx2", Variant(cpu="avx2")),
         ("cu128-sm80+sm90+ptx", cuda("8.0", "9.0+PTX", toolkit="12.8")),
-        (
-            "rocm6.4-gfx942",
-            Variant(backend=Backend.ROCM, toolkit="6.4", gpus=targets("gfx942")),
-        ),
+        ("rocm6.4-gfx942", Variant(backend=Backend.ROCM, toolkit="6.4", gpus=targets("gfx942"))),
         ("cpu", Variant()),
         ("CPU only", Variant()),
         ("H100 with AVX-512", cuda("9.0", cpu="avx512")),
@@ -79,10 +76,7 @@ def cuda(*archs: str, **parts: str) -> Variant:
         ("AMD Instinct MI300X", Variant(backend=Backend.ROCM, gpus=targets("gfx942"))),
         ("Radeon RX 7900 XTX", Variant(backend=Backend.ROCM, gpus=targets("gfx1100"))),
         ("Intel(R) Arc(TM) A770 Graphics", Variant(backend=Backend.XPU, gpus=targets("dg2"))),
-        (
-            "rdna3",
-            Variant(backend=Backend.ROCM, gpus=targets("gfx1100", "gfx1101", "gfx1102")),
-        ),
+        ("rdna3", Variant(backend=Backend.ROCM, gpus=targets("gfx1100", "gfx1101", "gfx1102"))),
         # Targets as CMAKE_CUDA_ARCHITECTURES has them, PTX as a word.
         ("80;90", cuda("8.0", "9.0")),
         ("90a", cuda("9.0a")),
@@ -112,10 +106,7 @@ def cuda(*archs: str, **parts: str) -> Variant:
         ("armv8.2", Variant(cpu="armv8.2")),
         ("Intel Xeon Sapphire Rapids", Variant(cpu="sapphirerapids")),
         ("AMD EPYC Genoa", Variant(cpu="zen4")),
-        (
-            "arm neoverse",
-            Variant(cpu="neoverse_n1", platform=Platform(os="linux", cpu="aarch64")),
-        ),
+        ("arm neoverse", Variant(cpu="neoverse_n1", platform=Platform(os="linux", cpu="aarch64"))),
         # Toolkits.
         ("cuda", Variant(backend=Backend.CUDA)),
         ("cuda12.8", cuda(toolkit="12.8")),
@@ -204,9 +195,6 @@ def test_the_name_holds_every_part_that_is_not_the_default() -> None:
 def test_the_short_label() -> None:
     assert label(parse("cu130-sm90-avx512")) == "cu130.sm90.avx512"
     assert label(Variant()) == "cpu"
-
-
-# -- what is refused ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -312,9 +300,6 @@ def test_letters_are_not_dropped_from_a_word(text: str) -> None:
         parse(text)
 
 
-# -- native ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("text", ["native", "this machine", "This-Machine", "NATIVE"])
 def test_native_without_a_gpu_is_the_cpu(text: str) -> None:
     assert parse(text, linux()) == Variant(cpu="zen4")
@@ -357,9 +342,6 @@ def test_native_on_a_gpu_that_no_cuda_makes_code_for() -> None:
     except UsageError:
         return
     assert parse(name(variant)) == variant
-
-
-# -- parts said apart --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

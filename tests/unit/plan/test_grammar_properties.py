@@ -38,8 +38,6 @@ def test_any_arch_list_is_read(archs: list[str], separator: str) -> None:
     assert [target.arch for target in variant.gpus if target.ptx] == [archs[-1]]
 
 
-# -- any text ----------------------------------------------------------------------------------
-
 CLAIMS: list[tuple[str, str]] = [
     *((backend.value, f"backend {backend}") for backend in Backend),
     *((squeeze(card), f"gpu {row.arch}") for row in gpus().values() for card in row.names),

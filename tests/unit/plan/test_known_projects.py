@@ -69,9 +69,6 @@ def cubins(planned: Plan) -> tuple[str, ...]:
     return planned.targets.cubins
 
 
-# -- PyTorch ---------------------------------------------------------------------------------------
-
-
 def torch_tree(folder: Path, **files: str) -> SourceTree:
     return made(
         folder,
@@ -126,8 +123,6 @@ def test_a_python_with_a_lock_does_not_serve_3_14t() -> None:
     assert "python-missing" not in names(doctor("cpu-py314t", tree=tree, toolbox=free))
 
 
-# -- flash-attention -------------------------------------------------------------------------------
-
 FLASH = """archs = os.getenv("FLASH_ATTN_CUDA_ARCHS", "80;90;100;120")
 force = os.getenv("FLASH_ATTENTION_FORCE_BUILD")
 amd = os.getenv("GPU_ARCHS", "native")
@@ -177,9 +172,6 @@ def test_flash_attention_3_compiles_sm80_only_if_a_gpu_needs_it(tmp_path: Path) 
     assert cubins(both) == ("9.0a", "8.0")
 
 
-# -- extensions of torch ---------------------------------------------------------------------------
-
-
 def test_vllm_needs_rust_and_is_told_its_build_type(tmp_path: Path) -> None:
     reads = (
         'device = os.environ.get("VLLM_TARGET_DEVICE")\nkind = os.environ.get("CMAKE_BUILD_TYPE")\n'
@@ -195,9 +187,6 @@ def test_vllm_needs_rust_and_is_told_its_build_type(tmp_path: Path) -> None:
     title = named(doctor("cu130-sm90", tree=tree, toolbox=bare), "cargo-missing").title
     assert "cargo" in title
     assert "cargo-missing" not in names(doctor("cu130-sm90", tree=tree, toolbox=rust))
-
-
-# -- CMake -----------------------------------------------------------------------------------------
 
 
 def test_triton_reads_max_jobs_and_its_plan_has_no_options_that_get_lost(tmp_path: Path) -> None:
@@ -260,11 +249,7 @@ def test_llama_cpp_python_has_a_cuda_back_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("inside", [False, True])
 def test_onnxruntime_is_built_in_its_cmake_folder(tmp_path: Path, inside: bool) -> None:
     project = 'project(onnxruntime)\noption(onnxruntime_USE_CUDA "CUDA" OFF)\n'
-    made(
-        tmp_path / "cmake",
-        CMakeLists__txt=project,
-        onnxruntime_providers_cuda__cmake="",
-    )
+    made(tmp_path / "cmake", CMakeLists__txt=project, onnxruntime_providers_cuda__cmake="")
     tree = read_tree(tmp_path / "cmake" if inside else tmp_path)
     planned = plan("cu130-sm90", tree=tree)
     assert cmake_of(planned)["onnxruntime_USE_CUDA"] == "ON"
@@ -289,9 +274,6 @@ def test_bitsandbytes_is_told_back_end_and_capability(tmp_path: Path) -> None:
     assert cmake_of(planned)["COMPUTE_BACKEND"] == "cuda"
     assert cmake_of(planned)["COMPUTE_CAPABILITY"] == "90"
     assert read_by(planned, "COMPUTE_CAPABILITY") == "CMakeLists.txt:4"
-
-
-# -- all recipes -----------------------------------------------------------------------------------
 
 
 def test_there_are_at_least_thirty_and_each_says_where_its_facts_are_from() -> None:

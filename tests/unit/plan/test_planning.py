@@ -57,9 +57,7 @@ def test_the_strongest_origin_wins_in_whatever_order(
 
 
 @given(st.lists(SETTINGS, max_size=12))
-def test_merging_keeps_one_of_each_name_in_order(
-    gathered: list[Setting],
-) -> None:
+def test_merging_keeps_one_of_each_name_in_order(gathered: list[Setting]) -> None:
     merged = merge(gathered)
     keys = [(setting.place, setting.name) for setting in merged]
     assert keys == sorted({(setting.place, setting.name) for setting in gathered})
@@ -71,9 +69,6 @@ def test_among_equals_the_later_one_wins() -> None:
         return Setting(place=SettingPlace.CMAKE, name="A", value=value, origin=file_line(1))
 
     assert merge([setting("one"), setting("two")]) == [setting("two")]
-
-
-# -- jobs --------------------------------------------------------------------------------------
 
 
 def jobs(*, cpus: int = 8, free: int = 64 * GIB, largest: float | None) -> str | None:
@@ -112,9 +107,6 @@ def test_memory_in_use_is_not_free() -> None:
 def test_jobs_of_this_machine_say_nothing_of_another(tree: SourceTree | None) -> None:
     assert "MAX_JOBS" not in environment_of(plan("cpu-linux_aarch64", tree=tree))
     assert "MAX_JOBS" in environment_of(plan("cpu", tree=tree))
-
-
-# -- what a plan remembers ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tree", [None, pytorch_tree(), extension_tree(), cmake_tree()])
@@ -170,9 +162,6 @@ def test_a_plan_is_a_pure_function() -> None:
 def test_native_on_debian_12_with_its_own_gcc() -> None:
     box = toolbox(tools=tools(cxx=tool("cxx", "12.2.0")))
     assert "-m" in environment_of(plan("native", toolbox=box))["CXXFLAGS"]
-
-
-# -- two plans ---------------------------------------------------------------------------------
 
 
 def names_of(

@@ -65,8 +65,6 @@ def test_pytorch_adds_flags_to_the_targets_that_it_is_given() -> None:
         assert "targets-in-the-tree" not in names(planned.findings)
 
 
-# -- recipes of the user ---------------------------------------------------------------------------
-
 OWN = """
 [[project]]
 name = "mylib"

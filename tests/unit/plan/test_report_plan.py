@@ -27,9 +27,6 @@ from subjects import (
 TREES = [None, pytorch_tree(), extension_tree(), cmake_tree()]
 
 
-# -- JSON --------------------------------------------------------------------------------------
-
-
 def decoded(planned: Plan) -> dict[str, Any]:
     """What a reader of the JSON gets."""
     value: dict[str, Any] = json.loads(msgspec.json.encode(plan_json(planned)))
@@ -72,9 +69,6 @@ def test_the_request() -> None:
     assert value["variant"]["gpus"] == [{"arch": "9.0", "ptx": False}]
     assert value["source"]["version"] == "2.6.0"
     assert value["estimate"]["wall_s"]["amount"] < value["estimate"]["wall_s"]["most"]
-
-
-# -- pages -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tree", TREES)

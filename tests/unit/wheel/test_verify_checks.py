@@ -6,11 +6,7 @@ import msgspec
 import pytest
 
 from artifacts import artifact, device_code, wheel_facts
-from stoker.model.artifact import (
-    ElfKind,
-    LibraryFacts,
-    RegionPattern,
-)
+from stoker.model.artifact import ElfKind, LibraryFacts, RegionPattern
 from stoker.model.finding import Finding, Severity
 from stoker.plan.grammar import parse
 from stoker.wheel.engine import Member

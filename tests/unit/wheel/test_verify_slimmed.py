@@ -4,11 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from artifacts import artifact, device_code, wheel_facts
-from stoker.model.artifact import (
-    ElfKind,
-    LibraryFacts,
-    RegionPattern,
-)
+from stoker.model.artifact import ElfKind, LibraryFacts, RegionPattern
 from stoker.model.finding import Severity
 from stoker.model.slimming import SlimRecord
 from stoker.outside.process import CommandResult
