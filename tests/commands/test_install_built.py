@@ -156,3 +156,17 @@ def test_options_that_exclude_each_other(stoker: Stoker) -> None:
     assert "exclude each other" in both.stderr
     other = stoker("install", "/srv/wheels", "mill", "--only-build")
     assert "cannot be used with the catalogue /srv/wheels" in other.stderr
+
+
+@pytest.mark.parametrize("word", ["./mill-1.0-py3-none-any.whl", "git+https://example.org/mill"])
+def test_what_is_not_the_name_of_a_project(stoker: Stoker, word: str) -> None:
+    done = stoker("install", word)
+    assert done.returncode == 2
+    assert f"'{word}' is not the name of a project" in done.stderr
+
+
+def test_a_project_that_no_place_has(stoker: Stoker, tmp_path: Path) -> None:
+    nowhere = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    done = stoker("install", "mill", timeout=300, **nowhere)
+    assert done.returncode != 0
+    assert done.stderr.count("no place has a wheel or a source of mill") == 1

@@ -15,7 +15,7 @@ from stoker.builds.building import Built
 from stoker.builds.toolchains.request import parse_request
 from stoker.builds.toolchains.store import install_toolchain
 from stoker.catalogue.candidates import SourceDistribution, Supply
-from stoker.catalogue.finding import Found, find, nothing_fits
+from stoker.catalogue.finding import Found, NothingFitsError, find, nothing_fits
 from stoker.catalogue.judging import Place
 from stoker.catalogue.kept import keep, kept_wheels
 from stoker.catalogue.store import Say
@@ -163,5 +163,6 @@ def obtained(plan: PlannedBuild, found: Found, place: Place, build: Build, *, sa
     supply = Supply(index=PackageIndex(roots=(), links=(), web=Web()), catalogues=(kept,))
     again = find(read_requirement(plan.source.requirement), place, supply, say=say)
     if again.best is None:
-        raise nothing_fits(again)
+        reasons = "; ".join(one.choice.reason for one in again.judged)
+        raise NothingFitsError(f"the wheel that was built does not fit this machine: {reasons}")
     return replace(again, wanted=found.wanted, judged=(*found.judged, again.best))

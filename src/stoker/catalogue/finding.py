@@ -26,6 +26,7 @@ from stoker.wheel.torch_builds import LIBRARIES, read_torch
 
 _TIMEOUT_S = 60.0
 _ASIDE = ".stoker-find-"
+_NO_SOURCE = "it cannot be built: no place has a source of it"
 
 
 class Found(Value, frozen=True, kw_only=True):
@@ -125,7 +126,9 @@ def nothing_fits(found: Found) -> NothingFitsError:
     """Return the error for a project of which no wheel fits."""
     count = len(found.judged)
     source = found.source
-    hints = [f"without --no-build, {source.requirement} is built for it"] if source else []
+    if not count and not source:
+        return NothingFitsError(f"no place has a wheel or a source of {found.wanted}")
+    hints = [f"without --no-build, {source.requirement} is built for it" if source else _NO_SOURCE]
     if not count:
         return NothingFitsError(f"no place has a wheel of {found.wanted}", hints=hints)
     read = f" ({size(found.downloaded_bytes)} of them were read)" if found.downloaded_bytes else ""

@@ -164,6 +164,11 @@ def install(
         return 0
     if not words and not files:
         raise UsageError("name what to install", hints=["stoker install flash-attn"])
+    for word in words:
+        if word.endswith(".whl") or word.startswith("git+"):
+            hints = ["a file or an address: pip install, or uv pip install"]
+            hints.append("a source tree: `stoker build` makes a wheel of it")
+            raise UsageError(f"'{word}' is not the name of a project", hints=hints)
     if no_build and only_build:
         raise UsageError("--no-build and --only-build exclude each other")
     if kernels and not prewarm:
@@ -391,7 +396,7 @@ def _found_or_built(
         if found.source and found.source.is_newer_than(best.wheel.version):
             _say(f"{found.source.requirement} has no wheel that fits; name it to build it")
         return found
-    if building is Building.NEVER:
+    if building is Building.NEVER or found.source is None:
         raise nothing_fits(found)
     if building is Building.IF_NONE:
         _say(nothing_fits(found).message)

@@ -101,7 +101,7 @@ def test_none_fits(shelf: Shelf, server: tuple[str, Sent]) -> None:
     error = nothing_fits(found)
     read = f"({size(found.downloaded_bytes)} of them were read)"
     assert error.message == f"none of the 30 wheels of mill fits this machine {read}"
-    assert error.hints == ()
+    assert error.hints == ("it cannot be built: no place has a source of it",)
 
 
 def test_a_server_without_ranges(shelf: Shelf, server: tuple[str, Sent]) -> None:
