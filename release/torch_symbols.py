@@ -33,7 +33,7 @@ from stoker.wheel.engine.directory import Limits, Member, member_of, read_listed
 from stoker.wheel.engine.zip_records import STORED
 from stoker.wheel.reader import Reader, open_file
 from stoker.wheel.remote import RemoteReader
-from stoker.wheel.torch_builds import described, is_own_library
+from stoker.wheel.torch_builds import described_build, is_own_library
 
 TABLE = Path(__file__).parents[1] / "src/stoker/knowledge/torch_symbols.xz"
 PYTHON = "cp312"
@@ -100,7 +100,7 @@ def _read_wheel(file: File, index: PackageIndex, folder: Path, path: Path | None
                     unpacked.flush()
                     with open_file(Path(unpacked.name), name) as reader:
                         libraries.append(dynamic_symbols(Elf(reader)))
-    build = described(parse_wheel_filename(file.name)[1].public, libraries)
+    build = described_build(parse_wheel_filename(file.name)[1].public, libraries)
     found = frozenset[str]().union(*(symbols.exported for symbols in libraries))
     content = msgspec.json.encode(Exports(build=build, names=found), order="sorted")
     target.write_bytes(lzma.compress(content, preset=6))

@@ -99,7 +99,7 @@ def _trial(
     )
 
 
-def command_of(trial: Trial, command: Sequence[str]) -> tuple[str, ...]:
+def trial_command(trial: Trial, command: Sequence[str]) -> tuple[str, ...]:
     """Return the command of a trial."""
     program, *words = command
     words = [word for word in words if not matching([word], trial.removes)]

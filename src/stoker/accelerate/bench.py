@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from stoker.accelerate.advice import command_of, order_of, trials_of
+from stoker.accelerate.advice import order_of, trial_command, trials_of
 from stoker.accelerate.linkage import differences, read_linkage
 from stoker.govern.build_files import BuildFiles
 from stoker.govern.command_line import moved, step_of
@@ -106,7 +106,7 @@ class Bench:
         step = self.sample[index]
         place = self._temporary / f"{index}-{number}-{trial.name}"
         place.mkdir()
-        there = moved(command_of(trial, step.command), str(place))
+        there = moved(trial_command(trial, step.command), str(place))
         assert there is not None  # only such steps are candidates
         words, output = there
         env = {**environment, "CCACHE_DIR": str(self._temporary / f"ccache-{index}-{number}")}

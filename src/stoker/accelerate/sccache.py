@@ -21,7 +21,6 @@ class _Counts(msgspec.Struct, frozen=True):
 class _Statistics(msgspec.Struct, frozen=True):
     cache_hits: _Counts = _Counts()
     cache_misses: _Counts = _Counts()
-    cache_errors: _Counts = _Counts()
     cache_timeouts: int = 0
     cache_read_errors: int = 0
     cache_write_errors: int = 0

@@ -36,10 +36,10 @@ from stoker.settings.declared import CommandLine
 # Headers of PyTorch include those of these libraries.
 _WITH_TORCH = ("cublas", "cusolver", "cusparse")
 
-Build = Callable[["PlannedBuild"], Built]
+Build = Callable[["ObtainedBuild"], Built]
 
 
-class PlannedBuild(Value, frozen=True, kw_only=True):
+class ObtainedBuild(Value, frozen=True, kw_only=True):
     """A build that would give the wheel. ``variant`` is what it is for; ``toolchain`` is installed
     before it, if the machine lacks one.
     """
@@ -74,7 +74,7 @@ class PlannedBuild(Value, frozen=True, kw_only=True):
         return "; ".join(lines)
 
 
-def planned(found: Found, place: Place, python: str, *, say: Say) -> PlannedBuild:
+def planned(found: Found, place: Place, python: str, *, say: Say) -> ObtainedBuild:
     """Plan the build of a project for the machine and its PyTorch."""
     source = found.source
     if source is None:
@@ -98,7 +98,7 @@ def planned(found: Found, place: Place, python: str, *, say: Say) -> PlannedBuil
         plan = _plan(subject)
         if plan.estimate.wall_s.amount is None and not toolchain:
             plan = _plan(_asked(subject, say))
-    return PlannedBuild(
+    return ObtainedBuild(
         source=source,
         variant=variant,
         python=python,
@@ -151,7 +151,7 @@ def _of_the_same_major(subject: Subject, toolkit: str) -> str | None:
     return next((version for version in found if version.partition(".")[0] == major), None)
 
 
-def obtained(plan: PlannedBuild, found: Found, place: Place, build: Build, *, say: Say) -> Found:
+def obtained(plan: ObtainedBuild, found: Found, place: Place, build: Build, *, say: Say) -> Found:
     """Build the wheel, keep it, and judge it as any other one; return the result."""
     if plan.toolchain:
         install_toolchain(parse_request(plan.toolchain, _WITH_TORCH), say=say)

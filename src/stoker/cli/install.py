@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
     from stoker.builds.building import Built
-    from stoker.builds.obtaining import PlannedBuild
+    from stoker.builds.obtaining import ObtainedBuild
     from stoker.catalogue.access import LocatedCatalogue
     from stoker.catalogue.candidates import Supply
     from stoker.catalogue.finding import Found
@@ -280,7 +280,7 @@ def _find_and_install(
     wanted = wanted_by(words, files, place.host)
     names = [one.name for one in wanted]
     warm = () if kernels is None else prewarmings(names, place.host.gpus, python, kernels)
-    plans: list[PlannedBuild] = []
+    plans: list[ObtainedBuild] = []
     results = [
         _found_or_built(one, place, supply, python, building, settings, plans, dry_run=dry)
         for one in wanted
@@ -372,7 +372,7 @@ def _found_or_built(
     python: str,
     building: Building,
     settings: dict[str, Any],
-    plans: "list[PlannedBuild]",
+    plans: "list[ObtainedBuild]",
     *,
     dry_run: bool,
 ) -> "Found":
@@ -408,7 +408,7 @@ def _found_or_built(
     return obtained(plan, found, place, partial(_built, settings=settings), say=_say)
 
 
-def _built(plan: "PlannedBuild", settings: dict[str, Any]) -> "Built":
+def _built(plan: "ObtainedBuild", settings: dict[str, Any]) -> "Built":
     """Build as `stoker build` does, with the settings for governed runs of this command."""
     from stoker.cli.build import build
     from stoker.cli.build_options import Part, taken

@@ -105,11 +105,6 @@ def _wide_jobs(base: Mapping[str, str], jobs: str) -> dict[str, str]:
     }
 
 
-def ungoverned(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for a command whose compiles do not ask the governor."""
-    return {name: value for name, value in environment.items() if name != "LD_PRELOAD"}
-
-
 def _preload(before: str, library: str) -> str:
     others = [entry for entry in re.split("[: ]", before) if entry and entry != library]
     return ":".join([library, *others])

@@ -39,7 +39,7 @@ class _Table(Row, frozen=True, kw_only=True):
     masks: Mapping[str, int]  # by name
 
 
-def builds() -> tuple[TorchBuild, ...]:
+def known_builds() -> tuple[TorchBuild, ...]:
     """Return the builds in the table, the oldest release first."""
     return _table().builds
 

@@ -35,7 +35,7 @@ class ProgressStage:
         self.done = 0
 
 
-def progress_line(title: str, done: int, total: int, elapsed_s: float) -> str:
+def stage_line(title: str, done: int, total: int, elapsed_s: float) -> str:
     """Return a line such as ``unpacking: 1.2 GiB of 2.9 GiB (41 %), 8 s so far, 12 s left``. The
     time so far changes every second, also if the amount takes longer to change.
     """
@@ -118,7 +118,7 @@ class _Meter:
         if stage.told > stage.start and now - stage.told < _BETWEEN_S[self._live]:
             return
         stage.told = now
-        line = progress_line(visible(stage.title), stage.done, stage.total, elapsed)
+        line = stage_line(visible(stage.title), stage.done, stage.total, elapsed)
         if self._live:
             self._erase()
             self._drawn = True

@@ -5,11 +5,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from stoker.knowledge.torch_symbols import (
     TorchBuild,
     back_end_of,
-    builds,
     exporters,
     is_of_shim,
     is_torch_library,
     is_torchs,
+    known_builds,
 )
 from stoker.model.artifact import LoadsWith, Symbols, TorchFit
 from stoker.model.distribution import read_version
@@ -79,7 +79,7 @@ def loads_with(needs: TorchNeeds, read: Sequence[ReadTorch] = ()) -> LoadsWith:
     """Return which official builds, and which that were read, have everything that is needed."""
     official = [
         _fit(needs, build, lambda name, place=place: bool(exporters(name) >> place & 1))  # type: ignore[misc]
-        for place, build in enumerate(builds())
+        for place, build in enumerate(known_builds())
         if build.machine == needs.machine
     ]
     direct = [_fit(needs, one.build, one.exported.__contains__, one.place) for one in read]

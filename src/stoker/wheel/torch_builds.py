@@ -53,7 +53,7 @@ def read_torch(target: str, environment: Mapping[str, str] = os.environ) -> Read
     return _of_folder(path)
 
 
-def described(release: str, libraries: Sequence[Symbols]) -> TorchBuild:
+def described_build(release: str, libraries: Sequence[Symbols]) -> TorchBuild:
     """Return the build that libraries belong to."""
     needed = " ".join(name for symbols in libraries for name in symbols.needed)
     cuda = _CUDA.search(needed)
@@ -111,7 +111,9 @@ def is_own_library(name: str) -> bool:
 
 def _read(release: str, libraries: Sequence[Symbols], place: str) -> ReadTorch:
     exported = frozenset[str]().union(*(one.exported for one in libraries))
-    return ReadTorch(build=described(release, libraries), place=printable(place), exported=exported)
+    return ReadTorch(
+        build=described_build(release, libraries), place=printable(place), exported=exported
+    )
 
 
 def _none(place: str) -> UsageError:

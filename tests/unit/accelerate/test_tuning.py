@@ -7,9 +7,9 @@ from stoker.accelerate.advice import (
     best_linker,
     change,
     choose_sample,
-    command_of,
     order_of,
     results_of,
+    trial_command,
     trials_of,
 )
 from stoker.model.govern import Collector, CompileMode, Role
@@ -91,13 +91,13 @@ def test_the_command_of_a_way() -> None:
     step = compiled("a", 1.0, "-g", "-ggdb3")
     by_name = {t.name: t for t in trials_of(step, Collector.RECORDED, EVERYTHING)}
     rest = ["-O2", "-c", "a.cc", "-o", "a.o"]
-    assert list(command_of(by_name["-g0"], step.command)) == ["g++", *rest, "-g0"]
-    lean = command_of(by_name["lean"], step.command)
+    assert list(trial_command(by_name["-g0"], step.command)) == ["g++", *rest, "-g0"]
+    lean = trial_command(by_name["lean"], step.command)
     assert lean[:3] == ("g++", "--param=ggc-min-expand=30", "--param=ggc-min-heapsize=262144")
-    assert command_of(by_name["clang++"], step.command)[0] == "clang++"
-    assert command_of(by_name["ccache, hit"], step.command)[:2] == ("ccache", "g++")
-    assert command_of(BASELINE, step.command) == step.command
-    link = command_of(
+    assert trial_command(by_name["clang++"], step.command)[0] == "clang++"
+    assert trial_command(by_name["ccache, hit"], step.command)[:2] == ("ccache", "g++")
+    assert trial_command(BASELINE, step.command) == step.command
+    link = trial_command(
         Trial(name="mold", topic=Topic.LINKER, mode=CompileMode.MOLD), linked("a").command
     )
     assert link[:2] == ("g++", "-fuse-ld=mold")

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from stoker.outside import progress
-from stoker.outside.progress import fitted, progress_line
+from stoker.outside.progress import fitted, stage_line
 
 MIB = 1 << 20
 
@@ -21,7 +21,7 @@ MIB = 1 << 20
     ],
 )
 def test_the_line(done: int, total: int, elapsed: float, expected: str) -> None:
-    assert progress_line("unpacking", done, total, elapsed) == expected
+    assert stage_line("unpacking", done, total, elapsed) == expected
 
 
 class Terminal(io.StringIO):

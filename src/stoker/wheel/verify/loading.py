@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from packaging.requirements import InvalidRequirement
 
-from stoker.knowledge.torch_symbols import builds
+from stoker.knowledge.torch_symbols import known_builds
 from stoker.model.distribution import read_requirement
 from stoker.model.errors import UsageError
 from stoker.model.finding import Finding
@@ -18,7 +18,7 @@ _MOST_NAMES = 20
 
 def asked_releases(requirement: str) -> tuple[str, ...]:
     """Return the known releases of PyTorch that a requirement such as ``torch==2.11`` allows."""
-    known = tuple(dict.fromkeys(build.release for build in builds()))
+    known = tuple(dict.fromkeys(build.release for build in known_builds()))
     try:
         asked = read_requirement(requirement)
     except InvalidRequirement as problem:
@@ -66,7 +66,7 @@ def unresolved(wheel: WheelUnderTest) -> Iterator[Finding]:
 def _allowed(wheel: WheelUnderTest) -> frozenset[str]:
     """Return the known releases that the wheel's own requirements allow."""
     lines = [line for line in wheel.metadata.requires if required_name(line) == "torch"]
-    known = {build.release for build in builds()}
+    known = {build.release for build in known_builds()}
     for line in lines:
         known = {release for release in known if release in read_requirement(line).specifier}
     return frozenset(known)
