@@ -166,6 +166,8 @@ def verdict_of(plan: Plan, truth: Row, asked: Asked | None) -> tuple[str, str]:
         return ("incomplete", lacking) if lacking else ("right", "")
     if not targets.compiles:
         return "wrong", "states that no device code is compiled"
+    if not targets.cubins and not targets.ptx:
+        return "incomplete", f"states no targets: {targets.evidence}"
     if sorted(targets.cubins) not in [sorted(each) for each in truth["cubins"]]:
         return "wrong", f"states {', '.join(targets.cubins)}"
     if "ptx" in truth and sorted(targets.ptx) != sorted(truth["ptx"]):

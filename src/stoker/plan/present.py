@@ -24,7 +24,7 @@ def still_present(known: BackendRecipe, presence: Presence | None) -> BackendRec
 
     return replace(
         known,
-        archs=_listed(known, presence) or names(known.archs),
+        archs=_archs(known, presence) or names(known.archs),
         accepts=names(known.accepts),
         fixed=tuple(_fixed(row, names(row.archs)) for row in known.fixed),
         switches=tuple(_switch(switch, names(switch.archs)) for switch in known.switches),
@@ -39,8 +39,11 @@ def _plain(arch: str) -> str:
     return arch.removesuffix("+PTX")
 
 
-def _fixed(row: FixedTargets, archs: tuple[str, ...]) -> FixedTargets:
-    return replace(row, archs=archs)
+def _fixed(row: FixedTargets, present: tuple[str, ...]) -> FixedTargets:
+    """Return targets that a build names itself. A tree without one of them names others in its
+    place, so that nothing is left of the row.
+    """
+    return row if present == row.archs else replace(row, archs=())
 
 
 def _switch(switch: Switch, archs: tuple[str, ...]) -> Switch:
@@ -58,9 +61,14 @@ def _without_unshown(known: BackendRecipe, presence: Presence) -> BackendRecipe:
     return replace(known, **{fact: getattr(empty, fact) for fact in gone})
 
 
-def _listed(known: BackendRecipe, presence: Presence) -> tuple[str, ...]:
-    """Return the targets as the tree lists them itself, if the recipe says where."""
-    return presence.listed.get(known.shown.get("archs", ""), ())
+def _archs(known: BackendRecipe, presence: Presence) -> tuple[str, ...]:
+    """Return the targets as the tree lists them itself, or those of the recipe, if it says what in
+    the tree they follow from: a package that compiles for it, for example.
+    """
+    pattern = known.shown.get("archs", "")
+    if pattern not in presence.shown:
+        return ()
+    return presence.listed.get(pattern) or known.archs
 
 
 def still_needed(needs: Iterable[Need], presence: Presence | None) -> tuple[Need, ...]:

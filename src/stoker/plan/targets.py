@@ -10,7 +10,7 @@ from stoker.knowledge.projects import reader_of
 from stoker.model.errors import UsageError
 from stoker.model.evidence import Evidence, EvidenceKind
 from stoker.model.plan import Backend, GpuTarget, PlannedTargets, Setting
-from stoker.model.recipe import BackendRecipe, Switch
+from stoker.model.recipe import BackendRecipe, FixedTargets, Switch
 from stoker.model.source import ProjectKind
 from stoker.model.value import Value
 from stoker.plan.present import places
@@ -120,7 +120,7 @@ def _evidence(subject: Subject, settings: Iterable[Setting] = ()) -> _Known:
         found = places(known, subject.tree.presence if subject.tree else None) if known else ()
         if still := [*readers, *filter(None, found)]:
             where += f"; still in this tree: {', '.join(still[:3])}"
-        gone = bool(known and known.fixed and not any(row.archs for row in known.fixed))
+        gone = not all(row.archs for row in _rows(subject, known or BackendRecipe()))
         targets = Evidence(kind=EvidenceKind.RECIPE, where=where)
         return _Known(targets=targets, known=not gone)
     kind = EvidenceKind.RECIPE if project else EvidenceKind.ASSUMED
@@ -130,14 +130,7 @@ def _evidence(subject: Subject, settings: Iterable[Setting] = ()) -> _Known:
 def _compiled(subject: Subject, known: BackendRecipe) -> tuple[list[str], list[str]]:
     """Return the targets of machine code, and those of PTX."""
     if known.fixed:
-        named = [
-            arch
-            for row in known.fixed
-            if subject.cuda_is_at_least(row.cuda)
-            if row.below is None or not subject.cuda_is_at_least(row.below)
-            if not row.cpus or subject.platform.cpu in row.cpus
-            for arch in row.archs
-        ]
+        named = [arch for row in _rows(subject, known) for arch in row.archs]
         cubins = [arch for arch in named if not arch.endswith("+PTX")]
         ptx = [arch.removesuffix("+PTX") for arch in named if arch.endswith("+PTX")]
         wanted = {target.arch for target in subject.gpus}
@@ -152,6 +145,17 @@ def _compiled(subject: Subject, known: BackendRecipe) -> tuple[list[str], list[s
     if known.ptx_of_newest and cubins:
         ptx.append(max(cubins, key=lambda arch: GpuTarget(arch=arch).sort_key))
     return list(dict.fromkeys(cubins)), list(dict.fromkeys(ptx))
+
+
+def _rows(subject: Subject, known: BackendRecipe) -> list[FixedTargets]:
+    """Return the targets that the build names itself with this CUDA, on this kind of machine."""
+    return [
+        row
+        for row in known.fixed
+        if subject.cuda_is_at_least(row.cuda)
+        if row.below is None or not subject.cuda_is_at_least(row.below)
+        if not row.cpus or subject.platform.cpu in row.cpus
+    ]
 
 
 def _is_general(subject: Subject, switch: Switch) -> bool:

@@ -46,6 +46,48 @@ def test_a_target_that_the_tree_does_not_name_is_not_promised(tmp_path: Path) ->
     assert "it has code for: 8.0, 9.0, 10.0, 12.0" in refused.value.hints
 
 
+SPCONV = """
+from cumm.common import TensorView
+setup(name="spconv", version="2.3.8", ext_modules=[])
+"""
+
+
+def test_targets_of_another_package_hold_for_a_tree_that_uses_it(tmp_path: Path) -> None:
+    """The tree names no target, so the list of cumm was dropped, and any GPU was accepted."""
+    (tmp_path / "spconv").mkdir()
+    (tmp_path / "spconv/core.py").write_text("")
+    (tmp_path / "kernel.cu").write_text("")
+    with pytest.raises(UsageError, match=r"no code for 10\.0"):
+        planned(tmp_path, "cu130-sm100", SPCONV)
+    assert planned(tmp_path, "cu130-sm90", SPCONV).targets
+
+
+def flags_for(*archs: str) -> str:
+    flags = " ".join(f'"-gencode=arch=compute_{arch},code=sm_{arch}"' for arch in archs)
+    return f"project(sgl_kernel LANGUAGES CXX CUDA)\nset(FLAGS {flags})\nadd_library(x x.cu)\n"
+
+
+def test_a_list_with_a_target_that_is_gone_is_not_stated_in_part(tmp_path: Path) -> None:
+    """The head has 10.0f where a release has 10.0a and 10.3a: the rest of the list was stated, and
+    GPUs that the release has code for were refused.
+    """
+    (tmp_path / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["scikit-build-core", "torch"]\n'
+        'build-backend = "scikit_build_core.build"\n[project]\nname = "sgl-kernel"\nversion = "1"\n'
+    )
+    (tmp_path / "x.cu").write_text("")
+    old, new = ("90", "90a", "100a", "103a", "120a"), ("90", "90a", "100f", "120a")
+    (tmp_path / "CMakeLists.txt").write_text(flags_for(*old))
+    for words in ("cu130-sm90", "cu130-sm100"):
+        targets = plan(words, tree=read_tree(tmp_path)).targets
+        assert targets
+        assert (targets.cubins, targets.compiles) == ((), True)
+    (tmp_path / "CMakeLists.txt").write_text(flags_for(*new))
+    targets = plan("cu130-sm90", tree=read_tree(tmp_path)).targets
+    assert targets
+    assert set(targets.cubins) == {"9.0", "9.0a", "10.0f", "12.0a"}
+
+
 VLLM = """
 from torch.utils.cpp_extension import CUDA_HOME
 subprocess.run(["cmake", "."])
