@@ -210,3 +210,26 @@ def test_a_version_header_of_a_known_library_is_installed(tmp_path: Path) -> Non
     line = "a.cpp:1:10: fatal error: {}: No such file or directory\n"
     assert "libboost-dev" in commands(only(line.format("boost/version.hpp"), here))
     assert "apt-get" not in commands(only(line.format("version.h"), here))
+
+
+def test_a_function_of_python_that_is_not_declared_is_never_left_undeclared() -> None:
+    log = (
+        "gcc -DPy_LIMITED_API=51052544 -I/usr/include/python3.13 -c mill.c -o mill.o\n"
+        "mill.c:706:9: error: implicit declaration of function 'PyUnstable_Code_New' "
+        "[-Wimplicit-function-declaration]\n"
+        "error: command '/usr/bin/gcc' failed with exit code 1\n"
+    )
+    found = diagnose(read_log(BytesIO(log.encode())))
+    commands = [line for one in found.findings for fix in one.fix for line in fix.commands]
+    assert not any("implicit-function-declaration" in line for line in commands)
+
+
+def test_a_warning_of_a_missing_library_is_not_the_cause() -> None:
+    log = (
+        "ld: warning: Could not find or use auto-linked library 'mill': library 'mill' not found\n"
+        'Undefined symbols for architecture arm64:\n  "_grind", referenced from:\n'
+        "      _main in main.o\n"
+        "clang: error: linker command failed with exit code 1 (use -v to see invocation)\n"
+    )
+    found = diagnose(read_log(BytesIO(log.encode())))
+    assert "system-library-missing" not in {one.cause for one in found.findings}
