@@ -82,7 +82,10 @@ _GIVEN_UP: _Tables = {
     ),
 }
 _SUCCEEDED: _Tables = {
-    Level.CONFIGURE: (r"-- Build files have been written to: ",),
+    Level.CONFIGURE: (
+        r"-- Build files have been written to: ",
+        r"^\s{0,24}config\.status: creating ",
+    ),
     Level.BUILD: (
         r"^\s{0,24}\[(\d{1,6})/\1\] ",
         r"^\s{0,24}\[100%\] Built target ",

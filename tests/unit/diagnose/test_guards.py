@@ -233,3 +233,15 @@ def test_a_warning_of_a_missing_library_is_not_the_cause() -> None:
     )
     found = diagnose(read_log(BytesIO(log.encode())))
     assert "system-library-missing" not in {one.cause for one in found.findings}
+
+
+def test_what_a_test_of_configure_printed_is_no_failure_if_configure_went_on() -> None:
+    log = (
+        "checking for python extension module directory... /usr/lib/python3\n"
+        "Traceback (most recent call last):\n"
+        '  File "<string>", line 1, in <module>\n'
+        "ModuleNotFoundError: No module named 'distutils'\n"
+        'configure: WARNING: "Python headers not found - python bindings will not be made"\n'
+        "config.status: creating Makefile\nmake[1]: Nothing to be done for 'all'.\n"
+    )
+    assert diagnose(read_log(BytesIO(log.encode()))).status is Status.NOTHING_FAILED
