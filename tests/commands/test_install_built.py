@@ -45,13 +45,17 @@ def index(tmp_path: Path, need: Callable[[str], str]) -> dict[str, str]:
     folder = tmp_path / "index"
     made = make_wheel(folder, name="mill", version="1.0")
     made.rename(folder / "mill-1.0-cp38-cp38-manylinux_2_28_x86_64.whl")
-    with tarfile.open(folder / "mill-1.0.tar.gz", "w:gz") as archive:
-        contents = {"setup.py": SETUP, "c.c": CODE, "mill/__init__.py": "from . import _C"}
+    contents = {"setup.py": SETUP, "c.c": CODE, "mill/__init__.py": "from . import _C"}
+    _pack(folder / "mill-1.0.tar.gz", contents)
+    return {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder)}
+
+
+def _pack(file: Path, contents: dict[str, str]) -> None:
+    with tarfile.open(file, "w:gz") as archive:
         for name, text in contents.items():
-            info = tarfile.TarInfo(f"mill-1.0/{name}")
+            info = tarfile.TarInfo(f"{file.name.removesuffix('.tar.gz')}/{name}")
             info.size = len(text)
             archive.addfile(info, io.BytesIO(text.encode()))
-    return {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder)}
 
 
 def _imports(python: str) -> bool:
@@ -149,6 +153,24 @@ def _repeat(stoker: Stoker, tmp_path: Path, index: dict[str, str], shared: Path)
     changed = stoker(*words, timeout=300, **index)
     assert "the hash of a file differs" in changed.stderr
     wheel.write_bytes(content)
+
+
+@pytest.mark.timeout(600)
+def test_a_build_with_the_packages_that_are_here(
+    stoker: Stoker, tmp_path: Path, index: dict[str, str]
+) -> None:
+    """The message of a failed build names an option that `stoker install` has too."""
+    needs = (
+        '[build-system]\nrequires = ["setuptools>=40"]\nbuild-backend = "setuptools.build_meta"\n'
+    )
+    contents = {"setup.py": SETUP, "c.c": CODE, "mill/__init__.py": "", "pyproject.toml": needs}
+    _pack(Path(index["PIP_FIND_LINKS"]) / "mill-1.0.tar.gz", contents)
+    words = ("install", "mill", "--python", _python(tmp_path / "environment"))
+    failed = stoker(*words, "--isolation", "full", timeout=300, **index)
+    assert failed.returncode != 0
+    assert "--isolation none builds with the packages that are here" in failed.stderr
+    done = stoker(*words, "--isolation", "none", timeout=300, **index)
+    assert done.returncode == 0, done.stderr
 
 
 def test_options_that_exclude_each_other(stoker: Stoker) -> None:

@@ -109,6 +109,7 @@ class Building(Enum):
 @click.option("--json", "as_json", is_flag=True, help="Print what was installed as JSON.")
 @setting_options(SettingGroup.GOVERN)
 @setting_options(SettingGroup.CHAIN)
+@setting_options(SettingGroup.BUILD, only=["isolation"])
 def install(
     words: tuple[str, ...],
     files: tuple[Path, ...],
@@ -316,12 +317,13 @@ def _compile_kernels(
     """
     from stoker.cli.governed import run_governed
 
+    governing = {name: value for name, value in settings.items() if name != "isolation"}
     for one in warm:
         _say(one.in_words)
         if dry_run:
             continue
         status = run_governed(
-            one.command, respect_jobs=False, summary_file=None, explain=False, **settings
+            one.command, respect_jobs=False, summary_file=None, explain=False, **governing
         )
         if status:
             return status
@@ -418,8 +420,10 @@ def _built(plan: "ObtainedBuild", settings: dict[str, Any]) -> "Built":
     out = folders.cache() / "install" / "built"
     words = [plan.source.requirement, "--variant", plan.variant, "--python", plan.python]
     words += ["--out", str(out)]
-    words += ["--isolation", plan.isolation.value] if plan.isolation else []
-    options = build.make_context("stoker build", words).params | settings
+    chosen = {name: value for name, value in settings.items() if name != "isolation"}
+    isolation = settings["isolation"] or (plan.isolation and plan.isolation.value)
+    words += ["--isolation", isolation] if isolation else []
+    options = build.make_context("stoker build", words).params | chosen
     taken(options, Part.CONTAINER)
     return performed(options)
 

@@ -112,13 +112,16 @@ def request_options(*, source: bool = True) -> Callable[[F], F]:
     return decorate
 
 
-def setting_options(group: SettingGroup, *, without: Iterable[str] = ()) -> Callable[[F], F]:
-    """Add a flag for each setting of a group."""
+def setting_options(
+    group: SettingGroup, *, without: Iterable[str] = (), only: Iterable[str] | None = None
+) -> Callable[[F], F]:
+    """Add a flag for each setting of a group, or for some of them."""
 
     def decorate(function: F) -> F:
         function = _help_all(function)
         for option in reversed(OPTIONS.values()):
-            if option.group is group and option.name not in without:
+            wanted = option.name not in without if only is None else option.name in only
+            if option.group is group and wanted:
                 function = _flag(option)(function)
         return _without_jobs(function) if group is SettingGroup.GOVERN else function
 
