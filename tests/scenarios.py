@@ -149,8 +149,10 @@ def _tiny() -> tuple[StepRecord, ...]:
     )
 
 
-def _kernels() -> tuple[StepRecord, ...]:
-    """Return the steps of a small CUDA project like apex, of which nothing is known."""
+def _kernels(times: int = 1) -> tuple[StepRecord, ...]:
+    """Return the steps of a small CUDA project like apex, of which nothing is known, or of one that
+    needs several times as much memory.
+    """
     random = Random(22)
     names = [f"csrc/kernel_{number:02d}.cu" for number in range(22)]
     return tuple(
@@ -158,7 +160,7 @@ def _kernels() -> tuple[StepRecord, ...]:
             step=Step(key=name, role=Role.CUDA, source=name, output=f"{name}.o", archs=("sm_90",)),
             wall_s=seconds,
             cpu_s=seconds,
-            peak_bytes=round(random.uniform(0.4, 1.2) * 1e9),
+            peak_bytes=times * round(random.uniform(0.4, 1.2) * 1e9),
         )
         for name, seconds in ((name, random.uniform(15, 60)) for name in names)
     )
@@ -190,6 +192,8 @@ def _scenarios() -> dict[str, Scenario]:
         found[f"cuda-16cpu-32G-{word}"] = partial(_of_trace, cuda, warm=warm)
         found[f"flash-attn-16cpu-32G-{word}"] = partial(_of_trace, flash, warm=warm)
     found["kernels-16cpu-124G-cold"] = lambda: _build(_kernels(), cpus=16, gib=124, warm=False)
+    found["kernels-16cpu-24G-cold"] = lambda: _build(_kernels(), cpus=16, gib=24, warm=False)
+    found["heavy-kernels-16cpu-24G-cold"] = lambda: _build(_kernels(6), cpus=16, gib=24, warm=False)
     found["tiny-5000-2cpu"] = lambda: _build(_tiny(), cpus=2, gib=4, warm=False)
     workers = SimulatedWorkers(workers=16, jobs=4, bandwidth=125e6)
     found["pytorch16th-64-workers"] = partial(

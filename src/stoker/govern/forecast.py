@@ -21,14 +21,17 @@ from stoker.model.value import Value
 _SHORTEST = 0.25  # seconds
 _GROWTH = 1.03  # factor from one stretch's end to the next
 # Share of a learned prediction's width that is kept free. Being wrong now and then, and killing the
-# youngest step, costs less than idle CPUs.
+# youngest step, costs less than idle CPUs [pytorch16th-4cpu-2G-cold 1.21].
 _CAUTION = 0.25
-_LOOKED_AT = 16  # waiting steps whose durations decide how far ahead to look
+# Waiting steps whose durations decide how far ahead to look [pytorch16th-4cpu-2G-cold-gc-off 1.14].
+_LOOKED_AT = 16
 _SPAN = 32  # stretches that are looked at as a whole; where memory is short, more never have room
 _MOMENT = 1e-9  # seconds; every step takes part of the first stretch, also one that should be over
 _PRIOR = Basis.PRIOR
 _FALLEN = 0.9  # memory of a step over its peak so far, below which it has stopped to grow
-_FURTHER = 0.5  # share of its memory by which a step may still grow if nothing says where it ends
+# Share of its memory by which a step may still grow if nothing says where it ends
+# [tables-4cpu-2G-cold 1.25].
+_FURTHER = 0.5
 
 
 def _ends() -> tuple[float, ...]:

@@ -30,7 +30,7 @@ _START_LOCK_TIMEOUT_S = 1.0  # seconds: the first run waits for its governor
 _MUCH_NEW = 200  # records
 _MOST_NAMED = 3  # records that a warning names
 _LONGEST_NAME = 200  # characters
-_FORMAT = 3  # of stored knowledge
+_FORMAT = 4  # of stored knowledge
 _LAST_WRITES = 2.0  # seconds that the exiting governor waits for pending writes
 
 

@@ -17,13 +17,9 @@ from typing import Annotated, Any
 from msgspec import Meta
 from msgspec.structs import replace
 
+from stoker.govern.mode_effects import ModeEffects, ModeKnowledge
 from stoker.govern.profile import PARTS, TYPICAL_SHARE, climb, profile_of, stepped
-from stoker.knowledge.compiler_modes import (
-    measured_effect,
-    nvcc_rounds,
-    shipped_effects,
-    thread_effects,
-)
+from stoker.knowledge.compiler_modes import measured_effect, nvcc_rounds, thread_effects
 from stoker.knowledge.steps import KnownStep, Prior, known_step, prior_of, usual_seconds
 from stoker.model.govern import (
     ABOUT_THE_STEP,
@@ -38,36 +34,40 @@ from stoker.model.govern import (
 )
 from stoker.model.value import Bytes, Count, Ratio, Seconds, Value
 
-_KEPT = 64  # latest rows of each group
+# A name in brackets is the scenario of tests/scenarios.py that guards a figure, with its time over
+# the stored one if the figure is left out.
+_KEPT = 64  # latest rows of each group [tables-4cpu-2G-cold 1.23 with 16]
 _MOST_ROWS = 20_000  # that are kept in all: several builds of PyTorch
-_ENOUGH = 4  # rows that a folder needs to be used
-_NEAR = 2.0  # factor within which sources are of the same size: one such row is enough
-_FAR = 8.0  # factor beyond which the size of a source says that it is of another kind
+# Rows that a folder needs to be used [12 draws of pytorch16th-4cpu: 5 OOM kills with 1, not 1].
+_ENOUGH = 4
+_FAR = 8  # factor beyond which the size of a source says that it is of another kind
 # Seconds; a shorter step ended before its memory was measured twice. Most of them are sources of
 # which the preprocessor leaves nothing, and say nothing about other sources.
 _BRIEF = 0.1
-_LATEST = 4  # rows whose profiles count
+# Rows whose profiles count [5 draws of first builds 1.02 with 64].
+_LATEST = 4
 _QUANTILE = 0.9  # share of peaks that stay below ``high``
-_WIDTH = 1.05  # ``high`` over ``peak`` of a command that was seen once
-_SHIPPED_WIDTH = 1.1  # the same of figures that are shipped for its source
-_WEIGHT_OF_PRIOR = 4  # number of rows of a folder that it counts as
-_PACES = 15  # latest steps from which the machine's speed is estimated
-_ASSUMED_PACES = (0.7, 1.0, 1.4)  # before any step has ended
-_ASSUMED_SCALES = (1.0,) * 5  # before any was measured
-_LEAST_SPREAD = 1.02  # durations are never more certain than this
-_OUTLIERS = 0.15  # share of the slowest and of the fastest that does not count
-# What a mode may change of a peak at most; more is due to other changes.
-_RESPONSES = (0.0, 1.5)  # what it changes of memory, over what is shipped
-_SAVES = (0.3, 1.0)
-_COSTS = (1.0, 2.0)
+# ``high`` over ``peak`` of a command that was seen once [tables-4cpu-2G-third-gc-off 1.04 with 1.1]
+_WIDTH = 1.05
+# The same of figures that are shipped for its source [flash-attn-16cpu-32G-cold 1.05 with 1.05].
+_SHIPPED_WIDTH = 1.1
+_WEIGHT_OF_PRIOR = 4  # rows of a folder that it counts as [pytorch16th-4cpu-2G-cold-gc-off 1.03]
+# Latest steps from which the machine's speed is estimated: with 64, a build of which the second
+# half is twice as slow takes 1.02 and has 4 OOM kills instead of 2.
+_PACES = 15
+_ASSUMED_PACES = (0.7, 1.0, 1.4)  # at first [pytorch16th-4cpu-2G-warm-gc-off 1.14]
+_ASSUMED_SCALES = (1.0,) * 5  # before any was measured [flash-attn-16cpu-32G-cold 1.10]
+_LEAST_SPREAD = 1.02  # durations are never more certain than this [cuda-16cpu-32G-cold 1.06]
+# Share of the slowest and of the fastest that does not count [pytorch16th-4cpu-4G-warm 1.17].
+_OUTLIERS = 0.15
 _ASSUMED_PROFILE = climb(TYPICAL_SHARE)
 _MOST_OFFSET = 1.5  # of predictions that were too low or too high, in powers of e
-_SHORTEST = 0.5  # seconds; shorter steps say nothing about the speed
+# Seconds; shorter steps say nothing about the speed [tables-4cpu-2G-third 1.09 with 1].
+_SHORTEST = 0.5
 
 _COMPILES = (Role.C, Role.CXX, Role.CUDA, Role.FORTRAN, Role.RUST)
 
 _Source = tuple[Role, str]  # or a folder
-_Kind = tuple[Role, str, CompileMode]  # steps of a build folder in one mode
 
 
 class _Sample(Value, frozen=True, kw_only=True, array_like=True):
@@ -114,9 +114,7 @@ class Knowledge(Value, frozen=True, kw_only=True):
     rows: list[_Learned]
     offsets: dict[Basis, Annotated[float, Meta(ge=-_MOST_OFFSET, le=_MOST_OFFSET)]]
     scales: dict[Role, Annotated[list[Ratio], Meta(min_length=1)]]
-    modes: dict[str, dict[CompileMode, Bytes]]
-    effects: list[tuple[Role, str, dict[CompileMode, ModeEffect]]]
-    responses: list[tuple[Role, str, CompileMode, list[Ratio]]]
+    modes: ModeKnowledge
     bounds: list[_Learned]
 
 
@@ -125,7 +123,7 @@ class _Offset:
     it.
     """
 
-    _RATE = 0.1
+    _RATE = 0.1  # [flash-attn-16cpu-32G-cold 1.05]
 
     def __init__(self, quantile: float):
         self._quantile = quantile
@@ -157,12 +155,7 @@ class Predictor:
         self._bounds: dict[str, _Learned] = {}
         # By key, of steps that were never measured: they are predicted again while they wait.
         self._estimates: dict[str, _Estimate] = {}
-        # Peaks as measured in other modes, by key.
-        self._modes: defaultdict[str, dict[CompileMode, int]] = defaultdict(dict)
-        # What modes were seen to change, by source: it hardly depends on flags.
-        self._effects: defaultdict[_Source, dict[CompileMode, ModeEffect]] = defaultdict(dict)
-        # The same over what is shipped, by build folder: 0 where a mode changes nothing.
-        self._responses: defaultdict[_Kind, deque[float]] = defaultdict(_group)
+        self._modes = ModeEffects()
         self._memory = {basis: _Offset(_QUANTILE) for basis in Basis}
         # Measured peaks over those shipped for the source: compilers and flags differ.
         self._over_shipped: defaultdict[Role, deque[float]] = defaultdict(_scales)
@@ -196,7 +189,7 @@ class Predictor:
         ):  # the step has their number, by which every step of nvcc is scaled
             mode = CompileMode.DEFAULT
         if mode is not CompileMode.DEFAULT:
-            row = self._in_default_mode(row)
+            row = self._modes.in_default_mode(row, self._default_peak(step))
         expected = self._estimate(step)
         _, high = self._peaks(step, expected)
         self._memory[expected.basis].learn(below=row.peak_bytes <= high)
@@ -214,10 +207,8 @@ class Predictor:
             self._over_shipped[step.role].append(scale)
             self._usual_scales.pop(step.role, None)
         self._keep(_learned(row, mode))
-        for effect in self._learned_effects(step):
-            self._effects[_source(step)][effect.mode] = effect
-            if effect.mode is row_mode and row_mode.is_collector:
-                self._learn_response(step, effect)
+        if self._modes.has_seen(step):
+            self._modes.learn(step, row_mode, self._default_peak(step))
 
     def _learn_bound(self, row: StepRecord) -> None:
         """Keep what a step took until it was killed, as far as it is the longest attempt."""
@@ -256,9 +247,7 @@ class Predictor:
             rows=list(self._rows),
             offsets={basis: offset.power for basis, offset in self._memory.items()},
             scales={role: list(scales) for role, scales in self._over_shipped.items()},
-            modes=dict(self._modes),
-            effects=[(*source, effects) for source, effects in self._effects.items()],
-            responses=[(*kind, list(found)) for kind, found in self._responses.items()],
+            modes=self._modes.knowledge(),
             bounds=list(self._bounds.values()),
         )
 
@@ -269,77 +258,23 @@ class Predictor:
             self._memory[basis].power = power
         for role, scales in known.scales.items():
             self._over_shipped[role] = deque(scales, maxlen=_KEPT)
-        self._modes.update(known.modes)
-        for role, source, effects in known.effects:
-            self._effects[role, source] = effects
-        for role, directory, mode, responses in known.responses:
-            self._responses[role, directory, mode].extend(responses)
+        self._modes.recall(known.modes)
         for bound in known.bounds:
             self._keep_bound(bound)
 
-    def _in_default_mode(self, row: StepRecord) -> StepRecord:
-        """Return what the step would have taken by default, by its own factors or shipped ones."""
-        self._modes[row.step.key][row.mode] = row.peak_bytes
-        learned = (each for each in self._learned_effects(row.step) if each.mode is row.mode)
-        effect = next(learned, measured_effect(row.mode, row.peak_bytes))
-        integral = row.byte_seconds
-        return replace(
-            row,
-            peak_bytes=round(row.peak_bytes / effect.memory),
-            wall_s=row.wall_s / effect.seconds,
-            byte_seconds=integral and integral / effect.memory / effect.seconds,
-            mode=CompileMode.DEFAULT,
-        )
-
-    def _learn_response(self, step: Step, effect: ModeEffect) -> None:
-        """Note how much of the shipped change of memory a mode has brought."""
-        samples = self._by_key[step.key]
-        default = next(each for each in reversed(samples) if each.mode is CompileMode.DEFAULT)
-        shipped = _effect_of(effect.mode, default.peak * prior_of(step).peak)
-        if shipped.memory != 1.0:
-            response = (effect.memory - 1) / (shipped.memory - 1)
-            self._responses[_kind(step, effect.mode)].append(_within(_RESPONSES, response))
+    def _default_peak(self, step: Step) -> float | None:
+        """Return the latest peak of the same command in the default mode, if it ever ran so."""
+        samples = reversed(self._by_key.get(step.key, ()))
+        found = next((each for each in samples if each.mode is CompileMode.DEFAULT), None)
+        return found.peak * prior_of(step).peak if found else None
 
     def effects(self, step: Step, peak: int | None = None) -> tuple[ModeEffect, ...]:
-        """Return what modes change of a step of gcc: as measured of its source, else as of others
-        in its build folder, else by shipped figures, which are facts about the projects that they
-        were measured on and assumptions about others: a source of large tables has no garbage.
-        ``peak`` is what ``predict`` returns, if that was called before.
+        """Return what modes change of a step of gcc. ``peak`` is what ``predict`` returns, if that
+        was called before.
         """
-        measured = self._effects.get(_source(step), {})
         if peak is None:
             peak, _ = self._peaks(step, self._estimate(step))
-        known = known_step(step.role, step.source) is not None
-        return tuple(
-            measured.get(each.mode) or self._expected_effect(step, each, known=known)
-            for each in shipped_effects(peak)
-        )
-
-    def _expected_effect(self, step: Step, shipped: ModeEffect, *, known: bool) -> ModeEffect:
-        responses = self._responses.get(_kind(step, shipped.mode))
-        if not responses and shipped.mode is CompileMode.LOW:
-            # What is not garbage in the lean mode is none in the low mode either.
-            responses = self._responses.get(_kind(step, CompileMode.LEAN))
-        if responses:
-            memory = 1 + median(responses) * (shipped.memory - 1)
-            return replace(shipped, memory=memory)
-        return shipped if known else replace(shipped, assumed=True)
-
-    def _learned_effects(self, step: Step) -> Iterator[ModeEffect]:
-        """Yield what modes change of a step that was measured in them and in the default mode. Only
-        memory is learned: durations differ more from build to build than modes change them.
-        """
-        seen, samples = self._modes.get(step.key, {}), self._by_key.get(step.key, ())
-        default = (
-            [sample for sample in samples if sample.mode is CompileMode.DEFAULT] if seen else []
-        )
-        if not default:
-            return
-        peak = default[-1].peak * prior_of(step).peak
-        for mode, other in seen.items():
-            bounds = _COSTS if mode is CompileMode.FAST else _SAVES
-            memory = _within(bounds, other / max(1, peak))
-            yield replace(measured_effect(mode, other), mode=mode, memory=memory)
+        return self._modes.of(step, peak)
 
     def default_seconds(self, step: Step) -> float | None:
         """Return the seconds that the same command took in the default mode, if it ever ran so."""
@@ -428,7 +363,7 @@ class Predictor:
 
     def _alike(self, found: Sequence[_Sample], step: Step) -> Sequence[_Sample]:
         """Return those samples of a command that count."""
-        if step.key not in self._modes and step.role is not Role.CUDA:
+        if not self._modes.has_seen(step) and step.role is not Role.CUDA:
             return found
         # What was measured counts more than what was converted.
         alike = [
@@ -503,15 +438,6 @@ def _source(step: Step) -> _Source:
     return step.role, step.source
 
 
-def _kind(step: Step, mode: CompileMode) -> "_Kind":
-    return step.role, step.directory, mode
-
-
-def _effect_of(mode: CompileMode, peak: float) -> ModeEffect:
-    """Return what a mode changes of a step with this peak by default, as shipped."""
-    return next(each for each in shipped_effects(peak) if each.mode is mode)
-
-
 def _of_like_size(samples: Sequence[_Sample], step: Step) -> Sequence[_Sample]:
     """Return the samples of a folder that say something about a step, if they are enough. A folder
     may have large tables beside small sources, so the size of the source counts where it is known;
@@ -520,28 +446,9 @@ def _of_like_size(samples: Sequence[_Sample], step: Step) -> Sequence[_Sample]:
     size = step.input_bytes if step.role in _COMPILES else 0
     if not size:
         return samples if len(samples) >= _ENOUGH else ()
-    brief = [each for each in samples if each.seconds < _BRIEF]
-    lasting = [each for each in samples if each.seconds >= _BRIEF] if brief else samples
-    if near := _within_factor(_NEAR, lasting, size):
-        return near
-    for some, factor in ((lasting, _FAR), (brief, _NEAR), (samples, _FAR)):
-        others = _within_factor(factor, some, size)
-        if len(others) >= _ENOUGH:
-            return others
-    return ()
-
-
-def _within_factor(factor: float, samples: Sequence[_Sample], size: int) -> list[_Sample]:
-    """Return the samples of sources that are larger or smaller by no more than a factor; those of
-    unknown size count only if that is large.
-    """
-    unknown = factor >= _FAR
-    return [
-        each
-        for each in samples
-        if (size <= factor * each.size and each.size <= factor * size)
-        or (unknown and not each.size)
-    ]
+    alike = [each for each in samples if not each.size or 1 / _FAR <= each.size / size <= _FAR]
+    lasting = [each for each in alike if each.seconds >= _BRIEF]
+    return lasting or (alike if len(alike) >= _ENOUGH else ())
 
 
 def _shipped(step: Step, known: KnownStep) -> _Sample:
@@ -583,12 +490,8 @@ def _folders(source: str) -> Iterator[str]:
 
 def _profiles(samples: Sequence[_Sample], rounds: int) -> tuple[bytes, ...]:
     """Return the latest profiles of steps with as many rounds."""
-    alike = (
-        each.profile
-        for each in reversed(samples)
-        if each.rounds == rounds and len(each.profile) == PARTS
-    )
-    return tuple(islice(alike, _LATEST))
+    alike = (each.profile for each in reversed(samples) if each.rounds == rounds)
+    return tuple(islice((profile for profile in alike if len(profile) == PARTS), _LATEST))
 
 
 def _peak_and_high(basis: Basis, peaks: list[float], prior: Prior) -> tuple[float, float]:

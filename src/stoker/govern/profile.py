@@ -28,16 +28,27 @@ _LEAST_MEAN = 0.001  # of a step that idles for long before it reaches its peak
 _STRETCHES = 4 * PARTS  # kept while a step runs
 _FIRST_WIDTH = 0.1  # seconds, the launcher's sampling interval
 SHORTEST = 1.0  # seconds; a shorter step gets no profile
-_OVERTIME = 1.02  # factor by which predicted durations are taken to be too short
-_LATE = 0.1  # share of its age that an overdue step is expected to need longer
-_TAIL = 16  # last parts of a profile, in one of which an overdue step may be
-_MOMENT = 1.0  # seconds for which memory in use now is expected to stay in use
+# A name in brackets is the scenario of tests/scenarios.py that guards a figure, with its time over
+# the stored one if the figure is left out.
+# Factor by which predicted durations may be too short [pytorch16th-4cpu-2G-warm-gc-off 1.04].
+_OVERTIME = 1.02
+# Share of its age that an overdue step is expected to need longer [the same 1.07].
+_LATE = 0.1
+# Last parts of a profile, in one of which an overdue step may be [the same 1.03].
+_TAIL = 16
+# Seconds for which memory in use now is expected to stay in use [pytorch-16cpu-8G-warm: 10
+# preemptions, not 4].
+_MOMENT = 1.0
 _ALIKE = 0.12  # share by which the memory of one command differs from run to run
-_DELAY = 0.5  # seconds by which a measurement may be older than the step's age
+# Seconds by which a measurement may be older than the step's age [cuda-16cpu-32G-cold 1.05].
+_DELAY = 0.5
 # Share of the spread of durations that a forecast allows for. A step that is early or late can be
-# paused for a moment, which costs less than the CPUs that would wait for every such case.
+# paused for a moment, which costs less than the CPUs that would wait for every such case
+# [pytorch16th-4cpu-2G-cold-gc-off 1.19].
 _DOUBT = 0.5
-_SLOWEST = 2.5  # a step that is slower than predicted by more than this does not follow its profile
+# A step that is slower than predicted by more than this does not follow its profile
+# [pytorch16th-4cpu-2G-cold-gc-off 1.13].
+_SLOWEST = 2.5
 
 Profile = tuple[int, ...]
 Ages = tuple[float, float]  # seconds of a predicted life that have passed: at least, at most
