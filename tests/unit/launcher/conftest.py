@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 def names_option(folder: Path) -> str:
     """Make the tables of names in a folder; return the compiler's option that finds them."""
     table = ROOT / "src/stoker/knowledge/compiler_names.toml"
-    words = ["cmake", f"-DFROM={table}", f"-DTO={folder}/names.h", "-P"]
+    words = ["cmake", f"-DFROM={table}", f"-DTO={folder}", "-P"]
     subprocess.run([*words, ROOT / "launcher/names.cmake"], check=True)
     return f"-I{folder}"
 
