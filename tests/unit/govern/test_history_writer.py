@@ -34,7 +34,7 @@ def writer(path: Path) -> Iterator[HistoryWriter]:
     History(path).close()
     writer = HistoryWriter(path, timeout_s=0.05)
     yield writer
-    writer.close()
+    writer.close(timeout=60)
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def test_all_that_was_put_is_there_after_the_end(writer: HistoryWriter, path: Pa
     for run in runs[:2]:
         writer.add(run, attempt())
     writer.end_run(runs[0], SUMMARY)
-    writer.close()
+    writer.close(timeout=60)
     assert writer.problem is None
     assert [run.settled for run in runs] == [True, False, False]
     assert attempts(path) == {"one": 1, "two": 1, "three": 0}
@@ -99,7 +99,7 @@ def test_a_lock_from_the_beginning_to_the_end(path: Path) -> None:
             writer.add(run, attempt())
         writer.end_run(run, SUMMARY)
         wait_until(lambda: run.settled, "it has tried")
-        writer.close()
+        writer.close(timeout=60)
     assert attempts(path) == {}
 
 
@@ -111,7 +111,7 @@ def test_the_end_of_a_run_is_kept_where_not_every_attempt_can_be(
         for _ in range(10_000):
             writer.add(run, attempt())
         writer.end_run(run, SUMMARY)
-    writer.close()
+    writer.close(timeout=60)
     with History(path) as history:
         (kept,) = history.runs()
         assert kept.summary == SUMMARY
@@ -136,7 +136,7 @@ def test_damage_in_mid_run_begins_a_new_history(writer: HistoryWriter, path: Pat
     damage.close()
     writer.add(run, attempt())
     writer.end_run(run, SUMMARY)
-    writer.close()
+    writer.close(timeout=60)
     assert attempts(path) == {"ninja": 1}
     assert path.with_name("history.sqlite.corrupt").exists()
 
@@ -150,7 +150,7 @@ def test_a_history_that_another_process_removed_begins_again(
     for file in path.parent.glob("history.sqlite*"):
         file.unlink()
     writer.add(run, attempt())
-    writer.close()
+    writer.close(timeout=60)
     assert attempts(path) == {"ninja": 1}
 
 
@@ -161,7 +161,7 @@ def test_a_value_that_no_database_holds_is_left_out(
     run = writer.start_run("ninja", "/")
     writer.add(run, attempt(replace(make.record("a"), **fault)))
     writer.add(run, attempt())
-    writer.close()
+    writer.close(timeout=60)
     assert attempts(path) == {"ninja": 1}
 
 
@@ -173,7 +173,7 @@ def test_a_history_that_cannot_be_used_is_no_reason_to_stop(tmp_path: Path) -> N
     run = writer.start_run("ninja", "/")
     writer.end_run(run, SUMMARY)
     wait_until(lambda: run.settled, "it has tried")
-    writer.close()
+    writer.close(timeout=60)
 
 
 def test_what_was_learned_is_read_at_once(writer: HistoryWriter, path: Path) -> None:
@@ -203,7 +203,7 @@ def test_what_was_learned_is_stored_and_only_later_records_are_read(tmp_path: Pa
     with History(path) as history:
         history.forget([run])
     assert writer.predictor().predict(first.step).basis is Basis.PRIOR
-    writer.close()
+    writer.close(timeout=60)
 
 
 def test_knowledge_that_cannot_be_read_is_learned_again(tmp_path: Path) -> None:
@@ -217,4 +217,4 @@ def test_knowledge_that_cannot_be_read_is_learned_again(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE learned SET content = x'00'")
     assert writer.predictor().predict(record.step).basis is Basis.EXACT
-    writer.close()
+    writer.close(timeout=60)
