@@ -235,7 +235,7 @@ def test_a_warning_of_a_missing_library_is_not_the_cause() -> None:
     assert "system-library-missing" not in {one.cause for one in found.findings}
 
 
-def test_what_a_test_of_configure_printed_is_no_failure_if_configure_went_on() -> None:
+def test_what_a_test_of_configure_printed_is_no_failure_if_configure_continued() -> None:
     log = (
         "checking for python extension module directory... /usr/lib/python3\n"
         "Traceback (most recent call last):\n"
