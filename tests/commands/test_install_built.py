@@ -155,6 +155,7 @@ def _repeat(stoker: Stoker, tmp_path: Path, index: dict[str, str], shared: Path)
     wheel.write_bytes(content)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_build_with_the_packages_that_are_here(
     stoker: Stoker, tmp_path: Path, index: dict[str, str]

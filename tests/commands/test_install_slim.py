@@ -168,7 +168,7 @@ def test_an_official_torch_that_is_installed_is_replaced(
         (["torch", "--slim", "--for", "rtx9999"], 2, "rtx9999"),
         (["torch", "--slim", "--for", "cpu"], 2, "no GPU"),
         (["not a requirement ]", "--slim", "--for", "h100"], 2, "is not a requirement"),
-        (["torch @ file:///x.whl", "--slim", "--for", "h100"], 2, "is a URL"),
+        (["torch @ file:///x.whl", "--slim", "--for", "h100"], 2, "is not the name of a project"),
         (["torch", "--slim", "--print"], 2, "--print cannot be used with --slim"),
         (["./torch"], 2, "name what to install"),
     ],
