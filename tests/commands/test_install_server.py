@@ -32,6 +32,7 @@ def _imports(python: str) -> bool:
     return subprocess.run(asked, check=False).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)  # a build and three installations, and others may use the machine
 def test_none_of_thirty_fits(stoker: Stoker, server: Server, tmp_path: Path) -> None:
     words = ["install", "mill", "--for", "h100", "--python"]
