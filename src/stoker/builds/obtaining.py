@@ -74,11 +74,16 @@ class ObtainedBuild(Value, frozen=True, kw_only=True):
         return "; ".join(lines)
 
 
-def planned(found: Found, place: Place, python: str, *, say: Say) -> ObtainedBuild:
-    """Plan the build of a project for the machine and its PyTorch."""
+def planned(
+    found: Found, place: Place, python: str, isolation: str | None, *, say: Say
+) -> ObtainedBuild:
+    """Plan the build of a project for the machine and its PyTorch, which the build sees unless the
+    user chose another ``isolation``.
+    """
     source = found.source
     if source is None:
         raise nothing_fits(found)
+    chosen = Isolation(isolation) if isolation else None
     variant = _variant(place, place.torch.toolkit if place.torch else None)
     with acquired(source.requirement, say=say) as tree:
 
@@ -102,7 +107,7 @@ def planned(found: Found, place: Place, python: str, *, say: Say) -> ObtainedBui
         source=source,
         variant=variant,
         python=python,
-        isolation=Isolation.TORCH if place.torch else None,
+        isolation=chosen or (Isolation.TORCH if place.torch else None),
         estimate=plan.estimate,
         toolchain=toolchain,
         own_targets=_own_targets(plan),

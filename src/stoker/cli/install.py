@@ -128,6 +128,7 @@ def install(
     dry_run: bool,
     only_print: bool,
     as_json: bool,
+    isolation: str | None,
     **settings: Any,
 ) -> int:
     """Install the wheels that suit this machine and its PyTorch best.
@@ -201,6 +202,7 @@ def install(
             lock=lock,
             lines=lines,
             kernels=kernels if prewarm else None,
+            isolation=isolation,
             settings=settings,
             **output,
         )
@@ -258,6 +260,7 @@ def _find_and_install(
     lock: Path | None,
     lines: bool,
     kernels: tuple[str, ...] | None,
+    isolation: str | None,
     settings: dict[str, Any],
     only_print: bool,
     dry_run: bool,
@@ -283,7 +286,9 @@ def _find_and_install(
     warm = () if kernels is None else prewarmings(names, place.host.gpus, python, kernels)
     plans: list[ObtainedBuild] = []
     results = [
-        _found_or_built(one, place, supply, python, building, settings, plans, dry_run=dry)
+        _found_or_built(
+            one, place, supply, python, building, isolation, settings, plans, dry_run=dry
+        )
         for one in wanted
     ]
     found = [one for one in results if one.best]
@@ -317,13 +322,12 @@ def _compile_kernels(
     """
     from stoker.cli.governed import run_governed
 
-    governing = {name: value for name, value in settings.items() if name != "isolation"}
     for one in warm:
         _say(one.in_words)
         if dry_run:
             continue
         status = run_governed(
-            one.command, respect_jobs=False, summary_file=None, explain=False, **governing
+            one.command, respect_jobs=False, summary_file=None, explain=False, **settings
         )
         if status:
             return status
@@ -373,6 +377,7 @@ def _found_or_built(
     supply: "Supply",
     python: str,
     building: Building,
+    isolation: str | None,
     settings: dict[str, Any],
     plans: "list[ObtainedBuild]",
     *,
@@ -402,7 +407,7 @@ def _found_or_built(
         raise nothing_fits(found)
     if building is Building.IF_NONE:
         _say(nothing_fits(found).message)
-    plan = planned(found, place, python, say=_say)
+    plan = planned(found, place, python, isolation, say=_say)
     plans.append(plan)
     _say(plan.in_words)
     if dry_run:
@@ -420,10 +425,8 @@ def _built(plan: "ObtainedBuild", settings: dict[str, Any]) -> "Built":
     out = folders.cache() / "install" / "built"
     words = [plan.source.requirement, "--variant", plan.variant, "--python", plan.python]
     words += ["--out", str(out)]
-    chosen = {name: value for name, value in settings.items() if name != "isolation"}
-    isolation = settings["isolation"] or (plan.isolation and plan.isolation.value)
-    words += ["--isolation", isolation] if isolation else []
-    options = build.make_context("stoker build", words).params | chosen
+    words += ["--isolation", plan.isolation.value] if plan.isolation else []
+    options = build.make_context("stoker build", words).params | settings
     taken(options, Part.CONTAINER)
     return performed(options)
 

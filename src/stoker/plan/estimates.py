@@ -59,8 +59,11 @@ def _figures(subject: Subject) -> BuildFigures | None:
         and not subject.platform_row.mobile
     ]
     release = subject.release.version if subject.release else None
-    ranked = [(_distance(release, row.release), _leaves_out(subject, row)) for row in rows]
-    return rows[ranked.index(min(ranked))] if rows else None
+
+    def difference(row: BuildFigures) -> tuple[int, bool]:
+        return _distance(release, row.release), _leaves_out(subject, row)
+
+    return min(rows, key=difference, default=None)
 
 
 def _distance(release: str | None, measured: str | None) -> int:
