@@ -28,7 +28,7 @@ from stoker.builds.acquire.archive import unpack
 from stoker.catalogue import pages as catalogue_pages
 from stoker.catalogue.choosing import choose, read_words
 from stoker.catalogue.document import decoded
-from stoker.catalogue.publishing import people_page
+from stoker.catalogue.people_page import people_page
 from stoker.catalogue.shown import selection_page
 from stoker.catalogue.values import Host, HostGpu
 from stoker.diagnose.pages import diagnosis_page

@@ -11,7 +11,7 @@ from selenium.webdriver.support.ui import Select
 from browser import Browser
 from catalogue_wheels import published, releases
 from stoker.catalogue.document import with_wheels
-from stoker.catalogue.publishing import people_page
+from stoker.catalogue.people_page import people_page
 from stoker.catalogue.values import PublishedCatalogue, PublishedWheel
 
 Opened = Callable[..., Browser]

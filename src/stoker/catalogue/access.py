@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from stoker.catalogue import document
 from stoker.catalogue.document import CATALOGUE
-from stoker.catalogue.entry import Properties, foreign_entry, read_variants, without_label
+from stoker.catalogue.foreign_wheels import Properties, foreign_entry, read_variants, without_label
 from stoker.catalogue.signing import check_serial, check_signature, signature_path
 from stoker.catalogue.store import FolderStore, open_store
 from stoker.catalogue.values import PublishedCatalogue, PublishedWheel

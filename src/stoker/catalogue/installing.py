@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from stoker.catalogue.access import LocatedCatalogue, locate
 from stoker.catalogue.candidates import Supply
 from stoker.catalogue.choosing import choose, marker_environment, read_word, read_words
-from stoker.catalogue.entry import without_label
+from stoker.catalogue.foreign_wheels import without_label
 from stoker.catalogue.host import read_host
 from stoker.catalogue.kept import kept_wheels
 from stoker.catalogue.requirement_files import read_requirement_file

@@ -15,7 +15,8 @@ from stoker.catalogue.access import LocatedCatalogue, locate
 from stoker.catalogue.document import CATALOGUE
 from stoker.catalogue.index import Pruned
 from stoker.catalogue.judging import Place
-from stoker.catalogue.publishing import PublishOptions, people_page, publish
+from stoker.catalogue.people_page import people_page
+from stoker.catalogue.publishing import PublishOptions, publish
 from stoker.catalogue.store import FolderStore, Say
 from stoker.catalogue.values import PublishedWheel
 from stoker.outside import folders

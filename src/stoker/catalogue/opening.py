@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from stoker.catalogue.candidates import Candidate
 from stoker.catalogue.choosing import TORCH
-from stoker.catalogue.entry import FileIdentity, RecordedOrigin, foreign_entry, make_entry
+from stoker.catalogue.entry import FileIdentity, RecordedOrigin, make_entry
+from stoker.catalogue.foreign_wheels import foreign_entry
 from stoker.catalogue.judging import Place, judge, judge_metadata, judge_name
 from stoker.catalogue.values import Choice, Fit, PublishedWheel
 from stoker.model.artifact import ArtifactFacts, Symbols

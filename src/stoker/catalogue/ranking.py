@@ -12,7 +12,8 @@ from functools import cache
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.version import Version
 
-from stoker.catalogue.entry import named_gpus, unknown_properties
+from stoker.catalogue.entry import named_gpus
+from stoker.catalogue.foreign_wheels import unknown_properties
 from stoker.catalogue.values import (
     NO_LABEL,
     NULL_LABEL,

@@ -74,6 +74,7 @@ def publish(wheels: tuple[str, ...], place: str, as_json: bool, **options: Any) 
     stoker catalogue publish dist/mill-1.0-py3-none-any.whl --to wheels --variant cpu-avx2
     """
     from stoker.catalogue import publishing
+    from stoker.catalogue.people_page import people_page
     from stoker.catalogue.shown import wheels_page
     from stoker.model.value import counted
     from stoker.outside.progress import shown
@@ -81,7 +82,7 @@ def publish(wheels: tuple[str, ...], place: str, as_json: bool, **options: Any) 
 
     wanted = publishing.PublishOptions(**options)
     with shown():
-        report = publishing.publish(wheels, place, wanted, people=publishing.people_page, say=_say)
+        report = publishing.publish(wheels, place, wanted, people=people_page, say=_say)
     for note in report.notes:
         tell(f"note: {note}")
     if as_json:
@@ -113,7 +114,8 @@ def remove(
     stoker catalogue remove /srv/wheels torch==2.8.0
     stoker catalogue remove /srv/wheels torch --variant cu126-sm75
     """
-    from stoker.catalogue.publishing import people_page, unpublish
+    from stoker.catalogue.people_page import people_page
+    from stoker.catalogue.publishing import unpublish
     from stoker.catalogue.shown import wheels_page
     from stoker.outside.terminal import print_json, show
 
@@ -144,11 +146,13 @@ def prune(index: str, keep: int | None, key: Path | None, dry_run: bool, as_json
     stoker catalogue prune /srv/wheels --keep 3
     """
     from stoker.catalogue import publishing
+    from stoker.catalogue.people_page import people_page
     from stoker.catalogue.shown import pruned_text
     from stoker.outside.terminal import print_json
 
-    people = publishing.people_page
-    pruned = publishing.prune(index, keep=keep, dry_run=dry_run, key=key, people=people, say=_say)
+    pruned = publishing.prune(
+        index, keep=keep, dry_run=dry_run, key=key, people=people_page, say=_say
+    )
     if as_json:
         print_json(pruned)
         return

@@ -112,9 +112,6 @@ def tree_recipe(subject: Subject) -> TreeRecipe | None:
     return _by_cmake(subject, tree) if tree.kind is ProjectKind.CMAKE else _by_setup(subject, tree)
 
 
-# -- setup.py --------------------------------------------------------------------------------------
-
-
 def _by_setup(subject: Subject, tree: SourceTree) -> TreeRecipe:
     backend = subject.variant.backend
     arguments = _arguments(tree, backend)
@@ -243,9 +240,6 @@ def _unknown(known: BackendRecipe, why: str) -> TreeRecipe:
 
 def _assumed(why: str) -> Evidence:
     return Evidence(kind=EvidenceKind.ASSUMED, where=why)
-
-
-# -- CMake -----------------------------------------------------------------------------------------
 
 
 def _by_cmake(subject: Subject, tree: SourceTree) -> TreeRecipe:

@@ -17,7 +17,8 @@ from stoker.catalogue.access import LocatedCatalogue, locate
 from stoker.catalogue.candidates import Supply
 from stoker.catalogue.finding import Found, find, nothing_fits
 from stoker.catalogue.judging import Place
-from stoker.catalogue.publishing import PublishOptions, people_page, publish
+from stoker.catalogue.people_page import people_page
+from stoker.catalogue.publishing import PublishOptions, publish
 from stoker.catalogue.values import Host, HostGpu
 from stoker.knowledge.torch_symbols import TorchBuild
 from stoker.model.value import size

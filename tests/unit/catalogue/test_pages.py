@@ -10,7 +10,7 @@ from catalogue_wheels import published
 from stoker.catalogue.document import decoded, encoded, with_wheels
 from stoker.catalogue.entry import variant_name
 from stoker.catalogue.pages import groups_of, index_pages
-from stoker.catalogue.publishing import people_page
+from stoker.catalogue.people_page import people_page
 from stoker.catalogue.serving import prefers_json
 from stoker.catalogue.values import PublishedCatalogue
 from stoker.model.errors import ArtifactError, UsageError

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 
 from catalogue_wheels import host, make_wheel, published
 from stoker.catalogue.access import LocatedCatalogue, locate
-from stoker.catalogue.entry import without_label
+from stoker.catalogue.foreign_wheels import without_label
 from stoker.catalogue.publishing import read_providers
 from stoker.catalogue.ranking import rank
 from stoker.catalogue.values import WHEEL_VARIANTS, CodeRegions, Fit

@@ -85,9 +85,6 @@ def _pivot(new, old):
     _checked(_libc.syscall(number, os.fsencode(new), os.fsencode(old)), "change the root folder")
 
 
-# -- the walls -------------------------------------------------------------------------------------
-
-
 def _build_walls(config):
     """Make the new root and enter it. Returns a descriptor of the folder that holds what is written
     into the tree.
@@ -212,9 +209,6 @@ def _kit(config):
     _lock("/new" + config["kit"])
 
 
-# -- the program -----------------------------------------------------------------------------------
-
-
 def _become_powerless(config):
     """Give up all capabilities for good, and set the limits of one process."""
     for capability in range(64):
@@ -306,9 +300,6 @@ def _end_all():
             return
 
 
-# -- what is left ----------------------------------------------------------------------------------
-
-
 def _left(config, log, written, root):
     """Return the notes of stoker's programs, the files that describe a build, and the output."""
     files: dict[str, str] = {}
@@ -371,9 +362,6 @@ def _print(document):
     data = json.dumps(document).encode("ascii")
     while data:
         data = data[os.write(1, data) :]
-
-
-# -- the two ways ----------------------------------------------------------------------------------
 
 
 def _as_first_process(config):

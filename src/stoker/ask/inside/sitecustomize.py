@@ -42,9 +42,6 @@ def _place():
     return None
 
 
-# -- the environment -------------------------------------------------------------------------------
-
-
 class _Environment(os._Environ):  # type: ignore[type-arg]
     """os.environ, which notes who reads what. A copy of everything is no reading."""
 
@@ -90,9 +87,6 @@ def _record_environment():
     os.environ.__class__ = _Environment
 
 
-# -- the words of the command line -----------------------------------------------------------------
-
-
 class _Words(list):  # type: ignore[type-arg]
     """sys.argv, which notes the words that are looked for."""
 
@@ -128,9 +122,6 @@ def _record_parsers():
         return usual(self, *names, **how)
 
     argparse.ArgumentParser.add_argument = add_argument  # type: ignore[method-assign]
-
-
-# -- programs that would fetch, install or compile -------------------------------------------------
 
 
 def _replaced(words):
@@ -203,9 +194,6 @@ def _list_commands(folder):
     if ninja and os.path.exists(folder + "/build.ninja"):
         with open(folder + "/compdb.json", "wb") as stream:
             subprocess.call([ninja, "-C", folder, "-t", "compdb"], stdout=stream)
-
-
-# -- the pretended GPU -----------------------------------------------------------------------------
 
 
 def _pretend_version(module):

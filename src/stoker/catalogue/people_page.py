@@ -1,0 +1,139 @@
+"""The page of a catalogue for people: one file that needs no network, made from its wheels.
+
+The data is embedded as JSON and shown as text only, so names in wheels cannot become markup; the
+security policy of the page allows its own script and style and nothing else.
+"""
+
+import base64
+import hashlib
+import re
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from stoker.catalogue.ranking import serves
+from stoker.catalogue.values import Fit, PublishedCatalogue, PublishedWheel
+from stoker.knowledge.cpus import cpu_levels, cpu_offers
+from stoker.knowledge.gpus import gpus
+from stoker.model.distribution import read_tags
+from stoker.model.plan import Backend
+from stoker.model.visible import html_text, visible_in_page
+
+_FAMILY = re.compile(r"_(x86_64|aarch64|arm64|ppc64le|riscv64)$")
+_PYTHON = re.compile(r"cp(3)([0-9]{1,3})")
+
+
+@cache
+def _template() -> str:
+    return files(__package__).joinpath("page.html").read_text("utf-8")
+
+
+def people_page(catalogue: PublishedCatalogue) -> bytes:
+    template = _template()
+    catalogue = catalogue.own
+    values = {
+        "policy": _policy(template),
+        "variants": "\n".join(
+            f'<li><a href="{html_text(name)}/">{html_text(name)}</a></li>'
+            for name in catalogue.variants
+        ),
+        "data": _embedded(_data(catalogue)),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], template).encode()
+
+
+def _policy(template: str) -> str:
+    """Return a Content-Security-Policy that allows only the page's script and style, by hash."""
+    script = re.findall(r"<script>(.*?)</script>", template, re.DOTALL)
+    style = re.findall(r"<style>(.*?)</style>", template, re.DOTALL)
+    sources = {"script-src": script, "style-src": style}
+    parts = ["default-src 'none'", "base-uri 'none'", "form-action 'none'"]
+    parts += [f"{kind} {' '.join(map(_hash, found))}" for kind, found in sources.items()]
+    return html_text("; ".join(parts))
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _embedded(value: Any) -> str:
+    """Return JSON that no HTML parser takes for the end of its element."""
+    text = visible_in_page(msgspec.json.encode(value).decode())
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _data(catalogue: PublishedCatalogue) -> dict[str, Any]:
+    """Return the data with short names, because the file is downloaded with every visit."""
+    archs = {gpu.arch: gpu.names for gpu in gpus().values() if gpu.backend is Backend.CUDA}
+    families = {family for wheel in catalogue.wheels for family in _families(wheel)}
+    return {
+        "gpus": [{"arch": arch, "names": names} for arch, names in archs.items()],
+        "cpus": [
+            {
+                "name": level.name,
+                "family": level.family,
+                "serves": level.serves,
+                "has": sorted(cpu_offers(level.name)),
+            }
+            for level in cpu_levels().values()
+            if level.family in families
+        ],
+        "wheels": [_row(wheel, tuple(archs)) for wheel in catalogue.wheels],
+    }
+
+
+def _row(wheel: PublishedWheel, archs: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "variant": wheel.variant,
+        "project": wheel.project,
+        "version": wheel.version,
+        "file": wheel.file,
+        "path": wheel.path,
+        "sha256": wheel.sha256,
+        "size": wheel.size_bytes,
+        "unpacked": wheel.unpacked_bytes,
+        "backend": wheel.backend,
+        "cuda": wheel.cuda,
+        "cpu": wheel.cpu,
+        "needs": wheel.cpu_needs,
+        "families": _families(wheel),
+        "pythons": _pythons(wheel),
+        "blas": wheel.blas,
+        "built": wheel.built[:10],
+        "verified": wheel.verified,
+        "code": [[code.arch, code.size_bytes] for code in wheel.code],
+        "runs": _runs(wheel, archs),
+        "requires": _requires(wheel),
+    }
+
+
+def _requires(wheel: PublishedWheel) -> list[str]:
+    """Without extras, and without markers, which repeat the platform in every line."""
+    lines = [line for line in wheel.requires if "extra ==" not in line]
+    return [line.partition(";")[0].strip() for line in lines]
+
+
+def _runs(wheel: PublishedWheel, archs: tuple[str, ...]) -> dict[str, tuple[str, str]]:
+    """Return the GPUs that run it, and how and by which code."""
+    if wheel.backend is not Backend.CUDA:
+        return {}
+    found = {arch: serves(wheel.regions, arch) for arch in archs}
+    return {arch: (fit, by) for arch, (fit, by, _) in found.items() if fit is not Fit.NONE}
+
+
+@cache
+def _platform_families(tags: tuple[str, ...]) -> tuple[str, ...]:
+    found = (_FAMILY.search(tag.platform) for tag in read_tags(tags))
+    return tuple(sorted({one[1].replace("arm64", "aarch64") for one in found if one}))
+
+
+def _families(wheel: PublishedWheel) -> tuple[str, ...]:
+    """Return the CPU families it is for; empty means any."""
+    return _platform_families(wheel.tags)
+
+
+def _pythons(wheel: PublishedWheel) -> list[str]:
+    found = (_PYTHON.fullmatch(tag.interpreter) for tag in read_tags(wheel.tags))
+    return sorted({f"{one[1]}.{one[2]}" for one in found if one}, key=lambda v: int(v[2:]))
