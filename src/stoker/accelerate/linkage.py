@@ -5,60 +5,31 @@ the same: exported symbols with version, binding, type and visibility, needed li
 paths, and the flags that change how the file is loaded.
 """
 
-import struct
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from stoker.knowledge.compiler_modes import symbols_of_linkers
 from stoker.model.value import Value
 from stoker.wheel import elf
-from stoker.wheel.elf import Elf, Section, Table
+from stoker.wheel.elf import Elf, Table
+from stoker.wheel.elf_tables import symbol_tables, version_indexes
 from stoker.wheel.reader import open_file
 
-_SYMBOL, _INDEX = struct.Struct("<IBBHQQ"), struct.Struct("<H")
-
-
-_VERSION_INDEXES, _VERSIONS_DEFINED = 0x6FFFFFFF, 0x6FFFFFFD  # types of section
-
-
+_VERSIONS_DEFINED = 0x6FFFFFFD  # a type of section
 _STACK = 0x6474E551  # a type of segment
-
-
 _FLAGS, _FLAGS_1, _TEXT_RELOCATIONS, _SYMBOLIC, _BIND_NOW = 30, 0x6FFFFFFB, 22, 16, 24  # tags
-
-
 _CONSTRUCTORS, _DESTRUCTORS = 27, 28  # tags: bytes of the arrays
-
-
 # Bits of both flags, by what they do. NOW has a tag and a bit in each.
 _NOW, _NOW_1 = 8, 1
-
-
 _BITS = {"symbolic": 2, "text relocations": 4, "static TLS": 16}
-
-
 _BITS_1 = {"global": 2, "no delete": 8, "first": 32, "no dlopen": 64}
-
-
 _OBJECT, _TLS = 1, 6  # types of symbols whose size a program copies or reserves
-
-
 _BINDINGS = {1: "global", 2: "weak", 10: "unique"}
-
-
 _VISIBILITIES = {0: "default", 1: "internal", 2: "hidden", 3: "protected"}
-
-
 _HIDDEN = 0x8000  # a version that new links do not use: name@VERSION, not name@@VERSION
-
-
 _ABSOLUTE = 0xFFF1
-
-
 _MOST_SHOWN = 3
-
-
-_LARGEST = 1 << 30
 
 
 class Linkage(Value, frozen=True, kw_only=True):
@@ -133,35 +104,31 @@ def _text(file: Elf, segment: elf.Segment) -> str:
 
 def _exported(file: Elf) -> Iterator[str]:
     """Yield the defined symbols that other files can see, without those that linkers add."""
-    symbols = _section(file, elf.DYNAMIC_SYMBOLS)
-    if symbols is None:
-        return
-    versions, indexes = _defined_versions(file), _section(file, _VERSION_INDEXES)
-    marks = _INDEX.iter_unpack(_content(file, indexes, _INDEX.size)) if indexes else iter(())
+    versions, marks = _defined_versions(file), version_indexes(file)
     own = symbols_of_linkers() | set(versions.values())
-    content = _content(file, symbols, _SYMBOL.size)
-    for name, kind, other, home, _, size in _SYMBOL.iter_unpack(content):
-        (mark,) = next(marks, (1,))
-        binding, of_type = kind >> 4, kind & 15
-        if not home or binding not in _BINDINGS:
+    rows = chain.from_iterable(rows for _, rows in symbol_tables(file, elf.DYNAMIC_SYMBOLS))
+    for index, row in enumerate(rows):
+        mark = marks[index] if index < len(marks) else 1
+        if not row.section or row.binding not in _BINDINGS:
             continue
-        text = file.dynamic_strings.string(name)
-        if text in own and (home == _ABSOLUTE or text not in versions.values()):
+        text = file.dynamic_strings.string(row.name)
+        if text in own and (row.section == _ABSOLUTE or text not in versions.values()):
             continue
         version = versions.get(mark & ~_HIDDEN)
         sign = "@" if mark & _HIDDEN else "@@"
         where = f"{sign}{version}" if version else ""
-        sized = f" of {size} bytes" if of_type in (_OBJECT, _TLS) else ""
-        seen = _VISIBILITIES[other & 3]
-        yield f"{text}{where} ({_BINDINGS[binding]}, type {of_type}, {seen}{sized})"
+        sized = f" of {row.size} bytes" if row.type in (_OBJECT, _TLS) else ""
+        seen = _VISIBILITIES[row.visibility]
+        yield f"{text}{where} ({_BINDINGS[row.binding]}, type {row.type}, {seen}{sized})"
 
 
 def _defined_versions(file: Elf) -> dict[int, str]:
     """Return the versions that the file defines, by index, without its own name."""
-    section = _section(file, _VERSIONS_DEFINED)
-    if section is None:
+    section = next((part for part in file.sections if part.type == _VERSIONS_DEFINED), None)
+    if section is None or not section.file_size:
         return {}
-    table = Table(file.reader, "<", section.offset, _content(file, section))
+    content = file.reader.read(section.offset, section.file_size)
+    table = Table(file.reader, "<", section.offset, content)
     found: dict[int, str] = {}
     position, following = 0, -1
     while following and len(found) < section.info:
@@ -171,13 +138,3 @@ def _defined_versions(file: Elf) -> dict[int, str]:
             found[index] = file.dynamic_strings.string(name)
         position += following
     return found
-
-
-def _section(file: Elf, kind: int) -> Section | None:
-    return next((part for part in file.sections if part.type == kind and part.file_size), None)
-
-
-def _content(file: Elf, section: Section, entry: int = 1) -> bytes:
-    if section.file_size > _LARGEST or section.file_size % entry:
-        raise file.reader.error(f"a table of {section.file_size} bytes", section.offset)
-    return file.reader.read(section.offset, section.file_size)

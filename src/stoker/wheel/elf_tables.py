@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from stoker.model.artifact import Symbols
 from stoker.wheel import elf
-from stoker.wheel.elf import Elf
+from stoker.wheel.elf import Elf, Section
 
 _LOCAL, _WEAK = 0, 2  # bindings
 _INTERNAL, _HIDDEN = 1, 2  # visibilities
-_VERSIONS = 0x6FFFFFFF  # the type of the section with a version for each symbol
+_VERSION_INDEXES = 0x6FFFFFFF  # the type of the section with a version for each dynamic symbol
 _LAST_UNVERSIONED = 1
-_MOST_SYMBOLS = 2 << 20  # libtorch_cpu.so has seventy thousand
+_LARGEST_SYMBOLS = 512 << 20  # bytes of a symbol table; debuggers' tables are the largest
 
 RELATIVE = {"x86_64": 8, "aarch64": 1027}  # type of relocation: load address plus a number
 
@@ -27,35 +27,74 @@ _PLT, _PLT_SIZE, _PLT_KIND = 23, 2, 20
 _RELR, _RELR_SIZE = 36, 35
 _RELOCATION = struct.Struct("<QIIq")  # place, type, symbol, number to add
 _ADDEND = 16  # offset of the number in an entry
-_SYMBOL = struct.Struct("<IBBHQQ")
-_SYMBOL_VALUE = 8
+_SYMBOL, _SYMBOL_VALUE = 24, 8  # bytes of a 64-bit symbol, and the offset of its address
 _WORD = 8
 _LARGEST_TABLE = 64 << 20
 _MOST_POINTERS = 1 << 22  # a bitmap of eight bytes makes 63
 
 
-class _Row(NamedTuple):
+class SymbolRow(NamedTuple):
+    """A row of a symbol table, in the order of 64-bit files."""
+
     name: int
-    binding: int
-    visibility: int
+    info: int
+    other: int
     section: int
+    address: int
+    size: int
+
+    @property
+    def binding(self) -> int:
+        return self.info >> 4
+
+    @property
+    def type(self) -> int:
+        return self.info & 15
+
+    @property
+    def visibility(self) -> int:
+        return self.other & 3
+
+
+def symbol_tables(file: Elf, kind: int) -> Iterator[tuple[Section, Iterator[SymbolRow]]]:
+    """Yield each ``SYMBOL_TABLE`` or ``DYNAMIC_SYMBOLS`` section with its rows."""
+    order = "<" if file.is_little else ">"
+    layout = struct.Struct(order + ("IBBHQQ" if file.is_64_bit else "IIIBBH"))
+    for section in file.sections:
+        if section.type != kind or not section.file_size:
+            continue
+        if section.file_size > _LARGEST_SYMBOLS or section.file_size % layout.size:
+            raise file.reader.error(f"{section.file_size} bytes of symbols", section.offset)
+        rows = layout.iter_unpack(file.reader.read(section.offset, section.file_size))
+        if file.is_64_bit:
+            yield section, map(SymbolRow._make, rows)
+        else:
+            yield section, (SymbolRow(row[0], *row[3:], *row[1:3]) for row in rows)
+
+
+def version_indexes(file: Elf) -> tuple[int, ...]:
+    """Return the version of each dynamic symbol; empty if no symbol has one."""
+    found = next((part for part in file.sections if part.type == _VERSION_INDEXES), None)
+    content = file.reader.read(found.offset, found.file_size // 2 * 2) if found else b""
+    return struct.unpack(f"{'<' if file.is_little else '>'}{len(content) // 2}H", content)
 
 
 def dynamic_symbols(file: Elf) -> Symbols:
     """Return the names that a library exports and those that it needs from others."""
     exported: set[str] = set()
     undefined: set[str] = set()
-    content = _section(file, _VERSIONS)
-    order = "<" if file.is_little else ">"
-    versions = struct.unpack(f"{order}{len(content) // 2}H", content[: len(content) // 2 * 2])
-    for index, row in enumerate(_rows(file)):
-        if not row.name or row.binding == _LOCAL:
-            continue
-        if row.section:
-            if row.visibility not in (_INTERNAL, _HIDDEN):
-                exported.add(file.dynamic_strings.string(row.name))
-        elif row.binding != _WEAK and _is_unversioned(versions, index):
-            undefined.add(file.dynamic_strings.string(row.name))
+    versions = version_indexes(file)
+    for _, rows in symbol_tables(file, elf.DYNAMIC_SYMBOLS):
+        for index, row in enumerate(rows):
+            if not row.name or row.binding == _LOCAL:
+                continue
+            if row.section:
+                if row.visibility not in (_INTERNAL, _HIDDEN):
+                    exported.add(file.dynamic_strings.string(row.name))
+            elif row.binding != _WEAK and (
+                index >= len(versions) or versions[index] & 0x7FFF <= _LAST_UNVERSIONED
+            ):
+                undefined.add(file.dynamic_strings.string(row.name))
     return Symbols(
         file=file.reader.name.rpartition("/")[2],
         machine=file.machine,
@@ -63,26 +102,6 @@ def dynamic_symbols(file: Elf) -> Symbols:
         exported=frozenset(exported),
         undefined=frozenset(undefined - exported),
     )
-
-
-def _rows(file: Elf) -> Iterator[_Row]:
-    content = _section(file, elf.DYNAMIC_SYMBOLS)
-    order = "<" if file.is_little else ">"
-    layout = struct.Struct(order + ("IBBHQQ" if file.is_64_bit else "IIIBBH"))
-    if len(content) // layout.size > _MOST_SYMBOLS:
-        raise file.reader.error(f"{len(content) // layout.size} dynamic symbols")
-    for row in layout.iter_unpack(content[: len(content) // layout.size * layout.size]):
-        name, info, other, section = row[:4] if file.is_64_bit else (row[0], *row[3:])
-        yield _Row(name, info >> 4, other & 3, section)
-
-
-def _is_unversioned(versions: tuple[int, ...], index: int) -> bool:
-    return index >= len(versions) or versions[index] & 0x7FFF <= _LAST_UNVERSIONED
-
-
-def _section(file: Elf, kind: int) -> bytes:
-    found = next((part for part in file.sections if part.type == kind), None)
-    return file.reader.read(found.offset, found.file_size) if found else b""
 
 
 class Pointer(NamedTuple):
@@ -164,14 +183,9 @@ def _table(file: Elf, address: int, size: int, entry: int) -> tuple[int, bytes]:
 
 
 def read_symbols(file: Elf, kind: int, within: range) -> Iterator[Symbol]:
-    """Yield the symbols of all ``SYMBOL_TABLE`` or ``DYNAMIC_SYMBOLS`` sections in ``within``."""
-    for section in file.sections:
-        if section.type != kind or not section.file_size:
-            continue
-        if section.file_size > _LARGEST_TABLE or section.file_size % _SYMBOL.size:
-            raise file.reader.error(f"{section.file_size} bytes of symbols", section.offset)
-        content = file.reader.read(section.offset, section.file_size)
-        for index, (_, _, _, home, address, _) in enumerate(_SYMBOL.iter_unpack(content)):
-            if address in within and home:
-                slot = section.offset + index * _SYMBOL.size + _SYMBOL_VALUE
-                yield Symbol(address, slot)
+    """Yield the symbols of a 64-bit file with addresses in ``within``."""
+    for section, rows in symbol_tables(file, kind):
+        for index, row in enumerate(rows):
+            if row.address in within and row.section:
+                slot = section.offset + index * _SYMBOL + _SYMBOL_VALUE
+                yield Symbol(row.address, slot)

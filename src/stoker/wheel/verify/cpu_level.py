@@ -8,12 +8,12 @@ they are for certain CPUs. A symbol table names source files for local functions
 import platform
 import re
 import shutil
-import struct
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,13 +24,12 @@ from stoker.model.finding import Finding
 from stoker.model.value import size
 from stoker.outside import process
 from stoker.wheel.elf import SYMBOL_TABLE, Elf, Table
+from stoker.wheel.elf_tables import symbol_tables
 from stoker.wheel.engine import Wheel
 from stoker.wheel.reader import open_file
 from stoker.wheel.verify.tested import CodeSample, Use, WheelUnderTest, error, note, warning
 
-_SYMBOL = struct.Struct("<IBBHQQ")
 _FILE, _FUNCTION_TYPE = 4, 2  # types of symbols
-_LARGEST = 512 << 20
 
 _TIMEOUT_S = 60.0
 _STRETCH = 256 << 10  # bytes of code that objdump is asked for at a time
@@ -64,30 +63,18 @@ def read_local_functions(file: Elf) -> LocalFunctions:
     """Return none for a file without symbols, of 32 bits, or with malformed symbols."""
     found = {}
     with suppress(ArtifactError):
-        for address, source, name in _functions(file):
-            found[address] = (source, name)
+        for table, rows in symbol_tables(file, SYMBOL_TABLE) if file.is_64_bit else ():
+            if table.link >= len(file.sections):
+                continue
+            names, source = file.sections[table.link], ""
+            content = file.reader.read(names.offset, names.file_size)
+            strings = Table(file.reader, "<", names.offset, content)
+            for row in islice(rows, table.info):  # local symbols come first
+                if row.type == _FILE:
+                    source = strings.string(row.name)
+                elif row.type == _FUNCTION_TYPE and source:
+                    found[row.address] = (source, strings.string(row.name))
     return LocalFunctions(found)
-
-
-def _functions(file: Elf) -> Iterator[tuple[int, str, str]]:
-    table = next((part for part in file.sections if part.type == SYMBOL_TABLE), None)
-    if table is None or not file.is_64_bit or table.link >= len(file.sections):
-        return
-    names = file.sections[table.link]
-    if max(table.file_size, names.file_size) > _LARGEST:
-        return
-    strings, source = (
-        Table(file.reader, "<", names.offset, file.reader.read(names.offset, names.file_size)),
-        "",
-    )
-    # Local symbols come first; `info` is how many.
-    count = min(table.info, table.file_size // _SYMBOL.size)
-    symbols = file.reader.read(table.offset, table.file_size)[: count * _SYMBOL.size]
-    for name, kind, _, _, address, _ in _SYMBOL.iter_unpack(symbols):
-        if kind & 15 == _FILE:
-            source = strings.string(name)
-        elif kind & 15 == _FUNCTION_TYPE and source:
-            yield address, source, strings.string(name)
 
 
 class _Stretch(NamedTuple):
