@@ -6,7 +6,6 @@ not offered.
 
 import os
 import re
-import shutil
 from pathlib import Path
 
 from stoker.diagnose.about import About, Facts
@@ -155,27 +154,21 @@ _USED_CUDA = (
     r"[/\\]cuda-(\d{1,2}\.\d)[/\\]|[/\\]CUDA[/\\]v(\d{1,2}\.\d)"
     r"|Cuda compilation tools, release (\d+\.\d+)|\bNVIDIA (\d{1,2}\.\d{1,2})\.\d"
 )
-_NVCCS = ("/usr/local/cuda/bin/nvcc", "/opt/cuda/bin/nvcc")
 
 
 def _nvcc(about: About, *, with_variables: bool = True) -> Path | None:
+    from stoker.machine.cuda import find_nvccs
+    from stoker.machine.file_tree import FileTree
+
     environment = about.here.environment
-    names = ("CUDA_HOME", "CUDA_PATH") if with_variables else ()
-    homes = [environment.get(name) for name in names]
-    candidates = [f"{home}/bin/nvcc" for home in homes if home]
-    if on_path := shutil.which("nvcc", path=environment.get("PATH", "")):
-        candidates.append(on_path)
-    candidates += [
-        *_NVCCS,
-        *map(str, sorted(Path("/usr/local").glob("cuda-*/bin/nvcc"), reverse=True)),
-    ]
-    return next((found for path in candidates if (found := _real_nvcc(Path(path)))), None)
+    if not with_variables:
+        environment = {"PATH": environment.get("PATH", "")}
+    nvccs = find_nvccs(FileTree(), environment)
+    return next((found for path in nvccs if (found := _real_nvcc(path))), None)
 
 
 def _real_nvcc(path: Path) -> Path | None:
     """Return the nvcc inside its toolkit: what is on the PATH may be a script that starts it."""
-    if not os.access(path, os.X_OK):
-        return None
     real = path.resolve()
     try:
         with real.open("rb") as stream:

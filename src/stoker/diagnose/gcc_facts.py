@@ -5,7 +5,6 @@ not offered.
 """
 
 import re
-from pathlib import Path
 
 from stoker.diagnose.about import About, Facts
 from stoker.diagnose.cuda_facts import first_named, used_cuda
@@ -95,11 +94,10 @@ def _install_gcc(version: str | None, about: About) -> ShellScript | None:
 def _gccs(about: About) -> set[int]:
     """Return the versions of g++ that are installed, or that the system has as packages."""
     from stoker.knowledge.packages import gcc_versions
+    from stoker.machine.tools import installed_gccs
 
-    folders = about.here.environment.get("PATH", "").split(":")
-    names = [path.name for folder in folders if folder for path in Path(folder).glob("g++-[0-9]*")]
-    installed = {int(name[4:]) for name in names if name[4:].isdecimal()}
-    return installed | set(gcc_versions(about.here.system) if about.here.manager == "apt" else ())
+    packaged = gcc_versions(about.here.system) if about.here.manager == "apt" else ()
+    return {*installed_gccs(about.here.environment), *packaged}
 
 
 def _needed_gcc(about: About) -> int | None:

@@ -108,24 +108,18 @@ class Here:
 
 @cache
 def _asked(executable: str) -> Python | None:
-    question = (
-        "import sys, sysconfig, os, importlib.util as u;"
-        "m = os.path.join(sysconfig.get_path('stdlib'), 'EXTERNALLY-MANAGED');"
-        "print('%d.%d' % sys.version_info[:2], bool(u.find_spec('pip')) + 0,"
-        " (sys.prefix == sys.base_prefix and os.path.exists(m)) + 0)"
-    )
-    from stoker.model.errors import StokerError
-    from stoker.outside import process
+    from stoker.machine.python import Probe, ask_interpreter
+    from stoker.model.errors import MissingError
 
     try:
-        answer = process.run([executable, "-c", question], timeout=10).stdout.split()
-    except StokerError:
+        found = ask_interpreter(executable, Probe(environment=os.environ, timeout_s=10))
+    except MissingError:
         return None
-    if len(answer) != 3:
-        return None
-    version, has_pip, managed = answer
     return Python(
-        executable=executable, version=version, has_pip=has_pip == "1", managed=managed == "1"
+        executable=executable,
+        version=".".join(found.version.split(".")[:2]),
+        has_pip="pip" in found.packages,
+        managed=found.managed,
     )
 
 

@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -36,7 +35,6 @@ _FILES = {
     "CXXFLAGS": r"\.(?:cc|cpp|cxx|C|c\+\+|h|hh|hpp|hxx|ipp|tcc|cu):\d+:\d+: (?:fatal )?error: ",
 }
 _OTHER = "compiler-release"
-_GCC = re.compile(r"gcc-(\d{1,2})")
 _PYTHON = re.compile(r"python(3\.\d{1,2})")
 _BY_PYTHON = r"setup\.py|subprocess-exited-with-error|\bpip\b|Python\.h"
 # What a log has if something of a stage failed: what changed for others is not tried.
@@ -129,9 +127,10 @@ def _of_cause(name: str, fixes: Iterable[FilledFix]) -> Iterator[Suspicion]:
 
 def _compilers(about: About) -> Iterator[Suspicion]:
     """Yield the other compilers that are installed: older releases of gcc, then clang."""
-    names = _on_path(about, "gcc-*")
-    numbers = sorted(int(found[1]) for name in names if (found := _GCC.fullmatch(name)))
-    pairs = [(f"gcc-{number}", f"g++-{number}") for number in reversed(numbers)]
+    from stoker.machine.tools import installed_gccs
+
+    numbers = reversed(installed_gccs(about.here.environment))
+    pairs = [(f"gcc-{number}", f"g++-{number}") for number in numbers]
     pairs += [("clang", "clang++")] if about.here.which("clang") else []
     for c, cxx in pairs:
         setting = fill(_SETTING, {"c": outside(c), "cxx": outside(cxx)})
@@ -148,8 +147,10 @@ def _pythons(about: About, texts: Texts) -> Iterator[Suspicion]:
     """Yield the Pythons that are installed and older than the one that built, the newest first."""
     if not texts.search(_BY_PYTHON, most=1):
         return
+    from stoker.machine.tools import programs_on_path
+
     newest = as_numbers(about.interpreter.version)
-    names = _on_path(about, "python3.*")
+    names = programs_on_path("python3.*", about.here.environment)
     older = {found[1] for name in names if (found := _PYTHON.fullmatch(name))}
     for version in sorted(older, key=as_numbers, reverse=True):
         if as_numbers(version) < newest:
@@ -163,12 +164,6 @@ _OLDER_PYTHON = Fix(
     commands=(Template("{run.python_new}"),),
     build=Template("{run.by_new_python}"),
 )
-
-
-def _on_path(about: About, pattern: str) -> set[str]:
-    """Return the names of the programs that are installed, by a pattern."""
-    folders = about.here.environment.get("PATH", "").split(":")
-    return {path.name for folder in folders if folder for path in Path(folder).glob(pattern)}
 
 
 def _for_make(fix: FilledFix, command: str) -> FilledFix | None:

@@ -3,7 +3,7 @@
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from stoker.machine.file_tree import FileTree
@@ -14,25 +14,29 @@ HOME_VARIABLES = ("CUDA_HOME", "CUDA_PATH")
 SYSTEM_HOMES = ("/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit")
 
 
-def find_nvccs(tree: FileTree, probe: Probe, homes: Iterable[Path]) -> list[Path]:
+def find_nvccs(
+    tree: FileTree, environment: Mapping[str, str], homes: Iterable[Path] = ()
+) -> list[Path]:
     """Return the compilers in the order in which a build searches for them, each file once;
     ``homes`` are last.
     """
     found: dict[Path, Path] = {}
-    for nvcc in _candidates(tree, probe, homes):
+    for nvcc in _candidates(tree, environment, homes):
         if os.access(nvcc, os.X_OK):
             found.setdefault(nvcc.resolve(), nvcc)
     return list(found.values())
 
 
-def _candidates(tree: FileTree, probe: Probe, homes: Iterable[Path]) -> Iterator[Path]:
+def _candidates(
+    tree: FileTree, environment: Mapping[str, str], homes: Iterable[Path]
+) -> Iterator[Path]:
     for variable in HOME_VARIABLES:
-        if home := probe.environment.get(variable):
+        if home := environment.get(variable):
             nvcc = Path(home) / "bin/nvcc"
             if not os.access(nvcc, os.X_OK):
                 tree.note(f"${variable} is {home}, where there is no bin/nvcc that can be run")
             yield nvcc
-    if on_path := shutil.which("nvcc", path=probe.environment.get("PATH", "")):
+    if on_path := shutil.which("nvcc", path=environment.get("PATH", "")):
         yield Path(on_path)
     system = (home for pattern in SYSTEM_HOMES for home in tree.matching(pattern))
     yield from (home / "bin/nvcc" for home in (*system, *homes))

@@ -74,6 +74,7 @@ for distribution in distributions():
         continue
     if name and version:
         packages.setdefault(name, version)
+managed = os.path.join(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")
 folders = [sysconfig.get_path(name) for name in ("include", "platinclude")]
 print()
 print(json.dumps({
@@ -85,6 +86,7 @@ print(json.dumps({
     "package_folders": list(dict.fromkeys(map(sysconfig.get_path, ("platlib", "purelib")))),
     "triple": sysconfig.get_config_var("MULTIARCH") or platform.machine() + "-linux-gnu",
     "search_path": sys.path,
+    "managed": sys.prefix == sys.base_prefix and os.path.exists(managed),
     "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
 }))
 """
@@ -95,7 +97,7 @@ HINT = "name a Python interpreter that works, 3.8 or newer, by its path"
 
 class Interpreter(Value, frozen=True, kw_only=True):
     """A Python interpreter. ``triple`` names folders of this architecture, as in
-    ``/usr/lib/<triple>``.
+    ``/usr/lib/<triple>``. ``managed``: the distribution forbids pip to change it.
     """
 
     executable: str
@@ -106,6 +108,7 @@ class Interpreter(Value, frozen=True, kw_only=True):
     package_folders: tuple[str, ...]
     triple: str
     search_path: tuple[str, ...]
+    managed: bool
     free_threaded: bool
 
     @property

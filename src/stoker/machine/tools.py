@@ -69,6 +69,18 @@ def _read_named(program: KnownProgram, command: str, probe: Probe) -> Tool:
     return _read(program, path, probe)
 
 
+def programs_on_path(pattern: str, environment: Mapping[str, str]) -> set[str]:
+    """Return the names of all programs on the PATH that a pattern for files matches."""
+    folders = filter(None, environment.get("PATH", "").split(":"))
+    return {path.name for folder in folders for path in Path(folder).glob(pattern)}
+
+
+def installed_gccs(environment: Mapping[str, str]) -> tuple[int, ...]:
+    """Return the major versions of g++ that are installed beside the default one, as g++-N."""
+    endings = (name[4:] for name in programs_on_path("g++-[0-9]*", environment))
+    return tuple(sorted(int(ending) for ending in endings if ending.isdecimal()))
+
+
 def read_toolbox(
     environment: Mapping[str, str],
     python: str | None = None,
@@ -96,7 +108,7 @@ def read_toolbox(
         ]
         # Those with a dot before their names are still being made.
         toolchains = newest_first((folders.data() / "toolchains").glob("[!.]*"))
-        nvccs = find_nvccs(tree, probe, [*toolchains, *package_prefixes])
+        nvccs = find_nvccs(tree, environment, [*toolchains, *package_prefixes])
         cuda = best_first(pool.map(partial(read_toolkit, probe=probe), nvccs))
         homes = [Path(toolkit.home) for toolkit in cuda]
         prefixes = [*homes, *package_prefixes, Path(interpreter.prefix)]
@@ -108,6 +120,7 @@ def read_toolbox(
             cuda=cuda,
             libraries=libraries,
             python=interpreter.installation,
+            gccs=installed_gccs(environment),
             notes=tree.notes,
         )
 

@@ -176,6 +176,7 @@ class Toolbox(Value, frozen=True, kw_only=True):
     cuda: tuple[CudaToolkit, ...]  # the one that a build would take first
     libraries: tuple[Library, ...]
     python: PythonInstallation
+    gccs: tuple[int, ...] = ()  # major versions of the programs g++-N
     notes: tuple[str, ...] = ()
 
     def tool(self, name: str) -> Tool | None:

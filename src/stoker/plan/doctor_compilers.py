@@ -74,16 +74,19 @@ def _host_compiler(planned: PlannedBuild, tool: Tool) -> Iterator[Finding]:
 
 
 def _other_gcc(planned: PlannedBuild, wanted: range) -> tuple[str, ...]:
-    """Return the commands for the best of the wanted versions that this distribution has."""
-    available = gcc_versions(planned.subject.machine.os)
+    """Return the commands for the best of the wanted versions that is installed, or that this
+    distribution has.
+    """
+    installed = planned.subject.toolbox.gccs
+    available = {*installed, *gcc_versions(planned.subject.machine.os)}
     version = next((number for number in wanted if number in available), None)
     if version is None:
         number = wanted[0]
         return (f"export CC=gcc-{number} CXX=g++-{number}   # once they are installed",)
-    return (
-        f"{planned.install('cxx')[0]}-{version}",
-        f"export CC=gcc-{version} CXX=g++-{version} CUDAHOSTCXX=g++-{version}",
-    )
+    use = f"export CC=gcc-{version} CXX=g++-{version} CUDAHOSTCXX=g++-{version}"
+    if version in installed:
+        return (use,)
+    return f"{planned.install('cxx')[0]}-{version}", use
 
 
 def check_cuda(planned: PlannedBuild) -> Iterator[Finding]:

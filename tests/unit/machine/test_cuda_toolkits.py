@@ -84,11 +84,11 @@ def test_the_order_in_which_a_build_looks(script: Script, tmp_path: Path) -> Non
     (tmp_path / "usr/local/cuda").symlink_to(tmp_path / "usr/local/cuda-12.9")
     found = find_nvccs(
         FileTree(tmp_path),
-        probe(
-            CUDA_HOME=str(tmp_path / "home"),
-            CUDA_PATH=str(tmp_path / "path"),
-            PATH=str(tmp_path / "opt/bin/bin"),
-        ),
+        {
+            "CUDA_HOME": str(tmp_path / "home"),
+            "CUDA_PATH": str(tmp_path / "path"),
+            "PATH": str(tmp_path / "opt/bin/bin"),
+        },
         [tmp_path / "own", tmp_path / "none"],
     )
     assert [str(path.relative_to(tmp_path)) for path in found] == [
@@ -104,7 +104,7 @@ def test_the_order_in_which_a_build_looks(script: Script, tmp_path: Path) -> Non
 
 def test_a_home_without_a_compiler_is_noted(tmp_path: Path) -> None:
     tree = FileTree(tmp_path)
-    assert find_nvccs(tree, probe(CUDA_HOME="/no/cuda"), []) == []
+    assert find_nvccs(tree, {"CUDA_HOME": "/no/cuda"}) == []
     assert tree.notes == ("$CUDA_HOME is /no/cuda, where there is no bin/nvcc that can be run",)
 
 

@@ -1,6 +1,7 @@
 """The host compiler, nvcc and the driver."""
 
 import pytest
+from msgspec.structs import replace
 
 from stoker.knowledge.gpus import cuda_releases
 from stoker.model.errors import UsageError
@@ -105,6 +106,13 @@ def test_older_compilers_by_distribution() -> None:
     machine = linux(os=debian(id="arch"))
     assert named(doctor("cu124-sm90", toolbox=box, machine=machine), "compiler-too-new").fix == (
         "export CC=gcc-13 CXX=g++-13   # once they are installed",
+    )
+
+
+def test_an_installed_compiler_needs_no_package() -> None:
+    box = replace(with_compiler("14.2.0"), gccs=(11, 12))
+    assert named(doctor("cu124-sm90", toolbox=box), "compiler-too-new").fix == (
+        "export CC=gcc-12 CXX=g++-12 CUDAHOSTCXX=g++-12",
     )
 
 
