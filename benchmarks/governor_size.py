@@ -15,12 +15,12 @@ from pathlib import Path
 GOVERN = Path(__file__).parents[1] / "src/stoker/govern"
 # What only moves messages, files and text decides nothing.
 NOT_DECIDING = {
-    *("__init__", "activation", "bounds", "broadcast", "build_files", "build_folder", "chain"),
-    *("client", "command_line", "commands", "connections", "critical_path", "daemon", "disk_guard"),
-    *("evidence", "explanation", "graph", "history", "history_writer", "includes", "native"),
-    *("opening", "outputs", "past_runs", "peers", "progress", "protocol", "remote_steps"),
+    *("__init__", "activation", "bounds", "broadcast", "build_files", "chain"),
+    *("client", "command_line", "commands", "connections", "critical_path", "daemon"),
+    *("explanation", "graph", "history", "history_writer", "includes", "native"),
+    *("opening", "past_runs", "peers", "progress", "protocol", "remote_steps"),
     *("running", "scratch", "served_run", "session", "simulate", "simulated_steps", "simulating"),
-    *("summary", "tally", "trace", "unfinished"),
+    *("summary", "tally", "trace"),
 }
 _BRANCHES = (ast.If, ast.IfExp, ast.While, ast.For, ast.comprehension, ast.ExceptHandler, ast.Match)
 

@@ -21,8 +21,7 @@ from statistics import median
 from msgspec.structs import replace
 
 from stoker.govern.adaptive import Adaptive
-from stoker.govern.policies import FixedJobs, Levels, TwoPhase
-from stoker.govern.policy import Policy
+from stoker.govern.policies import FixedJobs, Levels, Policy, TwoPhase
 from stoker.govern.simulate import simulate
 from stoker.govern.simulated_steps import Shape, climbing, flat, scattered
 from stoker.govern.trace import read_trace

@@ -16,9 +16,9 @@ from stoker.accelerate.bench import Bench, Say, TuneOptions
 from stoker.accelerate.linkers import TunedLink, keep_links, linker_version
 from stoker.accelerate.run_cache import run_cache
 from stoker.govern.build_files import BuildFiles
-from stoker.govern.build_folder import find_build, timings_of
 from stoker.govern.command_line import compiler_words, link_identity, moved, step_of
 from stoker.govern.opening import RunOptions, session
+from stoker.govern.past_runs import timings_of
 from stoker.knowledge.compiler_modes import linker_programs
 from stoker.knowledge.trials import is_measurable, trials
 from stoker.model.caching import CacheEngine, ChainOptions
@@ -29,6 +29,7 @@ from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import process
 from stoker.outside.files import folder_of_process
 from stoker.outside.folders import cache, private_folder
+from stoker.source.ninja import find_build
 
 _COMPILES = (Role.C, Role.CXX, Role.CUDA)
 _COMPILE_ONLY = {"-c", "--compile", "-dc", "--device-c"}

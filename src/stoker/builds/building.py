@@ -33,17 +33,16 @@ from stoker.govern.opening import RunOptions, session
 from stoker.govern.session import Session, Show
 from stoker.govern.simulating import find_trace
 from stoker.govern.trace import write_trace
-from stoker.govern.unfinished import check_time
 from stoker.model.build import BuildRecord, BuildRequest, StageResult
 from stoker.model.caching import Chain
-from stoker.model.errors import StokerError, StorageError, UsageError
+from stoker.model.errors import StokerError, StorageError, UnfinishedError, UsageError
 from stoker.model.events import AnyEvent, Overview, StageChanges
 from stoker.model.govern import TimeLimit, Trace
 from stoker.model.plan import Plan
 from stoker.model.runs import build_command
 from stoker.model.secrets import redact, redacted, without_login
 from stoker.model.source import SourceKind, SourceTree
-from stoker.model.value import Value
+from stoker.model.value import Value, duration
 from stoker.outside import process
 from stoker.outside.files import folder_problem
 from stoker.plan.planning import make_plan
@@ -208,7 +207,7 @@ class _BuildRun:
             tell=self._tell,
             echo=watcher.echo,
             excerpt=excerpt,
-            check_time=lambda: check_time(time_limit),
+            check_time=lambda: _check_time(time_limit),
         )
         self.title = f"{tree.name} {tree.version or ''}".strip() + f" for {plan.name}"
 
@@ -325,6 +324,12 @@ class _BuildRun:
             f"a shell with the environment of the stage, in {staging.folder}; `exit` ends it"
         )
         process.start([shell], env=staging.environment, cwd=staging.folder).wait()
+
+
+def _check_time(limit: TimeLimit | None) -> None:
+    """Raise an error if the time of a build is over."""
+    if limit and time.monotonic() > limit.ends:
+        raise UnfinishedError(f"the {duration(limit.seconds)} of --stop-after are over")
 
 
 def _alone_in(staging: Staging) -> AbstractContextManager[None]:

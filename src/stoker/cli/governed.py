@@ -116,9 +116,8 @@ def run_governed(
     from stoker.accelerate.run_cache import run_cache
     from stoker.diagnose.sieve import Sieve
     from stoker.govern.explanation import RunExplanation, SerialBuild, with_decisions_logged
-    from stoker.govern.outputs import kept_outputs, opened
     from stoker.govern.progress import Progress, make_view
-    from stoker.govern.running import jobs_of, run
+    from stoker.govern.running import jobs_of, kept_outputs, opened, run
     from stoker.govern.summary import summary_text, unseen_text
 
     settings = with_settings(arguments)

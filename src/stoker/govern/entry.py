@@ -16,11 +16,11 @@ from enum import StrEnum
 
 from msgspec.structs import replace
 
-from stoker.govern.evidence import Surroundings, ran_out_of_memory
 from stoker.govern.memory_view import MemoryReading
 from stoker.govern.modes import forced_by
 from stoker.govern.profile import Recorder
 from stoker.govern.protocol import Done, Usage
+from stoker.govern.repeats import Surroundings, ran_out_of_memory
 from stoker.govern.waits import BusyCpus, WaitClock
 from stoker.model.events import (
     RunningStep,

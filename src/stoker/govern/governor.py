@@ -16,7 +16,7 @@ from stoker.govern.deadlines import Deadline, Deadlines
 from stoker.govern.entry import Connection, Entry, PathLeft, StepPhase
 from stoker.govern.memory_view import MemoryReading, MemoryView
 from stoker.govern.modes import Modes, failed_by_mode, without_modes
-from stoker.govern.policy import Policy
+from stoker.govern.policies import Policy
 from stoker.govern.predict import Predictor
 from stoker.govern.protocol import VERSION, Ask, Done, ProtocolError, Usage, encode
 from stoker.govern.queue import Queue

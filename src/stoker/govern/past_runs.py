@@ -1,18 +1,23 @@
 """`stoker history`: the measured runs, their export as traces, and the import of traces."""
 
+import os
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from posixpath import normpath
 
+from stoker.govern.command_line import build_folder
 from stoker.govern.history import History
 from stoker.govern.simulating import trace_of_run
 from stoker.govern.trace import read_trace, write_trace
-from stoker.model.errors import UsageError, unreadable
-from stoker.model.govern import CompileMode, StepRecord
+from stoker.model.errors import StorageError, UsageError, unreadable
+from stoker.model.govern import CompileMode, StepRecord, Timing
 from stoker.model.runs import Attempt, Run, RunSummary
 from stoker.model.value import duration, size
 from stoker.outside.files import write_named
 from stoker.outside.terminal import Group, Listing, Page, Text
+from stoker.source.ninja import read_durations
 
 _RUNS = ("`stoker history` lists the runs",)
 
@@ -51,6 +56,24 @@ def attempts_of(run: str, step: str | None = None) -> tuple[Attempt, ...]:
 def attempts_of_runs(runs: Iterable[int]) -> dict[int, tuple[Attempt, ...]]:
     with History() as history:
         return {run: history.attempts(run) for run in runs}
+
+
+def timings_of(folder: Path) -> dict[str, Timing]:
+    """Return what the steps took, by output. The history comes before ninja's log, whose times
+    include the time that a step waited for its permit.
+    """
+    found = {name: Timing(seconds=seconds) for name, seconds in read_durations(folder).items()}
+    name = build_folder(str(folder))
+    with suppress(StorageError), History() as history:
+        for record in history.recent():
+            if record.step.directory == name and record.step.output:
+                timing = Timing(seconds=record.wall_s, peak=record.peak_bytes)
+                found[_relative(record.step.output, folder)] = timing
+    return found
+
+
+def _relative(output: str, folder: Path) -> str:
+    return os.path.relpath(output, folder) if output.startswith("/") else normpath(output)
 
 
 def export(run: str, path: Path) -> int:

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 from msgspec.structs import replace
 
-from stoker.govern.mode_effects import ModeEffects, ModeKnowledge
+from stoker.govern.modes import ModeEffects, ModeKnowledge
 from stoker.govern.profile import PARTS, TYPICAL_SHARE, climb, profile_of, stepped
 from stoker.knowledge.compiler_modes import measured_effect, nvcc_rounds, thread_effects
 from stoker.knowledge.steps import KnownStep, Prior, known_step, prior_of, usual_seconds

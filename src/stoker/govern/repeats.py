@@ -1,13 +1,63 @@
-"""What a step that was killed asks for next."""
+"""Whether memory ran out for a step, and what a step that was killed asks for next.
+
+gcc and nvcc end normally when the kernel kills the compiler below them, and say so in one of
+several ways. That text alone could also mean a `kill -9` by the user, and a refused allocation a
+`ulimit -v`. So the text counts only together with what the machine shows.
+"""
+
+import re
+from signal import SIGKILL
 
 from msgspec.structs import replace
 
 from stoker.model.govern import CompileMode, Prediction, Request, Running
+from stoker.model.value import Value
 
 MAXIMAL_OOMS = 3
 # Request of a killed step, relative to its prediction [a draw of pytorch16th-4cpu-2G-cold of
 # tests/scenarios.py: 1.09 and an OOM kill more without].
 _LARGER = 1.25
+# How drivers, shells and make report a compiler that was killed.
+_KILLED = re.compile(
+    rb"Killed signal terminated program"
+    rb"|internal compiler error: Killed"
+    rb"|died due to signal 9\b"
+    rb"|^(?:.*\s)?Killed\s*$"
+    rb"|terminated (?:with|by) signal (?:9|SIGKILL)",
+    re.MULTILINE,
+)
+# How compilers and linkers report an allocation that was refused.
+_REFUSED = re.compile(
+    rb"catastrophic error: out of memory|out of memory allocating|virtual memory exhausted"
+    rb"|std::bad_alloc|Cannot allocate memory|LLVM ERROR: out of memory|memory exhausted"
+)
+
+
+class Surroundings(Value, frozen=True, kw_only=True):
+    """What the machine showed while an attempt ran. Kills are counted in the run's own group;
+    ``None`` where no such counter can be read.
+    """
+
+    oom_kills: int | None
+    least_free: int
+    limit: int
+
+    @property
+    def was_tight(self) -> bool:
+        return self.least_free < max(self.limit // 20, 64 << 20)
+
+
+def ran_out_of_memory(status: int, signal: int, tail: bytes, surroundings: Surroundings) -> bool:
+    """Return whether a failed attempt failed because memory ran out, so that it is repeated."""
+    killed = SIGKILL in (signal, status, status - 128) or bool(_KILLED.search(tail))
+    refused = bool(_REFUSED.search(tail))
+    if not (killed or refused):
+        return False
+    if surroundings.oom_kills is None:
+        return surroundings.was_tight
+    if surroundings.oom_kills > 0:
+        return True
+    return refused and surroundings.was_tight
 
 
 def after_preemption(step: Running) -> Request:

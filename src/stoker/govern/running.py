@@ -1,9 +1,17 @@
-"""`stoker run`: a command under the governor, from its environment to its summary."""
+"""`stoker run`: a command under the governor, from its environment to its summary.
+
+The command writes to our streams. Where those are files, what it has written is read from them;
+what goes to a terminal or a pipe is copied meanwhile.
+"""
 
 import os
 import re
 import shlex
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
 
 from msgspec.structs import replace
 
@@ -101,3 +109,30 @@ def _unseen(before: float, summary: RunSummary | None) -> float:
         return 0.0
     unseen = children_cpu_s() - before - summary.cpu_s - summary.steps * _LAUNCHER_SECONDS
     return unseen if unseen > max(_UNSEEN_SECONDS, _UNSEEN_SHARE * summary.cpu_s) else 0.0
+
+
+class OutputFile(Value, frozen=True, kw_only=True):
+    """A regular file that stdout, stderr or both go to, and its size before the command ran."""
+
+    descriptor: int
+    begin: int
+
+
+def kept_outputs() -> tuple[OutputFile, ...]:
+    """Return the files that stdout and stderr go to. Call it before the command runs."""
+    found: dict[tuple[int, int], OutputFile] = {}
+    for descriptor in (1, 2):
+        with suppress(OSError):  # a stream may be closed
+            state = os.fstat(descriptor)
+            if stat.S_ISREG(state.st_mode):
+                kept = OutputFile(descriptor=descriptor, begin=state.st_size)
+                found.setdefault((state.st_dev, state.st_ino), kept)
+    return tuple(found.values())
+
+
+def opened(outputs: tuple[OutputFile, ...]) -> Iterator[BinaryIO]:
+    """Yield each output as a stream that starts where the command began; skip unreadable files."""
+    for kept in outputs:
+        with suppress(OSError), Path(f"/dev/fd/{kept.descriptor}").open("rb") as stream:
+            stream.seek(kept.begin)
+            yield stream

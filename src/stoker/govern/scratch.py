@@ -1,13 +1,16 @@
-"""Temporary files of a run: whether they are in memory or on disk, and their folder.
+"""The disk space of a run: where its temporary files are, and when a full disk stops it.
 
 Files in memory count towards every memory limit of the build, but not towards any step, so the
 governor sees them as the memory of other processes. They get a small share, if there is plenty.
 The folder is gone when the run is. Each step has a folder of its own in what the link ``path``
 leads to; the launcher follows the link once, so that a step stays where it began when the link is
 switched.
+
+A disk that is full to the last byte breaks the records that a build needs to resume.
 """
 
 import os
+import signal
 import stat
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
@@ -27,6 +30,9 @@ _LEAST = 256 << 20  # bytes; a smaller place fills up immediately
 _LEAST_FOR_A_CPU = 64 << 20  # bytes; the assembler's input for a large C++ file
 _NO_TREE = "leave out --build-in-ram"
 _PREFIX = "run-"
+_LEAST_FREE = 256 << 20  # bytes of disk that the end of a build needs for logs, records and links
+_LEAST_FREE_SHARE = 100  # of a small disk, a hundredth is enough
+_GRACE_S = 20.0  # seconds in which a command that was told to end does so by itself
 
 
 def choose_scratch(
@@ -158,3 +164,43 @@ def _sweep(base: Path) -> None:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         return
     sweep(base, _PREFIX)
+
+
+def least_free(*, total: int, free: int) -> int:
+    """Return the bytes that must stay free on a disk; with less, the build stops."""
+    return min(_LEAST_FREE, total // _LEAST_FREE_SHARE, free // 2)
+
+
+class DiskGuard:
+    """Watches the file system of a folder. ``shortage`` is the message once it has run short.
+
+    ``growth`` is how many bytes the file system may take; without it, all but a reserve.
+    """
+
+    def __init__(self, folder: Path, growth: int | None = None):
+        self.shortage: str | None = None
+        self._folder = folder
+        self._found = 0.0
+        # A folder that does not exist yet will be on the file system of its parent.
+        self._seen = next(path for path in (folder, *folder.parents) if path.exists())
+        total, free = files.room_on_disk(self._seen)
+        self._least = least_free(total=total, free=free)
+        if growth is not None:
+            self._least = max(self._least, free - growth)
+
+    def check(self, now: float) -> signal.Signals | None:
+        """Return the signal to send to the command now, if any."""
+        if self.shortage is not None:
+            return signal.SIGKILL if now - self._found > _GRACE_S else None
+        try:
+            _, free = files.room_on_disk(self._seen)
+        except OSError:
+            return None  # the folder is gone, and the command will report that itself
+        if free >= self._least:
+            return None
+        self._found = now
+        self.shortage = (
+            f"the build was stopped: {self._folder} has room for {size(free)} more, "
+            f"and {size(self._least)} must stay free"
+        )
+        return signal.SIGTERM

@@ -15,11 +15,10 @@ from msgspec.structs import replace
 from stoker.govern.chain import governed_environment
 from stoker.govern.client import Client, NoGovernor
 from stoker.govern.commands import Commands, Echo
-from stoker.govern.disk_guard import DiskGuard
 from stoker.govern.native import stable_native
 from stoker.govern.progress import HitsInView
-from stoker.govern.scratch import ScratchFolder
-from stoker.govern.unfinished import unfinished
+from stoker.govern.scratch import DiskGuard, ScratchFolder
+from stoker.govern.summary import unfinished
 from stoker.machine.counters import KillCounter, processes_allowed, read_written, written_since
 from stoker.machine.file_tree import FileTree
 from stoker.model.caching import CacheEngine, CacheUse, Chain

@@ -1,11 +1,13 @@
-"""The summary of a governed run as a few lines."""
+"""What is said at the end of a governed run: its summary, and why steps were not started."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
 from stoker.model.caching import CacheUse
-from stoker.model.govern import CompileMode
+from stoker.model.errors import StokerError, UnfinishedError
+from stoker.model.events import StepTooLate
+from stoker.model.govern import CompileMode, TimeLimit
 from stoker.model.runs import RunSummary
 from stoker.model.value import counted, duration, size
 
@@ -136,3 +138,34 @@ def _other_lines(summary: RunSummary) -> Iterator[str]:
         if share >= _NOTABLE_SHARE and seconds >= 1:
             took = f"({duration(seconds)} of CPU time)"
             yield f"  {text.format(share=f'{share:.0%}')} meanwhile {took}"
+
+
+def unfinished(
+    late: Sequence[StepTooLate], limit: TimeLimit | None, *, advanced: bool
+) -> StokerError:
+    """Return the error for steps that were not started, or ended before their end. ``advanced``:
+    others have ended well.
+    """
+    longest = max(late, key=lambda step: step.seconds)
+    time_given = duration(limit.seconds) if limit else "its time"
+    about = f"{longest.title}, which takes about {duration(longest.seconds)}"
+    ended = [step for step in late if step.ran_s]
+    if ended:
+        longest = max(ended, key=lambda step: step.ran_s)
+        about = f"{longest.title}, which ran for {duration(longest.ran_s)}"
+    if not (advanced and any(step.fits for step in late)):
+        text = f"no step could be started in {time_given}; the longest is {about}"
+        if ended:
+            text = f"{about}, does not end in {time_given}"
+        return StokerError(text, hints=["a longer --stop-after"])
+    if ended:
+        were = f"{len(ended)} steps were" if len(ended) > 1 else "1 step was"
+        return UnfinishedError(
+            f"the {time_given} of --stop-after are over: {were} stopped before the end; "
+            f"the longest is {about}"
+        )
+    steps = f"{len(late)} waiting steps were" if len(late) > 1 else "1 waiting step was"
+    return UnfinishedError(
+        f"the {time_given} of --stop-after are almost over: {steps} not started; the longest is "
+        f"{about}"
+    )

@@ -1,4 +1,4 @@
-"""Reads ninja's own files in a build folder: the build statements, and what a target needs of them.
+"""Finds a build folder, and reads ninja's own files in it: build statements, and what targets need.
 
 Reads build.ninja, .ninja_log and .ninja_deps. Rules are not read, nor variables of a single edge:
 CMake and torch's cpp_extension write paths out, or behind a variable of the whole file.
@@ -10,7 +10,9 @@ from collections.abc import Container, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+from stoker.model.errors import UsageError
 from stoker.model.value import Value, whole_number
+from stoker.outside.folders import work_folders
 
 # A path as it stands in a build line: a dollar sign escapes the character after it.
 _PATH = re.compile(r"(?:[^\s:|$]|\$[\s:|$]|\$\{?\w+\}?)+")
@@ -214,3 +216,23 @@ def edges_below(edges: Sequence[Edge], target: str) -> dict[int, list[int]]:
             below[index] = [maker[need] for need in needs if need in maker]
             waiting += below[index]
     return below
+
+
+def find_build(place: Path) -> Path:
+    """Return the build folder itself, or the one that was used last for a source tree."""
+    if not place.is_dir():
+        raise UsageError(f"there is no folder {place}")
+    tree = place.resolve()
+    candidates = [place.absolute(), tree / "build", *(f / "build" for f in work_folders(tree))]
+    built = [folder for folder in candidates if (folder / "build.ninja").is_file()]
+    if not built:
+        raise UsageError(
+            f"there is no build.ninja in {place}, and stoker has not built this tree",
+            hints=[
+                "name a folder that ninja builds in, or a tree that `stoker build` has built",
+                f"`cmake -G Ninja -S {place} -B build` makes one for a CMake project",
+            ],
+        )
+    if built[0] == candidates[0]:
+        return built[0]
+    return max(built, key=lambda folder: (folder / "build.ninja").stat().st_mtime)

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from small_disks import small_disk
-from stoker.govern.disk_guard import DiskGuard
-from stoker.govern.scratch import ScratchFolder
+from stoker.govern.scratch import DiskGuard, ScratchFolder
 from stoker.model.machine import Scratch
 
 MIB = 1 << 20

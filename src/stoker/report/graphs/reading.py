@@ -8,14 +8,14 @@ from posixpath import normpath
 
 from msgspec.structs import replace
 
-from stoker.govern.build_folder import find_build, timings_of
+from stoker.govern.past_runs import timings_of
 from stoker.model.errors import UsageError
 from stoker.report.graphs.analysis import find_impact, make_build_graph
 from stoker.report.graphs.owners import Owners
 from stoker.report.graphs.steps import NeededSteps
 from stoker.report.graphs.values import BuildGraph
 from stoker.source.cmake_api import read_targets
-from stoker.source.ninja import read_discovered, read_graph
+from stoker.source.ninja import find_build, read_discovered, read_graph
 
 Say = Callable[[str], None]
 
