@@ -9,6 +9,9 @@
  *   [WRAPPER, PATH, ARGUMENT...]                a compile, where a cache or distributor is in use;
  *                                               the compiler that the wrapper starts is the step
  *
+ * In a command of nvcc, the options for GPU targets that STOKER_LEFT_OUT_TARGETS lists are left out first, so
+ * that caches, the governor and the compiler see the same command.
+ *
  * A build tool gets a wide window of jobs (STOKER_JOBS), because the governor chooses among the steps that
  * wait; a static one keeps its own number, because its jobs cannot be governed.
  *
@@ -21,6 +24,7 @@
 #define _GNU_SOURCE
 #include "compilers.h"
 #include "programs.h"
+#include "targets.h"
 #include "text.h"
 #include "verdict.h"
 
@@ -67,7 +71,7 @@ static struct {
     size_t count, used;
     const char *launcher;
     char *preload; /* an LD_PRELOAD with our library alone */
-    char *entries[SAVED_ENTRIES];
+    char *entries[SAVED_ENTRIES + 1];
     char bytes[SAVED_BYTES];
 } saved;
 
@@ -410,12 +414,10 @@ static int start_open(const struct call *call)
     return result;
 }
 
-static int start(struct call call)
+static int start_judged(struct call call)
 {
     char path[PATH_MAX];
     int before = errno;
-    const char *launcher = variable(call.environment, "STOKER_LAUNCHER");
-    call.launcher = launcher ? launcher : saved.launcher;
     enum verdict verdict = judge(&call, path);
     errno = before;
     if (verdict == WITHOUT_US)
@@ -433,6 +435,35 @@ static int start(struct call call)
     if (verdict == LAUNCHED_CUSTOM || verdict == LAUNCHED_REMOTE)
         return start_launcher(&call, verdict == LAUNCHED_CUSTOM ? "--custom" : "--remote", path);
     return make_unchanged(&call);
+}
+
+/* A compiler that a cache starts gets the words of the cache: these are the key of its object. */
+static const char *targets_to_leave_out(const struct call *call)
+{
+    char own[PATH_MAX];
+    if (!call->launcher || !call->arguments || !names_nvcc(call->arguments))
+        return NULL;
+    const char *list = variable(call->environment, LEFT_OUT);
+    if (!list && !variable(call->environment, "STOKER_LAUNCHER"))
+        list = variable(saved.entries, LEFT_OUT);
+    return list && !is_compiler_wrapper(calling_program(own)) ? list : NULL;
+}
+
+static int start(struct call call)
+{
+    int before = errno;
+    const char *launcher = variable(call.environment, "STOKER_LAUNCHER");
+    call.launcher = launcher ? launcher : saved.launcher;
+    const char *left_out = targets_to_leave_out(&call);
+    errno = before;
+    if (!left_out)
+        return start_judged(call);
+    LIST(words, count(call.arguments) + 1);
+    if (words && leave_out_targets(words, call.arguments, left_out))
+        call.arguments = words;
+    int result = start_judged(call);
+    END_OF(words);
+    return result;
 }
 
 /* ---- the functions that programs call --------------------------------------------------------*/

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #define CCACHE_PREFIX "CCACHE_PREFIX"
+#define LEFT_OUT "STOKER_LEFT_OUT_TARGETS"
 #define WRAPPED_MARK "STOKER_WRAPPED" /* in the environment of what a wrapper starts */
 
 /* A call of exec or posix_spawn. */

@@ -40,6 +40,7 @@ _OWN_VARIABLES = frozenset(
         "GOVERN_CUSTOM",
         "HOME",
         "LAUNCHER",
+        "LEFT_OUT_TARGETS",
         "LOCKS",
         "PROCESS",
         "RUN",
