@@ -117,6 +117,10 @@ struct account {
  * `within` is the id of the custom or remote command that started this one, or 0. */
 void line_ask(struct line *line, const char *run, const char *folder, unsigned cpus,
               const char *within, char **command);
+
+/* Goes before `ask`: the family of the command, and when it asked and started by a lease, 0 if it has
+ * none. The governor that has made a page knows this word. */
+void line_lease(struct line *line, uint64_t family, int64_t asked_us, int64_t started_us);
 void line_started(struct line *line);
 void line_memory(struct line *line, uint64_t current, uint64_t peak);
 void line_done(struct line *line, int status, const struct account *account, const char *tail,
@@ -266,6 +270,28 @@ struct account attempt_account(const struct attempt *attempt);
 
 /* Ends this process with the given wait status: the same exit status or signal. */
 _Noreturn void end_as(int status);
+
+/* ---- page.c: leases, taken from shared memory without a message (Linux) ----------------------*/
+
+/* Opens the page beside the governor's socket. Returns false if there is none for us. */
+bool page_open(const char *socket);
+
+/* Returns a number that is the same for commands which differ only in the names of their files, or 0 if
+ * the words do not tell. */
+uint64_t page_family(char **command);
+
+/* Returns whether commands of the family may take places now. */
+bool page_offers(uint64_t family);
+
+/* Takes a place, for which it waits a short time. */
+bool page_take(void);
+
+/* Gives our place back, if we have one. */
+void page_release(void);
+
+/* Leaves messages about a command that has ended where the governor looks now and then. Returns whether
+ * there was space for them. */
+bool page_report(const char *socket, const struct line *line);
 
 /* ---- step.c: the conversation with the governor (Linux) --------------------------------------*/
 

@@ -89,6 +89,15 @@ void line_ask(struct line *line, const char *run, const char *folder, unsigned c
     end_line(line);
 }
 
+void line_lease(struct line *line, uint64_t family, int64_t asked_us, int64_t started_us)
+{
+    begin_line(line, "lease");
+    add_number(line, family);
+    add_number(line, (uint64_t)asked_us);
+    add_number(line, (uint64_t)started_us);
+    end_line(line);
+}
+
 void line_started(struct line *line)
 {
     begin_line(line, "started");
@@ -292,6 +301,7 @@ int protocol_selftest(void)
     static const char tail[] = "a.cc:1: error:\n\tx\\y\r\n\0.";
     struct line line = {0};
     line_ask(&line, "4711", "/build/caf\xc3\xa9", 0, "12", command);
+    line_lease(&line, 4711, 12000000, 0);
     line_started(&line);
     line_memory(&line, 1048576, UINT64_MAX);
     line_done(&line, 0, &account, tail, sizeof tail - 1);

@@ -40,19 +40,27 @@ static struct {
     int timeouts;        /* in a row */
     int losses;          /* governors that were lost while we waited */
     bool refused;        /* the governor is another user's */
+    bool asked;          /* this governor, or the one before it */
+    uint64_t family;     /* of commands that may run by a lease; 0 if there are no leases for us */
+    int64_t asked_us;    /* when we were started */
+    bool leased;         /* the command runs by a lease; the governor was not told */
+    bool adopted;        /* it ran by a lease, and the governor was told */
     char id[32];
     bool told_start; /* the governor knows that the command runs */
     struct attempt attempt; /* without a command while we wait */
     struct output output;
     int interrupted; /* the signal by which the user ended it; nothing is repeated then */
     char *complaint; /* the governor's message when it gave up the step */
-} step = {.output = NO_OUTPUT};
+} step = {.governor = {.socket = -1}, .output = NO_OUTPUT};
 
 /* When a governor dies, its run starts another one, which takes a moment. */
 enum { RETURNS = 3, RETURN_US = 2 * 1000 * 1000, LOOK_US = 50 * 1000 };
 
 /* After this many timeouts in a row the governor hangs. A single one may be ours: we were stopped. */
 enum { MOST_TIMEOUTS = 3, TIMEOUT_S = 10 };
+
+/* What a command may use by a lease, as govern/leases.py counts it. */
+enum { LEASE_BYTES = 256 << 20, LEASE_US = 1000 * 1000 };
 
 static const char *setting(const char *name, const char *otherwise)
 {
@@ -231,9 +239,21 @@ static bool tell(void)
 
 /* ---- waiting ---------------------------------------------------------------------------------*/
 
-static void ask(void)
+static void line_question(void)
 {
     char folder[PATH_MAX];
+    if (step.family)
+        line_lease(&step.line, step.family, step.asked_us,
+                   step.attempt.command ? step.attempt.started_us : 0);
+    line_ask(&step.line, setting("STOKER_RUN", "0"), getcwd(folder, sizeof folder) ? folder : "",
+             command_kind == REMOTE ? (unsigned)atoi(setting("STOKER_SLOTS", "0"))
+                                    : command_cpus(step.command),
+             setting("STOKER_CUSTOM", "0"), step.command);
+}
+
+static void ask(void)
+{
+    step.asked = true;
     int seconds = atoi(setting("STOKER_GOVERNOR_TIMEOUT", "0"));
     step.timeout_us = INT64_C(1000000) * (seconds > 0 ? seconds : TIMEOUT_S);
     if (!channel_connect(&step.governor, setting("STOKER_SOCKET", ""),
@@ -241,10 +261,7 @@ static void ask(void)
         step.refused = errno == EACCES;
         return;
     }
-    line_ask(&step.line, setting("STOKER_RUN", "0"), getcwd(folder, sizeof folder) ? folder : "",
-             command_kind == REMOTE ? (unsigned)atoi(setting("STOKER_SLOTS", "0"))
-                                    : command_cpus(step.command),
-             setting("STOKER_CUSTOM", "0"), step.command);
+    line_question();
     if (!channel_send(&step.governor, &step.line, true))
         channel_close(&step.governor);
     governor_lives();
@@ -354,9 +371,35 @@ static bool ask_again(void)
     return false;
 }
 
-/* Waits for a permit or, without a governor, for a lock. Returns false if there is neither. */
+/* Takes a lease as soon as there is one. Returns false if our family gets none now. */
+static bool take_lease(void)
+{
+    while (!step.adopted && page_offers(step.family)) {
+        if (page_take()) {
+            strcpy(step.id, "lease");
+            return step.leased = true;
+        }
+        next_event(now_us()); /* signals, and the end of the run */
+    }
+    return false;
+}
+
+/* Tells the governor of a command that runs by a lease. From now on it is as if it had been asked. */
+static void adopt(void)
+{
+    step.leased = false;
+    step.adopted = true;
+    ask();
+}
+
+/* Waits for a lease, a permit or, without a governor, for a lock. Returns false if there is none of
+ * them. */
 static bool wait_for_permit(void)
 {
+    if (step.governor.socket < 0 && take_lease())
+        return true;
+    if (!step.asked)
+        ask();
     bool lost = step.governor.socket < 0 && !ask_again();
     while (!lost) {
         enum event event = next_event(0);
@@ -369,7 +412,13 @@ static bool wait_for_permit(void)
             keep_complaint();
             finish_step();
         }
-        lost = (event == LOST && !ask_again()) || (event == MESSAGE && heard("wrong_version"));
+        if (event == MESSAGE && heard("lease")) {
+            channel_close(&step.governor);
+            if (take_lease())
+                return true;
+            ask();
+        }
+        lost = (step.governor.socket < 0 && !ask_again()) || (event == MESSAGE && heard("wrong_version"));
     }
     channel_close(&step.governor);
     strcpy(step.id, "0"); /* the id of a step without a governor */
@@ -412,9 +461,21 @@ static bool start_attempt(void)
                          &step.inherited, &step.output);
 }
 
+/* A lease is for a command that is short and small. */
+static bool outgrows_lease(void)
+{
+    return step.attempt.memory > LEASE_BYTES ||
+           step.attempt.sampled_us - step.attempt.started_us > LEASE_US;
+}
+
 static void sample(void)
 {
-    bool worth_telling = attempt_sample(&step.attempt), started = say_start();
+    bool worth_telling = attempt_sample(&step.attempt);
+    if (step.leased && !outgrows_lease())
+        return;
+    if (step.leased)
+        adopt();
+    bool started = say_start();
     if (worth_telling)
         line_memory(&step.line, step.attempt.memory, step.attempt.peak);
     if (started)
@@ -430,6 +491,8 @@ static bool run_to_the_end(void)
         enum event event = next_event(step.attempt.next_sample_us);
         if (event == TIME)
             sample();
+        if (event == MESSAGE && heard("run")) /* of an adopted command: it needs no lease any more */
+            page_release();
         if (event == MESSAGE && heard("kill"))
             return false;
         if (event == MESSAGE && heard("pause") && !step.interrupted)
@@ -441,11 +504,31 @@ static bool run_to_the_end(void)
     return true;
 }
 
+/* Reports the end of a command that ran by a lease. Returns false if the governor must be asked whether
+ * it counts, or if there is no space for the report. */
+static bool report(const struct account *account)
+{
+    if (step.attempt.status != 0 && !step.interrupted)
+        return false;
+    line_question();
+    line_done(&step.line, step.attempt.status, account, "", 0);
+    bool written = page_report(setting("STOKER_SOCKET", ""), &step.line);
+    step.line.length = 0;
+    if (written)
+        attempt_tidy(&step.attempt);
+    return written;
+}
+
 /* Reports the result. Returns whether ninja gets it, which is always the case after a success. A
  * `kill` that arrives after our `done` is ignored. */
 static bool counts(void)
 {
     struct account account = attempt_account(&step.attempt);
+    page_release();
+    if (step.leased && report(&account))
+        return true;
+    if (step.leased)
+        adopt();
     say_start();
     line_done(&step.line, step.attempt.status, &account, step.output.tail, step.output.tail_length);
     bool decided = !tell() || step.interrupted || step.attempt.status == 0;
@@ -466,6 +549,7 @@ static bool counts(void)
 static void forget_attempt(void)
 {
     attempt_abandon(&step.attempt, !step.interrupted);
+    page_release();
     output_discard(&step.output);
     if (step.interrupted)
         end_as(step.interrupted);
@@ -545,7 +629,12 @@ void step_run(char **command)
     step.command = step.permitted = command;
     step.parent = getppid();
     fill_standard_streams();
-    ask();
+    step.asked_us = now_us();
+    if (command_kind == COMPILE && command_cpus(command) == 1 &&
+        page_open(setting("STOKER_SOCKET", "")))
+        step.family = page_family(command);
+    if (!page_offers(step.family))
+        ask();
     if (step.refused)
         return;
     begin_watch();

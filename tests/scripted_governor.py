@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from stoker.govern.governor import Governor
+from stoker.govern.leases import Leases
 from stoker.govern.memory_view import MemoryReading
 from stoker.govern.predict import Predictor
-from stoker.govern.protocol import VERSION, Ask, Done, Usage
+from stoker.govern.protocol import VERSION, Ask, Done, Lease, Usage
 from stoker.model.events import AnyEvent
 from stoker.model.govern import Collector, Decision, Gc, Role, State, Step
 from stoker.model.runs import Attempt, Explanation
@@ -40,7 +41,7 @@ class Scripted:
 class World:
     """A governor with everything it sends, emits and keeps."""
 
-    def __init__(self, cap: int | None = None, gc: Gc = Gc.AUTO):
+    def __init__(self, cap: int | None = None, gc: Gc = Gc.AUTO, leases: Leases | None = None):
         self.policy = Scripted()
         self.sent: list[tuple[int, bytes]] = []
         self.events: list[AnyEvent] = []
@@ -54,6 +55,7 @@ class World:
             emit=self.events.append,
             keep=lambda run, attempt: self.kept.append((run, attempt)),
             gc=gc,
+            leases=leases,
         )
         self.read()
 
@@ -77,6 +79,7 @@ class World:
         collector: Collector = Collector.NONE,
         command: tuple[str, ...] = (),
         archs: tuple[str, ...] = (),
+        lease: Lease | None = None,
     ) -> None:
         ask = Ask(
             version=VERSION,
@@ -88,6 +91,7 @@ class World:
             once=once,
             remote=remote,
             within=within,
+            lease=lease,
         )
         step = Step(
             key=source,

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from stoker.govern import leases
 from stoker.govern.peers import DEATH
 from stoker.model.errors import StokerError
 from stoker.model.govern import GovernorOptions
@@ -66,6 +67,7 @@ class Activation:
         self._deciding = threading.Lock()
         with ExitStack() as stack:
             self._lock = stack.enter_context(locks.held(Path(f"{options.socket}{LOCK}")))
+            leases.make_files(options.socket)
             self._listener = stack.enter_context(listen(self._path))
             self.connection, given = socket.socketpair()
             self._given = stack.enter_context(given)
@@ -90,6 +92,7 @@ class Activation:
                 self._withdrawn = True
                 with suppress(OSError):
                     remove_file(self._path)
+                leases.remove_files(self._options.socket)
                 self.connection.shutdown(socket.SHUT_WR)  # wakes the thread
         self._thread.join()
         self._closing.close()

@@ -164,7 +164,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
 
     def _room(self, state: State) -> float:
         """Return the memory that steps may use."""
-        return state.limit * (1 - self.cushion) - state.other_usage
+        return state.limit * (1 - self.cushion) - state.other_usage - state.leased
 
     def _startable(
         self, state: State, forecast: Forecast, held: dict[int, Reason]

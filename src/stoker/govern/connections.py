@@ -9,6 +9,7 @@ import socket
 from collections.abc import Sequence
 
 from stoker.govern.peers import Keeper
+from stoker.govern.protocol import Lease
 
 _CHUNK = 1 << 14  # bytes that are read at once
 _ONE_DESCRIPTOR = socket.CMSG_LEN(array.array("i").itemsize)
@@ -29,6 +30,7 @@ class Peer:
         self.closed = False
         self.run: int | None = None  # of a client
         self.asked = False  # whether it asked for a permit, which a connection does once
+        self.lease: Lease | None = None  # what it said about leases before it asked
         self.over = False  # no further message is expected
         self.keeper: Keeper | None = None  # of a launcher whose command has started
 

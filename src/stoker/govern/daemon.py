@@ -32,16 +32,19 @@ from stoker.govern.connections import Connections, Peer
 from stoker.govern.governor import Governor
 from stoker.govern.graph import Graphs
 from stoker.govern.history_writer import HistoryWriter
+from stoker.govern.leases import Leases
 from stoker.govern.memory_view import MemoryReading
 from stoker.govern.peers import Keeper, process_behind
-from stoker.govern.policies import make_policy
+from stoker.govern.policies import make_policy, parse_policy
 from stoker.govern.protocol import (
     Ask,
+    Lease,
     ProtocolError,
     decode,
     encode,
     read_ask,
     read_done,
+    read_lease,
     read_numbers,
     read_usage,
 )
@@ -97,6 +100,7 @@ class Daemon:
         self._graphs = Graphs(predictor.durations)
         self._files = BuildFiles()
         self._reader = StepReader[tuple[Peer, Ask]]()
+        self._leases = Leases(options.socket)
         self._governor = Governor(
             policy=make_policy(options.policy, cpus=options.cpus),
             predictor=predictor,
@@ -107,6 +111,8 @@ class Daemon:
             keep=self._keep,
             gc=options.gc,
             nvcc_threads=options.nvcc_threads is NvccThreads.AUTO,
+            # The other policies limit what runs by rules of their own.
+            leases=self._leases if parse_policy(options.policy)[0] == "adaptive" else None,
         )
         self._connections = Connections(listener, clients)
         self._connections.wake_for(self._reader.fileno())
@@ -133,6 +139,7 @@ class Daemon:
                 self._turn()
         finally:
             remove_file(Path(self._options.socket))
+            self._leases.close()
             self._listener.close()
         if self._orphans:
             time.sleep(_KEEPER_TIMEOUT_S)
@@ -160,9 +167,12 @@ class Daemon:
                 expected = {output: each.seconds for output, each in steps.items()}
                 self._governor.expect(run, expected, now)
             self._governor.reconsider()
+        self._take_reports(now)
         if self._governor.busy:
             if now - self._metered >= self._fresh:
                 self._read_meter()
+            plain = all(served.compiles_anything for served in self._runs.values())
+            self._governor.offer_leases(now, allowed=plain)
             if self._governor.changed:
                 self._governor.decide(now)
         self._bury_orphans(now)
@@ -178,6 +188,27 @@ class Daemon:
             self._told_clients = now
             for served in self._runs.values():
                 self._connections.send(served.client)
+
+    def _take_reports(self, now: float) -> None:
+        """Take in the steps that have run by leases. A report that is wrong is left out."""
+        for lines in self._leases.reports():
+            try:
+                said = dict(map(decode, lines))
+                ask, done = read_ask(said["ask"]), read_done(said["done"])
+                ask = self._with_lease(ask, read_lease(said["lease"]))
+            except (ProtocolError, KeyError) as error:
+                sys.stderr.write(f"protocol error in a report: {error}\n")
+                continue
+            if served := self._runs.get(ask.run):
+                served.work.asked(now)
+                self._governor.reported(ask, _step(ask, served.root, self._files), done, now)
+
+    def _with_lease(self, ask: Ask, lease: Lease) -> Ask:
+        """Return the request with what its launcher says about leases, in our time."""
+        now = self._now()
+        started = min(now, max(1e-6, lease.started - self._began)) if lease.started else 0.0
+        asked = min(started or now, max(0.0, lease.asked - self._began))
+        return replace(ask, lease=replace(lease, asked=asked, started=started))
 
     def _take_steps(self) -> None:
         for (peer, ask), step in self._reader.take():
@@ -252,6 +283,8 @@ class Daemon:
         match word:
             case "ask":
                 self._asked(peer, read_ask(fields))
+            case "lease":
+                peer.lease = read_lease(fields)
             case "started":
                 pass  # only the descriptor that came with it matters
             case "ping":
@@ -278,6 +311,8 @@ class Daemon:
         if peer.asked:
             raise ProtocolError("a second ask on one connection")
         peer.asked = True
+        if peer.lease:
+            ask = self._with_lease(ask, peer.lease)
         served = self._runs.get(ask.run)
         root = served.root if served else ask.directory
         if not ask.custom and reads_files(ask.command, ask.directory, self._files.knows):
@@ -365,6 +400,7 @@ class Daemon:
             raise ProtocolError("finish of no client")
         status, cache_hits = read_numbers(fields, 2)
         written_bytes = read_numbers(fields[2:], 1)[0] if fields[2:] else None
+        self._take_reports(self._now())
         self._read_meter()
         self._count_cpu()
         self._runs[peer.run].finish(status, cache_hits, written_bytes, self._now())

@@ -47,6 +47,7 @@ from stoker.model.value import size
 _MOST_PAUSES = 20  # pauses of one attempt that the history keeps
 
 Connection = int  # what the daemon calls a launcher's socket
+NO_CONNECTION: Connection = -1  # of a step whose launcher is gone
 # Returns the seconds from a step's start to the end of the build, as far as they are known.
 PathLeft = Callable[[], float]
 
@@ -71,12 +72,14 @@ class Entry:
         busy: BusyCpus,
         *,
         once: str = "",
+        family: int = 0,
     ):
         self.connection = connection
         self.run = run
         self.step = step
         self.path = path
         self.request = request
+        self.family = family  # of commands that may run by leases; 0 if it is unknown
         self._once = once
         self.phase = StepPhase.WAITING
         self._busy = BusyCpus() if request.remote else busy  # a worker's CPUs are not ours

@@ -9,11 +9,12 @@ through ``send`` and events through ``emit``.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from stoker.govern.deadlines import Deadline, Deadlines
-from stoker.govern.entry import Connection, Entry, PathLeft, StepPhase
+from stoker.govern.entry import NO_CONNECTION, Connection, Entry, PathLeft, StepPhase
 from stoker.govern.memory_view import MemoryReading, MemoryView
 from stoker.govern.modes import Modes, failed_by_mode, without_modes
 from stoker.govern.policies import Policy
@@ -27,6 +28,7 @@ from stoker.knowledge.compiler_modes import mode_options
 from stoker.knowledge.steps import prior_of, usual_seconds
 from stoker.model.events import AnyEvent, Overview, StepTooLate, Warned
 from stoker.model.govern import (
+    LEASE_BYTES,
     Basis,
     CompileMode,
     Decision,
@@ -45,8 +47,22 @@ from stoker.model.runs import Attempt, Intervention, Outcome
 
 _PUNCTUAL = 0.3  # seconds between two decisions while steps run, on a machine that is not busy
 _FORGIVEN = 0.9  # share of a delay that still counts at the next decision
+_SHARE_OF_LEASES = 0.5  # of the memory that no running step may still use
+_LEASE_IDLE = 2.0  # seconds after which places that no launcher takes are withdrawn
 _RECONSIDER = 1.0  # seconds between new predictions of waiting steps
 _RECONSIDERED = 200  # waiting steps that are predicted again, the most urgent ones
+
+
+class LeasePage(Protocol):
+    """What the governor needs of the page of leases; ``leases`` has it."""
+
+    places: int
+
+    def note(self, family: int, peak: int, seconds: float) -> None: ...
+    def offers(self, family: int) -> bool: ...
+    def largest(self, family: int) -> int: ...
+    def grant(self, places: int) -> None: ...
+    def taken(self) -> int: ...
 
 
 class Governor:
@@ -69,10 +85,12 @@ class Governor:
         keep: Callable[[int, Attempt], None],
         gc: Gc = Gc.AUTO,
         nvcc_threads: bool = True,
+        leases: LeasePage | None = None,
     ):
         """Prepare a governor. ``cap`` limits the memory of builds whatever the machine has;
         ``keep`` gets every attempt that ended, with its run; ``gc`` says where modes of gcc may be
-        used, and ``nvcc_threads`` whether the governor may choose those of nvcc.
+        used, and ``nvcc_threads`` whether the governor may choose those of nvcc; without
+        ``leases`` every step has to ask.
         """
         self._policy = policy
         self._predictor = predictor
@@ -91,6 +109,9 @@ class Governor:
         self.work_left = 0.0  # seconds of all steps that are left, as far as known
         self._busy = BusyCpus()
         self.modes = Modes(predictor, gc=gc, nvcc_threads=nvcc_threads)
+        self._leases = leases
+        self._leased = 0  # steps that run by a lease
+        self._lease_wanted = 0.0  # when a step last had one or was to take one
         self._tight_at = 0.0
         self._decided = self._late = 0.0
         self._learned = False
@@ -136,10 +157,12 @@ class Governor:
             self._send(connection, encode("wrong_version"))
             return
         self._enclose(ask.within, now)
+        lease = ask.lease
+        started = lease.started if lease else 0.0
         prediction = self._predict(step, restarts=ask.repeatable)
         request = Request(
             id=self._next,
-            asked=now,
+            asked=lease.asked if lease and started else now,
             prediction=prediction,
             slots=step.targets_at_once,
             path=_seconds(path, prediction, step),
@@ -151,11 +174,73 @@ class Governor:
         )
         self._next += 1
         self._distributed |= ask.remote
-        entry = Entry(connection, ask.run, step, path, request, self._busy, once=ask.once)
+        family = lease.family if lease else 0
+        entry = Entry(
+            connection, ask.run, step, path, request, self._busy, once=ask.once, family=family
+        )
         self._entries[request.id] = self._by_connection[connection] = entry
         self._queue.add(request)
         self.changed = self.changed or not self._full or ask.remote
         self._emit(entry.waits())
+        if started:  # by a lease, which it has outgrown
+            self._admit(entry, started, None, on_trial=False)
+
+    def reported(self, ask: Ask, step: Step, done: Done, now: float) -> None:
+        """Take in a step that has run by a lease, from its start to its end."""
+        if self._leases is None or ask.lease is None:
+            return
+        lease, self._lease_wanted = ask.lease, now
+        self._enclose(ask.within, now)
+        prediction = Prediction(
+            peak=self._leases.largest(lease.family), high=LEASE_BYTES, basis=Basis.LEASE
+        )
+        request = Request(id=self._next, asked=lease.asked, prediction=prediction, restarts=True)
+        self._next += 1
+        entry = Entry(
+            NO_CONNECTION, ask.run, step, lambda: 0.0, request, self._busy, family=lease.family
+        )
+        self._emit(entry.waits())
+        self._emit(entry.admit(None, self._memory.reading, lease.started, on_trial=False))
+        failed = done.status != 0 or done.signal != 0
+        ended = min(now, lease.started + done.usage.wall_us / 1e6)
+        self._close(entry, done, Outcome.FAILED if failed else Outcome.DONE, ended)
+
+    def offer_leases(self, now: float, *, allowed: bool) -> None:
+        """Give launchers as many places as no other step waits for. Steps that wait for nothing but
+        a place are sent there.
+        """
+        if self._leases is None:
+            return
+        taken = self._leases.taken() if self._leased or self._leases.places else 0
+        if taken != self._leased:
+            self._leased, self.changed = taken, True
+        if taken or self._queue:
+            self._lease_wanted = now
+        idle = now - self._lease_wanted > _LEASE_IDLE
+        places = self._places_for_leases() if allowed and not idle else 0
+        self._leases.grant(places)
+        if places:
+            for request in list(self._queue):
+                entry = self._entries[request.id]
+                self._forget(entry)
+                self._send(entry.connection, encode("lease"))
+
+    def _places_for_leases(self) -> int:
+        assert self._leases
+        holding = [entry.running for entry in self._holding.values()]
+        if (
+            self._shares.are_several
+            or self._distributed
+            or self._deadlines
+            or not all(self._leases.offers(self._entries[each.id].family) for each in self._queue)
+            or any(step.is_paused or step.stopping for step in holding)
+        ):
+            return 0
+        ours = self._used()
+        claimed = sum(max(0, s.request.prediction.high - s.current) for s in holding)
+        room = self._memory.limit_of_all(ours) - self._memory.used(ours) - claimed
+        free = self._cpus - sum(step.slots_of(self._cpus) for step in holding)
+        return max(0, min(free, int(_SHARE_OF_LEASES * room / LEASE_BYTES)))
 
     def grown(self, connection: Connection, current: int, peak: int, now: float) -> None:
         entry = self._permitted(connection)
@@ -307,7 +392,7 @@ class Governor:
 
     def _free_slots(self) -> int:
         busy = sum(entry.running.slots_of(self._cpus) for entry in self._holding.values())
-        return max(0, self._cpus - busy)
+        return max(0, self._cpus - self._leased - busy)
 
     def _idle_for_memory(self, free: int) -> float:
         """Return the share of CPUs that are idle because the next step waits for memory."""
@@ -473,6 +558,8 @@ class Governor:
         if entry.phase is not StepPhase.ENCLOSING:
             record = self._record(entry, done.usage, outcome, status)
             peak = record.peak_bytes
+            if self._leases and entry.family:
+                self._leases.note(entry.family, peak, record.wall_s)
             if outcome is Outcome.DONE:
                 self._predictor.learn(record)
                 self._learned = True
@@ -511,7 +598,8 @@ class Governor:
         running, ours = tuple(entry.running for entry in self._holding.values()), self._used()
         return State(
             now=now,
-            cpus=self._cpus,
+            cpus=max(1, self._cpus - self._leased),
+            leased=self._leased * LEASE_BYTES,
             limit=self._memory.limit_of_all(ours),
             used=self._memory.used(ours),
             growth=self._memory.growth,
@@ -569,7 +657,7 @@ class Governor:
 
     @property
     def busy(self) -> bool:
-        return bool(self._entries)
+        return bool(self._entries or self._leased or (self._leases and self._leases.places))
 
     def steps_of(self, run: int) -> list[Connection]:
         """Return the connections of a run's steps."""

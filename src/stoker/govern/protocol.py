@@ -62,11 +62,22 @@ class Ask(Value, frozen=True, kw_only=True):
     custom: bool = False  # not a compiler: it may start some
     once: str = ""  # why a compiler is not known to do the same if it is started twice
     remote: bool = False  # a distributor, whose compiler runs on another machine
+    lease: "Lease | None" = None
 
     @property
     def repeatable(self) -> bool:
         """Whether an attempt may be killed and the command started again."""
         return not (self.custom or self.once)
+
+
+class Lease(Value, frozen=True, kw_only=True):
+    """What a launcher says about leases. ``asked`` and ``started`` are seconds of the monotonic
+    clock; a command that has not been ``started`` runs by none.
+    """
+
+    family: int
+    asked: float
+    started: float
 
 
 class Usage(Value, frozen=True, kw_only=True):
@@ -108,6 +119,11 @@ def read_ask(fields: tuple[bytes, ...]) -> Ask:
         once=(reason or "unknown") if fields[5] == b"once" else "",
         remote=fields[5] == b"remote",
     )
+
+
+def read_lease(fields: tuple[bytes, ...]) -> Lease:
+    family, asked, started = read_numbers(fields, 3)
+    return Lease(family=family, asked=asked / 1e6, started=started / 1e6)
 
 
 def read_done(fields: tuple[bytes, ...]) -> Done:

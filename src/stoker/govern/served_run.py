@@ -54,6 +54,11 @@ class ServedRun:
         self.tally.add(attempt)
         self._history.add(self._kept, attempt.since(self._began))
 
+    @property
+    def compiles_anything(self) -> bool:
+        """Whether no plan says for which targets it compiles."""
+        return self._targets is None
+
     def judge(self, run: int, step: Step, now: float) -> TargetsDiffer | KernelStarts | None:
         """Return that a step compiles for other targets than the plan, or what it compiles for;
         None without a plan or device code.

@@ -221,10 +221,13 @@ class Basis(StrEnum):
     FOLDER = "its folder and rule"
     PRIOR = "shipped figures"
     ATTEMPT = "an earlier attempt in this run"
+    LEASE = "steps with the same options in this run"
 
 
 _SHARE_OF_GRACE = 1 / 20  # of the time of a run
 _MOST_GRACE = 300.0  # seconds
+# Memory above which a step is governed that runs by a lease; the launcher has the same figure.
+LEASE_BYTES = 256 << 20
 # A constant, because to look up a member of an enum takes longer than the comparison.
 ABOUT_THE_STEP = (Basis.EXACT, Basis.SOURCE, Basis.KNOWN)
 
@@ -432,6 +435,7 @@ class State(Value, frozen=True, kw_only=True):
     late: float = 0.0  # seconds by which decisions came late, because the machine is busy
     first_for: float = 0.0  # seconds for which the first of ``waiting`` has been the most urgent
     tight_at: float = 0.0  # of the last decision
+    leased: int = 0  # bytes that steps may use which run by leases, beside those in ``cpus``
 
     @property
     def other_usage(self) -> int:

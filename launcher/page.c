@@ -1,0 +1,154 @@
+/* Leases: places that the governor has given to short commands in advance, in a page of shared memory,
+ * so that most of them start without a message.
+ *
+ * The page says how many places there are and which families of commands may take one. A place is taken
+ * by locking the byte of that number in the page's file. The lock belongs to the open file that launcher
+ * and keeper share, so the kernel gives the place back when both are gone, however they end and in
+ * whichever pid namespace. Each word of the page has one writing side; a wrong one costs time only. */
+#define _GNU_SOURCE
+#include "launcher.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PAGE_VERSION = 1, FAMILIES = 1024, MOST_PLACES = 1024 };
+
+/* As src/stoker/govern/leases.py writes it. */
+struct shared {
+    uint32_t version;
+    uint32_t places;   /* that leases may take now */
+    int64_t beat_us;   /* when the governor wrote last */
+    uint32_t released; /* counts leases that ended; launchers write it and wait for it */
+    uint32_t unused;
+    uint64_t families[FAMILIES]; /* each at its number modulo FAMILIES */
+};
+
+enum { STALE_US = 1000 * 1000, LONGEST_WAIT_NS = 200 * 1000 * 1000 };
+
+static struct {
+    int file;
+    int place; /* the one that we have; -1 if none */
+    struct shared *shared;
+} page = {.file = -1, .place = -1};
+
+/* Words that name files of one compile say nothing about what it needs. */
+static bool is_of_family(const char *word)
+{
+    return word[0] == '-' && word[1] != 'o' && word[1] != 'M';
+}
+
+uint64_t page_family(char **command)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    for (char **word = command; *word; word++) {
+        if (word[0][0] == '@')
+            return 0;
+        if (word != command && !is_of_family(*word))
+            continue;
+        for (const char *byte = *word;; byte++) {
+            hash = (hash ^ (unsigned char)*byte) * UINT64_C(0x100000001b3);
+            if (!*byte)
+                break;
+        }
+    }
+    return hash >> 1 | 1; /* 63 bits, as the protocol has, and never 0 */
+}
+
+static int open_ours(const char *socket, const char *suffix, int flags, mode_t type)
+{
+    char path[PATH_MAX];
+    struct stat found;
+    int length = snprintf(path, sizeof path, "%s%s", socket, suffix);
+    if (!*socket || length >= (int)sizeof path)
+        return -1;
+    int file = open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (file >= 0 && fstat(file, &found) == 0 && found.st_uid == geteuid() &&
+        found.st_mode == (type | S_IRUSR | S_IWUSR) &&
+        (type != S_IFREG || found.st_size == sizeof(struct shared)))
+        return file;
+    if (file >= 0)
+        close(file);
+    return -1;
+}
+
+bool page_open(const char *socket)
+{
+    page.file = open_ours(socket, ".page", O_RDWR, S_IFREG);
+    if (page.file < 0)
+        return false;
+    void *memory = mmap(NULL, sizeof(struct shared), PROT_READ | PROT_WRITE, MAP_SHARED, page.file, 0);
+    if (memory == MAP_FAILED)
+        return false;
+    page.shared = memory;
+    return __atomic_load_n(&page.shared->version, __ATOMIC_RELAXED) == PAGE_VERSION;
+}
+
+static uint32_t places(void)
+{
+    uint32_t count = __atomic_load_n(&page.shared->places, __ATOMIC_ACQUIRE);
+    return count < MOST_PLACES ? count : 0;
+}
+
+bool page_offers(uint64_t family)
+{
+    if (!family || !page.shared || places() == 0)
+        return false;
+    int64_t age_us = now_us() - __atomic_load_n(&page.shared->beat_us, __ATOMIC_RELAXED);
+    return age_us >= 0 && age_us < STALE_US &&
+           __atomic_load_n(&page.shared->families[family % FAMILIES], __ATOMIC_RELAXED) == family;
+}
+
+static bool lock_place(int place, short how)
+{
+    struct flock range = {.l_type = how, .l_start = place, .l_len = 1};
+    return fcntl(page.file, F_OFD_SETLK, &range) == 0;
+}
+
+static bool take_one(void)
+{
+    uint32_t count = places();
+    for (uint32_t i = 0; i < count && page.place < 0; i++) {
+        int place = (int)(((uint32_t)getpid() + i) % count);
+        if (lock_place(place, F_WRLCK))
+            page.place = place;
+    }
+    return page.place >= 0;
+}
+
+bool page_take(void)
+{
+    static const struct timespec LONGEST = {.tv_nsec = LONGEST_WAIT_NS};
+    uint32_t before = __atomic_load_n(&page.shared->released, __ATOMIC_ACQUIRE);
+    if (take_one())
+        return true;
+    syscall(SYS_futex, &page.shared->released, FUTEX_WAIT, before, &LONGEST, NULL, 0);
+    return take_one();
+}
+
+void page_release(void)
+{
+    if (page.place < 0)
+        return;
+    lock_place(page.place, F_UNLCK);
+    page.place = -1;
+    __atomic_add_fetch(&page.shared->released, 1, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &page.shared->released, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+bool page_report(const char *socket, const struct line *line)
+{
+    if (line->failed || line->length > PIPE_BUF) /* a longer one could be mixed with others */
+        return false;
+    int reports = open_ours(socket, ".reports", O_WRONLY, S_IFIFO);
+    bool written = reports >= 0 && write(reports, line->bytes, line->length) == (ssize_t)line->length;
+    if (reports >= 0)
+        close(reports);
+    return written;
+}

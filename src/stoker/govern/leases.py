@@ -1,0 +1,155 @@
+"""Leases: places for short commands, which launchers take from shared memory without a message.
+
+A build of thousands of small C files would otherwise wait for this process more than for its
+compilers. Commands that differ only in the names of their files are a family, whose number the
+launcher computes. A family whose steps were all short and small is offered leases while no
+other step waits; such a step that outgrows its lease is reported like any other, and then
+governed. What the page contains is in launcher/page.c.
+
+The kernel holds the truth: a place is taken as long as its byte of the file is locked. A report is
+what a launcher would have sent over its socket, and is checked in the same way.
+"""
+
+import fcntl
+import mmap
+import os
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from stoker.model.govern import LEASE_BYTES
+from stoker.outside.deleting import remove_file
+
+_LEASE_S = 1.0  # seconds after which it is
+_ENOUGH = 8  # steps of a family that must have ended before it gets leases
+_MOST_FAMILIES = 4096  # that are remembered
+_MOST_PLACES = 1023
+
+_PAGE, _PIPE = ".page", ".reports"  # appended to the name of the socket
+_VERSION = 1
+_TABLE = 1024
+_HEADER = struct.Struct("@IIqII")
+_LOCK = struct.Struct("@hhqqi4x")  # struct flock
+_GET_LOCK = getattr(fcntl, "F_OFD_GETLK", 36)
+_REPORTS = 1 << 20  # bytes that a pipe may hold, where the system allows it
+
+
+def make_files(socket: str) -> None:
+    """Make both files beside the socket of a governor that is not there yet, so that its first
+    launchers have them. Without them every launcher asks.
+    """
+    remove_files(socket)
+    with suppress(OSError):
+        os.mkfifo(f"{socket}{_PIPE}", 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        page = os.open(f"{socket}{_PAGE}", flags, 0o600)
+        os.write(page, _HEADER.pack(_VERSION, 0, 0, 0, 0).ljust(_HEADER.size + 8 * _TABLE, b"\0"))
+        os.close(page)
+
+
+def remove_files(socket: str) -> None:
+    for suffix in (_PAGE, _PIPE):
+        with suppress(OSError):
+            remove_file(Path(f"{socket}{suffix}"))
+
+
+class Leases:
+    """The page and the pipe of reports beside the governor's socket."""
+
+    def __init__(self, socket: str):
+        """Open the files. If that fails, no launcher gets a lease."""
+        self._socket = socket
+        self._rest = b""
+        # The steps of each family that ended, -1 if one was large, and the largest peak.
+        self._families: dict[int, tuple[int, int]] = {}
+        self.places = 0  # that launchers may take
+        self._file = self._pipe = -1
+        with suppress(OSError):
+            # Open for writing too, so that it never seems to have ended.
+            self._pipe = os.open(f"{socket}{_PIPE}", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            with suppress(OSError, AttributeError):
+                fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, _REPORTS)
+            self._file = os.open(f"{socket}{_PAGE}", os.O_RDWR | os.O_CLOEXEC)
+            # Words are written as a whole, because launchers read them at any time.
+            view = memoryview(mmap.mmap(self._file, _HEADER.size + 8 * _TABLE))
+            self._words, self._beats = view[:8].cast("I"), view[8:16].cast("q")
+            self._table = view[_HEADER.size :].cast("Q")
+
+    def close(self) -> None:
+        """Remove both files. Launchers that have them open find no places any more."""
+        self.grant(0)
+        for descriptor in (self._file, self._pipe):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._file = self._pipe = -1
+        remove_files(self._socket)
+
+    def note(self, family: int, peak: int, seconds: float) -> None:
+        """Take in a step that has ended."""
+        if not family or self._file < 0:
+            return
+        ended, largest = self._families.get(family, (0, 0))
+        if ended < 0:
+            return
+        if peak > LEASE_BYTES or seconds > _LEASE_S:
+            self._families[family] = -1, peak
+            if self._table[family % _TABLE] == family:
+                self._table[family % _TABLE] = 0
+        elif ended or len(self._families) < _MOST_FAMILIES:
+            self._families[family] = ended + 1, max(peak, largest)
+            if ended + 1 == _ENOUGH:
+                self._table[family % _TABLE] = family
+
+    def offers(self, family: int) -> bool:
+        """Return whether steps of a family get leases."""
+        return self._file >= 0 and family > 0 and self._table[family % _TABLE] == family
+
+    def largest(self, family: int) -> int:
+        """Return the most memory that a step of a family has used."""
+        return self._families.get(family, (0, 0))[1]
+
+    def grant(self, places: int) -> None:
+        """Let launchers take so many places from now on; they keep those that they have."""
+        if self._file < 0:
+            return
+        self._beats[0] = time.monotonic_ns() // 1000
+        places = min(places, _MOST_PLACES)
+        if places != self.places:
+            self.places = self._words[1] = places
+
+    def taken(self) -> int:
+        """Return the number of places that launchers have."""
+        return self._locked(0, _MOST_PLACES) if self._file >= 0 else 0
+
+    def _locked(self, start: int, stop: int) -> int:
+        """Return how many bytes of a part of the file are locked, each by itself. The kernel names
+        any of them first.
+        """
+        if start >= stop:
+            return 0
+        question = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, stop - start, 0)
+        kind, _, found, _, _ = _LOCK.unpack(fcntl.fcntl(self._file, _GET_LOCK, question))
+        if kind == fcntl.F_UNLCK or not start <= found < stop:
+            return 0
+        return 1 + self._locked(start, found) + self._locked(found + 1, stop)
+
+    def reports(self) -> Iterator[list[bytes]]:
+        """Yield the lines of each step that has ended since the last call."""
+        lines: list[bytes] = []
+        for line in self._lines():
+            lines.append(line)
+            if line.startswith(b"done\t"):
+                yield lines
+                lines = []
+
+    def _lines(self) -> list[bytes]:
+        received = self._rest
+        while self._pipe >= 0:
+            try:
+                received += os.read(self._pipe, _REPORTS)
+            except OSError:
+                break
+        *lines, self._rest = received.split(b"\n")
+        return lines

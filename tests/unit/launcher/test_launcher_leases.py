@@ -1,0 +1,255 @@
+"""A command of a family that is known to be short takes a place from the page without asking."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from stoker.govern.leases import Leases, make_files, remove_files
+from unit.launcher.scripted import (
+    REPEATABLE,
+    Launch,
+    ScriptedGovernor,
+    children,
+    pids_in,
+    result,
+    until,
+)
+
+MIB = 1 << 20
+
+
+class Page:
+    """The files beside the governor's socket, and the governor's side of them."""
+
+    def __init__(self, governor: ScriptedGovernor):
+        self.socket = str(governor.path)
+        make_files(self.socket)
+        self.leases = Leases(self.socket)
+
+    def offer(self, family: int, places: int = 1) -> None:
+        for _ in range(8):
+            self.leases.note(family, peak=MIB, seconds=0.1)
+        self.leases.grant(places)
+
+    def report(self) -> dict[bytes, list[bytes]]:
+        """The lines of the next step that ran by a lease, by their words."""
+        found: list[list[bytes]] = []
+
+        def is_there() -> bool:
+            found.extend(self.leases.reports())
+            return bool(found)
+
+        until(is_there, "a report")
+        return {line.split(b"\t")[0]: line.split(b"\t")[1:] for line in found[0]}
+
+
+@pytest.fixture
+def page(governor: ScriptedGovernor) -> Iterator[Page]:
+    made = Page(governor)
+    yield made
+    made.leases.close()
+
+
+@pytest.fixture
+def offered(page: Page, launch: Launch, governor: ScriptedGovernor) -> Page:
+    """A page that offers one place to the family of all scripts of these tests."""
+    launch.script("exit 0")
+    conversation = governor.accept()
+    family, asked, started = map(int, conversation.expect("lease"))
+    conversation.expect("ask")
+    conversation.permit()
+    conversation.expect("done")
+    assert 0 < asked <= time.monotonic_ns() // 1000
+    assert started == 0
+    page.offer(family)
+    return page
+
+
+def test_it_starts_without_asking_and_is_reported(
+    offered: Page, launch: Launch, governor: ScriptedGovernor
+) -> None:
+    assert result(launch.script("echo out; echo err >&2")) == (0, b"out\n", b"err\n")
+    report = offered.report()
+    asked, started = int(report[b"lease"][1]), int(report[b"lease"][2])
+    assert asked <= started <= time.monotonic_ns() // 1000
+    assert b"echo out; echo err >&2" in report[b"ask"]
+    assert report[b"done"][:2] == [b"0", b"0"]
+    assert offered.leases.taken() == 0
+    assert not governor.is_asked()
+
+
+def test_it_waits_for_a_place(offered: Page, launch: Launch, tmp_path: Path) -> None:
+    first = launch.script('echo > "$1/up"; while [ ! -e "$1/go" ]; do sleep 0.01; done', tmp_path)
+    until((tmp_path / "up").exists, "the first one runs")
+    offered.leases.grant(1)
+    second = launch.script('echo > "$1/second"', tmp_path)
+    for _ in range(20):  # in which one that did not wait would start
+        offered.leases.grant(1)
+        time.sleep(0.01)
+    assert offered.leases.taken() == 1
+    assert not (tmp_path / "second").exists()
+    (tmp_path / "go").touch()
+    offered.leases.grant(1)
+    assert result(first)[0] == 0
+    offered.leases.grant(1)
+    assert result(second)[0] == 0
+    assert (tmp_path / "second").exists()
+
+
+@pytest.mark.parametrize("why", ["no places", "no beat", "another family", "no page", "open page"])
+def test_it_asks_if_there_is_no_lease_for_it(
+    offered: Page, launch: Launch, governor: ScriptedGovernor, why: str
+) -> None:
+    match why:
+        case "no places":
+            offered.leases.grant(0)
+        case "no beat":
+            time.sleep(1.1)
+        case "another family":
+            offered.leases._table[:] = memoryview(bytes(len(offered.leases._table) * 8)).cast("Q")
+        case "no page":
+            remove_files(offered.socket)
+        case "open page":
+            Path(f"{offered.socket}.page").chmod(0o644)
+    launch.script("exit 0")
+    governor.accept().expect("ask" if "page" in why else "lease")
+
+
+@pytest.mark.usefixtures("offered")
+def test_what_may_not_be_repeated_asks(launch: Launch, governor: ScriptedGovernor) -> None:
+    launch("/bin/true")
+    governor.asked()
+
+
+def test_one_that_waits_asks_when_the_places_are_withdrawn(
+    offered: Page, launch: Launch, governor: ScriptedGovernor, tmp_path: Path
+) -> None:
+    launch.script('echo > "$1/up"; sleep 1000', tmp_path)
+    until((tmp_path / "up").exists, "the first one runs")
+    offered.leases.grant(1)
+    second = launch.script('echo > "$1/second"', tmp_path)
+    until(lambda: bool(children(second.pid) == []), "it waits")
+    offered.leases.grant(0)
+    conversation = governor.accept()
+    conversation.expect("lease")
+    conversation.expect("ask")
+    conversation.permit()
+    conversation.expect("done")
+    assert result(second)[0] == 0
+
+
+def test_the_governor_sends_one_that_asked_to_the_page(
+    offered: Page, launch: Launch, governor: ScriptedGovernor
+) -> None:
+    offered.leases.grant(0)
+    step = launch.script("echo done")
+    conversation = governor.accept()
+    conversation.expect("lease")
+    conversation.expect("ask")
+    offered.leases.grant(1)
+    conversation.say("lease")
+    assert result(step) == (0, b"done\n", b"")
+    assert offered.report()[b"done"][:2] == [b"0", b"0"]
+
+
+@pytest.mark.parametrize("what", ["memory", "time"])
+def test_one_that_outgrows_its_lease_is_governed(
+    offered: Page, launch: Launch, governor: ScriptedGovernor, what: str
+) -> None:
+    grow = 'x=$(head -c 300000000 /dev/zero | tr "\\0" x); ' if what == "memory" else ""
+    step = launch.script(f"{grow}sleep 1000")
+    conversation = governor.accept()
+    lease = conversation.expect("lease")
+    assert int(lease[2]) > 0
+    conversation.expect("ask")
+    assert offered.leases.taken() == 1
+    conversation.permit()
+    until(lambda: offered.leases.taken() == 0, "it gives its place back")
+    assert step.poll() is None
+    if what == "memory":
+        while int(conversation.expect("memory")[0]) < 256 * MIB:
+            pass
+    conversation.say("kill")
+    conversation.expect("killed")
+    conversation.permit()  # it may be repeated like any other
+    conversation.expect("memory")
+
+
+@pytest.mark.usefixtures("offered")
+def test_the_governor_decides_about_one_that_failed(
+    launch: Launch, governor: ScriptedGovernor, tmp_path: Path
+) -> None:
+    text = '[ -e "$1/before" ] && echo now && exit 0; echo > "$1/before"; echo first; exit 1'
+    step = launch.script(text, tmp_path)
+    conversation = governor.accept()
+    assert int(conversation.expect("lease")[2]) > 0
+    conversation.expect("ask")
+    conversation.say("run", "7")
+    conversation.expect("started")
+    assert conversation.expect("done")[:2] == [b"1", b"0"]
+    conversation.say("again")
+    conversation.permit()
+    conversation.expect("done")
+    assert result(step) == (0, b"now\n", b"")
+
+
+@pytest.mark.parametrize("victims", ["launcher", "keeper", "both"])
+def test_a_place_returns_however_its_step_ends(
+    offered: Page, launch: Launch, tmp_path: Path, victims: str
+) -> None:
+    step = launch.script('echo $PPID > "$1/keeper"; sleep 1000', tmp_path)
+    (keeper,) = pids_in(tmp_path / "keeper", 1)
+    assert offered.leases.taken() == 1
+    os.kill(step.pid, signal.SIGSTOP)  # so that it notices nothing before it dies
+    if victims != "launcher":
+        os.kill(keeper, signal.SIGKILL)
+    if victims != "keeper":
+        os.kill(step.pid, signal.SIGKILL)
+    os.kill(step.pid, signal.SIGCONT)
+    until(lambda: offered.leases.taken() == 0, "the place is free")
+
+
+@pytest.mark.usefixtures("offered")
+def test_a_long_command_is_reported_over_the_socket(
+    launch: Launch, governor: ScriptedGovernor
+) -> None:
+    step = launch.script("exit 0", "x" * 5000)
+    conversation = governor.accept()
+    assert int(conversation.expect("lease")[2]) > 0
+    assert b"x" * 5000 in conversation.expect("ask")
+    conversation.expect("started")
+    assert conversation.expect("done")[:2] == [b"0", b"0"]
+    assert result(step)[0] == 0
+
+
+def test_reports_that_have_no_space_go_over_the_socket(
+    offered: Page, launch: Launch, governor: ScriptedGovernor
+) -> None:
+    pipe = os.open(f"{offered.socket}.reports", os.O_WRONLY | os.O_NONBLOCK)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(pipe, b"x" * 4096)
+    os.close(pipe)
+    step = launch.script("exit 0")
+    conversation = governor.accept()
+    conversation.expect("lease")
+    conversation.expect("ask")
+    conversation.expect("started")
+    conversation.expect("done")
+    assert result(step)[0] == 0
+
+
+@pytest.mark.usefixtures("page")
+def test_files_do_not_make_a_family(launch: Launch, governor: ScriptedGovernor) -> None:
+    def family(*words: str) -> int:
+        launch(launch.compiler, *words)
+        return int(governor.accept().expect("lease")[0])
+
+    one = family("-c", "a.c", "-O2", "-o", "a.o", "-MD", "-MF", "a.d")
+    assert one == family("-c", "b.c", "-O2", "-o", "b.o", "-MMD", "-MF", "b.d")
+    assert one != family("-c", "b.c", "-O3", "-o", "b.o", *REPEATABLE)
