@@ -2,6 +2,7 @@
 
     python benchmarks/diagnose.py [--megabytes N] [--json FILE]
     python benchmarks/diagnose.py --labelled [--errors FOLDER] [--set NAME] [--json FILE]
+    python benchmarks/diagnose.py --unseen [--json FILE]
 
 The log is that of a verbose build: commands, progress, warnings, names such as ErrorReport.cpp; one
 step fails after three fifths of it, and the end only repeats that. The line is endless and full of
@@ -11,6 +12,9 @@ because wall time is unreliable on a shared machine.
 The second form diagnoses logs whose cause is known, those of labelled.toml and of a folder with an
 index.tsv (file, cause), and prints for each band of confidence how many of the first answers are
 right. Of answers that say 90 %, at least 90 % must be.
+
+The third form counts the stored first answers on logs for which no sign had been written: what
+they said, how many were right, and what knowledge/confidence.toml lets such an answer say now.
 """
 
 import argparse
@@ -38,6 +42,13 @@ COMMAND = (
 )
 MEGABYTE = 10**6
 LABELLED = Path(__file__).with_name("labelled.toml")
+RESULTS = Path(__file__).with_name("results")
+UNSEEN = {  # results with logs for which no sign had been written, and the halves that have them
+    "diagnose-fresh": ("unseen half",),
+    "diagnose-old-releases": ("unseen half",),
+    "diagnose-threads": ("tuning half", "unseen half"),  # the first run of both
+}
+WAS_LESS = 0.03  # what those answers said was this much below the strength of their sign
 BANDS = (0.95, 0.9, 0.85, 0.75, 0.6, 0.0)  # the least confidence of each
 
 
@@ -143,6 +154,25 @@ def calibration(errors: Path | None, wanted: str | None) -> dict[str, Any]:
     }
 
 
+def unseen() -> dict[str, Any]:
+    """Return how many stored first answers were right, by what they said."""
+    from stoker.knowledge.failures import stated
+
+    ends, bands = Counter[str](), {least: list[tuple[float, bool]]() for least in BANDS}
+    for name, halves in UNSEEN.items():
+        stored = json.loads((RESULTS / f"{name}.json").read_text())
+        for case in (case for half in halves for case in stored[half]["cases"]):
+            end = case.get("end") or case["verdict"]
+            ends[end] += 1
+            if said := case.get("confidence"):
+                band = next(least for least in BANDS if said >= least)
+                bands[band].append((said, end == "right"))
+    rows = [summary(least, answers) for least, answers in bands.items() if answers]
+    for row in rows:
+        row["says now"] = round(stated(row["says"] + WAS_LESS), 3)
+    return {"logs": ends.total(), **ends, "by confidence": rows}
+
+
 def summary(least: float, answers: list[tuple[float, bool]]) -> dict[str, Any]:
     return {
         "from": least,
@@ -156,12 +186,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--megabytes", type=int, default=500)
     parser.add_argument("--labelled", action="store_true")
+    parser.add_argument("--unseen", action="store_true")
     parser.add_argument("--errors", type=Path)
     parser.add_argument("--set", choices=("first", "second", "check"))
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    if asked.labelled:
-        result = calibration(asked.errors, asked.set)
+    if asked.labelled or asked.unseen:
+        result = calibration(asked.errors, asked.set) if asked.labelled else unseen()
         print(json.dumps(result, indent=2))
         if asked.json:
             asked.json.write_text(json.dumps(result, indent=2) + "\n")

@@ -23,6 +23,7 @@ from stoker.knowledge.changes import ReleaseTable
 from stoker.knowledge.failures import (
     Change,
     ChangeTable,
+    ConfidenceTable,
     Failure,
     FailureIndex,
     Fix,
@@ -285,6 +286,7 @@ def index() -> FailureIndex:
     table = load("releases", ReleaseTable).product
     patterns |= {text for one in table for text in (*one.found, *one.means)}
     return FailureIndex(
+        confidence=load("confidence", ConfidenceTable).points,
         causes=tuple(
             msgspec.structs.replace(cause, example=())
             for cause in sorted(causes, key=lambda cause: cause.name)
@@ -304,7 +306,8 @@ def index_text() -> str:
     causes = ",\n".join(map(_json, made.causes))
     products = ",\n".join(map(_json, made.products))
     words = ",\n".join(f"{_json(name)}:{_json(found)}" for name, found in made.literals.items())
-    return f'{{"causes":[\n{causes}\n],"products":[\n{products}\n],"literals":{{\n{words}\n}}}}\n'
+    words = f'"confidence":{_json(made.confidence)},"literals":{{\n{words}\n}}'
+    return f'{{"causes":[\n{causes}\n],"products":[\n{products}\n],{words}}}\n'
 
 
 def _json(value: object) -> str:

@@ -52,6 +52,8 @@ _UNDEFINED = (
     r"undefined symbol: (?P<symbol>[^\s'\"][^\n]{0,300}?)(?: \(|$)",
     r"^\s{2,24}\"_?(?P<symbol>[^\"\n]{1,300})\", referenced from:",
 )
+# The type that a template returns, before its name: it tells nothing of the library that lacks.
+_RETURNED = r"^[\w:]{1,100}::\w{1,100}[ *&]{1,4}(?=[\w:]{1,100}::\w)"
 _NOT_NAMED = (r"/lib(?P<library>[\w+-]{1,60})\.so[\d.]{0,12}: error adding symbols: DSO missing",)
 _NO_LIBRARY = (
     r"cannot find -l:?(?P<library>[\w.+-]{1,60})(?::|\s|$)",
@@ -255,7 +257,9 @@ def _missing_headers(search: LogSearch) -> Iterator[Match]:
         if provider(ProvidedKind.HEADER, header.removeprefix("./")):
             yield _symptom("system-headers-missing", line, 0.82, {"header": header})
         else:
-            yield _symptom("file-missing", line, 0.7, {"header": header})
+            source = compiled(_COMPILER_ERRORS[0]).match(search.lines[line].text)
+            file = {"file": source["file"]} if source else {}
+            yield _symptom("file-missing", line, 0.7, {"header": header} | file)
 
 
 def _missing_libraries(search: LogSearch) -> Iterator[Match]:
@@ -269,7 +273,7 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
     for line, groups in _hits(search, _NOT_NAMED):
         yield _symptom("library-not-linked", line, 0.85, {"symbol": groups["library"]} | groups)
     for line, groups in _hits(search, _UNDEFINED):
-        symbol = groups["symbol"]
+        symbol = compiled(_RETURNED).sub("", groups["symbol"])
         if library := library_of(symbol):
             yield _symptom("library-not-linked", line, 0.8, {"symbol": symbol, "library": library})
         else:

@@ -8,7 +8,7 @@ from stoker.model.shell import NOTHING, Template, fill, outside, recorded, with_
 from stoker.model.visible import visible
 
 WIDEST = 400  # characters of a line of evidence
-_SURE = 0.9  # from here on, what an answer says is the share of such answers that are right
+_SURE = 0.8  # from here on, what an answer says is the share of such answers that are right
 _LIKELY = 0.55
 _SHORT_EVIDENCE = 4  # lines of evidence at the end of a failed run
 

@@ -15,7 +15,7 @@ from stoker.diagnose.sieve import Line, Log
 from stoker.diagnose.signs import LogSearch, Match, find_matches, find_symptoms
 from stoker.diagnose.steps import LogSteps, failed_step, find_steps
 from stoker.diagnose.values import Diagnosis, Evidence, FailedRun, FoundCause, Status
-from stoker.knowledge.failures import Depth, Failure
+from stoker.knowledge.failures import Depth, Failure, stated
 from stoker.model.secrets import redact
 
 _OF_ECHO = 0.5  # how sure a sign in a line that only repeats can be, at most
@@ -23,9 +23,6 @@ _OF_QUIET = 0.8  # what is left of a sign that successful builds show too
 _SURE = 0.85  # a second cause of one step must be as sure as this
 _CLEARLY = 0.15  # less sure than the first: not worth naming in the same step
 _LEAST = 0.45  # below it the cause is unknown
-# How much less often a sign is right on logs for which it was not written: benchmarks/diagnose.py
-# --labelled compares what answers say with how many are right.
-_UNSEEN = 0.03
 _APART = 0.01  # between two that are equally sure; the earlier one goes first
 _MOST_LINKS = 2
 _MOST_EVIDENCE = 12  # lines of an excerpt
@@ -55,7 +52,7 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
     findings = [
         finding_of(
             match.cause,
-            strength - _UNSEEN,
+            stated(strength),
             _excerpt(match, log.lines, steps, file),
             about.with_groups(_groups(match, matches), match.cause.known),
         )

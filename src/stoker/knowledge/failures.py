@@ -9,6 +9,7 @@ pattern. What a log looks like is not known here.
 import re
 from enum import IntEnum, StrEnum
 from functools import cache
+from itertools import pairwise
 
 import msgspec
 
@@ -147,12 +148,19 @@ class ChangeTable(Row, frozen=True, kw_only=True):
     change: tuple[Change, ...]
 
 
+class ConfidenceTable(Row, frozen=True, kw_only=True):
+    """The content of confidence.toml: strengths of signs, and how sure their answers are."""
+
+    points: tuple[tuple[float, float], ...]
+
+
 class FailureIndex(Row, frozen=True, kw_only=True):
-    """The content of failures.json: all causes without examples, products, and the literals of
-    patterns.
+    """The content of failures.json: all causes without examples, products, the literals of
+    patterns, and the points of confidence.toml.
     """
 
     causes: tuple[Failure, ...]
+    confidence: tuple[tuple[float, float], ...]
     products: tuple[Product, ...]
     literals: dict[str, tuple[tuple[str, ...], ...]]
 
@@ -255,6 +263,15 @@ def _constrained(package: str) -> tuple[Template, ...]:
         ),
         Template(f"? {{run.pip}} '{package}<{{known.since}}'"),
     )
+
+
+def stated(strength: float) -> float:
+    """Return how sure an answer says it is, by the strength of its sign: see confidence.toml."""
+    points = _index().confidence
+    for (low, least), (high, most) in pairwise(points):
+        if strength <= high:
+            return least + (most - least) * max(strength - low, 0) / (high - low)
+    return points[-1][1]
 
 
 def products() -> tuple[Product, ...]:

@@ -81,7 +81,17 @@ def test_a_package_that_refuses_something_is_not_installed(tmp_path: Path) -> No
 @pytest.mark.parametrize("header", ["mill/gate.pb.h", "config.h", "torch/csrc/gone.h"])
 def test_a_header_that_no_package_has_is_not_searched(header: str, tmp_path: Path) -> None:
     log = f"a.cpp:1:10: fatal error: {header}: No such file or directory\n"
-    assert "apt" not in str(only(log, machine(tmp_path, BOOKWORM)).fix)
+    (tmp_path / "a.cpp").touch()
+    found = only(log, machine(tmp_path, BOOKWORM), str(tmp_path))
+    assert found.cause == "file-missing"
+    assert "apt" not in str(found.fix)
+
+
+def test_a_missing_file_of_others_is_no_cause(tmp_path: Path) -> None:
+    log = "/tmp/pip-install-x/mill.cpp:1:10: fatal error: mill/gate.h: No such file or directory\n"
+    found = answer(log, machine(tmp_path, BOOKWORM))
+    assert found.status is Status.UNKNOWN
+    assert [one.text for one in found.unexplained] == [log.strip()]
 
 
 def test_no_command_for_sh_on_windows(tmp_path: Path) -> None:
@@ -209,7 +219,8 @@ def test_a_version_header_of_a_known_library_is_installed(tmp_path: Path) -> Non
     here = machine(tmp_path, BOOKWORM)
     line = "a.cpp:1:10: fatal error: {}: No such file or directory\n"
     assert "libboost-dev" in commands(only(line.format("boost/version.hpp"), here))
-    assert "apt-get" not in commands(only(line.format("version.h"), here))
+    (tmp_path / "a.cpp").touch()
+    assert "apt-get" not in commands(only(line.format("version.h"), here, str(tmp_path)))
 
 
 def test_a_function_of_python_that_is_not_declared_is_never_left_undeclared() -> None:
@@ -245,3 +256,27 @@ def test_what_a_test_of_configure_printed_is_no_failure_if_configure_continued()
         "config.status: creating Makefile\nmake[1]: Nothing to be done for 'all'.\n"
     )
     assert diagnose(read_log(BytesIO(log.encode()))).status is Status.NOTHING_FAILED
+
+
+def test_a_misspelt_member_is_an_error_of_the_source() -> None:
+    """No library has names of private members, so that no release can have removed one."""
+    line = "/mill/a.cpp:8:9: error: '{}' was not declared in this scope; did you mean '{}'?\n"
+    for missing, near, causes in (
+        ("tolerence_", "tolerance_", ["source-error"]),
+        ("m_widht", "m_width", ["source-error"]),
+        ("flours", "flour", []),
+    ):
+        log = line.format(missing, near)
+        found = diagnose(read_log(BytesIO(log.encode()))).findings
+        assert [one.cause for one in found] == causes
+
+
+def test_the_type_that_a_template_returns_names_no_library() -> None:
+    for symbol, causes in (
+        ("mill::grind<absl::Status>(int)", []),
+        ("absl::lts_20250127::Status mill::grind<int>(int const&)", []),
+        ("absl::lts_20250127::Status::ToString() const", ["protobuf-abseil-mismatch"]),
+    ):
+        log = f"a.cc:(.text+0x9): undefined reference to `{symbol}'\nld returned 1 exit status\n"
+        found = diagnose(read_log(BytesIO(log.encode()))).findings
+        assert [one.cause for one in found] == causes

@@ -19,7 +19,7 @@ from failure_index import (
 )
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.verdict import diagnose
-from stoker.knowledge.failures import failures
+from stoker.knowledge.failures import failures, stated
 from stoker.knowledge.suspects import suspected_causes
 
 
@@ -48,6 +48,12 @@ def test_an_example_is_diagnosed_as_its_own_cause_first(name: str, log: str) -> 
         return
     assert found, "no sign matches"
     assert found[0].cause == name, [(one.cause, one.confidence) for one in found]
+
+
+def test_a_stronger_sign_says_more() -> None:
+    said = [stated(hundredth / 100) for hundredth in range(101)]
+    assert said == sorted(said)
+    assert 0 < said[0] < 0.5 < 0.95 < said[-1] < 1
 
 
 def test_what_is_tried_without_a_message_proves_a_known_cause() -> None:
