@@ -12,8 +12,6 @@ from stoker.govern import profile
 from stoker.model.govern import ModeEffect, Request, Running, State
 
 _UNKNOWN = 1.0  # seconds; durations are compared, so any number does if none is known
-_CAUTION = 2
-_WORTHWHILE = 0.95  # the end of the build over the end with one CPU for each step
 
 
 def allotments(state: State, room: float) -> dict[int, ModeEffect]:
@@ -26,14 +24,14 @@ def allotments(state: State, room: float) -> dict[int, ModeEffect]:
     if not any(request.faster for request in state.waiting):
         return {}
     plan = _Plan(state, room)
-    first = best = plan.length
+    best = plan.length
     chosen: dict[int, ModeEffect] = {}
     result: dict[int, ModeEffect] = {}
     for identity, effect in plan.widened():
         chosen[identity] = effect
         if plan.length < best:
             best, result = plan.length, dict(chosen)
-    return result if best < first * _WORTHWHILE else {}
+    return result
 
 
 class _Task:
@@ -44,9 +42,8 @@ class _Task:
         known = request.prediction
         self.id = request.id
         self._seconds, self._after = seconds, after
-        # A step that was never measured may need far more than expected, and to repeat it would
-        # cost more than its threads bring.
-        self._peak = known.peak if known.learned else _CAUTION * known.high
+        # To repeat a step that needs more than expected would cost more than its threads bring.
+        self._peak = known.peak if known.learned else known.high
         self._wider = iter(effect for effect in request.faster if effect.threads <= cpus)
         self._effect = ModeEffect(threads=request.slots_of(cpus))
 

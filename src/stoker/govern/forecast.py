@@ -9,7 +9,7 @@ all be wrong in the same direction, so theirs add up.
 from bisect import bisect_left
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain
 from math import inf, sqrt
 
 from msgspec.structs import replace
@@ -23,12 +23,9 @@ _GROWTH = 1.03  # factor from one stretch's end to the next
 # Share of a learned prediction's width that is kept free. Being wrong now and then, and killing the
 # youngest step, costs less than idle CPUs [pytorch16th-4cpu-2G-cold 1.21].
 _CAUTION = 0.25
-# Waiting steps whose durations decide how far ahead to look [pytorch16th-4cpu-2G-cold-gc-off 1.14].
-_LOOKED_AT = 16
 _SPAN = 32  # stretches that are looked at as a whole; where memory is short, more never have room
 _MOMENT = 1e-9  # seconds; every step takes part of the first stretch, also one that should be over
 _PRIOR = Basis.PRIOR
-_FALLEN = 0.9  # memory of a step over its peak so far, below which it has stopped to grow
 # Share of its memory by which a step may still grow if nothing says where it ends
 # [tables-4cpu-2G-cold 1.25].
 _FURTHER = 0.5
@@ -295,10 +292,10 @@ def _claim(prediction: Prediction, pace: Pace, slots: int) -> _Claim:
 
 
 def _stretches(state: State, running: Iterable[float]) -> list[float]:
-    """Return the ends of the stretches: as far ahead as the durations of the running and the next
-    steps are known, then all the rest.
+    """Return the ends of the stretches: as far ahead as the durations of the running steps and of
+    the next one are known, then all the rest.
     """
-    first = islice(state.waiting, _LOOKED_AT)
+    first = state.waiting[:1]
     waiting = (profile.course(each.prediction, state.pace).seconds for each in first)
     horizon = max((life for life in chain(waiting, running) if life < inf), default=0.0)
     horizon *= state.pace.spread  # some may be slower
@@ -328,14 +325,12 @@ def _width(prediction: Prediction) -> float:
 
 
 def reach(step: Running) -> float:
-    """Return the memory that a running step of unknown size reaches as a rule: its memory now if
-    that has fallen, else what is predicted, with the caution of a learned prediction. Nothing says
+    """Return the memory that a running step of unknown size reaches as a rule: what is predicted,
+    or its memory now if that is more, with the caution of a learned prediction. Nothing says
     where it ends if shipped figures are all that is known, or if it has passed its prediction: it
     may need half as much again as it uses.
     """
     prediction, current = step.request.prediction, step.current
-    if current < _FALLEN * step.peak:
-        return current
     usual = max(current, prediction.peak) * (1 + _CAUTION * _width(prediction))
     ends = prediction.basis is not _PRIOR and current <= prediction.high
     return usual if ends else max(usual, (1 + _FURTHER) * current)

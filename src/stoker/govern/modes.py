@@ -44,12 +44,9 @@ from stoker.model.value import Bytes, Ratio, Value
 if TYPE_CHECKING:  # it learns what modes change with the class ModeEffects
     from stoker.govern.predict import Predictor
 
-# Share of CPUs that may be idle because steps wait for memory before steps save memory. That is
-# about what it costs in time.
+# Share of CPUs that are idle because steps wait for memory, from which on steps save memory: about
+# what that costs in time. Below it they may take more.
 _MEMORY_BOUND = 0.06
-_MEMORY_IDLE = 0.01  # the same share, below which steps may take more memory
-# What a mode may change of memory over what is shipped; more is due to other changes.
-_RESPONSES = (0.0, 1.5)
 _KEPT = 64  # latest responses of a build folder
 
 _Kind = tuple[Role, str, CompileMode]  # steps of a build folder in one mode
@@ -130,8 +127,7 @@ class ModeEffects:
         """Note how much of the shipped change of memory a mode has brought."""
         shipped = next(each for each in shipped_effects(default) if each.mode is effect.mode)
         if shipped.memory != 1.0:
-            least, most = _RESPONSES
-            response = min(most, max(least, (effect.memory - 1) / (shipped.memory - 1)))
+            response = max(0.0, (effect.memory - 1) / (shipped.memory - 1))
             kind = step.role, step.directory, effect.mode
             self._responses[kind] = [*self._responses[kind][1 - _KEPT :], response]
 
@@ -312,7 +308,7 @@ class ModeChooser:
         """
         if wanted := self._allotted.get(request.id):
             return _widened(request, wanted.threads, forecast)
-        if self._state.contention >= _MEMORY_IDLE or not _gains(request):
+        if self._memory_bound or not _gains(request):
             return request
         fast = request.in_mode(CompileMode.FAST)
         known = fast.prediction

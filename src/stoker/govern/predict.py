@@ -18,7 +18,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from stoker.govern.modes import ModeEffects, ModeKnowledge
-from stoker.govern.profile import PARTS, TYPICAL_SHARE, climb, profile_of, stepped
+from stoker.govern.profile import PARTS, SAMPLING, TYPICAL_SHARE, climb, profile_of, stepped
 from stoker.knowledge.compiler_modes import measured_effect, nvcc_rounds, thread_effects
 from stoker.knowledge.steps import KnownStep, Prior, known_step, prior_of, usual_seconds
 from stoker.model.govern import (
@@ -40,10 +40,8 @@ _KEPT = 64  # latest rows of each group [tables-4cpu-2G-cold 1.23 with 16]
 _MOST_ROWS = 20_000  # that are kept in all: several builds of PyTorch
 # Rows that a folder needs to be used [12 draws of pytorch16th-4cpu: 5 OOM kills with 1, not 1].
 _ENOUGH = 4
-_FAR = 8  # factor beyond which the size of a source says that it is of another kind
-# Seconds; a shorter step ended before its memory was measured twice. Most of them are sources of
-# which the preprocessor leaves nothing, and say nothing about other sources.
-_BRIEF = 0.1
+# Factor beyond which a source is of another kind by its size [tables-4cpu-2G-cold 1.18].
+_FAR = 8
 # Rows whose profiles count [5 draws of first builds 1.02 with 64].
 _LATEST = 4
 _QUANTILE = 0.9  # share of peaks that stay below ``high``
@@ -447,7 +445,9 @@ def _of_like_size(samples: Sequence[_Sample], step: Step) -> Sequence[_Sample]:
     if not size:
         return samples if len(samples) >= _ENOUGH else ()
     alike = [each for each in samples if not each.size or 1 / _FAR <= each.size / size <= _FAR]
-    lasting = [each for each in alike if each.seconds >= _BRIEF]
+    # A shorter step ended before its memory was measured twice. Most of them are sources of which
+    # the preprocessor leaves nothing, and say nothing about other sources.
+    lasting = [each for each in alike if each.seconds >= SAMPLING]
     return lasting or (alike if len(alike) >= _ENOUGH else ())
 
 

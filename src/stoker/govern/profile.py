@@ -26,7 +26,7 @@ PARTS = 128
 TYPICAL_SHARE = 0.8
 _LEAST_MEAN = 0.001  # of a step that idles for long before it reaches its peak
 _STRETCHES = 4 * PARTS  # kept while a step runs
-_FIRST_WIDTH = 0.1  # seconds, the launcher's sampling interval
+SAMPLING = 0.1  # seconds between two samples of the launcher
 SHORTEST = 1.0  # seconds; a shorter step gets no profile
 # A name in brackets is the scenario of tests/scenarios.py that guards a figure, with its time over
 # the stored one if the figure is left out.
@@ -36,11 +36,9 @@ _OVERTIME = 1.02
 _LATE = 0.1
 # Last parts of a profile, in one of which an overdue step may be [the same 1.03].
 _TAIL = 16
-# Seconds for which memory in use now is expected to stay in use [pytorch-16cpu-8G-warm: 10
-# preemptions, not 4].
-_MOMENT = 1.0
 _ALIKE = 0.12  # share by which the memory of one command differs from run to run
-# Seconds by which a measurement may be older than the step's age [cuda-16cpu-32G-cold 1.05].
+# Seconds by which a measurement may be older than the step's age, and for which memory in use now
+# stays in use [cuda-16cpu-32G-cold 1.05].
 _DELAY = 0.5
 # Share of the spread of durations that a forecast allows for. A step that is early or late can be
 # paused for a moment, which costs less than the CPUs that would wait for every such case
@@ -64,7 +62,7 @@ class Recorder:
     """
 
     def __init__(self) -> None:
-        self._width = _FIRST_WIDTH
+        self._width = SAMPLING
         self._most = [0]
         self._current = 0
 
@@ -205,7 +203,7 @@ def expected_from(
         return flat(prediction.peak)
     least, most = _levels(prediction, *ages)
     scale = 1.0 if current >= least else 1 - (1 - current / least) * (1 - left)
-    return _following(prediction, ages, spread, scale, current, inf if current > most else _MOMENT)
+    return _following(prediction, ages, spread, scale, current, inf if current > most else _DELAY)
 
 
 def _following(

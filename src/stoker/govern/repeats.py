@@ -14,9 +14,6 @@ from stoker.model.govern import CompileMode, Prediction, Request, Running
 from stoker.model.value import Value
 
 MAXIMAL_OOMS = 3
-# Request of a killed step, relative to its prediction [a draw of pytorch16th-4cpu-2G-cold of
-# tests/scenarios.py: 1.09 and an OOM kill more without].
-_LARGER = 1.25
 # How drivers, shells and make report a compiler that was killed.
 _KILLED = re.compile(
     rb"Killed signal terminated program"
@@ -64,15 +61,12 @@ def after_preemption(step: Running) -> Request:
     """Return the next request of a step that the policy has killed.
 
     It asks for at least what it was seen to use. A step that stayed within its prediction only met
-    others at the wrong time, and asks for more if that happens again. If it was paused before the
-    kill, its profile cannot be relied on, so its peak is reserved throughout.
+    others at the wrong time. If that happens again, or if it was paused before the kill, its
+    profile cannot be relied on, so its peak is reserved throughout.
     """
     request, known = step.request, step.request.prediction
-    if step.peak > known.peak or request.preemptions:
-        larger = min(known.high, round(_LARGER * known.peak))
-        request = replace(request, prediction=_raised(known, max(larger, step.peak)))
-    elif step.is_paused:
-        request = replace(request, prediction=_raised(known, known.peak))
+    if step.peak > known.peak or request.preemptions or step.is_paused:
+        request = replace(request, prediction=_raised(known, step.peak))
     request = replace(request, preemptions=request.preemptions + 1)
     if request.ooms:
         return request

@@ -95,10 +95,11 @@ def test_threads_fit_into_memory() -> None:
     assert threads(kernels, 9 * GB) == {}
 
 
-def test_steps_that_were_never_measured_need_far_more_room() -> None:
+def test_steps_that_were_never_measured_count_with_their_worst_case() -> None:
     kernels = [request(identity) for identity in range(4)]
     unknown = [
-        replace(each, prediction=replace(each.prediction, basis=Basis.PRIOR)) for each in kernels
+        replace(each, prediction=replace(each.prediction, high=4 * GB, basis=Basis.PRIOR))
+        for each in kernels
     ]
     assert threads(state(*unknown), 17 * GB) == {}
     assert threads(state(*unknown)) == dict.fromkeys(range(4), 4)

@@ -316,7 +316,6 @@ def test_a_step_on_trial_counts_with_what_it_reaches_as_a_rule() -> None:
     assert highest(certain) == pytest.approx(4)
     assert highest(certain, usual=True) == highest(trial) == pytest.approx(2.5)
     assert highest(replace(trial, current=3 * GB, peak=3 * GB)) == pytest.approx(4.5)
-    assert highest(replace(trial, peak=2 * GB)) == pytest.approx(1)  # its memory has fallen
 
 
 def margins(count: int, basis: Basis, now: float = 0.0) -> float:

@@ -216,11 +216,8 @@ def test_steps_of_unknown_size_that_still_grow_are_expected_to_need_what_is_usua
     """A kernel of nvcc grows for a minute: what is free now is not free then."""
     climbing = make.running(replace(UNKNOWN, id=2), started=80, current=GB // 10, on_trial=True)
     tall = replace(UNKNOWN, prediction=_unknown(3.2 * GB))
-    for step, expected in (
-        (replace(climbing, peak=GB // 10), ()),
-        (replace(climbing, peak=GB), (10,)),  # it is past its peak
-    ):
-        state = make.state(limit=9 * GB, steps=[BUSY, step], waiting=[tall])
+    for limit, expected in ((10 * GB, ()), (10.5 * GB, (10,))):
+        state = make.state(limit=limit, steps=[BUSY, climbing], waiting=[tall])
         assert ADAPTIVE.decide(state).on_trial == expected
 
 
@@ -262,8 +259,8 @@ def test_few_trials_are_unsettled_at_once() -> None:
     fresh = [make.running(request, started=95, on_trial=True) for request in light[:2]]
     state = make.state(steps=[BUSY, *fresh], waiting=light[2:])
     assert ADAPTIVE.decide(state).on_trial == ()
-    settled = [replace(step, started=80.0, current=GB // 10, peak=GB // 4) for step in fresh]
-    state = make.state(steps=[BUSY, *settled], waiting=light[2:])
+    settled = [replace(step, started=80.0) for step in fresh]
+    state = make.state(limit=11 * GB, steps=[BUSY, *settled], waiting=light[2:])
     assert ADAPTIVE.decide(state).on_trial == (12, 13)
 
 

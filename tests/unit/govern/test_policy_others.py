@@ -201,18 +201,14 @@ def test_a_step_that_passed_its_prediction_asks_for_what_it_used_throughout() ->
     assert (again.prediction.peak, again.prediction.high) == (2 * GB, 2 * GB)
     assert again.prediction.profile == ()
     slightly = after_preemption(make.running(EXPECTED, current=GB, peak=1.1 * GB))
-    assert (slightly.prediction.peak, slightly.prediction.high) == (1.25 * GB, 1.5 * GB)
+    assert (slightly.prediction.peak, slightly.prediction.high) == (1.1 * GB, 1.5 * GB)
 
 
-def test_a_step_that_is_killed_again_asks_for_more_up_to_its_highest() -> None:
-    peaks = []
-    step = make.running(EXPECTED, current=GB / 10)
-    for _ in range(4):
-        step = make.running(after_preemption(step), current=GB / 10)
-        peaks.append(step.request.prediction.peak / GB)
-        assert step.request.prediction.high == 1.5 * GB
-    assert peaks == [1, 1.25, 1.5, 1.5]
-    assert step.request.preemptions == 4
+def test_a_step_that_is_killed_again_has_its_peak_reserved_throughout() -> None:
+    once = after_preemption(make.running(EXPECTED, current=GB / 10))
+    again = after_preemption(make.running(once, current=GB / 10))
+    assert again.prediction == replace(EXPECTED.prediction, profile=())
+    assert again.preemptions == 2
 
 
 @given(make.requests(1, 1).filter(bool), st.integers(0, 12 * GB))
