@@ -64,11 +64,13 @@ class Load(NamedTuple):
     functions: tuple[int, int]  # of each heavy file, at least and at most
     limit: int  # two of the heavy files hardly fit at once
     edge: int  # one of them does
+    tiny: int = 0  # C files that compile at once, so that most of them run by leases
 
 
 LARGE = Load(light=12, functions=(55, 70), limit=600_000_000, edge=400_000_000)
 # A third of the work, for a machine with few CPUs.
 SMALL = Load(light=5, functions=(16, 20), limit=360_000_000, edge=240_000_000)
+TINY = Load(light=2, functions=(16, 20), limit=3_000_000_000, edge=2_000_000_000, tiny=300)
 
 SOURCE = """\
 #include <algorithm>
@@ -89,7 +91,7 @@ int f_{file}_{n}(std::vector<std::string>& words) {{
 """
 CMAKE = """\
 cmake_minimum_required(VERSION 3.18)
-project(torture LANGUAGES CXX)
+project(torture LANGUAGES C CXX)
 add_library(torture STATIC {sources})
 add_executable(main main.cpp)
 target_link_libraries(main torture)
@@ -105,6 +107,9 @@ def generate(folder: Path, load: Load, chance: random.Random) -> None:
         functions = "".join(FUNCTION.format(file=number, n=n) for n in range(count))
         names.append(f"part_{number}.cpp")
         (folder / names[-1]).write_text(SOURCE.format(functions=functions))
+    for number in range(load.tiny):
+        names.append(f"tiny_{number}.c")
+        (folder / names[-1]).write_text(f"int tiny_{number}(void) {{ return {number}; }}\n")
     (folder / "main.cpp").write_text("int main() { return 0; }\n")
     (folder / "CMakeLists.txt").write_text(CMAKE.format(sources=" ".join(names)))
 
@@ -511,7 +516,8 @@ class Torture:
 
     def _left(self, case: Round) -> list[str]:
         left = [f"process left: {pid} {_command(pid)}" for pid in case.processes()]
-        left += [f"socket left: {path.name}" for path in (case.home / "run").glob("**/*.sock")]
+        for kind in ("sock", "page", "reports"):
+            left += [f"{kind} left: {path.name}" for path in (case.home / "run").rglob(f"*.{kind}")]
         for base in (case.tmp, Path("/dev/shm"), Path("/tmp")):
             for folder in base.glob(f"stoker-{os.getuid()}-steps*/*"):
                 left.append(f"temporary files left: {folder}")
@@ -564,6 +570,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=1, help="copies to run at the same time")
     parser.add_argument("--cuda", action="store_true", help="compile kernels with nvcc")
     parser.add_argument("--small", action="store_true", help="build less, with less memory")
+    parser.add_argument("--tiny", action="store_true", help="build many small files in C")
     parser.add_argument("--only", choices=list(FAULTS), help="inject only this fault")
     parser.add_argument("--round", type=int, help="repeat one round by its seed")
     parser.add_argument("--json", type=Path, help="write the counts here instead of results/")
@@ -576,7 +583,7 @@ def main() -> int:
     machine = read_machine()
     result = {
         "machine": f"{platform.machine()}, {machine.cpu.usable} CPUs, "
-        f"memory cgroup of {size((SMALL if arguments.small else LARGE).limit)}",
+        f"memory cgroup of {size(_load(arguments).limit)}",
         "commit": commit,
         "minutes": round(done.minutes, 1),
         "seed": arguments.seed,
@@ -603,8 +610,13 @@ def _commit() -> str:
     return f"{head}+" if changed else head
 
 
+def _load(arguments: argparse.Namespace) -> Load:
+    return TINY if arguments.tiny else SMALL if arguments.small else LARGE
+
+
 def _stored_file(arguments: argparse.Namespace) -> Path:
     kind = ("cuda" if arguments.cuda else "cxx") + ("-small" if arguments.small else "")
+    kind += "-tiny" if arguments.tiny else ""
     return RESULTS / f"torture-{kind}-{platform.machine()}.json"
 
 
@@ -655,7 +667,7 @@ def _turns(chance: random.Random, before: Counter[str], *, cuda: bool) -> Iterat
 def _run_rounds(arguments: argparse.Namespace) -> Done:
     """Torture until the time is over."""
     folder = Path(tempfile.mkdtemp(prefix="stoker-torture-"))
-    load = SMALL if arguments.small else LARGE
+    load = _load(arguments)
     torture = Torture(folder, arguments.seed, load, cuda=arguments.cuda)
     counts: Counter[str] = Counter()
     failures: list[dict[str, object]] = []
@@ -711,6 +723,7 @@ def _run_workers(arguments: argparse.Namespace) -> Done:
         command += ["--minutes", str(arguments.minutes), "--seed", str(arguments.seed + number)]
         command += ["--cuda"] if arguments.cuda else []
         command += ["--small"] if arguments.small else []
+        command += ["--tiny"] if arguments.tiny else []
         command += ["--only", arguments.only] if arguments.only else []
         command += ["--round", str(arguments.round)] if arguments.round is not None else []
         workers.append(subprocess.Popen(command))

@@ -283,8 +283,11 @@ uint64_t page_family(char **command);
 /* Returns whether commands of the family may take places now. */
 bool page_offers(uint64_t family);
 
-/* Takes a place, for which it waits a short time. */
+/* Takes a place. Returns false if there is none, after it has waited for one that becomes free. */
 bool page_take(void);
+
+/* Wakes all that wait, because the places were withdrawn. */
+void page_leave(void);
 
 /* Gives our place back, if we have one. */
 void page_release(void);

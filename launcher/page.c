@@ -30,7 +30,7 @@ struct shared {
     uint64_t families[FAMILIES]; /* each at its number modulo FAMILIES */
 };
 
-enum { STALE_US = 1000 * 1000, LONGEST_WAIT_NS = 200 * 1000 * 1000 };
+enum { STALE_US = 1000 * 1000 };
 
 static struct {
     int file;
@@ -124,12 +124,23 @@ static bool take_one(void)
 
 bool page_take(void)
 {
-    static const struct timespec LONGEST = {.tv_nsec = LONGEST_WAIT_NS};
+    static const struct timespec LONGEST = {.tv_sec = 1};
     uint32_t before = __atomic_load_n(&page.shared->released, __ATOMIC_ACQUIRE);
     if (take_one())
         return true;
     syscall(SYS_futex, &page.shared->released, FUTEX_WAIT, before, &LONGEST, NULL, 0);
-    return take_one();
+    return false;
+}
+
+static void wake(int count)
+{
+    syscall(SYS_futex, &page.shared->released, FUTEX_WAKE, count, NULL, NULL, 0);
+}
+
+void page_leave(void)
+{
+    __atomic_add_fetch(&page.shared->released, 1, __ATOMIC_RELEASE);
+    wake(INT_MAX);
 }
 
 void page_release(void)
@@ -139,7 +150,7 @@ void page_release(void)
     lock_place(page.place, F_UNLCK);
     page.place = -1;
     __atomic_add_fetch(&page.shared->released, 1, __ATOMIC_RELEASE);
-    syscall(SYS_futex, &page.shared->released, FUTEX_WAKE, 1, NULL, NULL, 0);
+    wake(1);
 }
 
 bool page_report(const char *socket, const struct line *line)
