@@ -94,3 +94,53 @@ def test_a_package_that_compiles_no_kernel_is_not_called_done(make: Make) -> Non
     done = make("mini-kernels").build(*HERE, "-D", "MINI_BUILD_KERNELS=0")
     assert done.returncode != 0
     assert "configured without cuda: no command of its build compiles device code" in done.stderr
+
+
+FIXED = ("return (os.environ", 'return ["75", "80", "90"] or (os.environ')
+
+
+def kernels_of(record: Record) -> dict[str, list[str]]:
+    return {Path(source).name: made for source, made in record.record["kernels"].items()}
+
+
+def device_code(stoker: Stoker, wheel: Path) -> set[str]:
+    """Return the targets of all device code in a wheel."""
+    facts = json.loads(stoker("inspect", str(wheel), "--json").stdout)
+    return {code["arch"] for library in facts["libraries"] for code in library["device_code"]}
+
+
+def test_targets_that_a_package_fixes_itself_are_left_out(stoker: Stoker, make: Make) -> None:
+    project = make("mini-kernels")
+    project.change("tools/choices.py", *FIXED)
+    done = project.build(*HERE, "--cache", "ccache")
+    if "was not asked" in done.stderr:
+        pytest.skip("the kernel allows no closed room")
+    assert done.returncode == 0, done.stderr
+    record = Record(json.loads(done.stdout))
+    assert kernels_of(record) == {"first.cu": ["sm_90"], "second.cu": ["sm_90"]}
+    assert device_code(stoker, record.wheel) == {"sm_90"}
+    targets = record.record["plan"]["targets"]
+    assert targets["cubins"] == ["9.0"]
+    left_out = ["arch=compute_75,code=sm_75", "arch=compute_80,code=sm_80"]
+    assert targets["left_out"] == left_out
+    # A cache must not return these objects for the whole list of targets, nor the reverse.
+    whole = project.built(*HERE, "--keep-targets", "--ask", "--cache", "ccache")
+    everything = ["sm_75", "sm_80", "sm_90"]
+    assert kernels_of(whole) == {"first.cu": everything, "second.cu": everything}
+    assert device_code(stoker, whole.wheel) == set(everything)
+    assert whole.record["plan"]["targets"]["left_out"] == []
+    # The record is enough to build the same again.
+    repeated = project.built("--from-record", str(record.folder), "--isolation", "none", "--fresh")
+    assert device_code(stoker, repeated.wheel) == {"sm_90"}
+    assert repeated.record["plan"]["targets"]["left_out"] == left_out
+
+
+def test_targets_that_a_cmake_project_fixes_itself_are_left_out(make: Make) -> None:
+    project = make("mini-gpu")
+    project.change("CMakeLists.txt", '"${MYLIB_GPU_ARCH}-real"', '"75-real;90-real"')
+    done = project.build(*FOR_H100)
+    if "was not asked" in done.stderr:
+        pytest.skip("the kernel allows no closed room")
+    assert done.returncode == 0, done.stderr
+    record = Record(json.loads(done.stdout))
+    assert kernels_of(record) == {"first.cu": ["sm_90"], "second.cu": ["sm_90"]}

@@ -63,9 +63,10 @@ def answer(question: Question, left: Left, variant: str, walls: Walls) -> Asked:
         walls=walls,
         wall_s=round(left.seconds, 2),
         backend=device[0].backend if device else Backend.CPU,
-        cubins=_ordered(arch for found in device for arch in found.cubins),
-        ptx=_ordered(arch for found in device for arch in found.ptx),
+        cubins=ordered(arch for found in device for arch in found.cubins),
+        ptx=ordered(arch for found in device for arch in found.ptx),
         kernels=kernels(steps),
+        compiles=tuple({found.flags: found for found in reversed(device)}.values())[::-1],
         device_compiles=len(device),
         host_compiles=len(host),
         cpu_flags=tuple(sorted({f for s in host for f in s.flags if _FOR_A_CPU.fullmatch(f)})),
@@ -137,7 +138,8 @@ def _listed(files: dict[str, str]) -> Iterator[tuple[tuple[str, ...], str]]:
             yield entry.arguments or compiler_words(entry.command), entry.directory
 
 
-def _ordered(archs: Iterable[str]) -> tuple[str, ...]:
+def ordered(archs: Iterable[str]) -> tuple[str, ...]:
+    """Return each target once, the oldest first."""
     return tuple(sorted(set(archs), key=lambda arch: GpuTarget(arch=arch).sort_key))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stoker.ask import kept
-from stoker.ask.answers import answer
+from stoker.ask.answers import answer, ordered
 from stoker.ask.questions import question
 from stoker.ask.room import Limits, RoomError, enter
 from stoker.ask.settling import (
@@ -35,7 +35,9 @@ from stoker.model.plan import Backend, Plan
 from stoker.model.recipe import BackendRecipe, FixedTargets, ProjectRecipe
 from stoker.model.source import SourceTree
 from stoker.model.value import Value
+from stoker.plan.compiled import sm
 from stoker.plan.estimates import estimate
+from stoker.plan.left_out import left_out, needless, without
 from stoker.plan.planning import make_plan
 from stoker.plan.subject import Subject
 
@@ -115,8 +117,12 @@ _DOUBTS = (
 def is_settled(subject: Subject, plan: Plan) -> bool:
     """Tell whether a recipe or the files of the tree say for what a build compiles."""
     gpu = subject.variant.backend in (Backend.CUDA, Backend.ROCM)
-    if not gpu or subject.is_pytorch or subject.backend_recipe or not subject.here:
+    if not gpu or subject.is_pytorch or not subject.here:
         return True
+    if subject.backend_recipe:
+        # Asking shows how the build names its targets, so that those for other GPUs can go.
+        fixed = plan.targets is not None and plan.targets.fixed
+        return subject.keep_targets or not (fixed and needless(plan.targets))
     evidence = plan.targets.evidence if plan.targets else None
     assumed = evidence is not None and evidence.kind is EvidenceKind.ASSUMED
     return not assumed and not any(finding.name in _DOUBTS for finding in plan.findings)
@@ -268,22 +274,26 @@ def with_recipe(subject: Subject, recipe: ProjectRecipe) -> Subject:
 
 def _answered(subject: Subject, asked: Asked) -> Subject:
     """Return the subject with the answer in the form that plans use."""
-    lists = [kernel.targets for kernel in asked.kernels]
-    everywhere = common(lists)
-    cubins = tuple(arch for arch in asked.cubins if "sm_" + arch.replace(".", "") in everywhere)
-    ptx = tuple(arch for arch in asked.ptx if f"PTX of {arch}" in everywhere)
+    values = () if subject.keep_targets else left_out(asked.compiles, subject.gpus)
+    compiles = [without(compiled, values) for compiled in asked.compiles]
+    all_cubins = ordered(arch for compiled in compiles for arch in compiled.cubins)
+    all_ptx = ordered(arch for compiled in compiles for arch in compiled.ptx)
+    everywhere = common(compiled.named for compiled in compiles)
+    cubins = tuple(arch for arch in all_cubins if sm(arch) in everywhere)
+    ptx = tuple(arch for arch in all_ptx if f"PTX of {arch}" in everywhere)
     if not cubins and not ptx:  # no target is that of all kernels: then those that were asked for
         wanted = {target.arch.rstrip("af") for target in subject.gpus}
-        cubins = tuple(arch for arch in asked.cubins if arch.rstrip("af") in wanted)
-        cubins, ptx = (cubins, ()) if cubins else (asked.cubins, asked.ptx)
-    some = [arch for arch in asked.cubins if arch not in cubins]
-    some += [f"{arch}+PTX" for arch in asked.ptx if arch not in ptx]
+        cubins = tuple(arch for arch in all_cubins if arch.rstrip("af") in wanted)
+        cubins, ptx = (cubins, ()) if cubins else (all_cubins, all_ptx)
+    some = [arch for arch in all_cubins if arch not in cubins]
+    some += [f"{arch}+PTX" for arch in all_ptx if arch not in ptx]
     names = {s.name for s in planned(subject).environment}
     decided = [v for v in asked.variables if v.value is not None and v.name in names]
     build = AskedBuild(
         cubins=cubins,
         ptx=ptx,
         some=tuple(some),
+        left_out=values,
         device_compiles=asked.device_compiles,
         host_compiles=asked.host_compiles,
         deciding=tuple(f"{v.name}={v.value} ({v.where})" for v in decided),

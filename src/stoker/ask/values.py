@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from stoker.model.plan import Backend
 from stoker.model.value import Count, Seconds, Value
-from stoker.plan.compiled import KernelTargets
+from stoker.plan.compiled import DeviceCompile, KernelTargets
 
 
 class Walls(StrEnum):
@@ -53,6 +53,7 @@ class Asked(Value, frozen=True, kw_only=True):
     cubins: tuple[str, ...] = ()
     ptx: tuple[str, ...] = ()
     kernels: tuple[KernelTargets, ...] = ()
+    compiles: tuple[DeviceCompile, ...] = ()  # one for each way in which targets are named
     device_compiles: Count = 0
     host_compiles: Count = 0
     cpu_flags: tuple[str, ...] = ()  # of host compiles, for CPUs that not every machine has

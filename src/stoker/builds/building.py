@@ -108,6 +108,8 @@ def build(
         if recorded:
             asked = replace(asked, options={**asked.options, "variant": recorded.variant})
         subject = survey(replace(asked, options={**asked.options, "source": source.path}))
+        if request.accept_targets:
+            subject = replace(subject, keep_targets=True)
         wish = False if request.accept_targets and request.ask is None else request.ask
         asked_build = None if recorded else ask_for_build(subject, wish, watcher.say)
         subject = asked_build.subject if asked_build else subject

@@ -17,6 +17,7 @@ from stoker.model.plan import PlannedTargets
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import process
 from stoker.plan.compiled import DeviceCompile, device_compile, difference, unserved, where_from
+from stoker.plan.left_out import VARIABLE, without
 
 _DEVICE = re.compile(r"nvcc|hipcc|--offload-arch|\.cu\b|\.hip\b|-x ?cu|-x ?hip")
 _TIMEOUT_S = 120.0
@@ -55,7 +56,8 @@ def ninja_commands(folder: Path, root: Path, env: Mapping[str, str]) -> NinjaCom
         device_compile(step_of(compiler_words(entry.command), entry.directory, str(root)))
         for entry in possible
     ]
-    compiles = tuple(compiled for compiled in found if compiled)
+    left_out = env.get(VARIABLE, "").split()
+    compiles = tuple(without(compiled, left_out) for compiled in found if compiled)
     hidden = any(".cmake" in entry.command for entry in possible)
     return NinjaCommands(compiles=compiles, others=len(entries) - len(compiles), hidden=hidden)
 

@@ -19,6 +19,7 @@ from stoker.model.errors import CommandError, Terminated
 from stoker.model.plan import Plan
 from stoker.outside import folders
 from stoker.outside.deleting import remove_tree
+from stoker.plan.left_out import VARIABLE
 from stoker.plan.subject import Subject
 
 # Variables that builds read beside the plan's own.
@@ -43,6 +44,7 @@ def surroundings(
     the date of the source.
     """
     environment = dict(base) | {setting.name: setting.value for setting in plan.environment}
+    environment[VARIABLE] = " ".join(plan.targets.left_out if plan.targets else ())
     environment.setdefault("SOURCE_DATE_EPOCH", str(epoch or _FIRST_ZIP_CAN_SAY))
     flags = " ".join(map_flags(maps))
     for name in ("CFLAGS", "CXXFLAGS"):
@@ -108,7 +110,7 @@ class Execution:
 
     def options_digest(self) -> str:
         """Return a digest of all that a build depends on besides its tree and Python."""
-        names = {*_READ_BY_BUILDS, *(setting.name for setting in self._plan.environment)}
+        names = {*_READ_BY_BUILDS, VARIABLE, *(setting.name for setting in self._plan.environment)}
         names -= {"MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL"}
         said = {name: self.environment.get(name) for name in names}
         found = (tool for tool in self._subject.toolbox.tools if tool.name in _TOOLS)

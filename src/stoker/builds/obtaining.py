@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from stoker.ask.asking import ask
+from stoker.ask.asking import ask, is_settled
 from stoker.ask.room import RoomError
 from stoker.builds.acquire.store import acquired
 from stoker.builds.building import Built
@@ -27,6 +27,7 @@ from stoker.model.value import Value, duration, size
 from stoker.outside.package_index import PackageIndex
 from stoker.outside.web import Web
 from stoker.plan.doctor import examine
+from stoker.plan.left_out import named
 from stoker.plan.planning import make_plan
 from stoker.plan.shown import amount
 from stoker.plan.subject import Subject
@@ -51,6 +52,8 @@ class ObtainedBuild(Value, frozen=True, kw_only=True):
     estimate: Estimate
     toolchain: str | None = None
     own_targets: tuple[str, ...] = ()  # GPU targets that the source names itself, if not only ours
+    left_out: tuple[str, ...] = ()  # those that the source names itself and that are not compiled
+    keep_targets: bool = False
 
     @property
     def in_words(self) -> str:
@@ -70,15 +73,27 @@ class ObtainedBuild(Value, frozen=True, kw_only=True):
         if self.own_targets:
             named = ", ".join(self.own_targets)
             lines.append(f"its source names {len(self.own_targets)} GPU targets itself: {named}")
+        if self.left_out:
+            named = ", ".join(self.left_out)
+            lines.append(
+                f"{len(self.left_out)} other GPU targets of its source are left out: {named}"
+            )
         lines += [f"the toolchain {self.toolchain} is installed for it"] if self.toolchain else []
         return "; ".join(lines)
 
 
 def planned(
-    found: Found, place: Place, python: str, isolation: str | None, *, say: Say
+    found: Found,
+    place: Place,
+    python: str,
+    isolation: str | None,
+    *,
+    keep_targets: bool = False,
+    say: Say,
 ) -> ObtainedBuild:
     """Plan the build of a project for the machine and its PyTorch, which the build sees unless the
-    user chose another ``isolation``.
+    user chose another ``isolation``. With ``keep_targets`` it compiles for all GPU targets that its
+    source names.
     """
     source = found.source
     if source is None:
@@ -89,7 +104,8 @@ def planned(
 
         def surveyed(variant: str) -> Subject:
             options = {"variant": variant, "python": python, "source": tree.path}
-            return survey(CommandLine(options=options))
+            subject = survey(CommandLine(options=options))
+            return replace(subject, keep_targets=subject.keep_targets or keep_targets)
 
         subject = surveyed(variant)
         toolchain = None
@@ -101,7 +117,8 @@ def planned(
             else:
                 toolchain = f"cuda=={toolkit}"
         plan = _plan(subject)
-        if plan.estimate.wall_s.amount is None and not toolchain:
+        unknown = plan.estimate.wall_s.amount is None
+        if not toolchain and (unknown or not is_settled(subject, plan)):
             plan = _plan(_asked(subject, say))
     return ObtainedBuild(
         source=source,
@@ -111,6 +128,8 @@ def planned(
         estimate=plan.estimate,
         toolchain=toolchain,
         own_targets=_own_targets(plan),
+        left_out=named(plan.targets.left_out) if plan.targets else (),
+        keep_targets=keep_targets,
     )
 
 

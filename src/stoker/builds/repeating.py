@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from stoker.model.build import BuildRecord, BuildRequest, Isolation
 from stoker.model.errors import UsageError, unreadable
-from stoker.model.plan import PLAN_MEMBER, Plan
+from stoker.model.plan import PLAN_MEMBER, Plan, PlannedTargets
 from stoker.model.secrets import HIDDEN
 from stoker.model.value import UNDECODABLE, Value
 from stoker.plan.records import as_recorded, compare, lasting_json
@@ -25,10 +26,13 @@ class RecordedBuild(Value, frozen=True, kw_only=True):
     environment: dict[str, str]
     cmake: dict[str, str]
     request: BuildRequest
+    targets: PlannedTargets | None = None
 
     def applied(self, subject: Subject, plan: Plan) -> tuple[Plan, tuple[str, ...]]:
         """Return the plan with the recorded settings, and how today's settings differ."""
         repeated = as_recorded(subject, plan, self.environment, self.cmake, where=self.file)
+        if self.targets and self.targets.left_out:  # the build is not asked again
+            repeated = replace(repeated, targets=self.targets)
         recorded = {**self.environment, **self.cmake}
         hidden = tuple(
             f"{name}: hidden in the record and not set; if it is needed, say it again"
@@ -64,6 +68,7 @@ class _InWheel(Value, frozen=True, kw_only=True):
     environment: dict[str, str]
     cmake: dict[str, str]
     build: _How
+    targets: PlannedTargets | None = None
 
 
 def read_recorded(path: Path) -> RecordedBuild:
@@ -90,6 +95,7 @@ def _of_wheel(path: Path) -> RecordedBuild:
         environment=found.environment,
         cmake=found.cmake,
         request=BuildRequest(source="").given(msgspec.structs.asdict(how)),
+        targets=found.targets,
     )
 
 
@@ -102,4 +108,5 @@ def _of_record(path: Path) -> RecordedBuild:
         environment=lasting["environment"],
         cmake=lasting["cmake"],
         request=record.request,
+        targets=record.plan.targets,
     )

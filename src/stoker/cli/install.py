@@ -110,6 +110,7 @@ class Building(Enum):
 @setting_options(SettingGroup.GOVERN)
 @setting_options(SettingGroup.CHAIN)
 @setting_options(SettingGroup.BUILD, only=["isolation"])
+@setting_options(SettingGroup.PLAN, only=["keep_targets"])
 def install(
     words: tuple[str, ...],
     files: tuple[Path, ...],
@@ -129,6 +130,7 @@ def install(
     only_print: bool,
     as_json: bool,
     isolation: str | None,
+    keep_targets: bool | None,
     **settings: Any,
 ) -> int:
     """Install the wheels that suit this machine and its PyTorch best.
@@ -202,7 +204,7 @@ def install(
             lock=lock,
             lines=lines,
             kernels=kernels if prewarm else None,
-            isolation=isolation,
+            how={"isolation": isolation, "keep_targets": bool(keep_targets)},
             settings=settings,
             **output,
         )
@@ -260,7 +262,7 @@ def _find_and_install(
     lock: Path | None,
     lines: bool,
     kernels: tuple[str, ...] | None,
-    isolation: str | None,
+    how: dict[str, Any],
     settings: dict[str, Any],
     only_print: bool,
     dry_run: bool,
@@ -286,9 +288,7 @@ def _find_and_install(
     warm = () if kernels is None else prewarmings(names, place.host.gpus, python, kernels)
     plans: list[ObtainedBuild] = []
     results = [
-        _found_or_built(
-            one, place, supply, python, building, isolation, settings, plans, dry_run=dry
-        )
+        _found_or_built(one, place, supply, python, building, how, settings, plans, dry_run=dry)
         for one in wanted
     ]
     found = [one for one in results if one.best]
@@ -377,14 +377,14 @@ def _found_or_built(
     supply: "Supply",
     python: str,
     building: Building,
-    isolation: str | None,
+    how: dict[str, Any],
     settings: dict[str, Any],
     plans: "list[ObtainedBuild]",
     *,
     dry_run: bool,
 ) -> "Found":
-    """Return the wheel that fits, if need be one that is built; its plan is added to ``plans``. A
-    dry run only says what a build would take.
+    """Return the wheel that fits, if need be one that is built as ``how`` says; its plan is added
+    to ``plans``. A dry run only says what a build would take.
     """
     from stoker.builds.obtaining import obtained, planned
     from stoker.catalogue.finding import find, find_source, nothing_fits
@@ -407,7 +407,7 @@ def _found_or_built(
         raise nothing_fits(found)
     if building is Building.IF_NONE:
         _say(nothing_fits(found).message)
-    plan = planned(found, place, python, isolation, say=_say)
+    plan = planned(found, place, python, **how, say=_say)
     plans.append(plan)
     _say(plan.in_words)
     if dry_run:
@@ -426,6 +426,7 @@ def _built(plan: "ObtainedBuild", settings: dict[str, Any]) -> "Built":
     words = [plan.source.requirement, "--variant", plan.variant, "--python", plan.python]
     words += ["--out", str(out)]
     words += ["--isolation", plan.isolation.value] if plan.isolation else []
+    words += ["--keep-targets"] if plan.keep_targets else []
     options = build.make_context("stoker build", words).params | settings
     taken(options, Part.CONTAINER)
     return performed(options)

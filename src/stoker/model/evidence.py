@@ -47,6 +47,7 @@ class AskedBuild(Value, frozen=True, kw_only=True):
     cubins: tuple[str, ...] = ()  # machine code of all device compiles
     ptx: tuple[str, ...] = ()
     some: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # values of -gencode that stoker removes; the rest has none
     device_compiles: int = 0
     host_compiles: int = 0
     deciding: tuple[str, ...] = ()  # variables and options that decided: NAME=VALUE (file:line)

@@ -214,6 +214,7 @@ class PlannedTargets(Value, frozen=True, kw_only=True):
     cubins: tuple[str, ...] = ()  # machine code
     ptx: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # values of -gencode that stoker removes from commands of nvcc
     fixed: bool = False  # the tree names them itself
     compiles: bool = True  # the build compiles device code
     set_by: tuple[str, ...] = ()  # settings of the plan: NAME=VALUE

@@ -32,7 +32,7 @@ class DeviceCompile(Value, frozen=True, kw_only=True):
             return ("the GPUs of this machine (native)",)
         if self.default:
             return ("the compiler's default target",)
-        return (*map(_sm, self.cubins), *(f"PTX of {arch}" for arch in self.ptx))
+        return (*map(sm, self.cubins), *(f"PTX of {arch}" for arch in self.ptx))
 
     @property
     def described(self) -> str:
@@ -62,10 +62,7 @@ def device_compile(step: Step) -> DeviceCompile | None:
         return None
     flags = tuple(_target_flags(step.flags))
     text = " ".join(flags)
-    if backend is Backend.ROCM:
-        cubins, ptx = re.findall(_AMD, text), list[str]()
-    else:
-        cubins, ptx = _cuda_targets(flags)
+    cubins, ptx = (re.findall(_AMD, text), []) if backend is Backend.ROCM else cuda_targets(flags)
     native = re.search(r"arch[ =]native", text) is not None
     return DeviceCompile(
         source=step.source,
@@ -116,7 +113,8 @@ def _target_flags(flags: Iterable[str]) -> Iterator[str]:
             before = ""
 
 
-def _cuda_targets(flags: tuple[str, ...]) -> tuple[list[str], list[str]]:
+def cuda_targets(flags: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """Return the targets of machine code and of PTX that flags of nvcc name."""
     cubins: list[str] = []
     ptx: list[str] = []
     for flag in flags:
@@ -181,7 +179,7 @@ def where_from(planned: PlannedTargets) -> tuple[str, ...]:
 
 
 def _planned(planned: PlannedTargets) -> str:
-    named = [_sm(arch) for arch in planned.cubins or planned.gpus]
+    named = [sm(arch) for arch in planned.cubins or planned.gpus]
     return ", ".join(named + [f"PTX of {arch}" for arch in planned.ptx])
 
 
@@ -189,7 +187,8 @@ def _base(arch: str) -> str:
     return arch.rstrip("af") if "." in arch else arch
 
 
-def _sm(arch: str) -> str:
+def sm(arch: str) -> str:
+    """Return a target as compilers write it."""
     return "sm_" + arch.replace(".", "") if "." in arch else arch
 
 

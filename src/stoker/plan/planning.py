@@ -26,6 +26,7 @@ from stoker.plan.defines import (
 )
 from stoker.plan.estimates import heavy_steps
 from stoker.plan.grammar import label
+from stoker.plan.left_out import staying
 from stoker.plan.reading import carried, unread, unset_choices, with_readers
 from stoker.plan.recipes import Recipe, prepare_commands, recipe
 from stoker.plan.recipes.project import backend_settings
@@ -61,6 +62,7 @@ def make_plan(subject: Subject, estimate: Estimate) -> Plan:
     findings += [*lost, *unread(settings, subject), *unset_choices(settings, subject)]
     findings += answered(subject)
     targets = planned_targets(subject, settings)
+    findings += staying(subject, targets)
     cmake = tuple(setting for setting in settings if setting.place is SettingPlace.CMAKE)
     return Plan(
         name=subject.name,

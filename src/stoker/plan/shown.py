@@ -8,6 +8,7 @@ from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Backend, Plan, PlannedTargets, Quantity, Setting
 from stoker.model.value import duration, size
 from stoker.outside.terminal import Group, Indented, Listing, Page, Text, finding_lines, whole
+from stoker.plan.left_out import named
 from stoker.plan.records import Difference
 
 
@@ -16,10 +17,12 @@ def shell_lines(plan: Plan) -> str:
     exports = [f"export {s.name}={shlex.quote(s.value)}" for s in plan.environment]
     enter = [f"cd {shlex.quote(plan.source.path)}"] if plan.source else []
     build = [*enter, *(shlex.join(command.words) for command in plan.commands)]
+    more = named(plan.targets.left_out) if plan.targets else ()
     lines = [
         f"# stoker plan {plan.name}",
         "#   . FILE          sets the environment",
         "#   sh FILE build   also builds" + ("" if plan.source else ", in the source tree"),
+        *([f"# Without stoker, the build also compiles for {', '.join(more)}."] if more else []),
         *exports,
         'if [ "${1-}" = build ]; then',
         *(f"  {line}" for line in ["set -e", *build]),
@@ -101,6 +104,9 @@ def _targets(targets: PlannedTargets) -> Listing:
         listing.add("PTX", ", ".join(targets.ptx))
     if targets.accepted:
         listing.add("single kernels", ", ".join(targets.accepted), Text("besides", style="dim"))
+    if targets.left_out:
+        why = "named by the tree itself, and removed from commands of nvcc; --keep-targets: not"
+        listing.add("left out", ", ".join(named(targets.left_out)), Text(why, style="dim"))
     return listing
 
 

@@ -57,6 +57,7 @@ class Subject(Value, frozen=True, kw_only=True):
     cmake_variables: frozenset[str] = frozenset()  # variables that CMake itself defines
     own_recipes: tuple[ProjectRecipe, ...] = ()  # of stoker.toml or of a file of the user's
     asked: AskedBuild | None = None  # the answers of the build itself, if it was asked
+    keep_targets: bool = False  # also those that the variant does not need
     interpreter: str | None = None  # the path of the Python, if it was named by a path
 
     @property

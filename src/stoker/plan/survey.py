@@ -70,6 +70,7 @@ def survey(request: CommandLine, environment: Mapping[str, str] = os.environ) ->
         ),
         exported=dict(environment),
         own_recipes=chosen.recipes,
+        keep_targets=bool(chosen.value("keep_targets")),
         interpreter=path,
         cmake_variables=read_cmake_variables(toolbox.tool("cmake")),
     )

@@ -37,6 +37,7 @@ def planned_targets(subject: Subject, settings: Iterable[Setting]) -> PlannedTar
         cubins=tuple(cubins),
         ptx=tuple(ptx),
         accepted=asked.some if asked else tuple(_accepted(subject, known, cubins)),
+        left_out=asked.left_out if asked else (),
         fixed=bool(known.fixed),
         compiles=bool(asked.device_compiles) if asked else _compiles(subject, known),
         evidence=evidence.targets,

@@ -90,6 +90,13 @@ _PLAN = (
         metavar="FILE",
         reaches_out=True,
     ),
+    Declared(
+        name="keep_targets",
+        rare=True,
+        help="Compile for all GPU targets that the build names itself. Default: those that the "
+        "variant does not need are left out of the commands of nvcc, if the build was asked.",
+        kind=SettingKind.SWITCH,
+    ),
 )
 _BUILD = (
     Declared(
