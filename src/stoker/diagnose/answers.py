@@ -1,6 +1,7 @@
 """Fills the fixes of a cause in: each placeholder from its source, or the fix is not offered."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 from stoker.diagnose import (
     cuda_facts,
@@ -41,6 +42,15 @@ _FACTS = {
 NAMES: Mapping[str, str] = {name: what for name, (what, _) in sorted(_FACTS.items())}
 _AGAIN = Template("{run.command}")
 _LONGEST = 300  # characters of a value in a text
+_FLAGS = re.compile(r'export (CFLAGS|CXXFLAGS|LDFLAGS)="\$\{\1:-\} ([^"$]+)"')
+_BY_MAKEFLAGS = re.compile(r"export (MAKEFLAGS)=(.+)")
+_IN_FILE = r"\.\w{1,3}:\d+:\d+: (?:fatal )?error: "
+_FILES = {
+    "CFLAGS": r"\.[chly]:\d+:\d+: (?:fatal )?error: ",
+    "CXXFLAGS": r"\.(?:cc|cpp|cxx|C|c\+\+|h|hh|hpp|hxx|ipp|tcc|cu):\d+:\d+: (?:fatal )?error: ",
+}
+# An error that is no warning made one, so that no -Wno-error lets it pass.
+_NO_WARNING = r"\.(?:[chly]|cc|cpp|cxx|C|hh|hpp|hxx|cu):\d+:\d+: error: (?!.{0,400}\[-W)"
 
 
 def answers(cause: Failure, about: About) -> tuple[FilledFix, ...]:
@@ -81,11 +91,36 @@ def filled_fix(fix: Fix, about: About) -> FilledFix | None:
     if any(value(name, about) for name in fix.unless):
         return None
     text, commands = _text(fix.text, about), _commands(fix, about)
-    if text is None or commands is None:
+    if text is None or commands is None or not _can_help(commands, about):
         return None
     if about.is_windows and fix.shell is Shell.SH:
         return FilledFix(text=text)
     return FilledFix(text=text, commands=commands, build=_build(fix, about), shell=fix.shell)
+
+
+def _can_help(commands: Iterable[str], about: About) -> bool:
+    """Return whether flags of a fix are for the language that failed, and for all of its errors."""
+    flags = [found[1] for line in commands if (found := compiled_flags(line))]
+    only_warnings = all(word.startswith("-Wno-error=") for one in flags for word in one.split())
+    if flags and only_warnings and about.first(_NO_WARNING):
+        return False
+    return is_compiled(commands, about)
+
+
+def is_compiled(commands: Iterable[str], about: About) -> bool:
+    """Return whether the log has an error in the language that the flags of commands are for; one
+    of no compiler may be of any language.
+    """
+    languages = {found[0] for line in commands if (found := compiled_flags(line))}
+    if not languages & _FILES.keys() or not about.first(_IN_FILE):
+        return True
+    return any(about.first(_FILES[name]) for name in languages & _FILES.keys())
+
+
+def compiled_flags(line: str) -> tuple[str, str] | None:
+    """Return the variable and the flags that a line adds to it; ``None`` for other lines."""
+    found = _FLAGS.fullmatch(line) or _BY_MAKEFLAGS.match(line)
+    return (found[1], found[2]) if found else None
 
 
 def _text(template: str, about: About) -> str | None:

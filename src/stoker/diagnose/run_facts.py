@@ -38,7 +38,7 @@ _FOLDER_OPTION = r"(?:--build|-C|-B)[ =]?([^\s'\"]+)"
 _ONLY_BUILDS = r"^(?:\S*/)?(?:ninja|make|cmake --build)\b"
 _BY_CARGO = (
     r"custom build command for `|^\s{0,24}Compiling [\w-]+ v\d"
-    r"|\bcargo(?:\.exe)? (?:build|install|run)\b"
+    r"|\bcargo(?:\.exe)? (?:build|install|run)\b|error: could not compile `|error: linking with `"
 )
 _BY_MAKE = r"^\s{0,24}g?make(?:\[\d+\])?: |\bMakefile:\d+"
 _BY_TORCH = r"\b(?:torch|pytorch|cpp_extension|setup\.py|caffe2|pip|ATen)\b"

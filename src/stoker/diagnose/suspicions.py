@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from stoker.diagnose.about import About
 from stoker.diagnose.ages import may_show, versions_of
-from stoker.diagnose.answers import answers, filled_fix
+from stoker.diagnose.answers import answers, compiled_flags, filled_fix, is_compiled
 from stoker.diagnose.lines import Texts
 from stoker.diagnose.values import Diagnosis, FilledFix
 from stoker.knowledge.changes import as_numbers
@@ -24,16 +24,9 @@ from stoker.model.value import Value
 _OF_SYSTEM = re.compile(
     r"(?:^|[;&|] *)(?:sudo|apt(?:-get)?|dnf|yum|zypper|apk|pacman|brew|conda)\b"
 )
-_FLAGS = re.compile(r'export (CFLAGS|CXXFLAGS|LDFLAGS)="\$\{\1:-\} ([^"$]+)"')
-_BY_MAKEFLAGS = re.compile(r"export (MAKEFLAGS)=(.+)")
 _BY_MAKE = re.compile(r"(?:\S*/)?g?make")
 _MAKE = re.compile(r"\bg?make\b")
 _COMPILERS = {"CFLAGS": ("CC", "cc"), "CXXFLAGS": ("CXX", "c++"), "LDFLAGS": ("CC", "cc")}
-_IN_FILE = r"\.\w{1,3}:\d+:\d+: (?:fatal )?error: "
-_FILES = {
-    "CFLAGS": r"\.[chly]:\d+:\d+: (?:fatal )?error: ",
-    "CXXFLAGS": r"\.(?:cc|cpp|cxx|C|c\+\+|h|hh|hpp|hxx|ipp|tcc|cu):\d+:\d+: (?:fatal )?error: ",
-}
 _OTHER = "compiler-release"
 _PYTHON = re.compile(r"python(3\.\d{1,2})")
 _BY_PYTHON = r"setup\.py|subprocess-exited-with-error|\bpip\b|Python\.h"
@@ -66,7 +59,7 @@ def suspicions(
     for one in chain(found, _compilers(about), _pythons(about, texts)):
         for fix in filter(None, (one.fix, _for_make(one.fix, about.run.command))):
             build = fix.build or command
-            if build is None or not _is_usable(fix) or not _is_compiled(fix, texts):
+            if build is None or not _is_usable(fix) or not is_compiled(fix.commands, about):
                 continue
             key = (*fix.commands, build)
             if key not in seen:
@@ -78,16 +71,6 @@ def suspicions(
 def _is_usable(fix: FilledFix) -> bool:
     changes = bool(fix.commands) or fix.build
     return bool(changes) and fix.shell is Shell.SH and not any(map(_OF_SYSTEM.search, fix.commands))
-
-
-def _is_compiled(fix: FilledFix, texts: Texts) -> bool:
-    """Return whether the log has an error in the language that the flags of a fix are for; one of
-    no compiler may be of any language.
-    """
-    languages = {found[0] for line in fix.commands if (found := compiled_flags(line))}
-    if not languages & _FILES.keys() or not texts.search(_IN_FILE, most=1):
-        return True
-    return any(texts.search(_FILES[name], most=1) for name in languages & _FILES.keys())
 
 
 def _of_findings(diagnosis: Diagnosis) -> Iterator[Suspicion]:
@@ -182,9 +165,3 @@ def _for_make(fix: FilledFix, command: str) -> FilledFix | None:
     escaped = quoted([" ".join(one.replace(" ", "\\ ") for one in given)])
     setting = fill(Template("export MAKEFLAGS={given}"), {"given": escaped}) if escaped else None
     return FilledFix(text=fix.text, commands=(setting,)) if setting else None
-
-
-def compiled_flags(line: str) -> tuple[str, str] | None:
-    """Return the variable and the flags that a line adds to it; ``None`` for other lines."""
-    found = _FLAGS.fullmatch(line) or _BY_MAKEFLAGS.match(line)
-    return (found[1], found[2]) if found else None

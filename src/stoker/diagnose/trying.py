@@ -18,10 +18,11 @@ from msgspec.structs import replace
 
 from stoker.diagnose.about import About
 from stoker.diagnose.ages import source_month, uploaded_month
+from stoker.diagnose.answers import compiled_flags
 from stoker.diagnose.kept import KeptRun, kept_run, last_failed
 from stoker.diagnose.lines import Texts
 from stoker.diagnose.sieve import Log, read_log
-from stoker.diagnose.suspicions import Suspicion, compiled_flags, suspicions
+from stoker.diagnose.suspicions import Suspicion, suspicions
 from stoker.diagnose.values import (
     Diagnosis,
     Evidence,

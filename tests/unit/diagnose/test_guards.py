@@ -280,3 +280,35 @@ def test_the_type_that_a_template_returns_names_no_library() -> None:
         log = f"a.cc:(.text+0x9): undefined reference to `{symbol}'\nld returned 1 exit status\n"
         found = diagnose(read_log(BytesIO(log.encode()))).findings
         assert [one.cause for one in found] == causes
+
+
+@pytest.mark.parametrize(
+    ("file", "more", "helps"),
+    [
+        ("a.c", "", True),
+        ("a.cpp", "", False),  # flags for C
+        ("a.c", "a.c:9:3: error: 'O_RDONLY' undeclared (first use in this function)\n", False),
+    ],
+)
+def test_flags_are_offered_only_if_they_silence_every_error(
+    file: str, more: str, helps: bool, tmp_path: Path
+) -> None:
+    log = (
+        f"{file}:9:3: error: implicit declaration of function 'grind' "
+        f"[-Wimplicit-function-declaration]\n{more}make: *** [Makefile:2: a.o] Error 1\n"
+    )
+    found = only(log, machine(tmp_path, BOOKWORM))
+    assert found.cause == "gcc-strict-c"
+    assert found.fix
+    assert ("-Wno-error" in str(found.fix)) is helps
+
+
+def test_cargo_links_by_its_own_variable(tmp_path: Path) -> None:
+    log = (
+        "error: linking with `cc` failed: exit status: 1\n"
+        "  = note: rust-lld: error: undefined symbol: FcPatternCreate\n"
+        'error: could not compile `mill` (bin "mill") due to 1 previous error\n'
+    )
+    found = commands(only(log, machine(tmp_path, BOOKWORM)))
+    assert "RUSTFLAGS" in found
+    assert "LDLIBS" not in found
