@@ -112,7 +112,11 @@ def publish(
     def upload() -> None:
         for one in uploads:
             if one.wheel.key in added:
-                _upload(store, one, say)
+                path = one.wheel.path
+                store.write(f"{path}.metadata", one.metadata)
+                if not store.has(path, one.wheel.size_bytes):
+                    say(f"uploading {one.wheel.file}")
+                    store.upload(path, one.source)
 
     _check_place(store)
     with store.exclusive(say):
@@ -130,14 +134,6 @@ def _taken(wheel: PublishedWheel) -> UsageError:
         f"{wheel.variant} already has another {wheel.file}",
         hints=["--replace publishes this one instead", "--variant NAME publishes it beside"],
     )
-
-
-def _upload(store: Store, one: Upload, say: Say) -> None:
-    path = one.wheel.path
-    store.write(f"{path}.metadata", one.metadata)
-    if not store.has(path, one.wheel.size_bytes):
-        say(f"uploading {one.wheel.file}")
-        store.upload(path, one.source)
 
 
 def unpublish(

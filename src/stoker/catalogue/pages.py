@@ -84,17 +84,12 @@ def index_pages(
                 listed[group].append(wheel)
     pages: dict[str, bytes | None] = {}
     for group in sorted(groups):
-        beside = _beside(group, listed[group])
+        shared = group.variant == WHEEL_VARIANTS and group.project
+        beside = variants_files(listed[group]) if shared else {}
         pages |= {f"{group.folder}{name}": content for name, content in beside.items()}
         made = _rendered(group, listed[group], beside) if listed[group] else (None, None)
         pages[f"{group.folder}index.html"], pages[f"{group.folder}index.json"] = made
     return pages
-
-
-def _beside(group: WheelGroup, wheels: list[PublishedWheel]) -> dict[str, bytes]:
-    """Files that a page lists along with the wheels."""
-    shared = group.variant == WHEEL_VARIANTS and group.project
-    return variants_files(wheels) if shared else {}
 
 
 def _rendered(

@@ -20,13 +20,9 @@ def selection_page(selection: Selection) -> Page:
     for choice in selection.choices:
         table.add(*_row(choice, chosen=choice.wheel.key in taken))
     parts: list[Page] = [Text(host_line(selection.host)), Text(), table]
-    others = [wheel for wheel in selection.wheels if wheel.project != _first(selection)]
+    others = [wheel for wheel in selection.wheels if wheel.project != selection.wheels[0].project]
     parts += [Text(f"with {wheel.file} of {wheel.variant}") for wheel in others]
     return Group(*parts)
-
-
-def _first(selection: Selection) -> str:
-    return selection.wheels[0].project
 
 
 def host_line(host: Host) -> str:

@@ -64,7 +64,7 @@ def _forwarded_ask(tree: SourceTree, name: str) -> ReadVariable | None:
 def unread(settings: Iterable[Setting], subject: Subject) -> Iterator[Finding]:
     """Yield a warning for each setting that nothing in this tree reads."""
     tree = subject.tree
-    if tree is None or not _was_read(tree):
+    if tree is None or not (tree.asks or tree.readers):
         return
     missing = [module.path for module in tree.submodules if not module.present]
     for setting in settings:
@@ -78,10 +78,6 @@ def unread(settings: Iterable[Setting], subject: Subject) -> Iterator[Finding]:
             evidence=f"set to {setting.value} by {setting.origin}{unsure}",
         )
     yield from _without_effect(settings, subject, tree)
-
-
-def _was_read(tree: SourceTree) -> bool:
-    return bool(tree.asks or tree.readers)
 
 
 def _without_effect(

@@ -148,14 +148,10 @@ def _by_torch(tree: SourceTree, backend: Backend, arguments: dict[str, str]) -> 
     name = lists.get(backend, "TORCH_XPU_ARCH_LIST")
     reader = reader_of(name, tree.readers, environment=True)
     known = BackendRecipe(backend_settings=arguments)
-    if reader and not _overwritten(tree, name):
+    if reader and not any(ask.name == name for ask in tree.overwrites):
         where = f"{tree.device_source}, and {reader} reads {name}"
         return TreeRecipe(recipe=known, targets=Evidence(kind=EvidenceKind.READ, where=where))
     return _unknown(known, f"nothing was read that chooses the targets of {tree.device_source}")
-
-
-def _overwritten(tree: SourceTree, name: str) -> bool:
-    return any(ask.name == name for ask in tree.overwrites)
 
 
 def _fixed(subject: Subject, named: list[NamedTarget], arguments: dict[str, str]) -> TreeRecipe:
