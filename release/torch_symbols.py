@@ -29,7 +29,7 @@ from stoker.outside.package_index import File, PackageIndex, files_of, read_inde
 from stoker.outside.web import opened
 from stoker.wheel.elf import Elf
 from stoker.wheel.elf_tables import dynamic_symbols
-from stoker.wheel.engine.directory import Limits, Member, member_of, read_listed
+from stoker.wheel.engine.directory import Member, ZipLimits, member_of, read_listed
 from stoker.wheel.engine.zip_records import STORED
 from stoker.wheel.reader import Reader, open_file
 from stoker.wheel.remote import RemoteReader
@@ -91,7 +91,7 @@ def _read_wheel(file: File, index: PackageIndex, folder: Path, path: Path | None
         return
     libraries: list[Symbols] = []
     with _opened(file, index, path) as whole:
-        for name, entry in read_listed(whole, Limits()).items():
+        for name, entry in read_listed(whole, ZipLimits()).items():
             if is_own_library(name):
                 member = member_of(whole, entry)
                 with tempfile.NamedTemporaryFile(dir=folder) as unpacked:

@@ -16,9 +16,9 @@ from stoker.model.tuning import (
     RelativeChange,
     Sampled,
     Topic,
-    Trial,
     TrialKind,
     TrialResult,
+    TuningTrial,
 )
 
 _MOST_OTHERS = 2  # links, and kernels
@@ -67,7 +67,9 @@ def _within(steps: Iterable[Sampled], seconds: float, count: int) -> Iterator[Sa
             yield step
 
 
-def trials_of(step: Sampled, collector: Collector, installed: frozenset[str]) -> tuple[Trial, ...]:
+def trials_of(
+    step: Sampled, collector: Collector, installed: frozenset[str]
+) -> tuple[TuningTrial, ...]:
     """Return the ways in which a step is measured. ``installed`` are programs and linkers."""
     rows = (_trial(row, step, collector, installed) for row in trials())
     return (BASELINE, *(trial for trial in rows if trial))
@@ -75,7 +77,7 @@ def trials_of(step: Sampled, collector: Collector, installed: frozenset[str]) ->
 
 def _trial(
     row: TrialRow, step: Sampled, collector: Collector, installed: frozenset[str]
-) -> Trial | None:
+) -> TuningTrial | None:
     program = row.programs.get(basename(step.command[0]), "")
     compiles = step.kind is TrialKind.COMPILE
     fits = {
@@ -88,7 +90,7 @@ def _trial(
     }
     if not fits[row.topic]:
         return None
-    return Trial(
+    return TuningTrial(
         name=program or row.name,
         topic=row.topic,
         mode=row.mode,
@@ -99,7 +101,7 @@ def _trial(
     )
 
 
-def trial_command(trial: Trial, command: Sequence[str]) -> tuple[str, ...]:
+def trial_command(trial: TuningTrial, command: Sequence[str]) -> tuple[str, ...]:
     """Return the command of a trial."""
     program, *words = command
     words = [word for word in words if not matching([word], trial.removes)]
@@ -113,7 +115,7 @@ def trial_command(trial: Trial, command: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def order_of(trials: Sequence[Trial], number: int) -> tuple[Trial, ...]:
+def order_of(trials: Sequence[TuningTrial], number: int) -> tuple[TuningTrial, ...]:
     """Return the trials in the order of a round. Topics take turns to be first, so that a machine
     that becomes slower or faster favours none; within a topic the order is fixed.
     """
@@ -124,7 +126,7 @@ def order_of(trials: Sequence[Trial], number: int) -> tuple[Trial, ...]:
 
 def results_of(
     steps: Sequence[Sampled],
-    trials: Sequence[Trial],
+    trials: Sequence[TuningTrial],
     measurements: Sequence[Measurement],
     differences: Mapping[tuple[int, str], tuple[str, ...]],
 ) -> tuple[TrialResult, ...]:
@@ -143,7 +145,7 @@ def results_of(
 
 
 def _result(
-    trial: Trial,
+    trial: TuningTrial,
     group: Sequence[int],
     steps: Sequence[Sampled],
     measurements: Sequence[Measurement],

@@ -16,7 +16,7 @@ from stoker.govern.command_line import moved, step_of
 from stoker.govern.history import History
 from stoker.govern.session import Session
 from stoker.model.errors import ArtifactError, StorageError, Terminated, UsageError
-from stoker.model.tuning import BASELINE, Measurement, Sampled, Topic, Trial
+from stoker.model.tuning import BASELINE, Measurement, Sampled, Topic, TuningTrial
 from stoker.model.value import Value
 from stoker.outside import process
 from stoker.outside.deleting import remove_tree
@@ -100,7 +100,7 @@ class Bench:
         governed: Session,
         environment: Mapping[str, str],
         index: int,
-        trial: Trial,
+        trial: TuningTrial,
         number: int,
     ) -> None:
         step = self.sample[index]
@@ -165,7 +165,7 @@ class Bench:
                 peak = 0 if found.step in short else record.peak_bytes
                 self.measurements[number] = replace(found, peak_bytes=peak)
 
-    def _compare(self, index: int, trial: Trial, output: Path) -> None:
+    def _compare(self, index: int, trial: TuningTrial, output: Path) -> None:
         """Compare a link with that of the default linker, which is the first of each round 0."""
         before = self._temporary / f"{index}-0-{BASELINE.name}" / output.name
         try:

@@ -275,7 +275,7 @@ def with_collector(chain: Chain, wanted: Gc) -> Chain:
     return replace(chain, parts=(*chain.parts, part))
 
 
-def with_nvcc_threads(chain: Chain, variant: Variant, wanted: NvccThreads) -> Chain:
+def with_threads_of_nvcc(chain: Chain, variant: Variant, wanted: NvccThreads) -> Chain:
     """Return the chain with what the governor does with nvcc for several GPU targets, if any."""
     if variant.backend is not Backend.CUDA or len(variant.gpus) < 2:
         return chain

@@ -20,8 +20,8 @@ from stoker.machine.python import Probe, ask_interpreter
 from stoker.model.errors import StokerError
 from stoker.model.value import Value, size
 from stoker.outside import folders
-from stoker.outside.connections import Connections
 from stoker.outside.files import folder_of_process
+from stoker.outside.web_connections import WebConnections
 from stoker.wheel.torch_builds import LIBRARIES, read_torch
 
 _TIMEOUT_S = 60.0
@@ -81,7 +81,7 @@ def find(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -> Foun
     judged: list[Judged] = []
     with (
         folder_of_process(folders.cache() / "install", _ASIDE) as work,
-        Connections() as connections,
+        WebConnections() as connections,
     ):
         judge = Judge(place, supply.index, connections, work)
         for _, version in groupby(listed.wheels, key=lambda one: one.version.public):

@@ -27,8 +27,8 @@ from stoker.machine.installers import (
 from stoker.model.errors import UsageError
 from stoker.outside import folders, process
 from stoker.outside.files import folder_of_process
+from stoker.outside.long_work import stage
 from stoker.outside.package_index import PackageIndex, download, read_index
-from stoker.outside.progress import stage
 from stoker.outside.web import Web
 from stoker.settings.tables import InstallSettings
 
@@ -88,7 +88,7 @@ def installer_for(python: str, wished: str | None) -> Installer:
     return find_installer(python, os.environ, InstallerKind(wished) if wished else None)
 
 
-def install_command(
+def wheels_command(
     located: LocatedCatalogue, selection: Selection, installer: Installer
 ) -> list[str]:
     """Return the command that installs each wheel by its address and hash, so that no other package

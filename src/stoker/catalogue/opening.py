@@ -22,14 +22,14 @@ from stoker.catalogue.values import Choice, Fit, PublishedWheel
 from stoker.model.artifact import ArtifactFacts, Symbols
 from stoker.model.errors import ArtifactError, MissingError
 from stoker.model.value import Value
-from stoker.outside.connections import Connections
 from stoker.outside.deleting import remove_file
 from stoker.outside.package_index import File, PackageIndex, download
 from stoker.outside.web import NoRangesError
+from stoker.outside.web_connections import WebConnections
 from stoker.wheel.elf import Elf
 from stoker.wheel.elf_tables import dynamic_symbols
 from stoker.wheel.engine.archive import dist_info_of
-from stoker.wheel.engine.directory import Limits, member_of, read_listed
+from stoker.wheel.engine.directory import ZipLimits, member_of, read_listed
 from stoker.wheel.engine.zip_records import DirectoryEntry
 from stoker.wheel.facts import open_member, read_member, wheel_facts
 from stoker.wheel.inspecting import wheel_artifact
@@ -58,7 +58,7 @@ class Judged(Value, frozen=True, kw_only=True):
 class Judge:
     """Judges wheels for one place. ``work`` receives those whose servers send no parts."""
 
-    def __init__(self, place: Place, index: PackageIndex, connections: Connections, work: Path):
+    def __init__(self, place: Place, index: PackageIndex, connections: WebConnections, work: Path):
         self._place = place
         self._index = index
         self._connections = connections
@@ -112,7 +112,7 @@ class Judge:
 
     def _judge_opened(self, reader: Reader, candidate: Candidate, judged: Judged) -> Judged:
         file, place = candidate.file, self._place
-        listed = read_listed(reader, Limits())
+        listed = read_listed(reader, ZipLimits())
         dist_info = dist_info_of(listed, Path(file.name))
         metadata = _text(reader, listed, f"{dist_info}/METADATA")
         wheel = wheel_facts(

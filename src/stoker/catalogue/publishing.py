@@ -30,7 +30,7 @@ from stoker.model.finding import Severity
 from stoker.model.value import Value
 from stoker.outside import folders
 from stoker.outside.files import folder_of_process, sha256_of
-from stoker.outside.progress import stage
+from stoker.outside.long_work import stage
 from stoker.wheel.engine import Content, Edit, open_wheel, rewrite
 from stoker.wheel.metadata import Headers
 from stoker.wheel.slim.cuts import LICENCE, PRIVATE, is_nvidia_distribution

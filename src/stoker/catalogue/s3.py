@@ -15,7 +15,7 @@ from typing import Any
 from stoker.catalogue.store import ConflictError, Say
 from stoker.machine.installers import own_install
 from stoker.model.errors import MissingError, UsageError
-from stoker.outside.progress import stage
+from stoker.outside.long_work import stage
 
 _CONFLICT = ("PreconditionFailed", "ConditionalRequestConflict")
 

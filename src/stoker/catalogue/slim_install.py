@@ -27,7 +27,7 @@ from stoker.model.value import Value, counted, size
 from stoker.outside import folders, process
 from stoker.outside.deleting import remove_file
 from stoker.outside.files import folder_of_process, read_json
-from stoker.outside.progress import Advance, stage
+from stoker.outside.long_work import Advance, stage
 from stoker.outside.web import Web, size_of
 from stoker.wheel.slim.cuts import SlimRequest, is_nvidia_distribution
 from stoker.wheel.slim.slimming import OutputOptions, slim

@@ -14,7 +14,7 @@ from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.outside import locks
 from stoker.outside.deleting import remove_empty, remove_file, remove_tree
 from stoker.outside.files import file_made_whole
-from stoker.outside.progress import stage
+from stoker.outside.long_work import stage
 
 _BLOCK = 1 << 20
 OWN = ".stoker"  # what belongs to publishing itself, not to the catalogue

@@ -29,9 +29,9 @@ def catalogue() -> None:
 
 
 def _say(text: str) -> None:
-    from stoker.outside import progress
+    from stoker.outside import long_work
 
-    progress.say(text)
+    long_work.say(text)
 
 
 @catalogue.command(short_help="Add wheels to a catalogue.")
@@ -77,7 +77,7 @@ def publish(wheels: tuple[str, ...], place: str, as_json: bool, **options: Any) 
     from stoker.catalogue.people_page import people_page
     from stoker.catalogue.shown import wheels_page
     from stoker.model.value import counted
-    from stoker.outside.progress import shown
+    from stoker.outside.long_work import shown
     from stoker.outside.terminal import print_json, show, tell
 
     wanted = publishing.PublishOptions(**options)

@@ -222,9 +222,9 @@ def _install_from(
     as_json: bool,
 ) -> None:
     from stoker.catalogue.host import check_installable
-    from stoker.catalogue.installing import command_line, install, install_command, select
+    from stoker.catalogue.installing import command_line, install, select, wheels_command
     from stoker.catalogue.shown import selection_page
-    from stoker.outside.progress import shown
+    from stoker.outside.long_work import shown
     from stoker.outside.terminal import print_json, show
 
     if len(words) < 2:
@@ -235,7 +235,7 @@ def _install_from(
     located, selection = select(place, words[1:], python=python, wished=wished, settings=settings)
     _note(located)
     if only_print:
-        click.echo(command_line(install_command(located, selection, installer)))
+        click.echo(command_line(wheels_command(located, selection, installer)))
         return
     if dry_run:
         print_json(selection) if as_json else show(selection_page(selection))
@@ -274,7 +274,7 @@ def _find_and_install(
     from stoker.catalogue.installing import command_line, read_supply, run_installer, wanted_by
     from stoker.catalogue.locking import pyproject_lines
     from stoker.catalogue.prewarming import prewarmings
-    from stoker.outside.progress import shown, stage
+    from stoker.outside.long_work import shown, stage
     from stoker.outside.terminal import print_json
 
     place, supply = read_place(python, wished), read_supply(catalogues, _install_settings())
@@ -339,7 +339,7 @@ def _write_lock(path: Path, found: "list[Found]", place: "Place", installer: "In
     from stoker.catalogue.locking import resolved_lock, write_lock
     from stoker.outside import folders
     from stoker.outside.files import folder_of_process
-    from stoker.outside.progress import shown, stage
+    from stoker.outside.long_work import shown, stage
 
     with (
         shown(),
@@ -356,7 +356,7 @@ def _install_locked(
 ) -> None:
     from stoker.catalogue.installing import command_line, run_installer
     from stoker.catalogue.locking import locked_install, read_lock
-    from stoker.outside.progress import shown, stage
+    from stoker.outside.long_work import shown, stage
     from stoker.outside.terminal import print_json
 
     read = read_lock(path)
@@ -389,7 +389,7 @@ def _found_or_built(
     from stoker.builds.obtaining import obtained, planned
     from stoker.catalogue.finding import find, find_source, nothing_fits
     from stoker.model.value import size
-    from stoker.outside.progress import shown, stage
+    from stoker.outside.long_work import shown, stage
 
     with shown(), stage(f"looking for {wanted}"):
         if building is Building.ALWAYS:
@@ -447,9 +447,9 @@ def _note(located: "LocatedCatalogue") -> None:
 
 
 def _say(text: str) -> None:
-    from stoker.outside import progress
+    from stoker.outside import long_work
 
-    progress.say(text)
+    long_work.say(text)
 
 
 def _slim_install(
@@ -465,7 +465,7 @@ def _slim_install(
     from stoker.catalogue.shown import downloads_page
     from stoker.catalogue.slim_install import resolve, slim_install, slim_targets
     from stoker.model.value import size
-    from stoker.outside.progress import shown
+    from stoker.outside.long_work import shown
     from stoker.outside.terminal import print_json, show
 
     if only_print:

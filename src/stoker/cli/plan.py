@@ -162,13 +162,13 @@ def _check(file: str, source: str | None, form: str | None) -> None:
 
 def _chain(planned: "Plan", options: dict[str, Any]) -> "Chain":
     """Return what a build of this plan would add to its compilers."""
-    from stoker.accelerate.chains import with_collector, with_nvcc_threads, without_secrets_in
+    from stoker.accelerate.chains import with_collector, with_threads_of_nvcc, without_secrets_in
     from stoker.accelerate.survey import survey_chain
     from stoker.model.govern import Gc, NvccThreads
 
     settings = with_settings(options | {"gc": None, "nvcc_threads": None})
     chain = with_collector(survey_chain(chain_options(settings), os.environ), Gc(settings["gc"]))
-    chain = with_nvcc_threads(chain, planned.variant, NvccThreads(settings["nvcc_threads"]))
+    chain = with_threads_of_nvcc(chain, planned.variant, NvccThreads(settings["nvcc_threads"]))
     return without_secrets_in(chain)
 
 

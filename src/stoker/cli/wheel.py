@@ -89,7 +89,7 @@ def _slim(
     **output: Any,
 ) -> None:
     from stoker.model.errors import UsageError
-    from stoker.outside.progress import shown, stage
+    from stoker.outside.long_work import shown, stage
     from stoker.outside.terminal import print_json, show, tell
     from stoker.wheel.slim.cuts import SlimRequest
     from stoker.wheel.slim.library import SlimOptions
@@ -141,7 +141,7 @@ def inspect(target: str, against: str | None, torch: tuple[str, ...], as_json: b
     stoker inspect mine.whl --against official.whl
     """
     from stoker.model.errors import StokerError
-    from stoker.outside.progress import shown
+    from stoker.outside.long_work import shown
     from stoker.wheel.inspecting import inspect
 
     with shown():
@@ -229,7 +229,7 @@ def package(
     stoker package torch-2.15.0-cp312-cp312-linux_x86_64.whl --mode pypi
     stoker package mill-1.2-cp312-cp312-linux_x86_64.whl --mode bundle --library-folder nvidia
     """
-    from stoker.outside.progress import shown, stage
+    from stoker.outside.long_work import shown, stage
     from stoker.outside.terminal import print_json, show, tell
     from stoker.wheel.package.packaging import package, plan_package
     from stoker.wheel.package.page import package_page, packaged_lines
@@ -292,7 +292,7 @@ def verify(wheel: Path, as_json: bool, junit: Path | None, **wishes: Any) -> Exi
     stoker verify mill-1.2-cp312-cp312-manylinux_2_28_x86_64.whl --against "torch>=2.10,<2.13"
     """
     from stoker.outside.files import write_named
-    from stoker.outside.progress import shown, stage
+    from stoker.outside.long_work import shown, stage
     from stoker.outside.terminal import print_json, show
     from stoker.wheel.verify import page
     from stoker.wheel.verify.verifying import verify

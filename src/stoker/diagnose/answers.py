@@ -20,11 +20,11 @@ from stoker.knowledge.failures import (
     Fix,
     Shell,
     ValueSource,
-    command_of,
     filled,
     governed_once,
     is_optional,
     placeholders,
+    without_mark,
 )
 from stoker.knowledge.providers import ProvidedKind
 from stoker.model.secrets import redact
@@ -137,7 +137,7 @@ def _commands(fix: Fix, about: About) -> tuple[ShellScript, ...] | None:
     """Return the commands without optional ones that lack a value; ``None`` if another one does."""
     found: list[ShellScript] = []
     for template in fix.commands:
-        command = _command(command_of(template), about)
+        command = _command(without_mark(template), about)
         if command is None and not is_optional(template):
             return None
         found += lines(command) if command else ()

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from stoker.diagnose.answers import unfilled
 from stoker.diagnose.pages import FIX, OTHERWISE, WHY, more, said, title
-from stoker.knowledge.failures import Failure, Fix, command_of
+from stoker.knowledge.failures import Failure, Fix, without_mark
 from stoker.outside.terminal import Group, Listing, Page, Text, whole
 
 
@@ -28,7 +28,7 @@ def cause_page(cause: Failure) -> Page:
 
 def _templates(fix: Fix) -> list[str]:
     commands = (*fix.commands, fix.build) if fix.build else fix.commands
-    return [unfilled(command_of(command)) for command in commands]
+    return [unfilled(without_mark(command)) for command in commands]
 
 
 def cause_list(causes: Iterable[Failure]) -> Page:

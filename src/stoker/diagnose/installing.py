@@ -147,7 +147,7 @@ def install_commands(
     if not packages or manager is None:
         return None
     installs = system_commands(packages, here, manager)
-    folders = search_folders(kind, found) if manager == "apt" else ()
+    folders = search_settings(kind, found) if manager == "apt" else ()
     return installs and joined([installs, *folders])
 
 
@@ -217,7 +217,7 @@ def _module_commands(
     return pip_install(packages, here, python)
 
 
-def search_folders(kind: ProvidedKind, found: Sequence[Provider]) -> Iterator[ShellScript]:
+def search_settings(kind: ProvidedKind, found: Sequence[Provider]) -> Iterator[ShellScript]:
     """Yield what tells the compiler and the linker of folders that they do not search."""
     roots = [one.root for one in found if one.root]
     if kind is ProvidedKind.HEADER and roots:

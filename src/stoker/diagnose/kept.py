@@ -63,7 +63,7 @@ def keep(
         build_folder=build_folder,
     )
     if output:
-        write_whole(kept.log, without_secrets(output), private=True)
+        write_whole(kept.log, redacted_output(output), private=True)
     write_about(kept)
     for number, old in enumerate(sorted(kept_runs(), reverse=True)):
         if number >= _MOST_LOGS:
@@ -73,7 +73,7 @@ def keep(
     return kept
 
 
-def without_secrets(output: bytes) -> str:
+def redacted_output(output: bytes) -> str:
     """Return an output without what looks like a secret, and without the values of variables whose
     names say that they are.
     """

@@ -12,8 +12,8 @@ from stoker.diagnose.about import About
 from stoker.diagnose.answers import answers
 from stoker.diagnose.values import (
     Diagnosis,
-    Evidence,
     FoundCause,
+    LogEvidence,
     Status,
 )
 from stoker.diagnose.verdict import apart, finding_of
@@ -129,23 +129,25 @@ def _with_doubt(finding: FoundCause, measured: Measured) -> FoundCause:
         f"{size(measured.peak)} of {size(measured.limit)}: perhaps a user, a job scheduler or a "
         "daemon such as earlyoom sent the signal"
     )
-    doubt = Evidence(line=0, text=text)
+    doubt = LogEvidence(line=0, text=text)
     confidence = min(finding.confidence, _DOUBTFUL)
     return replace(finding, confidence=confidence, evidence=(doubt, *finding.evidence))
 
 
-def _memory(measured: Measured) -> Iterable[Evidence]:
+def _memory(measured: Measured) -> Iterable[LogEvidence]:
     if measured.oom_kills:
         text = f"the kernel killed {measured.oom_kills} processes of the run for lack of memory"
         if measured.peak:
             text += f"; the most it used was {size(measured.peak)} of {size(measured.limit)}"
-        yield Evidence(line=0, text=text)
+        yield LogEvidence(line=0, text=text)
     yield from map(_step, measured.killed[:_MOST_SHOWN])
 
 
-def _step(attempt: Attempt) -> Evidence:
+def _step(attempt: Attempt) -> LogEvidence:
     step, record = attempt.record.step, attempt.record
     how = "was killed for lack of memory" if attempt.outcome is Outcome.OOM else "failed"
     took = f"after {record.wall_s:.0f} s, with {size(record.peak_bytes)}"
     status = f", status {attempt.status}" if attempt.status else ""
-    return Evidence(line=0, text=f"{step.role} {step.source or step.output} {how} {took}{status}")
+    return LogEvidence(
+        line=0, text=f"{step.role} {step.source or step.output} {how} {took}{status}"
+    )

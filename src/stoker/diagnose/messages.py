@@ -48,7 +48,7 @@ def messages(lines: Sequence[Line], texts: Texts) -> Mapping[str, Sequence[range
     return found
 
 
-def joined(lines: Sequence[Line], span: Iterable[int]) -> str:
+def joined_lines(lines: Sequence[Line], span: Iterable[int]) -> str:
     """Return the text of some lines as one."""
     return " ".join(lines[index].text.strip(" \t│") for index in span)
 

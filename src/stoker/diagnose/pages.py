@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from stoker.diagnose.texts import WIDEST, sureness, suspected, typed, where
-from stoker.diagnose.values import Diagnosis, Evidence, FoundCause, Status
+from stoker.diagnose.values import Diagnosis, FoundCause, LogEvidence, Status
 from stoker.model.visible import visible
 from stoker.outside.terminal import Group, Indented, Page, Text, whole
 
@@ -65,7 +65,7 @@ def title(name: str, text: str) -> Text:
     return Text.assemble((name, "error"), "  ", text)
 
 
-def _line(evidence: Evidence) -> Text:
+def _line(evidence: LogEvidence) -> Text:
     return Text.assemble((where(evidence), "dim"), evidence.text[:WIDEST])
 
 

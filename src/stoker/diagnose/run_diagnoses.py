@@ -12,8 +12,8 @@ from stoker.diagnose.measured import Measured, of_attempts, of_summary, with_mea
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.values import (
     Diagnosis,
-    Evidence,
     FailedRun,
+    LogEvidence,
     Status,
     what_to_give,
 )
@@ -54,7 +54,7 @@ def diagnose_folder(folder: Path, about: About | None = None) -> Diagnosis:
     diagnosis = with_measured(diagnosis, of_summary(record.summary), about)
     if record.error and not (diagnosis.findings or diagnosis.unexplained):
         # The build failed between its stages.
-        error = Evidence(line=0, text=redact(record.error), file=_RECORD)
+        error = LogEvidence(line=0, text=redact(record.error), file=_RECORD)
         return replace(diagnosis, status=Status.UNKNOWN, unexplained=(error,))
     return diagnosis
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from stoker.diagnose.about import About, Facts
 from stoker.diagnose.installing import (
-    search_folders,
+    search_settings,
     system_commands,
 )
 from stoker.diagnose.lines import compiled
@@ -167,7 +167,7 @@ def _needs(about: About) -> ShellScript | None:
     others = [name for name in missing if _family(name) not in families]
     if not needs or not missing or any(not name.endswith("-dev") for name in others):
         return None
-    folders = (line for kind, one in found for line in search_folders(kind, [one]))
+    folders = (line for kind, one in found for line in search_settings(kind, [one]))
     installs = system_commands([*others, *needs], about.here, "apt")
     return installs and joined([installs, *folders])
 

@@ -11,7 +11,7 @@ from itertools import chain, islice
 
 from stoker.diagnose.ages import Versions, may_show
 from stoker.diagnose.lines import Texts, compiled
-from stoker.diagnose.messages import joined, paragraphs, uv_messages
+from stoker.diagnose.messages import joined_lines, paragraphs, uv_messages
 from stoker.diagnose.sieve import Line
 from stoker.diagnose.steps import LogSteps
 from stoker.knowledge.failures import Failure, Sign, failures
@@ -175,7 +175,7 @@ def _whole_messages(lines: Sequence[Line], texts: Texts) -> Iterator[tuple[int, 
     wrapped = chain(paragraphs(lines, texts), uv_messages(lines, texts))
     for paragraph in islice(wrapped, _MOST_PARAGRAPHS):
         for begin in paragraph[:-1]:
-            whole = joined(lines, range(begin, paragraph.stop))
+            whole = joined_lines(lines, range(begin, paragraph.stop))
             yield begin, whole, len(lines[begin].text.strip(" \t│"))
 
 
@@ -306,7 +306,7 @@ def _cmake_errors(search: LogSearch) -> Iterator[Match]:
         end = next(
             (line for line in body if search.lines[line].text.startswith("Call Stack")), None
         )
-        message = joined(search.lines, (line for line in body if end is None or line < end))
+        message = joined_lines(search.lines, (line for line in body if end is None or line < end))
         head = search.lines[begin].text.strip()
         yield _symptom("cmake-error", begin, 0.6, {"message": message or head})
 

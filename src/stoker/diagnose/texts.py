@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from stoker.diagnose.values import Diagnosis, Evidence, FilledFix, FoundCause
+from stoker.diagnose.values import Diagnosis, FilledFix, FoundCause, LogEvidence
 from stoker.knowledge.failures import Shell
 from stoker.model.shell import NOTHING, Template, fill, outside, recorded, with_arguments
 from stoker.model.visible import visible
@@ -62,7 +62,7 @@ def sureness(finding: FoundCause) -> str:
     return "likely" if finding.confidence >= _LIKELY else "a guess"
 
 
-def where(evidence: Evidence) -> str:
+def where(evidence: LogEvidence) -> str:
     """Return the place of a line, to be written before it."""
     if not evidence.line:
         return f"{evidence.file or 'measured'}: "

@@ -25,12 +25,12 @@ from stoker.diagnose.sieve import Log, read_log
 from stoker.diagnose.suspicions import Suspicion, suspicions
 from stoker.diagnose.values import (
     Diagnosis,
-    Evidence,
     FilledFix,
     FoundCause,
+    LogEvidence,
     Status,
-    Trial,
     TrialEnd,
+    TriedFix,
     what_to_give,
 )
 from stoker.diagnose.verdict import diagnose, finding_of, first_error
@@ -92,7 +92,7 @@ class _Trials:
         self._limit_s = max(_LEAST_S, _TIMES * took)
         self._run, self._command, self._folder = kept.failed, command, folder
         self._tell = tell
-        self._done: list[Trial] = []
+        self._done: list[TriedFix] = []
         self._marks: set[str] = set()
         self._source: str | None = None
         self._aside = _set_aside(folder, kept.began, kept.ended) if kept.began else None
@@ -151,7 +151,7 @@ class _Trials:
         log = read_log(BytesIO(_without_ours(done.stdout).encode()))
         end = self._end(done.status, _mark(log))
         self._done.append(
-            Trial(
+            TriedFix(
                 cause=one.cause,
                 text=one.fix.text,
                 commands=one.fix.commands,
@@ -188,7 +188,7 @@ class _Trials:
         )
 
     def _finding(
-        self, name: str, first: Diagnosis, evidence: tuple[Evidence, ...], fix: FilledFix
+        self, name: str, first: Diagnosis, evidence: tuple[LogEvidence, ...], fix: FilledFix
     ) -> FoundCause:
         named = {finding.cause: finding for finding in first.findings}
         cause = failures()[name]

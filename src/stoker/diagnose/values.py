@@ -25,7 +25,7 @@ class FailedRun(Value, frozen=True, kw_only=True):
     alone: str = ""
 
 
-class Evidence(Value, frozen=True, kw_only=True):
+class LogEvidence(Value, frozen=True, kw_only=True):
     """``line`` counts from 1; it is 0 for what was measured, or recorded in a ``file``. ``file`` is
     empty for stdin.
     """
@@ -53,7 +53,7 @@ class FoundCause(Value, frozen=True, kw_only=True):
     title: str
     stage: FailureStage
     confidence: float
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[LogEvidence, ...]
     why: str
     fix: tuple[FilledFix, ...]
     links: tuple[str, ...]
@@ -75,7 +75,7 @@ class TrialEnd(StrEnum):
     TIMEOUT = "timeout"
 
 
-class Trial(Value, frozen=True, kw_only=True):
+class TriedFix(Value, frozen=True, kw_only=True):
     """The command of a run once more, on copies and with one suspect changed. ``cause`` is what is
     proven if it passed; it is empty for the command as it was.
     """
@@ -97,11 +97,11 @@ class Diagnosis(Value, frozen=True, kw_only=True):
 
     status: Status
     findings: tuple[FoundCause, ...] = ()
-    unexplained: tuple[Evidence, ...] = ()
+    unexplained: tuple[LogEvidence, ...] = ()
     step: str = ""
     suspects: tuple[Suspect, ...] = ()
     source: str = ""
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[TriedFix, ...] = ()
     lines: int = 0
     run: FailedRun = FailedRun()
 

@@ -14,7 +14,7 @@ from stoker.diagnose.lines import Texts
 from stoker.diagnose.sieve import Line, Log
 from stoker.diagnose.signs import LogSearch, Match, find_matches, find_symptoms
 from stoker.diagnose.steps import LogSteps, failed_step, find_steps
-from stoker.diagnose.values import Diagnosis, Evidence, FailedRun, FoundCause, Status
+from stoker.diagnose.values import Diagnosis, FailedRun, FoundCause, LogEvidence, Status
 from stoker.knowledge.failures import Depth, Failure, stated
 from stoker.model.secrets import redact
 
@@ -76,7 +76,9 @@ def _restates(match: Match, about: About) -> bool:
     return match.cause.restates and is_symptom and not about.is_own(match.groups.get("file", ""))
 
 
-def _unknown(log: Log, texts: Texts, unexplained: tuple[Evidence, ...], about: About) -> Diagnosis:
+def _unknown(
+    log: Log, texts: Texts, unexplained: tuple[LogEvidence, ...], about: About
+) -> Diagnosis:
     """Return what can be said without a cause: the failing step, its error, and what is newer than
     the source.
     """
@@ -128,7 +130,7 @@ def apart(ranked: Iterable[FoundCause]) -> Iterator[FoundCause]:
 
 
 def finding_of(
-    cause: Failure, confidence: float, evidence: tuple[Evidence, ...], about: About
+    cause: Failure, confidence: float, evidence: tuple[LogEvidence, ...], about: About
 ) -> FoundCause:
     return FoundCause(
         cause=cause.name,
@@ -203,7 +205,7 @@ def _independent(
 
 def _excerpt(
     match: Match, lines: Sequence[Line], steps: LogSteps, file: str
-) -> tuple[Evidence, ...]:
+) -> tuple[LogEvidence, ...]:
     """Return the lines that show a cause: one message, complete but not longer than a few lines. A
     symptom is nothing but its message, which is shown as a whole.
     """
@@ -228,17 +230,17 @@ def _belongs(text: str) -> bool:
     return text[:1] == " " and "|" in text[:12]
 
 
-def _evidence(line: Line, file: str) -> Evidence:
-    return Evidence(line=line.number, text=redact(line.text), file=file)
+def _evidence(line: Line, file: str) -> LogEvidence:
+    return LogEvidence(line=line.number, text=redact(line.text), file=file)
 
 
-def first_error(log: Log) -> tuple[Evidence, ...]:
+def first_error(log: Log) -> tuple[LogEvidence, ...]:
     """Return the first error of a log with the lines that belong to it; empty if there is none."""
     texts = Texts([line.text for line in log.lines])
     return _first_error(log.lines, find_steps(log.lines, texts), "")
 
 
-def _first_error(lines: Sequence[Line], steps: LogSteps, file: str) -> tuple[Evidence, ...]:
+def _first_error(lines: Sequence[Line], steps: LogSteps, file: str) -> tuple[LogEvidence, ...]:
     first = steps.first_error
     block = () if first is None else steps.block(first)
     return tuple(_evidence(lines[index], file) for index in block)

@@ -17,7 +17,7 @@ import msgspec
 from stoker import __version__
 from stoker.govern.history import DamagedError, History
 from stoker.govern.predict import Knowledge, Predictor
-from stoker.knowledge import digest
+from stoker.knowledge import tables_digest
 from stoker.model.errors import StokerError
 from stoker.model.runs import Attempt, RunSummary
 from stoker.model.value import UNDECODABLE, Value, counted
@@ -203,7 +203,7 @@ def _skipped(names: Sequence[str]) -> str | None:
 @cache
 def _kind() -> str:
     """Return what changes whenever stored knowledge would mean something else."""
-    tables = digest("memory_priors", "known_steps", "compiler_modes")
+    tables = tables_digest("memory_priors", "known_steps", "compiler_modes")
     return f"{__version__} {_FORMAT} {tables}"
 
 

@@ -12,21 +12,21 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """The base of every row: immutable, and a misspelt key is refused."""
 
 
-def digest(*names: str) -> str:
+def tables_digest(*names: str) -> str:
     """Return what changes with the content of these tables."""
     import hashlib  # loads OpenSSL, which most commands can do without
 
     found = hashlib.blake2b(digest_size=8)
     for name in names:
-        found.update(content(f"{name}.toml"))
+        found.update(file_content(f"{name}.toml"))
     return found.hexdigest()
 
 
 def load(name: str, kind: type[T]) -> T:
     """Return the content of ``<name>.toml``. The callers cache it."""
-    return msgspec.toml.decode(content(f"{name}.toml"), type=kind)
+    return msgspec.toml.decode(file_content(f"{name}.toml"), type=kind)
 
 
-def content(name: str) -> bytes:
+def file_content(name: str) -> bytes:
     """Return the content of a file of this package, which importlib would need longer to find."""
     return Path(__file__).with_name(name).read_bytes()

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import msgspec
 
-from stoker.knowledge import Row, content
+from stoker.knowledge import Row, file_content
 from stoker.knowledge.changes import Product, Restore
 from stoker.model.shell import PLACEHOLDER, Template
 
@@ -180,7 +180,7 @@ def is_optional(template: Template) -> bool:
     return template.startswith(_OPTIONAL)
 
 
-def command_of(template: Template) -> Template:
+def without_mark(template: Template) -> Template:
     """Return the template of a command without the mark of an optional one."""
     return Template(template.removeprefix(_OPTIONAL))
 
@@ -286,4 +286,4 @@ def literals(pattern: str) -> tuple[tuple[str, ...], ...]:
 
 @cache
 def _index() -> FailureIndex:
-    return msgspec.json.decode(content("failures.json"), type=FailureIndex)
+    return msgspec.json.decode(file_content("failures.json"), type=FailureIndex)

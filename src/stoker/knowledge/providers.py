@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from functools import cache
 
-from stoker.knowledge import content
+from stoker.knowledge import file_content
 from stoker.model.value import Value
 
 _MANAGERS = ("apt", "dnf", "conda", "apk", "pacman", "brew", "pip")
@@ -127,4 +127,4 @@ def _row(kind: str, name: str) -> tuple[str, ...] | None:
 
 @cache
 def _table() -> str:
-    return content("providers.tsv").decode()
+    return file_content("providers.tsv").decode()

@@ -14,7 +14,7 @@ from functools import cache
 
 import msgspec
 
-from stoker.knowledge import Row, content, load
+from stoker.knowledge import Row, file_content, load
 
 OLDEST = "2.4.0"  # the oldest release in the table
 _TABLE = "torch_symbols.xz"
@@ -86,7 +86,7 @@ def unpack(packed: bytes) -> _Table:
 
 @cache
 def _table() -> _Table:
-    return unpack(content(_TABLE))
+    return unpack(file_content(_TABLE))
 
 
 class _Names(Row, frozen=True, kw_only=True):

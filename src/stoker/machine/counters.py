@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 
 from stoker.machine.cgroups import groups
-from stoker.machine.file_tree import FileTree, content
+from stoker.machine.file_tree import FileTree, content_of
 from stoker.machine.memory_group import INTERFACES, parse_counters
 from stoker.model.value import whole_number
 
@@ -34,7 +34,7 @@ class KillCounter:
 
     def read(self) -> int | None:
         """Return the number of kills, or None if no such counter can be read."""
-        return parse_counters(content(self._file)).get("oom_kill")
+        return parse_counters(content_of(self._file)).get("oom_kill")
 
     def close(self) -> None:
         if self._file:

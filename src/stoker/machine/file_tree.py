@@ -108,7 +108,7 @@ def newest_first(paths: Iterable[Path]) -> list[Path]:
     return sorted(paths, key=key, reverse=True)
 
 
-def content(file: OpenFile | None) -> str:
+def content_of(file: OpenFile | None) -> str:
     """Return the current content of a file; empty if it does not exist."""
     return (file.text() if file else None) or ""
 

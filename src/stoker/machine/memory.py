@@ -15,7 +15,7 @@ from contextlib import ExitStack
 import msgspec
 
 from stoker.machine.cgroups import groups
-from stoker.machine.file_tree import FileTree, OpenFile, content
+from stoker.machine.file_tree import FileTree, OpenFile, content_of
 from stoker.machine.memory_group import MemoryGroup, parse_pressure
 from stoker.model.machine import LimitKind, Memory, MemoryLimit, Physical, Pressure
 from stoker.model.value import Value, whole_number
@@ -115,7 +115,7 @@ class Meter:
             from stoker.machine.macos import macos_physical
 
             return macos_physical() or ask_c_library()
-        physical = parse_meminfo(content(self._meminfo))
+        physical = parse_meminfo(content_of(self._meminfo))
         if physical is None:
             self._tree.note(f"{MEMINFO} does not say how much memory is available")
         return physical or ask_c_library()
@@ -125,7 +125,7 @@ class Meter:
         machine's.
         """
         own = self._groups[binding - 1].pressure() if binding else None
-        return own or parse_pressure(content(self._pressure))
+        return own or parse_pressure(content_of(self._pressure))
 
 
 def read_memory(tree: FileTree) -> Memory:

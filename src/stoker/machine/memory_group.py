@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from stoker.machine.cgroups import ControlGroup
-from stoker.machine.file_tree import OpenFile, content
+from stoker.machine.file_tree import OpenFile, content_of
 from stoker.model.machine import LimitKind, MemoryLimit, Pressure
 from stoker.model.value import Value, whole_number
 
@@ -99,7 +99,7 @@ class MemoryGroup:
         limit = min(map(_read_limit, self._limits), default=NO_LIMIT)
         if limit >= machine.limit and self._interface.inherited is None:
             return machine  # without the cost of reading the counters
-        counters = parse_counters(content(self._counters))
+        counters = parse_counters(content_of(self._counters))
         limit = min(limit, counters.get(self._interface.inherited or "", NO_LIMIT))
         if limit >= machine.limit:
             return machine
@@ -115,7 +115,7 @@ class MemoryGroup:
         return max(0, droppable - max(0, counters.get(mapped, 0) - counters.get(shmem, 0)))
 
     def pressure(self) -> Pressure | None:
-        return parse_pressure(content(self._pressure))
+        return parse_pressure(content_of(self._pressure))
 
 
 def parse_counters(text: str) -> dict[str, int]:
@@ -131,7 +131,7 @@ def parse_pressure(text: str) -> Pressure | None:
 
 
 def _read_limit(file: OpenFile) -> int:
-    text = content(file).strip()
+    text = content_of(file).strip()
     if text == "max":
         return NO_LIMIT
     limit = whole_number(text)

@@ -47,7 +47,7 @@ class Sampled(Value, frozen=True, kw_only=True):
         return self.kind is TrialKind.LINK
 
 
-class Trial(Value, frozen=True, kw_only=True):
+class TuningTrial(Value, frozen=True, kw_only=True):
     """A way to run a step. ``removes`` are patterns of words that are left out first."""
 
     name: str
@@ -59,7 +59,7 @@ class Trial(Value, frozen=True, kw_only=True):
     wrapper: str = ""  # starts the compiler
 
 
-BASELINE = Trial(name="as it is")
+BASELINE = TuningTrial(name="as it is")
 
 
 class Measurement(Value, frozen=True, kw_only=True):

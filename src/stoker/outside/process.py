@@ -402,7 +402,7 @@ def threads() -> int:
     return min(allowed or 1, _MOST)
 
 
-def in_order(
+def map_in_order(
     work: Callable[[Task], Result], tasks: Iterable[Task], workers: int
 ) -> Generator[Result, None, None]:
     """Map tasks on several threads; take tasks only as fast as results are consumed.

@@ -32,7 +32,7 @@ from urllib.response import addinfourl
 from stoker import __version__
 from stoker.model.errors import ArtifactError, MissingError
 from stoker.model.value import Value, size
-from stoker.outside.connections import Connections
+from stoker.outside.web_connections import WebConnections
 
 _MOST_ANSWERED = 1 << 20  # bytes
 _LENGTH = re.compile(r"[0-9]{1,18}")
@@ -166,7 +166,7 @@ def opened(
     *,
     accept: str = "*/*",
     part: tuple[int, int] | None = None,
-    connections: Connections | None = None,
+    connections: WebConnections | None = None,
 ) -> Iterator[WebAnswer]:
     """Open an http, https or file URL, with the credentials in it or those of ~/.netrc.
 
@@ -190,7 +190,7 @@ def opened(
         )
 
 
-def size_of(url: str, web: Web, connections: Connections | None = None) -> int | None:
+def size_of(url: str, web: Web, connections: WebConnections | None = None) -> int | None:
     """Return the size of a file without reading it; ``None`` if the server does not tell it."""
     headers = {"Accept": "*/*"}
     with _response(url, web, headers, method="HEAD", connections=connections) as response:
@@ -204,7 +204,7 @@ def _response(
     wanted: Mapping[str, str],
     *,
     method: str = "GET",
-    connections: Connections | None = None,
+    connections: WebConnections | None = None,
 ) -> addinfourl:
     """Return the response. A redirect may lead to any text, so all errors of the URL
     parser count.
@@ -291,7 +291,7 @@ class _Watch:
 
 
 class _Http(HTTPHandler):
-    def __init__(self, watch: _Watch, connections: Connections | None):
+    def __init__(self, watch: _Watch, connections: WebConnections | None):
         super().__init__()
         self._watch, self._connections = watch, connections
 
@@ -303,7 +303,9 @@ class _Http(HTTPHandler):
 
 
 class _Https(HTTPSHandler):
-    def __init__(self, watch: _Watch, connections: Connections | None, *, context: ssl.SSLContext):
+    def __init__(
+        self, watch: _Watch, connections: WebConnections | None, *, context: ssl.SSLContext
+    ):
         super().__init__(context=context)
         self._watch, self._connections, self._own_context = watch, connections, context
 

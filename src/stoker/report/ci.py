@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from posixpath import relpath
 from xml.etree import ElementTree
 
-from stoker.diagnose.values import Diagnosis, Evidence
+from stoker.diagnose.values import Diagnosis, LogEvidence
 from stoker.govern.summary import summary_text
 from stoker.model.build import BuildRecord, StageEnd, StageResult
 from stoker.model.runs import RunSummary
@@ -101,7 +101,7 @@ def _location(lines: Sequence[str], workspace: str) -> dict[str, str]:
     return {}
 
 
-def _lines(evidence: Sequence[Evidence]) -> list[str]:
+def _lines(evidence: Sequence[LogEvidence]) -> list[str]:
     return [redact(each.text.strip())[:_LONGEST] for each in evidence[:_MOST_EVIDENCE]]
 
 

@@ -96,7 +96,7 @@ def _change(old: Run, new: Run, costs: Mapping[int, StepCosts]) -> TrendChange |
     return TrendChange(
         run=new.id,
         before=old.id,
-        commit=summary_of(new).commit or "",
+        commit=summary_of_ended(new).commit or "",
         factor=factor,
         step=step,
         step_before_s=before[step],
@@ -104,7 +104,7 @@ def _change(old: Run, new: Run, costs: Mapping[int, StepCosts]) -> TrendChange |
     )
 
 
-def summary_of(run: Run) -> RunSummary:
+def summary_of_ended(run: Run) -> RunSummary:
     assert run.summary is not None  # only ended runs have a trend
     return run.summary
 
@@ -124,10 +124,10 @@ def trends_page(found: Sequence[Trend]) -> Page:
 def _chart(trend: Trend) -> Listing:
     """Return a table that fits into 80 columns."""
     table = Listing("run", "when", "commit", ">CPU", ">peak", ">cached", ">took", "")
-    longest = max(summary_of(run).wall_s for run in trend.runs)
+    longest = max(summary_of_ended(run).wall_s for run in trend.runs)
     for run in trend.runs:
         number, when, commit, _, *figures = cells(run)
-        bar = "█" * max(1, round(_BAR * summary_of(run).wall_s / (longest or 1.0)))
+        bar = "█" * max(1, round(_BAR * summary_of_ended(run).wall_s / (longest or 1.0)))
         table.add(number, when[_YEAR:], commit[:_SHORT], *figures, Text(bar, style="bar"))
     return table
 
@@ -137,7 +137,7 @@ COLUMNS = ("run", "when", "commit", "steps", "CPU", "peak", "cached", "took")
 
 def cells(run: Run) -> tuple[str, ...]:
     """Return the values of `COLUMNS`."""
-    summary = summary_of(run)
+    summary = summary_of_ended(run)
     return (
         str(run.id),
         datetime.fromtimestamp(run.started).strftime("%Y-%m-%d %H:%M"),

@@ -17,7 +17,7 @@ from stoker.report.trends import (
     cached_share,
     cells,
     change_text,
-    summary_of,
+    summary_of_ended,
 )
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -48,14 +48,18 @@ _UNITS_S: dict[float, str] = {3600: "h", 60: "min", 1: "s"}
 _BYTES = [step for power in range(5) for step in _decimal(1024**power)]
 _UNITS_B: dict[float, str] = {1024**4: "TiB", 1024**3: "GiB", 1024**2: "MiB", 1024: "KiB", 1: "B"}
 _FIGURES = (
-    _Figure("time", lambda run: summary_of(run).wall_s, duration, _SECONDS, _UNITS_S),
-    _Figure("CPU time", lambda run: summary_of(run).cpu_s, duration, _SECONDS, _UNITS_S),
+    _Figure("time", lambda run: summary_of_ended(run).wall_s, duration, _SECONDS, _UNITS_S),
+    _Figure("CPU time", lambda run: summary_of_ended(run).cpu_s, duration, _SECONDS, _UNITS_S),
     _Figure(
-        "peak", lambda run: summary_of(run).peak_bytes, lambda n: size(round(n)), _BYTES, _UNITS_B
+        "peak",
+        lambda run: summary_of_ended(run).peak_bytes,
+        lambda n: size(round(n)),
+        _BYTES,
+        _UNITS_B,
     ),
     _Figure(
         "found in the cache",
-        lambda run: cached_share(summary_of(run)),
+        lambda run: cached_share(summary_of_ended(run)),
         lambda share: f"{share:.0%}",
         (0.5,),
         {0.01: "%"},

@@ -13,11 +13,11 @@ from zlib_ng import zlib_ng
 from stoker.model.artifact import LibraryFacts, WheelFacts
 from stoker.model.errors import ArtifactError, StorageError
 from stoker.outside import process
-from stoker.outside.progress import stage
+from stoker.outside.long_work import stage
 from stoker.wheel.elf import MAGIC, Elf
 from stoker.wheel.engine import record
 from stoker.wheel.engine.archive import dist_info_of
-from stoker.wheel.engine.directory import Limits, Member, read_directory
+from stoker.wheel.engine.directory import Member, ZipLimits, read_directory
 from stoker.wheel.engine.zip_records import STORED
 from stoker.wheel.fatbin import FatbinLookout
 from stoker.wheel.library import read_library
@@ -36,7 +36,7 @@ def read_wheel(
 ) -> tuple[WheelFacts, tuple[LibraryFacts, ...], tuple[str, ...]]:
     """Return the metadata of a wheel, the facts of its ELF files, and all member names."""
     with open_file(path) as file:
-        members = {m.name: m for m in read_directory(file, Limits()) if not m.is_folder}
+        members = {m.name: m for m in read_directory(file, ZipLimits()) if not m.is_folder}
         dist_info = dist_info_of(members, path)
         facts = wheel_facts(
             _text(file, members, f"{dist_info}/METADATA"),

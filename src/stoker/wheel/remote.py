@@ -1,8 +1,8 @@
 """Reads a wheel on a server in parts, so that most of it is never downloaded."""
 
 from stoker.model.errors import ArtifactError
-from stoker.outside.connections import Connections
 from stoker.outside.web import Web, opened, size_of
+from stoker.outside.web_connections import WebConnections
 from stoker.wheel.reader import Reader
 
 _FIRST, _MOST = 64 << 10, 4 << 20  # bytes of one request; reads in sequence double it
@@ -18,7 +18,7 @@ class RemoteReader(Reader):
         *,
         size: int | None = None,
         name: str | None = None,
-        connections: Connections | None = None,
+        connections: WebConnections | None = None,
     ):
         found = size_of(url, web, connections) if size is None else size
         if found is None:

@@ -13,7 +13,7 @@ from stoker.model.artifact import Symbols
 from stoker.model.errors import MissingError, UsageError
 from stoker.wheel.elf import Elf
 from stoker.wheel.elf_tables import dynamic_symbols
-from stoker.wheel.engine.directory import Limits, read_directory
+from stoker.wheel.engine.directory import ZipLimits, read_directory
 from stoker.wheel.facts import open_member
 from stoker.wheel.loads_with import ReadTorch
 from stoker.wheel.reader import open_file, printable
@@ -68,7 +68,7 @@ def described_build(release: str, libraries: Sequence[Symbols]) -> TorchBuild:
 def _of_wheel(path: Path) -> ReadTorch:
     libraries: list[Symbols] = []
     with open_file(path) as file:
-        members = {m.name: m for m in read_directory(file, Limits()) if not m.is_folder}
+        members = {m.name: m for m in read_directory(file, ZipLimits()) if not m.is_folder}
         for name, member in members.items():
             if is_own_library(name):
                 libraries.append(dynamic_symbols(Elf(open_member(file, member))))

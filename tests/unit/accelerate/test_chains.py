@@ -13,7 +13,7 @@ from stoker.accelerate.chains import (
     chain_environment,
     resolve_chain,
     with_collector,
-    with_nvcc_threads,
+    with_threads_of_nvcc,
     without_secrets_in,
 )
 from stoker.knowledge.caches import remote_variables
@@ -241,5 +241,5 @@ def test_the_plan_says_what_happens_to_gcc(wanted: Gc, what: str) -> None:
 def test_the_plan_says_what_happens_to_nvcc(
     variant: str, wanted: NvccThreads, what: list[str]
 ) -> None:
-    chain = with_nvcc_threads(Chain(), parse(variant), wanted)
+    chain = with_threads_of_nvcc(Chain(), parse(variant), wanted)
     assert [part.what for part in chain.parts] == what

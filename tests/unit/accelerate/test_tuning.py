@@ -19,8 +19,8 @@ from stoker.model.tuning import (
     RelativeChange,
     Sampled,
     Topic,
-    Trial,
     TrialResult,
+    TuningTrial,
 )
 from stoker.settings.declared import OPTIONS
 
@@ -98,7 +98,7 @@ def test_the_command_of_a_way() -> None:
     assert trial_command(by_name["ccache, hit"], step.command)[:2] == ("ccache", "g++")
     assert trial_command(BASELINE, step.command) == step.command
     link = trial_command(
-        Trial(name="mold", topic=Topic.LINKER, mode=CompileMode.MOLD), linked("a").command
+        TuningTrial(name="mold", topic=Topic.LINKER, mode=CompileMode.MOLD), linked("a").command
     )
     assert link[:2] == ("g++", "-fuse-ld=mold")
 
@@ -147,10 +147,10 @@ def test_incomplete_rounds_do_not_count() -> None:
 
 def test_compiles_count_together_and_links_one_by_one() -> None:
     steps = (compiled("a"), compiled("b"), linked("x"), linked("y"))
-    lean = Trial(name="lean", topic=Topic.MEMORY, mode=CompileMode.LEAN)
-    mold = Trial(name="mold", topic=Topic.LINKER, mode=CompileMode.MOLD)
+    lean = TuningTrial(name="lean", topic=Topic.MEMORY, mode=CompileMode.LEAN)
+    mold = TuningTrial(name="mold", topic=Topic.LINKER, mode=CompileMode.MOLD)
 
-    def measured(step: int, trial: Trial, number: int, digest: str) -> Measurement:
+    def measured(step: int, trial: TuningTrial, number: int, digest: str) -> Measurement:
         wall = 0.5 if trial is mold else 1.0
         return Measurement(
             step=step, trial=trial.name, round=number, wall_s=wall, cpu_s=2.0, digest=digest

@@ -47,7 +47,7 @@ def test_a_command_with_a_secret_is_not_kept_and_not_offered() -> None:
 
 def test_values_of_secret_variables_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPLOAD_PASSWORD", "correct horse")
-    text = kept.without_secrets(b"logging in with 'correct horse' now\n")
+    text = kept.redacted_output(b"logging in with 'correct horse' now\n")
     assert text == "logging in with '***' now\n"
 
 

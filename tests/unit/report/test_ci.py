@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.diagnose.sieve import read_log
-from stoker.diagnose.values import Diagnosis, Evidence, Status
+from stoker.diagnose.values import Diagnosis, LogEvidence, Status
 from stoker.diagnose.verdict import diagnose
 from stoker.model.build import BuildRecord, BuildRequest, BuildStage, StageEnd, StageResult
 from stoker.outside.streams import CiSystem, ci_system
@@ -21,7 +21,7 @@ KILLED = diagnose(
 
 
 def unexplained(*lines: str) -> Diagnosis:
-    evidence = tuple(Evidence(line=n, text=line) for n, line in enumerate(lines, 1))
+    evidence = tuple(LogEvidence(line=n, text=line) for n, line in enumerate(lines, 1))
     return Diagnosis(status=Status.UNKNOWN, unexplained=evidence)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.model.errors import StokerError
-from stoker.wheel.engine import Content, Edit, Limits, Wheel, open_wheel, rewrite
+from stoker.wheel.engine import Content, Edit, Wheel, ZipLimits, open_wheel, rewrite
 from stoker.wheel.engine.record import parse_record, render_record
 from stoker.wheel.engine.rewriting import identify
 from wheel_files import DIST_INFO, NAME, entry_at, header_at, members, record, zipped
@@ -21,7 +21,7 @@ SEEDS = [
     zipped(FULL, describe=True),
     zipped(FULL, zip64=True),
 ]
-LIMITS = Limits(free=1 << 20)
+LIMITS = ZipLimits(free=1 << 20)
 
 
 def headers(data: bytes) -> list[int]:

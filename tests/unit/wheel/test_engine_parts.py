@@ -150,7 +150,7 @@ def test_results_come_in_order_and_tasks_only_as_results_are_taken() -> None:
             taken.append(number)
             yield number
 
-    results = process.in_order(lambda number: number * number, tasks(), workers=3)
+    results = process.map_in_order(lambda number: number * number, tasks(), workers=3)
     for number in range(50):
         assert next(results) == number * number
         assert len(taken) <= number + 5
@@ -160,4 +160,4 @@ def test_results_come_in_order_and_tasks_only_as_results_are_taken() -> None:
 
 def test_an_error_in_a_task_reaches_the_caller() -> None:
     with pytest.raises(ZeroDivisionError):
-        list(process.in_order(lambda number: 1 // number, [1, 0, 1], workers=2))
+        list(process.map_in_order(lambda number: 1 // number, [1, 0, 1], workers=2))

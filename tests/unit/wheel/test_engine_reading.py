@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stoker.model.errors import ArtifactError, StokerError, UsageError
-from stoker.wheel.engine import Limits, open_wheel
+from stoker.wheel.engine import ZipLimits, open_wheel
 from wheel_files import (
     ATTRIBUTES,
     CODE,
@@ -271,14 +271,14 @@ def test_more_content_than_declared_stops_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limits", "refused"),
     [
-        (Limits(free=10**6, ratio=100), True),
-        (Limits(free=10**6, ratio=10**4), False),
-        (Limits(free=10**9, ratio=1), False),
-        (Limits(free=10**9, ratio=10**4, unpacked=10**6), True),
+        (ZipLimits(free=10**6, ratio=100), True),
+        (ZipLimits(free=10**6, ratio=10**4), False),
+        (ZipLimits(free=10**9, ratio=1), False),
+        (ZipLimits(free=10**9, ratio=10**4, unpacked=10**6), True),
     ],
 )
 def test_a_zip_bomb_is_known_by_what_it_claims(
-    tmp_path: Path, limits: Limits, refused: bool
+    tmp_path: Path, limits: ZipLimits, refused: bool
 ) -> None:
     path = make_wheel(tmp_path, wheel_bytes(members(**{"mill/zeros": bytes(2 << 20)})))
     if refused:

@@ -8,7 +8,7 @@ import pytest
 
 from ranged_server import Sent, served
 from stoker.outside.web import NoRangesError, Web, opened
-from stoker.wheel.engine.directory import Limits, member_of, read_listed
+from stoker.wheel.engine.directory import ZipLimits, member_of, read_listed
 from stoker.wheel.facts import open_member
 from stoker.wheel.remote import RemoteReader
 
@@ -32,7 +32,7 @@ def test_a_small_member_of_a_large_wheel(tmp_path: Path, url: str) -> None:
         archive.writestr("mill-1.0.dist-info/METADATA", "Name: mill\n" * 10)
         archive.writestr("mill/more.so", bytes(3 << 20))
     remote = RemoteReader(f"{url}/mill.whl", Web())
-    entries = read_listed(remote, Limits())
+    entries = read_listed(remote, ZipLimits())
     member = member_of(remote, entries["mill-1.0.dist-info/METADATA"])
     reader = open_member(remote, member)
     assert reader.read(0, reader.size) == b"Name: mill\n" * 10

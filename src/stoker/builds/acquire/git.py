@@ -35,7 +35,7 @@ _HELPER = (
 )
 
 
-class Found(Value, frozen=True, kw_only=True):
+class FoundCommit(Value, frozen=True, kw_only=True):
     """The commit of a name in a repository, and the full name unless it is a commit id."""
 
     full: str | None  # refs/tags/v1.0
@@ -46,21 +46,21 @@ class ServerUnreachableError(MissingError):
     """The server does not answer; an existing copy may be used."""
 
 
-def find_commit(url: str, reference: str | None) -> Found:
+def find_commit(url: str, reference: str | None) -> FoundCommit:
     """Ask the server; of a tag and a branch with one name the tag counts."""
     names = [f"refs/tags/{reference}", f"refs/heads/{reference}"] if reference else ["HEAD"]
     listed = _listed(url, [*names, *(f"{name}^{{}}" for name in names)])
     for name in names:
         if name in listed:
             peeled = listed.get(f"{name}^{{}}")  # the commit that an annotated tag is of
-            return Found(full=name, commit=peeled or listed[name])
+            return FoundCommit(full=name, commit=peeled or listed[name])
     if reference and _COMMIT.fullmatch(reference):
-        return Found(full=None, commit=reference)
+        return FoundCommit(full=None, commit=reference)
     raise _unknown(url, reference)
 
 
 def fetch_commit(
-    url: str, found: Found, tree: Path, *, say: Say, keep_open: Collection[int]
+    url: str, found: FoundCommit, tree: Path, *, say: Say, keep_open: Collection[int]
 ) -> str:
     """Make or finish the tree; gives the commit that it is at."""
     git = _Git(url, tree, say=say, keep_open=keep_open)
@@ -113,7 +113,7 @@ def _unknown(url: str, reference: str | None) -> UsageError:
     )
 
 
-def _fetch_commit(git: "_Git", found: Found) -> None:
+def _fetch_commit(git: "_Git", found: FoundCommit) -> None:
     """Fetch a commit, shallowly if the server can; a tag keeps its name, because some trees derive
     their version from it.
     """

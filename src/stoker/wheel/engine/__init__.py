@@ -5,8 +5,8 @@ and a ``Content`` provides new bytes.
 """
 
 from stoker.wheel.engine.archive import Content, Wheel, open_wheel
-from stoker.wheel.engine.directory import Limits, Member
+from stoker.wheel.engine.directory import Member, ZipLimits
 from stoker.wheel.engine.edit import Edit
 from stoker.wheel.engine.rewriting import pack, rewrite
 
-__all__ = ["Content", "Edit", "Limits", "Member", "Wheel", "open_wheel", "pack", "rewrite"]
+__all__ = ["Content", "Edit", "Member", "Wheel", "ZipLimits", "open_wheel", "pack", "rewrite"]

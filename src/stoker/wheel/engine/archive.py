@@ -19,9 +19,9 @@ from stoker.model.errors import ArtifactError, StorageError, nearest
 from stoker.model.value import Value
 from stoker.model.value import size as in_words
 from stoker.outside import process
-from stoker.outside.progress import Advance, stage
+from stoker.outside.long_work import Advance, stage
 from stoker.wheel.engine import zip_records as zip_
-from stoker.wheel.engine.directory import Limits, Member, read_directory
+from stoker.wheel.engine.directory import Member, ZipLimits, read_directory
 from stoker.wheel.engine.record import (
     Mismatch,
     RecordRow,
@@ -87,7 +87,7 @@ _READ_BYTES = 1 << 20  # bytes that are decompressed at a time
 class Archive:
     """The members of a zip file by name, in file order, without folders."""
 
-    def __init__(self, file: FileReader, limits: Limits):
+    def __init__(self, file: FileReader, limits: ZipLimits):
         self._file = file
         self.path = Path(file.name)
         everything = read_directory(file, limits)
@@ -223,7 +223,7 @@ def dist_info_of(names: Iterable[str], path: Path) -> str:
 
 
 @contextmanager
-def open_wheel(path: Path, limits: Limits | None = None) -> Iterator[Wheel]:
+def open_wheel(path: Path, limits: ZipLimits | None = None) -> Iterator[Wheel]:
     """Open a wheel and check everything except the contents: names, headers, layout."""
     with open_file(path) as file:
-        yield Wheel(Archive(file, limits or Limits()))
+        yield Wheel(Archive(file, limits or ZipLimits()))

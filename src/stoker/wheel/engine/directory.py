@@ -63,7 +63,7 @@ _NEWEST = 63  # version of the zip format
 _KNOWN_FLAGS = zip_.DESCRIPTOR | zip_.UTF8 | zip_.DEFLATE_HINTS
 
 
-class Limits(Value, frozen=True, kw_only=True):
+class ZipLimits(Value, frozen=True, kw_only=True):
     """How large a wheel may be unpacked: ``free`` bytes, or ``ratio`` times its own size."""
 
     unpacked: int = 64 << 30
@@ -88,7 +88,7 @@ class Member(Value, frozen=True, kw_only=True):
         return self.name.endswith("/")
 
 
-def read_directory(file: Reader, limits: Limits) -> tuple[Member, ...]:
+def read_directory(file: Reader, limits: ZipLimits) -> tuple[Member, ...]:
     """Return all members in file order."""
     end = _end(file)
     entries = _entries(file, end)
@@ -100,7 +100,7 @@ def read_directory(file: Reader, limits: Limits) -> tuple[Member, ...]:
     return members
 
 
-def read_listed(file: Reader, limits: Limits) -> dict[str, zip_.DirectoryEntry]:
+def read_listed(file: Reader, limits: ZipLimits) -> dict[str, zip_.DirectoryEntry]:
     """Return the entries of the central directory by name, without folders. The members themselves
     are not compared with it, so that a few reads suffice for a wheel that lies on a server.
     """
@@ -211,7 +211,7 @@ def _unix_mode(entry: zip_.DirectoryEntry) -> int:
     return entry.attributes >> 16 if entry.system == zip_.UNIX else 0
 
 
-def _check_bomb(file: Reader, entries: Iterable[zip_.DirectoryEntry], limits: Limits) -> None:
+def _check_bomb(file: Reader, entries: Iterable[zip_.DirectoryEntry], limits: ZipLimits) -> None:
     unpacked = sum(entry.sizes.unpacked for entry in entries)
     if unpacked > min(limits.unpacked, max(limits.free, limits.ratio * file.size)):
         largest = max(entries, key=lambda entry: entry.sizes.unpacked)

@@ -21,7 +21,7 @@ from zlib_ng import zlib_ng
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.outside import process
 from stoker.outside.files import file_made_whole
-from stoker.outside.progress import stage
+from stoker.outside.long_work import stage
 from stoker.wheel.engine import zip_records as zip_
 from stoker.wheel.engine.archive import Content
 from stoker.wheel.engine.edit import CopiedMember, OutputMember
@@ -162,7 +162,7 @@ def write_members(
     with file_made_whole(target) as stream:
         output = ZipOutput(stream, moment)
         batches = _batches(_tasks(entries, record_name))
-        done = process.in_order(_deflate, batches, workers or process.threads())
+        done = process.map_in_order(_deflate, batches, workers or process.threads())
         total = sum(entry.size for entry in entries)
         with closing(done), stage("writing the wheel", total) as advance:
             for (entry, part), block in chain.from_iterable(done):

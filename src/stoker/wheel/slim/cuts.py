@@ -18,8 +18,8 @@ from stoker.model.errors import ArtifactError, StorageError, UsageError
 from stoker.model.plan import GpuTarget
 from stoker.model.slimming import LibrarySlim, SlimRecord
 from stoker.model.value import UNDECODABLE, Value, size
+from stoker.outside.long_work import stage
 from stoker.outside.process import threads
-from stoker.outside.progress import stage
 from stoker.wheel import elf
 from stoker.wheel.elf import Elf
 from stoker.wheel.fatbin import FatbinEntry

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from stoker.model.finding import Severity
-from stoker.outside.progress import stage
+from stoker.outside.long_work import stage
 from stoker.wheel.elf_edit import ElfEdit
 from stoker.wheel.engine import Wheel
 from stoker.wheel.facts import read_library_file, wheel_facts

@@ -35,7 +35,7 @@ class ProgressStage:
         self.done = 0
 
 
-def stage_line(title: str, done: int, total: int, elapsed_s: float) -> str:
+def amount_line(title: str, done: int, total: int, elapsed_s: float) -> str:
     """Return a line such as ``unpacking: 1.2 GiB of 2.9 GiB (41 %), 8 s so far, 12 s left``. The
     time so far changes every second, also if the amount takes longer to change.
     """
@@ -49,7 +49,7 @@ def stage_line(title: str, done: int, total: int, elapsed_s: float) -> str:
     return f"{line}, {duration(elapsed_s * (total - done) / done)} left"
 
 
-def fitted(line: str, columns: int) -> str:
+def fitted_line(line: str, columns: int) -> str:
     """Return a line that fits into one of the terminal: one that wraps cannot be overwritten. The
     middle of what is worked on is left out, not the figures after it.
     """
@@ -118,11 +118,11 @@ class _Meter:
         if stage.told > stage.start and now - stage.told < _BETWEEN_S[self._live]:
             return
         stage.told = now
-        line = stage_line(visible(stage.title), stage.done, stage.total, elapsed)
+        line = amount_line(visible(stage.title), stage.done, stage.total, elapsed)
         if self._live:
             self._erase()
             self._drawn = True
-            self._write(fitted(line, columns(self._stream)))
+            self._write(fitted_line(line, columns(self._stream)))
         else:
             self._write(f"{line}\n")
 

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from stoker.outside import progress
-from stoker.outside.progress import fitted, stage_line
+from stoker.outside import long_work
+from stoker.outside.long_work import amount_line, fitted_line
 
 MIB = 1 << 20
 
@@ -21,7 +21,7 @@ MIB = 1 << 20
     ],
 )
 def test_the_line(done: int, total: int, elapsed: float, expected: str) -> None:
-    assert stage_line("unpacking", done, total, elapsed) == expected
+    assert amount_line("unpacking", done, total, elapsed) == expected
 
 
 class Terminal(io.StringIO):
@@ -31,17 +31,17 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_TICK_S", 0.01)
-    monkeypatch.setattr(progress, "_QUIET_S", {True: 0.0, False: 0.0})
+    monkeypatch.setattr(long_work, "_TICK_S", 0.01)
+    monkeypatch.setattr(long_work, "_QUIET_S", {True: 0.0, False: 0.0})
 
 
 def work_until(stream: io.StringIO, text: str) -> None:
-    with progress.shown(), progress.stage("unpacking", 8 * MIB) as advance:
+    with long_work.shown(), long_work.stage("unpacking", 8 * MIB) as advance:
         advance(2 * MIB)
         deadline = time.monotonic() + 60
         while text not in stream.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
-        progress.say("a line that stays")
+        long_work.say("a line that stays")
 
 
 @pytest.mark.usefixtures("quickly")
@@ -66,7 +66,7 @@ def test_a_log_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_nothing_is_shown_unless_a_command_asks_for_it(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress.stage("unpacking", 1) as advance:
+    with long_work.stage("unpacking", 1) as advance:
         advance(1)
     assert capsys.readouterr().err == ""
 
@@ -82,5 +82,5 @@ def test_nothing_is_shown_unless_a_command_asks_for_it(capsys: pytest.CaptureFix
 def test_a_line_never_wraps(columns: int, line: str) -> None:
     """One that wraps could not be overwritten, so each second would add a line to the screen."""
     whole = "unpacking torch-2.9.1-cp312.whl: 2.0 MiB of 8.0 MiB (25 %), 30 s left"
-    assert fitted(whole, columns) == line
-    assert len(fitted(whole, columns)) < columns
+    assert fitted_line(whole, columns) == line
+    assert len(fitted_line(whole, columns)) < columns

@@ -12,13 +12,13 @@ from urllib.request import Request
 Connect = Callable[..., HTTPConnection]
 
 
-class Connections:
+class WebConnections:
     """One open connection for each server; a context manager that closes them all."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, ...], tuple[HTTPConnection, HTTPResponse]] = {}
 
-    def __enter__(self) -> "Connections":
+    def __enter__(self) -> "WebConnections":
         return self
 
     def __exit__(self, *_: object) -> None:
