@@ -26,7 +26,7 @@ struct shared {
     uint32_t places;   /* that leases may take now */
     int64_t beat_us;   /* when the governor wrote last */
     uint32_t released; /* counts leases that ended; launchers write it and wait for it */
-    uint32_t unused;
+    uint32_t freed;    /* the last place that was given back, plus one; launchers write it */
     uint64_t families[FAMILIES]; /* each at its number modulo FAMILIES */
 };
 
@@ -111,11 +111,14 @@ static bool lock_place(int place, short how)
     return fcntl(page.file, F_OFD_SETLK, &range) == 0;
 }
 
+/* Tries the place that was given back last, then all of them: each try costs a call. */
 static bool take_one(void)
 {
     uint32_t count = places();
+    uint32_t freed = __atomic_exchange_n(&page.shared->freed, 0, __ATOMIC_ACQ_REL);
+    uint32_t first = freed > 0 ? freed - 1 : (uint32_t)getpid();
     for (uint32_t i = 0; i < count && page.place < 0; i++) {
-        int place = (int)(((uint32_t)getpid() + i) % count);
+        int place = (int)((first + i) % count);
         if (lock_place(place, F_WRLCK))
             page.place = place;
     }
@@ -148,6 +151,7 @@ void page_release(void)
     if (page.place < 0)
         return;
     lock_place(page.place, F_UNLCK);
+    __atomic_store_n(&page.shared->freed, (uint32_t)page.place + 1, __ATOMIC_RELEASE);
     page.place = -1;
     __atomic_add_fetch(&page.shared->released, 1, __ATOMIC_RELEASE);
     wake(1);

@@ -57,6 +57,7 @@ class LeasePage(Protocol):
     """What the governor needs of the page of leases; ``leases`` has it."""
 
     places: int
+    claim: int
 
     def note(self, family: int, peak: int, seconds: float) -> None: ...
     def offers(self, family: int) -> bool: ...
@@ -240,7 +241,7 @@ class Governor:
         claimed = sum(max(0, s.request.prediction.high - s.current) for s in holding)
         room = self._memory.limit_of_all(ours) - self._memory.used(ours) - claimed
         free = self._cpus - sum(step.slots_of(self._cpus) for step in holding)
-        return max(0, min(free, int(_SHARE_OF_LEASES * room / LEASE_BYTES)))
+        return max(0, min(free, int(_SHARE_OF_LEASES * room / self._leases.claim)))
 
     def grown(self, connection: Connection, current: int, peak: int, now: float) -> None:
         entry = self._permitted(connection)
@@ -599,7 +600,7 @@ class Governor:
         return State(
             now=now,
             cpus=max(1, self._cpus - self._leased),
-            leased=self._leased * LEASE_BYTES,
+            leased=self._leased * (self._leases.claim if self._leases else 0),
             limit=self._memory.limit_of_all(ours),
             used=self._memory.used(ours),
             growth=self._memory.growth,

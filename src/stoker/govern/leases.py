@@ -23,6 +23,7 @@ from stoker.model.govern import LEASE_BYTES
 from stoker.outside.deleting import remove_file
 
 _LEASE_S = 1.0  # seconds after which it is
+_LEAST_CLAIM = 64 << 20  # bytes that a step by a lease may use at least
 _ENOUGH = 8  # steps of a family that must have ended before it gets leases
 _MOST_FAMILIES = 4096  # that are remembered
 _MOST_PLACES = 1023
@@ -65,6 +66,7 @@ class Leases:
         # The steps of each family that ended, -1 if one was large, and the largest peak.
         self._families: dict[int, tuple[int, int]] = {}
         self.places = 0  # that launchers may take
+        self.claim = _LEAST_CLAIM  # bytes that count for each
         self._file = self._pipe = -1
         with suppress(OSError):
             # Open for writing too, so that it never seems to have ended.
@@ -99,8 +101,9 @@ class Leases:
                 self._table[family % _TABLE] = 0
         elif ended or len(self._families) < _MOST_FAMILIES:
             self._families[family] = ended + 1, max(peak, largest)
-            if ended + 1 == _ENOUGH:
+            if ended + 1 >= _ENOUGH:
                 self._table[family % _TABLE] = family
+                self.claim = max(self.claim, min(LEASE_BYTES, 2 * peak))
 
     def offers(self, family: int) -> bool:
         """Return whether steps of a family get leases."""

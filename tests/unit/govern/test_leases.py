@@ -89,6 +89,15 @@ def test_one_that_is_large_or_long_ends_the_leases_of_its_family(
     assert not leases.offers(FAMILY)
 
 
+def test_a_lease_counts_as_twice_the_largest_step_that_had_one(leases: Leases) -> None:
+    assert leases.claim == 64 * MIB
+    for _ in range(8):
+        leases.note(FAMILY, peak=50 * MIB, seconds=0.1)
+    assert leases.claim == 100 * MIB
+    leases.note(FAMILY, peak=LEASE_BYTES, seconds=0.1)
+    assert leases.claim == LEASE_BYTES
+
+
 def test_without_files_there_are_no_leases(tmp_path: Path) -> None:
     leases = Leases(str(tmp_path / "governor.sock"))
     for _ in range(8):
@@ -148,7 +157,7 @@ def test_there_are_no_leases_while_others_need_the_places(
             world.policy.next = Decision(pause=(1,))
             world.governor.decide(1.0)
         case "no memory":
-            world.read(used=4 * GIB - LEASE_BYTES)
+            world.read(used=4 * GIB - 100 * MIB)
         case "runs":
             world.governor.join(101, RunShare(cpus=4, cap=None))
         case "deadline":
@@ -165,7 +174,7 @@ def test_what_runs_by_leases_takes_places_and_memory(world: World, page: Path) -
     files = [take(page, place) for place in (3, 0)]
     world.governor.offer_leases(1.1, allowed=True)
     state = world.governor.state(1.1)
-    assert (state.cpus, state.leased) == (2, 2 * LEASE_BYTES)
+    assert (state.cpus, state.leased) == (2, 2 * 64 * MIB)
     assert world.governor.busy
     for file in files:
         os.close(file)
