@@ -16,19 +16,16 @@ from typing import Any
 
 import msgspec
 
+from release_changes import Change, ChangeTable, ReleaseTable, cause_of
 from stoker.diagnose import signs, steps
 from stoker.diagnose.answers import NAMES
 from stoker.knowledge import load
-from stoker.knowledge.changes import ReleaseTable
 from stoker.knowledge.failures import (
-    Change,
-    ChangeTable,
     ConfidenceTable,
     Failure,
     FailureIndex,
     Fix,
     ValueSource,
-    cause_of,
     placeholders,
 )
 from stoker.knowledge.providers import ProvidedKind

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from stoker.diagnose.lines import Texts
 from stoker.diagnose.values import FailedRun, Suspect
-from stoker.knowledge.changes import Product, as_numbers
-from stoker.knowledge.failures import products
+from stoker.knowledge.failures import Product, as_numbers, products
 from stoker.model.errors import StokerError
 
 _MOST = 4  # suspects that are named

@@ -14,8 +14,7 @@ from stoker.diagnose.ages import may_show, versions_of
 from stoker.diagnose.answers import answers, compiled_flags, filled_fix, is_compiled
 from stoker.diagnose.lines import Texts
 from stoker.diagnose.values import Diagnosis, FilledFix
-from stoker.knowledge.changes import as_numbers
-from stoker.knowledge.failures import FailureStage, Fix, Shell, failures
+from stoker.knowledge.failures import FailureStage, Fix, Shell, as_numbers, failures
 from stoker.knowledge.suspects import suspected_causes
 from stoker.model.shell import ShellScript, Template, fill, outside, quoted, recorded
 from stoker.model.value import Value

@@ -14,7 +14,6 @@ from itertools import pairwise
 import msgspec
 
 from stoker.knowledge import Row, file_content
-from stoker.knowledge.changes import Product, Restore
 from stoker.model.shell import PLACEHOLDER, Template
 
 _OPTIONAL = "? "
@@ -125,27 +124,33 @@ class Failure(Row, frozen=True, kw_only=True, omit_defaults=True):
     restates: bool = False  # only says what the log says: unknown, if the file is not the user's
 
 
-class Change(Row, frozen=True, kw_only=True, omit_defaults=True):
-    """A row of changes/*.toml: a cause that follows from what a release changed."""
+class Product(Row, frozen=True, kw_only=True):
+    """A tool or library whose version logs show. ``found`` are patterns with the group
+    ``version``, or ``minor`` for Python 3; ``means`` are patterns that tell a version without
+    naming it. ``releases`` are years and months of versions. ``ask`` is the command by which the
+    installed one tells its version.
+    """
 
     name: str
-    product: str
-    since: str
-    last: str = ""  # the last release before it, where an older Python is the answer
-    is_needed: bool = False  # ``since`` is what the source needs, and the tool is older
-    is_general: bool = False  # every release since then may be the one
-    released: str  # year and month
-    what: str
-    headline: str = ""
-    stage: FailureStage
-    source: str  # a link
-    message: tuple[Sign, ...]
-    restore: tuple[Restore, ...] = ()
-    example: tuple[Example, ...] = ()
+    found: tuple[str, ...]
+    means: dict[str, str] = {}
+    ask: tuple[str, ...] = ()
+    releases: dict[str, str]
+
+    def released(self, version: str) -> str | None:
+        """Return when a version was released: the last one of the table that is not newer."""
+        known = [one for one in self.releases if as_numbers(one) <= as_numbers(version)]
+        return self.releases[max(known, key=as_numbers)] if known else None
 
 
-class ChangeTable(Row, frozen=True, kw_only=True):
-    change: tuple[Change, ...]
+def as_numbers(version: str) -> tuple[int, ...]:
+    """Return a version for comparison: its numbers, up to the first part without one."""
+    numbers: list[int] = []
+    for part in version.split("."):
+        if not part.isdecimal():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)
 
 
 class ConfidenceTable(Row, frozen=True, kw_only=True):
@@ -196,73 +201,6 @@ def governed_once(build: Template) -> Template:
 def failures() -> dict[str, Failure]:
     """Return the causes by name, in alphabetical order, without their examples."""
     return {failure.name: failure for failure in _index().causes}
-
-
-def cause_of(change: Change) -> Failure:
-    """Return a change as the cause of a failed build. The fixes bring the old behaviour back."""
-    fixes = [fix for restore in change.restore if (fix := _fix(restore))]
-    release = f"{change.product} {change.since}"
-    elder = f"Use {change.product} before {change.since}, or a release of the project that supports"
-    last = f"Use {release} or later" if change.is_needed else f"{elder} {release}"
-    if change.is_general:
-        last = f"Use a release of the project for this {change.product}, or an older one of it"
-    why = "Source and tools are each sound, but of different ages."
-    if not change.is_general:
-        why += f" {release} is of {change.released}; older source expects the behaviour before it."
-    used = {name.partition(".")[2] for fix in fixes for name in fix.placeholders}
-    facts = {"since": change.since, "last": change.last}
-    known = {name: Known(value=facts[name], source=change.source) for name in facts if name in used}
-    return Failure(
-        name=change.name,
-        title=change.what,
-        headline=change.headline,
-        stage=change.stage,
-        why=why,
-        sign=change.message,
-        fix=(*fixes, Fix(text=last)),
-        threads=(change.source,),
-        known=known,
-        example=change.example,
-        product="" if change.is_needed else change.product,
-        since="" if change.is_needed else change.since,
-        released="" if change.is_needed or change.is_general else change.released,
-    )
-
-
-def _fix(restore: Restore) -> Fix | None:
-    again = (Template("? {run.set_aside}"), Template("? {run.configure}"))
-    if restore.flags and restore.language:
-        name = restore.language.variable
-        text = restore.text or f"Bring the behaviour before it back with {restore.flags}"
-        added = Template(f'export {name}="${{{name}:-}} {restore.flags}"')
-        return Fix(text=text, commands=(added, *again))
-    if restore.variables:
-        pairs = " ".join(f"{name}={value}" for name, value in restore.variables.items())
-        text = restore.text or f"Set {pairs}"
-        return Fix(text=text, commands=(Template(f"export {pairs}"), *again))
-    if restore.package:
-        text = f"Use {restore.package} before {{known.since}}, also in the isolated environment"
-        return Fix(text=text, commands=_constrained(restore.package))
-    if restore.older:
-        text = "Build in an environment with {known.last}, the last Python before it"
-        build = Template("{run.by_new_python}")
-        return Fix(text=text, commands=(Template("{run.python_new}"),), build=build)
-    return Fix(text=restore.text, commands=restore.commands) if restore.text else None
-
-
-def _constrained(package: str) -> tuple[Template, ...]:
-    """Return the commands that keep a package below the version of a change. Older releases of pip
-    read the first variable for isolated environments, newer ones the second.
-    """
-    return (
-        Template(f"echo '{package}<{{known.since}}' >> build-constraints.txt"),
-        Template(
-            'export PIP_CONSTRAINT="$PWD/build-constraints.txt" '
-            'PIP_BUILD_CONSTRAINT="$PWD/build-constraints.txt" '
-            'UV_BUILD_CONSTRAINT="$PWD/build-constraints.txt"'
-        ),
-        Template(f"? {{run.pip}} '{package}<{{known.since}}'"),
-    )
 
 
 def stated(strength: float) -> float:
