@@ -26,7 +26,7 @@ from stoker.govern.shares import Shares
 from stoker.govern.waits import BusyCpus, Contention
 from stoker.knowledge.compiler_modes import mode_options
 from stoker.knowledge.steps import prior_of, usual_seconds
-from stoker.model.events import AnyEvent, Overview, StepTooLate, Warned
+from stoker.model.events import AnyEvent, Overview, RunningStep, StepTooLate, Warned
 from stoker.model.govern import (
     LEASE_BYTES,
     Basis,
@@ -640,6 +640,12 @@ class Governor:
         running = tuple(
             entry.shown(now) for entry in entries if entry.phase is not StepPhase.WAITING
         )
+        if self._leased and self._leases:
+            # Their launchers say nothing before they end. There is one run when there are leases.
+            usual = self._leases.claim // 2
+            short = RunningStep(step=0, title="short step", seconds=0.0, paused=False, memory=usual)
+            running += (short,) * self._leased
+            used += usual * self._leased
         waiting = Counter(e.clock.reason for e in entries if e.phase is StepPhase.WAITING)
         if any(entry.run != run for entry in self._holding.values()) and waiting[Reason.CPUS]:
             waiting[Reason.RUNS] = waiting.pop(Reason.CPUS)
@@ -650,7 +656,7 @@ class Governor:
             used=used,
             other_usage=max(0, of_all - used - self._memory.spare),
             running=running,
-            waiting=len(entries) - len(running),
+            waiting=len(entries) + self._leased - len(running),
             waits=dict(+waiting),
             done=self._done[run],
             repeats=self._repeats[run],

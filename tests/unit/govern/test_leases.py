@@ -176,6 +176,8 @@ def test_what_runs_by_leases_takes_places_and_memory(world: World, page: Path) -
     state = world.governor.state(1.1)
     assert (state.cpus, state.leased) == (2, 2 * 64 * MIB)
     assert world.governor.busy
+    view = world.governor.overview(100, 1.1)
+    assert (len(view.running), view.waiting, view.used) == (2, 0, 2 * 32 * MIB)
     for file in files:
         os.close(file)
     world.governor.offer_leases(1.2, allowed=True)
