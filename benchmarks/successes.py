@@ -2,16 +2,18 @@
 
     python benchmarks/successes.py LOGS --pip 700 --contents Contents-all.gz
     python benchmarks/successes.py LOGS --debian 200 --root ROOT --sources Sources.gz
+    python benchmarks/successes.py LOGS --crates 20 --root ROOT
     python benchmarks/successes.py LOGS --miniatures
     python benchmarks/successes.py LOGS --generated N
     python benchmarks/successes.py LOGS --by-tool N
     python benchmarks/successes.py LOGS --json benchmarks/results/successes.json
 
-The first five add logs to the folder LOGS until it has that many of a kind: wheels that pip makes
+All but the last add logs to the folder LOGS until it has that many of a kind: wheels that pip makes
 of sdists from PyPI (the projects that Debian packages, named by its file lists), Debian's source
-packages built in a root of mmdebstrap, the miniature projects of tests/projects with ninja and
-make, generated ones full of warnings, and such by CMake, meson, cargo and setuptools. Only builds
-whose status is 0 leave a log. The last form diagnoses all of them.
+packages and crates built in a root of mmdebstrap, the miniature projects of tests/projects with
+ninja and make, generated ones full of warnings, and such by CMake, meson, cargo and setuptools.
+Only builds whose status is 0 leave a log. The last form diagnoses all of them; the logs of pip,
+Debian and crates are of real projects, the others are not.
 """
 
 import argparse
@@ -45,6 +47,7 @@ def main() -> int:
     parser.add_argument("--debian", type=int, default=0)
     parser.add_argument("--root", type=Path)
     parser.add_argument("--sources", type=Path)
+    parser.add_argument("--crates", type=int, default=0)
     parser.add_argument("--miniatures", action="store_true")
     parser.add_argument("--generated", type=int, default=0)
     parser.add_argument("--by-tool", type=int, default=0)
@@ -63,6 +66,9 @@ def main() -> int:
             (name, lambda name=name: debian(asked.root, name)) for name in sources(asked.sources)
         )
         collect(asked.logs, "debian", asked.debian, asked.at_most, tries)
+    if asked.crates:
+        tries = ((name, lambda name=name: crate(asked.root, name)) for name in CRATES.split())
+        collect(asked.logs, "crate", asked.crates, asked.at_most, tries)
     if asked.miniatures:
         collect(asked.logs, "miniature", 10**6, asked.at_most, miniatures())
     if asked.generated:
@@ -168,6 +174,31 @@ def debian(root: Path, name: str) -> tuple[int, bytes]:
     exec 2>&1
     dpkg-source -x *.dsc tree
     cd tree && dpkg-buildpackage -b -uc -us
+    """
+    status, output = run("chroot", root, "sh", "-c", script)
+    shutil.rmtree(root / "build" / name, ignore_errors=True)
+    return status, output
+
+
+CRATES = """serde regex rand syn clap-3 tokio itertools serde-json toml chrono uuid image libz-sys
+openssl-sys bindgen criterion proc-macro2 rayon crossbeam thiserror anyhow semver url flate2 nix"""
+
+
+def crate(root: Path, name: str) -> tuple[int, bytes]:
+    """Build a crate of Debian, and those that it needs, as the dependency of an empty project."""
+    crates = "/usr/share/cargo/registry"
+    script = f"""set -e
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get -qq -y --no-install-recommends install cargo librust-{name}-dev >/dev/null 2>&1
+    rm -rf /build/{name} && mkdir -p /build/{name}/src /build/{name}/.cargo && cd /build/{name}
+    found=$(dpkg -L librust-{name}-dev | grep -E '^{crates}/[^/]*$' | head -n 1)
+    crate=$(sed -n 's/^name = "\\(.*\\)"$/\\1/p' $found/Cargo.toml | head -n 1)
+    printf '[package]\\nname = "mill"\\nversion = "1.0.0"\\n' > Cargo.toml
+    printf '[dependencies]\\n%s = "*"\\n' $crate >> Cargo.toml
+    printf '[source.crates-io]\\nreplace-with = "d"\\n[source.d]\\ndirectory = "{crates}"\\n' \\
+        > .cargo/config
+    echo > src/lib.rs
+    cargo build --offline -vv 2>&1
     """
     status, output = run("chroot", root, "sh", "-c", script)
     shutil.rmtree(root / "build" / name, ignore_errors=True)
@@ -377,9 +408,11 @@ def report(logs: Path, result: Path) -> int:
         if diagnosis.status != "nothing-failed":
             found[file.name] = [finding.cause for finding in diagnosis.findings] or ["unknown"]
     kinds = Counter(file.name.partition("-")[0] for file in files)
+    real = sum(kinds[kind] for kind in ("pip", "debian", "crate"))
     speaking = sum(bool(re.search(rb"(?i)error|warning|fail", file.read_bytes())) for file in files)
     summary = {
-        "logs": len(files), **kinds, "with error, warning or fail in them": speaking,
+        "logs": len(files), "of real projects": real, **kinds,
+        "with error, warning or fail in them": speaking,
         "lines": sum(file.read_bytes().count(b"\n") for file in files), "with a cause": found,
     }  # fmt: skip
     result.write_text(json.dumps(summary, indent=2) + "\n")

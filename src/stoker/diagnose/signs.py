@@ -72,6 +72,13 @@ _NO_RULE = (
     ),
 )
 _CONFIGURE = (r"^\s{0,24}configure: error: (?P<message>\S.{0,300})",)
+# What a message of configure, Meson or CMake says is lacking, by words that name it.
+_LACKS = r"not found|\b[Nn]o |missing|(?:not|n't) find|[Rr]equire|[Nn]eed|[Ii]nstall"
+_NAMED = (
+    r"\b(?P<header>[\w/+-]{2,40}\.h)\b"
+    r"|\b(?P<library>(?:lib)?[\w.+-]{3,30}) (?:development |devel )?(?:header|librar|devel|package)"
+)
+_C_LIBRARY = {"libc6-dev", "linux-libc-dev"}  # packages that are never what is lacking
 _MESON = (r"^\s{0,24}(?:\S{1,200}meson\.build:\d+:\d+: )ERROR: (?P<message>\S.{0,300})",)
 _EXCEPTION = (
     r"^\s{0,24}(?P<kind>[A-Za-z_][\w.]{0,100}"
@@ -297,7 +304,28 @@ def _missing_inputs(search: LogSearch) -> Iterator[Match]:
 
 def _configure_errors(search: LogSearch) -> Iterator[Match]:
     for line, groups in _hits(search, (*_CONFIGURE, *_MESON)):
-        yield _symptom("configure-error", line, 0.6, groups)
+        if lacking := _lacking(groups["message"]):
+            yield _symptom("system-headers-missing", line, 0.8, lacking)
+        else:
+            yield _symptom("configure-error", line, 0.6, groups)
+
+
+def _lacking(message: str) -> dict[str, str]:
+    """Return the header or the module of pkg-config that a message says is lacking, if a package is
+    known to have it.
+    """
+    if not compiled(_LACKS).search(message):
+        return {}
+    for named in compiled(_NAMED).finditer(message):
+        name = named["library"] or ""
+        for module in (name, name.lower(), f"lib{name.lower()}"):
+            if name and provider(ProvidedKind.PKGCONFIG, module):
+                return {"pkgconfig": module}
+        header = named["header"] or f"{name.lower().removeprefix('lib')}.h"
+        known = provider(ProvidedKind.HEADER, header)
+        if known and not _C_LIBRARY & set(known.packages.values()):
+            return {"header": header}
+    return {}
 
 
 def _cmake_errors(search: LogSearch) -> Iterator[Match]:
@@ -308,7 +336,10 @@ def _cmake_errors(search: LogSearch) -> Iterator[Match]:
         )
         message = joined_lines(search.lines, (line for line in body if end is None or line < end))
         head = search.lines[begin].text.strip()
-        yield _symptom("cmake-error", begin, 0.6, {"message": message or head})
+        if lacking := _lacking(message):
+            yield _symptom("system-headers-missing", begin, 0.8, lacking)
+        else:
+            yield _symptom("cmake-error", begin, 0.6, {"message": message or head})
 
 
 def _exceptions(search: LogSearch) -> Iterator[Match]:

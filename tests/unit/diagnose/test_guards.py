@@ -312,3 +312,25 @@ def test_cargo_links_by_its_own_variable(tmp_path: Path) -> None:
     found = commands(only(log, machine(tmp_path, BOOKWORM)))
     assert "RUSTFLAGS" in found
     assert "LDLIBS" not in found
+
+
+@pytest.mark.parametrize(
+    ("message", "package"),
+    [
+        ("No curses header-files found", "libncurses-dev"),
+        ("OpenSSL library is required", "libssl-dev"),
+        ("please install the libusb-1.0 development package", "libusb-1.0-0-dev"),
+        ("the libmill library is missing", ""),
+        ("Required math library not found", ""),
+        ("C compiler cannot create executables", ""),
+        ("cannot find the flags to link with Boost system", ""),
+    ],
+)
+def test_what_configure_says_is_lacking_is_installed_if_a_package_has_it(
+    message: str, package: str, tmp_path: Path
+) -> None:
+    found = answer(f"configure: error: {message}\n", machine(tmp_path, BOOKWORM)).findings
+    assert [one.cause for one in found if one.cause == "system-headers-missing"] == (
+        ["system-headers-missing"] if package else []
+    )
+    assert not package or package in commands(found[0])
