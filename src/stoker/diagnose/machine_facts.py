@@ -73,6 +73,13 @@ def _stack(_: About) -> str | None:
     return size(hard) if hard != resource.RLIM_INFINITY and hard < _USUAL_STACK else None
 
 
+@FACTS.command("machine.lift_stack", "the command that gives the shell the usual stack, as root")
+def _lift_stack(about: About) -> ShellScript | None:
+    if not (about.here.is_root or about.here.sudo):
+        return None
+    return fill(Template('{sudo}prlimit --pid "$$" --stack=8388608'), {"sudo": about.here.sudo})
+
+
 @FACTS.text("machine.file_size", "the limit of `ulimit -f`, if there is one")
 def _file_size(_: About) -> str | None:
     soft = resource.getrlimit(resource.RLIMIT_FSIZE)[0]

@@ -172,6 +172,14 @@ def _needs(about: About) -> ShellScript | None:
     return installs and joined([installs, *folders])
 
 
+@FACTS.command("run.dependencies", "the same, if the project lacks something else")
+def _dependencies(about: About) -> ShellScript | None:
+    project = _package(about)
+    if project is None or about.here.manager != "apt" or about.here.conda:
+        return None
+    return system_commands(built_with(project), about.here, "apt")
+
+
 def _family(package: str) -> str:
     """Return what the names of packages with the same files begin with, such as libcurl."""
     return package.partition("-")[0].rstrip("0123456789")

@@ -366,6 +366,18 @@ def test_a_tool_that_debian_does_not_name_is_installed_alone(here: Here) -> None
     assert found.fix[0].commands == (f"{here.sudo}apt-get install -y cmake",)
 
 
+def test_what_a_project_needs_after_an_older_cython_is_installed_too(here: Here) -> None:
+    log = (
+        "Building wheels for collected packages: hidapi\n"
+        "  [1/1] Cythonizing hid.pyx\n"
+        "  error: unknown file type '.pxd' (from 'chid.pxd')\n"
+        "  ERROR: Failed building wheel for hidapi\n"
+    )
+    found = commands(only(log, here))
+    assert "Cython<3" in found
+    assert "libusb-1.0-0-dev" in found
+
+
 def test_a_small_stack_is_named_instead_of_a_fault_of_the_compiler(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
