@@ -72,13 +72,14 @@ class About:
         about._first = self._first
         return about
 
-    def first(self, pattern: str) -> re.Match[str] | None:
-        """Return the first match of a pattern in the log. It is kept: fixes need the same facts
-        again and again, and a log may have thousands of lines.
+    def first(self, pattern: str, having: str = "") -> re.Match[str] | None:
+        """Return the first match of a pattern in the log, in a line that has a text. It is kept:
+        fixes need the same facts again and again, and a log may have thousands of lines.
         """
         if pattern not in self._first:
             search = compiled(pattern).search
-            found = (match for line in self.lines if (match := search(line.text)))
+            texts = (line.text for line in self.lines if having in line.text)
+            found = (match for text in texts if (match := search(text)))
             self._first[pattern] = next(found, None)
         return self._first[pattern]
 

@@ -44,6 +44,7 @@ _AGAIN = Template("{run.command}")
 _LONGEST = 300  # characters of a value in a text
 _FLAGS = re.compile(r'export (CFLAGS|CXXFLAGS|LDFLAGS)="\$\{\1:-\} ([^"$]+)"')
 _BY_MAKEFLAGS = re.compile(r"export (MAKEFLAGS)=(.+)")
+_ERROR = "error: "
 _IN_FILE = r"\.\w{1,3}:\d+:\d+: (?:fatal )?error: "
 _FILES = {
     "CFLAGS": r"\.[chly]:\d+:\d+: (?:fatal )?error: ",
@@ -102,7 +103,7 @@ def _can_help(commands: Iterable[str], about: About) -> bool:
     """Return whether flags of a fix are for the language that failed, and for all of its errors."""
     flags = [found[1] for line in commands if (found := compiled_flags(line))]
     only_warnings = all(word.startswith("-Wno-error=") for one in flags for word in one.split())
-    if flags and only_warnings and about.first(_NO_WARNING):
+    if flags and only_warnings and about.first(_NO_WARNING, _ERROR):
         return False
     return is_compiled(commands, about)
 
@@ -112,9 +113,9 @@ def is_compiled(commands: Iterable[str], about: About) -> bool:
     of no compiler may be of any language.
     """
     languages = {found[0] for line in commands if (found := compiled_flags(line))}
-    if not languages & _FILES.keys() or not about.first(_IN_FILE):
+    if not languages & _FILES.keys() or not about.first(_IN_FILE, _ERROR):
         return True
-    return any(about.first(_FILES[name]) for name in languages & _FILES.keys())
+    return any(about.first(_FILES[name], _ERROR) for name in languages & _FILES.keys())
 
 
 def compiled_flags(line: str) -> tuple[str, str] | None:

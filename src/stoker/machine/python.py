@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
-from packaging.utils import canonicalize_name
 
 from stoker.model.errors import MissingError
 from stoker.model.machine import PythonInstallation
@@ -113,6 +112,8 @@ class Interpreter(Value, frozen=True, kw_only=True):
 
     @property
     def installation(self) -> PythonInstallation:
+        from packaging.utils import canonicalize_name  # loads logging and more
+
         return PythonInstallation(
             executable=self.executable,
             version=self.version,
