@@ -94,7 +94,7 @@ def _install_gcc(version: str | None, about: About) -> ShellScript | None:
 def _gccs(about: About) -> set[int]:
     """Return the versions of g++ that are installed, or that the system has as packages."""
     from stoker.knowledge.packages import gcc_versions
-    from stoker.machine.tools import installed_gccs
+    from stoker.machine.file_tree import installed_gccs
 
     packaged = gcc_versions(about.here.system) if about.here.manager == "apt" else ()
     return {*installed_gccs(about.here.environment), *packaged}

@@ -109,7 +109,7 @@ def _of_cause(name: str, fixes: Iterable[FilledFix]) -> Iterator[Suspicion]:
 
 def _compilers(about: About) -> Iterator[Suspicion]:
     """Yield the other compilers that are installed: older releases of gcc, then clang."""
-    from stoker.machine.tools import installed_gccs
+    from stoker.machine.file_tree import installed_gccs
 
     numbers = reversed(installed_gccs(about.here.environment))
     pairs = [(f"gcc-{number}", f"g++-{number}") for number in numbers]
@@ -129,7 +129,7 @@ def _pythons(about: About, texts: Texts) -> Iterator[Suspicion]:
     """Yield the Pythons that are installed and older than the one that built, the newest first."""
     if not texts.search(_BY_PYTHON, most=1):
         return
-    from stoker.machine.tools import programs_on_path
+    from stoker.machine.file_tree import programs_on_path
 
     newest = as_numbers(about.interpreter.version)
     names = programs_on_path("python3.*", about.here.environment)

@@ -5,10 +5,13 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stoker.machine.file_tree import FileTree
-from stoker.machine.python import Probe
 from stoker.model.machine import CudaToolkit
+
+if TYPE_CHECKING:
+    from stoker.machine.python import Probe  # starts programs, which finding nvcc does not need
 
 HOME_VARIABLES = ("CUDA_HOME", "CUDA_PATH")
 SYSTEM_HOMES = ("/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit")
@@ -42,7 +45,7 @@ def _candidates(
     yield from (home / "bin/nvcc" for home in (*system, *homes))
 
 
-def read_toolkit(nvcc: Path, probe: Probe) -> CudaToolkit:
+def read_toolkit(nvcc: Path, probe: "Probe") -> CudaToolkit:
     version, problem = probe.ask_version(nvcc, r"release (\d+\.\d+)")
     if problem:
         home = nvcc.resolve().parent.parent
@@ -65,7 +68,7 @@ def best_first(toolkits: Iterable[CudaToolkit]) -> tuple[CudaToolkit, ...]:
     return tuple(sorted(by_home.values(), key=lambda toolkit: toolkit.problem is not None))
 
 
-def _ask_home(nvcc: Path, probe: Probe) -> Path:
+def _ask_home(nvcc: Path, probe: "Probe") -> Path:
     """Return the folder that the compiler reports: the file on the PATH may be a script."""
     printed = probe.ask([nvcc, "--dryrun", "-x", "cu", "/dev/null"]).printed
     found = re.search(r"^#\$ TOP=(.+)$", printed, re.MULTILINE)

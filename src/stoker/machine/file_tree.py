@@ -1,11 +1,12 @@
-"""Small files below a root, the machine's own or a recorded tree in a test, and the mounts there.
+"""Small files below a root, the machine's own or a recorded tree in a test, the mounts there, and
+the programs of a PATH.
 
 A file that is not there is an answer; one that is there and cannot be used becomes a note.
 """
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from errno import ENODEV, ENOENT, ENOTDIR, EOPNOTSUPP
 from functools import lru_cache
 from pathlib import Path
@@ -159,3 +160,15 @@ def mount_of(path: str, mounts: tuple[Mount, ...]) -> Mount | None:
     """Return the mount that contains a resolved path: the deepest, and among equals the last."""
     holding = [mount for mount in mounts if mount.holds(path)]
     return max(reversed(holding), key=lambda mount: len(mount.point), default=None)
+
+
+def programs_on_path(pattern: str, environment: Mapping[str, str]) -> set[str]:
+    """Return the names of all programs on the PATH that a pattern for files matches."""
+    folders = filter(None, environment.get("PATH", "").split(":"))
+    return {path.name for folder in folders for path in Path(folder).glob(pattern)}
+
+
+def installed_gccs(environment: Mapping[str, str]) -> tuple[int, ...]:
+    """Return the major versions of g++ that are installed beside the default one, as g++-N."""
+    endings = (name[4:] for name in programs_on_path("g++-[0-9]*", environment))
+    return tuple(sorted(int(ending) for ending in endings if ending.isdecimal()))

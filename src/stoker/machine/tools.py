@@ -15,7 +15,7 @@ from pathlib import Path
 from stoker.knowledge.libraries import library_table
 from stoker.knowledge.tools import DOTTED_NUMBER, KnownProgram, launchers, programs
 from stoker.machine.cuda import best_first, find_nvccs, read_toolkit
-from stoker.machine.file_tree import FileTree, newest_first
+from stoker.machine.file_tree import FileTree, installed_gccs, newest_first
 from stoker.machine.libraries import find_libraries
 from stoker.machine.python import Probe, ask_interpreter, find_interpreter
 from stoker.model.errors import StokerError
@@ -67,18 +67,6 @@ def _read_named(program: KnownProgram, command: str, probe: Probe) -> Tool:
     if path is None:
         return Tool(name=program.name, path=word, problem=f"${program.variable} names no program")
     return _read(program, path, probe)
-
-
-def programs_on_path(pattern: str, environment: Mapping[str, str]) -> set[str]:
-    """Return the names of all programs on the PATH that a pattern for files matches."""
-    folders = filter(None, environment.get("PATH", "").split(":"))
-    return {path.name for folder in folders for path in Path(folder).glob(pattern)}
-
-
-def installed_gccs(environment: Mapping[str, str]) -> tuple[int, ...]:
-    """Return the major versions of g++ that are installed beside the default one, as g++-N."""
-    endings = (name[4:] for name in programs_on_path("g++-[0-9]*", environment))
-    return tuple(sorted(int(ending) for ending in endings if ending.isdecimal()))
 
 
 def read_toolbox(
