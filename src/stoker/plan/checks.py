@@ -84,6 +84,8 @@ def _maker(arch: str, release: CudaRelease) -> str:
     """Name the last CUDA that makes an architecture if ``release`` dropped it, else the first."""
     versions = list(cuda_releases())
     makers = [version for version, row in cuda_releases().items() if arch in row.archs]
+    if not makers:
+        return "no release of CUDA that stoker knows makes it"
     dropped = versions.index(makers[-1]) < versions.index(release.version)
     which, version = ("last", makers[-1]) if dropped else ("first", makers[0])
     return f"the {which} CUDA that does is {version}: cu{version.replace('.', '')}"

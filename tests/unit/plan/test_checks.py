@@ -360,3 +360,13 @@ def test_cpu_only_is_not_reported_if_it_was_requested() -> None:
     assert "cpu-only" not in names(plan("native", toolbox=toolbox(cuda=())).findings)
     assert "cpu-only" not in names(plan("native", machine=linux(gpus=(gpu("9.0"),))).findings)
     assert "cpu-only" not in names(plan("cpu-armv9").findings)
+
+
+def test_an_architecture_that_no_cuda_makes_is_refused() -> None:
+    """Words do not name one, but a variant of the Python interface or of a record can."""
+    about = subject("cuda-sm90")
+    variant = changed(about.variant, gpus=(GpuTarget(arch="3.0"),))
+    with pytest.raises(UsageError, match=r"cannot make code for 3\.0") as caught:
+        plan_of(changed(about, variant=variant))
+    assert caught.value.hints[0] == "no release of CUDA that stoker knows makes it"
+    assert "7.5" in caught.value.hints[1]
