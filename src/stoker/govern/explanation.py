@@ -193,7 +193,9 @@ def _attempt_lines(attempt: Attempt) -> "list[Page]":
     else:
         mode = mode_text(record.mode, explanation.mode_reason, record.step.threads)
         figures += f" ({mode})" if mode else ""
-        lines = [*_explained(explanation), figures, *_killed(explanation)]
+        lines = [*_explained(explanation), figures]
+        if explanation.killed:
+            lines.append(f"it was killed: {cause_text(explanation.killed)}")
     return [title, *(Indented(line, 2) for line in lines)]
 
 
@@ -210,7 +212,3 @@ def _explained(explanation: Explanation) -> list[str]:
 
 def once_text(reason: str) -> str:
     return f"it is never killed and repeated: {reason}"
-
-
-def _killed(explanation: Explanation) -> list[str]:
-    return [f"it was killed: {cause_text(explanation.killed)}"] if explanation.killed else []

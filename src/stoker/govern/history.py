@@ -418,13 +418,10 @@ def _is_sound(path: Path, timeout_s: float) -> bool:
         try:
             for table, columns in (("run", _RUN_COLUMNS), ("attempt", _ATTEMPT_COLUMNS)):
                 database.execute(f"SELECT {columns} FROM {table} LIMIT 0")
-            return _version(database) >= _VERSION and _passes(database)
+            checked = database.execute("PRAGMA quick_check(1)").fetchall()
+            return _version(database) >= _VERSION and checked == [("ok",)]
         except sqlite3.DatabaseError as error:
             return not _is_damage(error)
-
-
-def _passes(database: sqlite3.Connection) -> bool:
-    return list(database.execute("PRAGMA quick_check(1)")) == [("ok",)]
 
 
 def _set_aside(path: Path, damaged: _Identity, timeout_s: float) -> bool:

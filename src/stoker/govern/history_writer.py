@@ -141,7 +141,8 @@ class HistoryWriter:
                 _settle(batch)
                 if final:
                     break
-                self._wait_before_retry()
+                with self._changed:
+                    self._changed.wait_for(lambda: self._hurry, _RETRY)
             else:
                 self._succeed(batch)
                 _settle(batch)
@@ -161,10 +162,6 @@ class HistoryWriter:
             self._changed.wait_for(lambda: self._hurry, _GATHER)
             self._hurry = False
             return tuple(self._pending)
-
-    def _wait_before_retry(self) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._hurry, _RETRY)
 
     def _fail(self, error: StokerError) -> None:
         # Keep the first reason: later ones usually follow from it.
@@ -215,17 +212,14 @@ def _write(history: History, where: object, batch: tuple[_Write, ...]) -> None:
     for write in batch:
         run = write.run
         if run not in rows:
-            known = run.where == where
-            rows[run] = run.row if known else history.start_run(*_beginning(run))
+            rows[run] = run.row
+            if run.where != where:
+                rows[run] = history.start_run(run.command, run.directory, run.started)
         with suppress(OverflowError, ValueError):  # a value that no database can hold
             write.apply(history, rows[run])
     history.commit()
     for run, row in rows.items():
         run.row, run.where = row, where
-
-
-def _beginning(run: RunBeingWritten) -> tuple[str, str, float]:
-    return run.command, run.directory, run.started
 
 
 def _settle(batch: tuple[_Write, ...]) -> None:

@@ -68,12 +68,10 @@ def timings_of(folder: Path) -> dict[str, Timing]:
         for record in history.recent():
             if record.step.directory == name and record.step.output:
                 timing = Timing(seconds=record.wall_s, peak=record.peak_bytes)
-                found[_relative(record.step.output, folder)] = timing
+                output = record.step.output
+                absolute = output.startswith("/")
+                found[os.path.relpath(output, folder) if absolute else normpath(output)] = timing
     return found
-
-
-def _relative(output: str, folder: Path) -> str:
-    return os.path.relpath(output, folder) if output.startswith("/") else normpath(output)
 
 
 def export(run: str, path: Path) -> int:

@@ -38,18 +38,18 @@ from stoker.model.value import Bytes, Count, Ratio, Seconds, Value
 # the stored one if the figure is left out.
 _KEPT = 64  # latest rows of each group [tables-4cpu-2G-cold 1.23 with 16]
 _MOST_ROWS = 20_000  # that are kept in all: several builds of PyTorch
-# Rows that a folder needs to be used [12 draws of pytorch16th-4cpu: 5 OOM kills with 1, not 1].
+# Rows that a folder needs to be used [24 first builds: 7 OOM kills with 1, not 2], and as which the
+# shipped figure counts beside them [the same: 1.02 and 7 OOM kills without].
 _ENOUGH = 4
 # Factor beyond which a source is of another kind by its size [tables-4cpu-2G-cold 1.18].
 _FAR = 8
-# Rows whose profiles count [5 draws of first builds 1.02 with 64].
+# Rows whose profiles count [24 first builds: 1.007 and an OOM kill more with 1].
 _LATEST = 4
-_QUANTILE = 0.9  # share of peaks that stay below ``high``
+_QUANTILE = 0.9  # share of peaks that stay below ``high`` [tables-4cpu-2G-third-gc-off 1.06 with 1]
 # ``high`` over ``peak`` of a command that was seen once [tables-4cpu-2G-third-gc-off 1.04 with 1.1]
 _WIDTH = 1.05
 # The same of figures that are shipped for its source [flash-attn-16cpu-32G-cold 1.05 with 1.05].
 _SHIPPED_WIDTH = 1.1
-_WEIGHT_OF_PRIOR = 4  # rows of a folder that it counts as [pytorch16th-4cpu-2G-cold-gc-off 1.03]
 # Latest steps from which the machine's speed is estimated: with 64, a build of which the second
 # half is twice as slow takes 1.02 and has 4 OOM kills instead of 2.
 _PACES = 15
@@ -59,7 +59,7 @@ _LEAST_SPREAD = 1.02  # durations are never more certain than this [cuda-16cpu-3
 # Share of the slowest and of the fastest that does not count [pytorch16th-4cpu-4G-warm 1.17].
 _OUTLIERS = 0.15
 _ASSUMED_PROFILE = climb(TYPICAL_SHARE)
-_MOST_OFFSET = 1.5  # of predictions that were too low or too high, in powers of e
+_MOST_OFFSET = 1.5  # of predictions, in powers of e: what a damaged history can do
 # Seconds; shorter steps say nothing about the speed [tables-4cpu-2G-third 1.09 with 1].
 _SHORTEST = 0.5
 
@@ -180,24 +180,16 @@ class Predictor:
         if row.killed:
             self._learn_bound(row)
             return
-        step, mode = row.step, row.mode
-        row_mode = mode
-        if (
-            mode is CompileMode.THREADS
-        ):  # the step has their number, by which every step of nvcc is scaled
-            mode = CompileMode.DEFAULT
+        step, ran_in = row.step, row.mode
+        # A step of nvcc has the number of its threads, by which it is scaled.
+        mode = CompileMode.DEFAULT if ran_in is CompileMode.THREADS else ran_in
         if mode is not CompileMode.DEFAULT:
             row = self._modes.in_default_mode(row, self._default_peak(step))
         expected = self._estimate(step)
         _, high = self._peaks(step, expected)
         self._memory[expected.basis].learn(below=row.peak_bytes <= high)
-        here = step.role is not Role.REMOTE
-        if (
-            here
-            and expected.basis in ABOUT_THE_STEP
-            and expected.seconds
-            and expected.seconds >= _SHORTEST
-        ):
+        about = expected.basis in ABOUT_THE_STEP and step.role is not Role.REMOTE
+        if about and expected.seconds and expected.seconds >= _SHORTEST:
             self._paces.append(max(row.wall_s, _SHORTEST) / expected.seconds)
             self._pace = None
         if known := known_step(step.role, step.source):
@@ -206,7 +198,7 @@ class Predictor:
             self._usual_scales.pop(step.role, None)
         self._keep(_learned(row, mode))
         if self._modes.has_seen(step):
-            self._modes.learn(step, row_mode, self._default_peak(step))
+            self._modes.learn(step, ran_in, self._default_peak(step))
 
     def _learn_bound(self, row: StepRecord) -> None:
         """Keep what a step took until it was killed, as far as it is the longest attempt."""
@@ -300,14 +292,12 @@ class Predictor:
     def pace(self) -> Pace:
         """Return how long steps whose duration was known take on this machine now."""
         if self._pace is None:
-            self._pace = self._measured_pace()
+            ratios, usual = sorted(self._paces), median(self._paces)
+            left_out = int(len(ratios) * _OUTLIERS)
+            fast, slow = ratios[left_out], ratios[-1 - left_out]
+            spread = max(_LEAST_SPREAD, slow / usual, usual / fast)
+            self._pace = Pace(usual=usual, spread=spread)
         return self._pace
-
-    def _measured_pace(self) -> Pace:
-        ratios, usual = sorted(self._paces), median(self._paces)
-        left_out = int(len(ratios) * _OUTLIERS)
-        fast, slow = ratios[left_out], ratios[-1 - left_out]
-        return Pace(usual=usual, spread=max(_LEAST_SPREAD, slow / usual, usual / fast))
 
     def predict(self, step: Step) -> Prediction:
         estimate = self._estimate(step)
@@ -345,7 +335,7 @@ class Predictor:
         found: Sequence[_Sample] | None
         if found := self._by_key.get(step.key):
             return _estimated(step, Basis.EXACT, self._alike(found, step))
-        if found := self._by_source.get(_source(step)):
+        if found := self._by_source.get((step.role, step.source)):
             return _estimated(step, Basis.SOURCE, found)
         latest = self._estimates.get(step.key)
         if latest is None or latest.step is not step or not self._holds(latest):
@@ -432,10 +422,6 @@ def _learned(row: StepRecord, mode: CompileMode) -> _Learned:
     )
 
 
-def _source(step: Step) -> _Source:
-    return step.role, step.source
-
-
 def _of_like_size(samples: Sequence[_Sample], step: Step) -> Sequence[_Sample]:
     """Return the samples of a folder that say something about a step, if they are enough. A folder
     may have large tables beside small sources, so the size of the source counts where it is known;
@@ -505,5 +491,5 @@ def _peak_and_high(basis: Basis, peaks: list[float], prior: Prior) -> tuple[floa
         return peak, max(peaks[-1], peak * _WIDTH)
     # A folder's first steps may all be light: the shipped figure fades as rows come in.
     high = peaks[min(len(peaks) - 1, int(len(peaks) * _QUANTILE))]
-    weight = _WEIGHT_OF_PRIOR / (len(peaks) + _WEIGHT_OF_PRIOR)
+    weight = _ENOUGH / (len(peaks) + _ENOUGH)
     return peak, high * (1 - weight) + shipped * weight

@@ -110,7 +110,11 @@ _IF_ANY = (">workers", ">saves", ">paused", ">preempted", ">OOM kills", ">failed
 
 def simulation_page(trace: Trace, results: Sequence[SimulationResult]) -> Page:
     rows = [simulation_row(result, results[0]) for result in results]
-    shown = [n for n, name in enumerate(_COLUMNS) if name not in _IF_ANY or _has_any(rows, n)]
+    shown = [
+        n
+        for n, name in enumerate(_COLUMNS)
+        if name not in _IF_ANY or any(row[n] not in ("", "0") for row in rows)
+    ]
     table = Listing(*(_COLUMNS[n] for n in shown))
     for row in rows:
         table.add(*(row[n] for n in shown))
@@ -119,22 +123,14 @@ def simulation_page(trace: Trace, results: Sequence[SimulationResult]) -> Page:
     return Group(head, table, *notes)
 
 
-def _has_any(rows: Sequence[Sequence[str]], column: int) -> bool:
-    return any(row[column] not in ("", "0") for row in rows)
-
-
-def _workers(distribution: SimulatedWorkers | None) -> str:
-    return f"{distribution.workers} x {distribution.jobs}" if distribution else ""
-
-
 def simulation_row(result: SimulationResult, first: SimulationResult) -> tuple[str, ...]:
     """Return a row of the table. ``saves`` is relative to the first row."""
     saved = 1 - result.wall_s / first.wall_s if first.wall_s else 0.0
-    bound = result.bounds.lower_s
+    bound, farm = result.bounds.lower_s, result.distribution
     return (
         str(result.cpus),
         size(result.memory_bytes),
-        _workers(result.distribution),
+        f"{farm.workers} x {farm.jobs}" if farm else "",
         result.policy,
         f"{result.wall_s:,.0f} s",
         f"{saved:.0%}" if result is not first else "",

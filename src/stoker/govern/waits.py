@@ -25,7 +25,9 @@ class BusyCpus:
 class Contention:
     """The share of CPUs that were lately idle because steps waited for memory."""
 
-    _SPAN = 30.0  # seconds after which a share counts with a third of its weight
+    # Seconds after which a share counts with a third of its weight [without, modes of gcc make the
+    # builds tables-4cpu-2G take 1.018, not 1.013].
+    _SPAN = 30.0
 
     def __init__(self) -> None:
         self.share = 0.0
