@@ -418,7 +418,9 @@ static bool wait_for_permit(void)
         }
         if (event == MESSAGE && heard("lease")) {
             channel_close(&step.governor);
-            if (take_lease())
+            if (!page_offers(step.family))
+                step.family = 0; /* our page is that of a governor before this one, or too late */
+            else if (take_lease())
                 return true;
             ask();
         }

@@ -2,19 +2,22 @@
 
 import os
 import signal
+import subprocess
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from conftest import missing
 from stoker.govern.leases import Leases, make_files, remove_files
 from unit.launcher.scripted import (
     REPEATABLE,
     Launch,
     ScriptedGovernor,
-    children,
+    Word,
     pids_in,
     result,
     until,
@@ -30,11 +33,32 @@ class Page:
         self.socket = str(governor.path)
         make_files(self.socket)
         self.leases = Leases(self.socket)
+        self.places = 0
+        self._ends = threading.Event()
+        self._beats = threading.Thread(target=self._beat)
+        self._beats.start()
 
-    def offer(self, family: int, places: int = 1) -> None:
+    def _beat(self) -> None:
+        """Grant the places again and again, as a governor does."""
+        while not self._ends.wait(0.02):
+            self.leases.grant(self.places)
+
+    def fall_silent(self) -> None:
+        self._ends.set()
+        self._beats.join()
+
+    def close(self) -> None:
+        self.fall_silent()
+        self.leases.close()
+
+    def offer(self, family: int) -> None:
         for _ in range(8):
             self.leases.note(family, peak=MIB, seconds=0.1)
-        self.leases.grant(places)
+        self.grant(1)
+
+    def grant(self, places: int) -> None:
+        self.places = places
+        until(lambda: self.leases.places == places, f"{places} places are granted")
 
     def report(self) -> dict[bytes, list[bytes]]:
         """The lines of the next step that ran by a lease, by their words."""
@@ -52,7 +76,7 @@ class Page:
 def page(governor: ScriptedGovernor) -> Iterator[Page]:
     made = Page(governor)
     yield made
-    made.leases.close()
+    made.close()
 
 
 @pytest.fixture
@@ -86,17 +110,12 @@ def test_it_starts_without_asking_and_is_reported(
 def test_it_waits_for_a_place(offered: Page, launch: Launch, tmp_path: Path) -> None:
     first = launch.script('echo > "$1/up"; while [ ! -e "$1/go" ]; do sleep 0.01; done', tmp_path)
     until((tmp_path / "up").exists, "the first one runs")
-    offered.leases.grant(1)
     second = launch.script('echo > "$1/second"', tmp_path)
-    for _ in range(20):  # in which one that did not wait would start
-        offered.leases.grant(1)
-        time.sleep(0.01)
+    time.sleep(0.2)  # in which one that did not wait would start
     assert offered.leases.taken() == 1
     assert not (tmp_path / "second").exists()
     (tmp_path / "go").touch()
-    offered.leases.grant(1)
     assert result(first)[0] == 0
-    offered.leases.grant(1)
     assert result(second)[0] == 0
     assert (tmp_path / "second").exists()
 
@@ -107,8 +126,9 @@ def test_it_asks_if_there_is_no_lease_for_it(
 ) -> None:
     match why:
         case "no places":
-            offered.leases.grant(0)
+            offered.grant(0)
         case "no beat":
+            offered.fall_silent()
             time.sleep(1.1)
         case "another family":
             offered.leases._table[:] = memoryview(bytes(len(offered.leases._table) * 8)).cast("Q")
@@ -131,10 +151,9 @@ def test_one_that_waits_asks_when_the_places_are_withdrawn(
 ) -> None:
     launch.script('echo > "$1/up"; sleep 1000', tmp_path)
     until((tmp_path / "up").exists, "the first one runs")
-    offered.leases.grant(1)
     second = launch.script('echo > "$1/second"', tmp_path)
-    until(lambda: bool(children(second.pid) == []), "it waits")
-    offered.leases.grant(0)
+    time.sleep(0.2)  # in which it comes to wait, if the machine is not too busy
+    offered.grant(0)
     conversation = governor.accept()
     conversation.expect("lease")
     conversation.expect("ask")
@@ -146,15 +165,32 @@ def test_one_that_waits_asks_when_the_places_are_withdrawn(
 def test_the_governor_sends_one_that_asked_to_the_page(
     offered: Page, launch: Launch, governor: ScriptedGovernor
 ) -> None:
-    offered.leases.grant(0)
+    offered.grant(0)
     step = launch.script("echo done")
     conversation = governor.accept()
     conversation.expect("lease")
     conversation.expect("ask")
-    offered.leases.grant(1)
+    offered.grant(1)
     conversation.say("lease")
     assert result(step) == (0, b"done\n", b"")
     assert offered.report()[b"done"][:2] == [b"0", b"0"]
+
+
+@pytest.mark.usefixtures("page")
+def test_one_whose_page_offers_nothing_is_not_sent_there_again(
+    launch: Launch, governor: ScriptedGovernor
+) -> None:
+    """It has opened the page of a governor that died; the next one has another."""
+    step = launch.script("echo done")
+    conversation = governor.accept()
+    conversation.expect("lease")
+    conversation.expect("ask")
+    conversation.say("lease")
+    conversation = governor.accept()
+    conversation.expect("ask")
+    conversation.permit()
+    conversation.expect("done")
+    assert result(step) == (0, b"done\n", b"")
 
 
 @pytest.mark.parametrize("what", ["memory", "time"])
@@ -211,6 +247,28 @@ def test_a_place_returns_however_its_step_ends(
     if victims != "keeper":
         os.kill(step.pid, signal.SIGKILL)
     os.kill(step.pid, signal.SIGCONT)
+    until(lambda: offered.leases.taken() == 0, "the place is free")
+
+
+def test_a_place_returns_with_the_pid_namespace_of_its_step(
+    offered: Page, launch: Launch, tmp_path: Path, need: Callable[[str], str]
+) -> None:
+    if os.geteuid() != 0:
+        missing("the right to make pid namespaces")
+    first = ["sh", "-c", '"$@"; exit $?', "sh"]  # the first process of the namespace
+    inside: list[Word] = [need("unshare"), "--pid", "--fork", "--kill-child", *first]
+    words: list[Word] = [
+        launch.compiler,
+        "-c",
+        'echo > "$1/up"; sleep 1000',
+        "sh",
+        tmp_path,
+        *REPEATABLE,
+    ]
+    step = launch.program([*inside, launch.launcher, *words], stdout=subprocess.DEVNULL)
+    until((tmp_path / "up").exists, "the command runs")
+    assert offered.leases.taken() == 1
+    step.kill()
     until(lambda: offered.leases.taken() == 0, "the place is free")
 
 
