@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,49 @@ def test_the_script_of_a_plan_configures_what_a_build_configures(
     assert expected[name] == value
     assert expected["CMAKE_BUILD_TYPE"] == "Debug"
     assert expected["CMAKE_CXX_FLAGS"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("mini-cmake", ("cpu",)),
+        ("mini-wheel", ("cpu", "--python", sys.executable)),
+        ("mini-gpu", ("cuda-sm90", "-D", "MYLIB_GPU_ARCH=90")),
+        ("mini-kernels", ("cuda-sm90", "-D", "MINI_GPU_ARCHS=90", "--python", sys.executable)),
+    ],
+)
+def test_printed_commands_build_in_a_clean_environment(
+    name: str, words: tuple[str, ...], stoker: Stoker, tmp_path: Path, need: Callable[[str], str]
+) -> None:
+    """CMake and ninja are not on the PATH: stoker finds those of its own environment."""
+    if "cuda-sm90" in words:
+        need("nvcc")
+    need("ninja")
+    tree = shutil.copytree(PROJECTS / name, tmp_path / name)
+    clean = {"PATH": str(_programs_without(tmp_path / "programs", "cmake", "ninja")), "HOME": "/"}
+    options = ("plan", *words, "--source", str(tree))
+    script = stoker(*options, "--shell", **clean).stdout
+    page = stoker(*options, **clean).stdout.splitlines()
+    first = page.index("Commands") + 1
+    commands = page[first : page.index("", first)]
+    text = "\n".join(["set -e", script, f"cd {tree}", *commands])
+    done = subprocess.run(
+        ["sh", "-c", text], env=clean, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = [path for path in tree.rglob("*") if path.suffix in (".o", ".whl")]
+    assert made
+
+
+def _programs_without(folder: Path, *names: str) -> Path:
+    """Return a folder with the programs of the system, except some."""
+    folder.mkdir()
+    for path in (*Path("/usr/local/bin").iterdir(), *Path("/usr/bin").iterdir()):
+        link = folder / path.name
+        if path.name not in names and not link.is_symlink():
+            link.symlink_to(path)
+    return folder
 
 
 def cached(path: Path) -> dict[str, str]:

@@ -162,6 +162,17 @@ class Subject(Value, frozen=True, kw_only=True):
         fitting = (tool for tool in found if not tool.problem and not self.is_too_old(tool))
         return next(fitting, found[0] if found else None)
 
+    def program(self, name: str) -> str:
+        """Return CMake or ninja as a word of a command: by its path if a shell finds another one,
+        or none.
+        """
+        tool, path = self.build_tool(name), self.exported.get("PATH")
+        if tool is None or tool.problem or path is None or not self.here:
+            return name
+        first = next(one for one in self.toolbox.tools if one.name == name)
+        found = tool == first and tool.path.rpartition("/")[0] in path.split(":")
+        return name if found else tool.path
+
     def is_too_old(self, tool: Tool) -> bool:
         minimum = self.tree.cmake_minimum if self.tree else None
         if tool.name != "cmake" or minimum is None or tool.version is None:

@@ -93,12 +93,15 @@ def wheel_command(subject: Subject, options: tuple[Setting, ...]) -> Command:
 
 def plain_cmake(subject: Subject, cmake: tuple[Setting, ...]) -> tuple[Command, ...]:
     """Configure, compile and install without any front end."""
-    options = (f"-D{setting.name}={setting.value}" for setting in cmake)
+    options = [f"-D{setting.name}={setting.value}" for setting in cmake]
     folder = (subject.tree.folder if subject.tree else "") or "."
-    configure = ("cmake", "-S", folder, "-B", "build", "-G", "Ninja", *options)
-    install = ("cmake", "--install", "build", "--prefix", "install")
+    cmake_word, ninja = subject.program("cmake"), subject.program("ninja")
+    if ninja != "ninja" and "CMAKE_MAKE_PROGRAM" not in {setting.name for setting in cmake}:
+        options.append(f"-DCMAKE_MAKE_PROGRAM={ninja}")
+    configure = (cmake_word, "-S", folder, "-B", "build", "-G", "Ninja", *options)
+    install = (cmake_word, "--install", "build", "--prefix", "install")
     return (
         Command(stage="configure", words=configure),
-        Command(stage="compile", words=("cmake", "--build", "build")),
+        Command(stage="compile", words=(cmake_word, "--build", "build")),
         Command(stage="install", words=install),
     )
