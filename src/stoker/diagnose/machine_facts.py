@@ -4,6 +4,7 @@ Each is read when a fix needs it. A fact that is not known has no value, and a f
 not offered.
 """
 
+import re
 import resource
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from stoker.model.value import size
 
 FACTS = Facts()
 
+_CAP_SYS_RESOURCE = 1 << 24
 _USUAL_STACK = 8 * 1024**2  # what Linux gives a process
 _JOB_MEMORY = 4 * 1024**3  # enough for most compiles of PyTorch and its extensions
 
@@ -75,9 +77,19 @@ def _stack(_: About) -> str | None:
 
 @FACTS.command("machine.lift_stack", "the command that gives the shell the usual stack, as root")
 def _lift_stack(about: About) -> ShellScript | None:
-    if not (about.here.is_root or about.here.sudo):
+    if not (about.here.sudo or (about.here.is_root and _may_lift_limits())):
         return None
     return fill(Template('{sudo}prlimit --pid "$$" --stack=8388608'), {"sudo": about.here.sudo})
+
+
+def _may_lift_limits() -> bool:
+    """Return whether root may raise hard limits: in most containers it may not."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return False
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
+    return bool(found and int(found[1], 16) & _CAP_SYS_RESOURCE)
 
 
 @FACTS.text("machine.file_size", "the limit of `ulimit -f`, if there is one")

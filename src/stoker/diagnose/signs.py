@@ -71,7 +71,7 @@ _NO_RULE = (
         r", missing and no known rule"
     ),
 )
-_CONFIGURE = (r"^\s{0,24}configure: error: (?P<message>\S.{0,300})",)
+_CONFIGURE = (r"(?:^|\s)configure: error: (?P<message>\S.{0,300})",)
 # What a message of configure, Meson or CMake says is lacking, by words that name it.
 _LACKS = r"not found|\b[Nn]o |missing|(?:not|n't) find|[Rr]equire|[Nn]eed|[Ii]nstall"
 _NAMED = (
