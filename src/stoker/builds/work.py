@@ -4,7 +4,6 @@ One build uses it at a time. A stage that is done leaves a stamp: digests of all
 What a stage does is not known here. The build tree in it may lie in memory: a link leads there.
 """
 
-import hashlib
 import os
 import re
 import shutil
@@ -33,8 +32,7 @@ MARK = "STOKER_WORK"  # in the environment of all that a build starts
 
 def memory_home_in(memory: Path, work: Path) -> Path:
     """Return the place in memory for the build of a work folder."""
-    sign = hashlib.sha256(os.fsencode(work)).hexdigest()[:8]
-    return private_folder(memory / _homes()) / f"{work.name}-{sign}"
+    return private_folder(memory / _homes()) / f"{work.name}-{folders.signature(str(work))}"
 
 
 def is_in_memory(build: Path) -> bool:

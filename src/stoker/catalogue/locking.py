@@ -18,7 +18,7 @@ from stoker import __version__
 from stoker.catalogue.finding import Found
 from stoker.catalogue.judging import Place
 from stoker.catalogue.values import Digest, Line, VersionText
-from stoker.machine.installers import Installer, install_failure
+from stoker.machine.installers import Installer, InstallReport, Resolved, install_failure
 from stoker.model.errors import ArtifactError, UsageError, unreadable
 from stoker.model.value import UNDECODABLE, Value, checked_toml
 from stoker.outside import process
@@ -62,29 +62,6 @@ class Lock(Value, frozen=True, kw_only=True, rename="kebab"):
     packages: tuple[LockedPackage, ...]
 
 
-class _ArchiveInfo(Value, frozen=True, kw_only=True):
-    hashes: dict[str, str] = {}
-
-
-class _DownloadInfo(Value, frozen=True, kw_only=True):
-    url: str
-    archive_info: _ArchiveInfo = _ArchiveInfo()
-
-
-class _Metadata(Value, frozen=True, kw_only=True):
-    name: str
-    version: str
-
-
-class _Resolved(Value, frozen=True, kw_only=True):
-    metadata: _Metadata
-    download_info: _DownloadInfo
-
-
-class _Report(Value, frozen=True, kw_only=True):
-    install: tuple[_Resolved, ...]
-
-
 def resolved_lock(found: Sequence[Found], place: Place, installer: Installer, work: Path) -> Lock:
     """Return the lock of what pip would install for these wheels and the PyTorch that is here."""
     requirements = [one.reference for one in found]
@@ -94,7 +71,7 @@ def resolved_lock(found: Sequence[Found], place: Place, installer: Installer, wo
     done = process.run(installer.resolve(report, requirements), timeout=_TIMEOUT_S)
     if not done.ok:
         raise install_failure(done.stdout + done.stderr, "what is to be locked")
-    answer = read_json(report, _Report)
+    answer = read_json(report, InstallReport)
     if answer is None:
         raise ArtifactError("pip has not said what it would install", file=report.name)
     packages = sorted(map(_locked, answer.install), key=lambda one: one.name.lower())
@@ -102,8 +79,8 @@ def resolved_lock(found: Sequence[Found], place: Place, installer: Installer, wo
     return Lock(lock_version="1.0", requires_python=f"=={minor}.*", packages=tuple(packages))
 
 
-def _locked(one: _Resolved) -> LockedPackage:
-    url, _, _ = one.download_info.url.partition("#")
+def _locked(one: Resolved) -> LockedPackage:
+    url, _, _ = one.url.partition("#")
     name, digest = _name(url), one.download_info.archive_info.hashes.get("sha256")
     if not name.endswith(".whl"):
         raise UsageError(

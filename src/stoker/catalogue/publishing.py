@@ -233,9 +233,11 @@ def _prepare(
         metadata = wheel.read(f"{wheel.dist_info}/METADATA")
     _check_licence(path, tested, Headers(metadata))
     status = path.stat()
+    with stage(f"hashing {path.name}"):
+        digest = sha256_of(path)
     identity = FileIdentity(
         file=path.name,
-        sha256=_hashed(path),
+        sha256=digest,
         size=status.st_size,
         metadata_sha256=hashlib.sha256(metadata).hexdigest(),
         built=_moment(datetime.fromtimestamp(status.st_mtime, UTC)),
@@ -252,11 +254,6 @@ def _prepare(
         make_entry(identity, tested.facts, recorded), published=_moment(datetime.now(UTC))
     )
     return Upload(wheel=entry, source=path, metadata=metadata), verification
-
-
-def _hashed(path: Path) -> str:
-    with stage(f"hashing {path.name}"):
-        return sha256_of(path)
 
 
 def _moment(time: datetime) -> str:

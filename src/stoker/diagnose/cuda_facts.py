@@ -27,7 +27,6 @@ def used_cuda(about: About) -> str | None:
     return first_named(_USED_CUDA, about) or _cuda(about)
 
 
-@FACTS.text("machine.cuda", "the version of that toolkit")
 def _cuda(about: About) -> str | None:
     home = _cuda_home(about)
     return _toolkit_version(Path(home)) if home else None

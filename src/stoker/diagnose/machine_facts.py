@@ -25,11 +25,6 @@ def _system(about: About) -> str | None:
     return about.here.system.pretty
 
 
-@FACTS.text("machine.root", "root, if we are not root and there is no sudo")
-def _root(about: About) -> str | None:
-    return None if about.here.is_root or about.here.sudo else "root"
-
-
 @FACTS.text("machine.conda", "conda's program, if an environment of conda is active")
 def _conda(about: About) -> str | None:
     return about.here.conda
@@ -90,12 +85,6 @@ def _may_lift_limits() -> bool:
         return False
     found = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
     return bool(found and int(found[1], 16) & _CAP_SYS_RESOURCE)
-
-
-@FACTS.text("machine.file_size", "the limit of `ulimit -f`, if there is one")
-def _file_size(_: About) -> str | None:
-    soft = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    return None if soft == resource.RLIM_INFINITY else size(soft)
 
 
 @FACTS.text("machine.open_files", "the most open files that a shell may ask for")

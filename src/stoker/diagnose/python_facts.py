@@ -32,11 +32,6 @@ def _pip(about: About) -> ShellScript | None:
     return None if about.interpreter.managed else pip_command(about.here, about.interpreter)
 
 
-@FACTS.text("run.managed", "the interpreter, if the distribution forbids pip to change it")
-def _managed(about: About) -> str | None:
-    return about.python if about.interpreter.managed else None
-
-
 @FACTS.text("run.uv", "the word uv, if uv built")
 def _uv(about: About) -> str | None:
     by_uv = about.run.command.startswith("uv ") or about.first(_BY_UV)

@@ -43,8 +43,13 @@ class ResolvedMetadata(Value, frozen=True, kw_only=True):
     version: str
 
 
+class ArchiveInfo(Value, frozen=True, kw_only=True):
+    hashes: dict[str, str] = {}
+
+
 class DownloadInfo(Value, frozen=True, kw_only=True):
     url: str
+    archive_info: ArchiveInfo = ArchiveInfo()
 
 
 class Resolved(Value, frozen=True, kw_only=True):

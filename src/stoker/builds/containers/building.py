@@ -1,6 +1,5 @@
 """`stoker build --container`: run the same command in a container and copy the results out."""
 
-import hashlib
 import os
 import platform
 import re
@@ -169,8 +168,9 @@ def _box(wanted: Inside, subject: Subject, index: PipSettings) -> Box:
         raise UsageError(f"there is no folder {image}")
     read = [*index.paths, *filter(None, (wanted.record, _settings_file()))]
     writable = (str(content.containers_folder()), subject.tree.path)
+    plain = re.sub(r"[^a-z0-9.]+", "-", subject.tree.name.lower()).strip("-.")
     return Box(
-        name=f"stoker-{_slug(subject.tree.name)}-{secrets.token_hex(3)}",
+        name=f"stoker-{plain or 'tree'}-{secrets.token_hex(3)}",
         image=image or None,
         root=root,
         memory=wanted.memory,
@@ -261,7 +261,7 @@ class _Case:
         self._given = variables
         self.python = python
         place = f"{box.image or box.root} {python.path} {python.version}"
-        self._home = content.containers_folder() / f"home-{_digest(place)}"
+        self._home = content.containers_folder() / f"home-{folders.signature(place)}"
 
     def build(
         self, tree: str, wanted: Inside, contained: Contained, watcher: ContainerWatcher
@@ -298,7 +298,7 @@ class _Case:
     ) -> process.CommandResult:
         requirements = requirements_for(self.python, watcher.say)
         own = own_package({part: installed(part) for part in (LAUNCHER, LIBRARY)})
-        environment = self._home / f"environment-{_digest(f'{ENTER} {requirements}')}"
+        environment = self._home / f"environment-{folders.signature(f'{ENTER} {requirements}')}"
         for path in (self._home / "tmp", self._home / "user"):
             path.mkdir(parents=True, exist_ok=True)
         about = (str(environment), self.python.path, str(requirements), str(own))
@@ -389,11 +389,3 @@ def _bring(made: Path, out: Path) -> Path:
     with folder_made_whole(target) as aside:
         shutil.copytree(made, aside, symlinks=True, dirs_exist_ok=True)
     return target
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.") or "tree"

@@ -8,7 +8,7 @@ from pathlib import Path
 from stoker.model.errors import ArtifactError, StokerError, StorageError, UsageError
 from stoker.model.slimming import SLIM_MEMBER
 from stoker.model.value import Value
-from stoker.outside.files import write_whole
+from stoker.outside.files import sha256_of, write_whole
 from stoker.wheel.engine import record
 from stoker.wheel.engine.record import RecordRow, written
 from stoker.wheel.facts import files_below, is_elf
@@ -32,7 +32,6 @@ from stoker.wheel.slim.in_place import (
     Stamp,
     StoreState,
     give,
-    sha256,
     stamp_of,
     state_of,
 )
@@ -254,7 +253,7 @@ def _under(site: Site, file: Path) -> str:
 def _row(site: Site, name: str) -> RecordRow:
     path = site.prepared(name)
     return RecordRow(
-        digest=written("sha256", bytes.fromhex(sha256(path))), size=path.stat().st_size
+        digest=written("sha256", bytes.fromhex(sha256_of(path))), size=path.stat().st_size
     )
 
 

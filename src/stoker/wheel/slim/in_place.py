@@ -15,7 +15,6 @@ the state. The process can therefore be killed at any moment:
 """
 
 import filecmp
-import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,7 +29,7 @@ from stoker.model.slimming import SLIM_MEMBER
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import locks
 from stoker.outside.deleting import remove_empty, remove_file, remove_tree
-from stoker.outside.files import file_made_whole, write_whole
+from stoker.outside.files import file_made_whole, sha256_of, write_whole
 
 STORE = "stoker-slim"  # the name of stores, after a dot if they are not in a dist-info folder
 ORIGINALS, _NEW, _LOCK = "originals", "new", "lock"
@@ -123,7 +122,7 @@ def replace_prepared(site: Site, stamps: Mapping[str, Stamp | None]) -> None:
     journal = Journal(
         root=os.path.relpath(site.root, site.store.parent),
         files=tuple(
-            Replaced(path=path, sha256=sha256(site.prepared(path)), added=stamp is None)
+            Replaced(path=path, sha256=sha256_of(site.prepared(path)), added=stamp is None)
             for path, stamp in stamps.items()
         ),
     )
@@ -254,12 +253,12 @@ def _is_ours(site: Site, file: Replaced) -> bool:
     """Return whether a file is the one that stoker wrote, or still the original."""
     here, original = site.root / file.path, site.original(file.path)
     if file.added:
-        return not here.is_file() or sha256(here) == file.sha256
+        return not here.is_file() or sha256_of(here) == file.sha256
     if not original.exists():  # an interrupted slimming had not replaced it yet
         return True
     return here.is_file() and (
         here.samefile(original)
-        or sha256(here) == file.sha256
+        or sha256_of(here) == file.sha256
         or filecmp.cmp(here, original, shallow=False)
     )
 
@@ -317,8 +316,3 @@ def clear_store(store: Path, *, only: Iterable[str] | None = None) -> None:
                 remove_file(path)
     except OSError as error:
         raise StorageError(f"cannot delete {store}: {error.strerror or error}") from error
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

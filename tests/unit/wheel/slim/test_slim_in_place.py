@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from stoker.model.errors import StokerError, StorageError, UsageError
+from stoker.outside.files import sha256_of
 from stoker.wheel.facts import files_below
 from stoker.wheel.slim import in_place
 from stoker.wheel.slim.folder import delete_originals, put_back_originals, recover
@@ -235,7 +236,7 @@ def test_a_journal_from_elsewhere(tmp_path: Path, root: str, path: str) -> None:
     site.original(path).parent.mkdir(exist_ok=True)
     site.original(path).write_bytes(b"evil")
     (folder / "link").symlink_to(tmp_path)
-    file = Replaced(path=path, sha256=in_place.sha256(victim), added=False)
+    file = Replaced(path=path, sha256=sha256_of(victim), added=False)
     store.joinpath("replacing.json").write_bytes(
         msgspec.json.encode(Journal(root=root, files=(file,)))
     )
