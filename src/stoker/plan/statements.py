@@ -1,11 +1,17 @@
 """The facts about a build that a plan states besides its settings, each with its evidence. Pure."""
 
+import re
+import shlex
 from collections.abc import Iterable, Iterator
 
 from stoker.model.evidence import AskedBuild, Evidence, EvidenceKind, Statement
 from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Backend, PlannedTargets
 from stoker.plan.subject import Subject
+
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+# Packages whose newest release no longer has a module, or that bring one under another name.
+_PROVIDERS = {"pkg_resources": "setuptools<82", "distutils": "setuptools", "wheel": "wheel"}
 
 
 def statements(subject: Subject, targets: PlannedTargets) -> tuple[Statement, ...]:
@@ -40,7 +46,17 @@ def answered(subject: Subject) -> Iterable[Finding]:
     asked = subject.asked
     if asked is None:
         return
-    if asked.refusal:
+    if missing := _NO_MODULE.search(asked.refusal):
+        needed = _PROVIDERS.get(missing[1])
+        title = f"the build needs the Python module {missing[1]}, which {subject.python} lacks"
+        yield Finding(
+            name="build-requirement-missing",
+            severity=Severity.ERROR,
+            title=title + (f": install {needed}" if needed else ""),
+            evidence=asked.refusal,
+            fix=(shlex.join([subject.python, "-m", "pip", "install", needed]),) if needed else (),
+        )
+    elif asked.refusal:
         yield Finding(
             name="build-refuses",
             severity=Severity.ERROR,

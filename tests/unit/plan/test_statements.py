@@ -40,6 +40,17 @@ def test_the_refusal_of_a_build_is_an_error_of_the_plan() -> None:
     assert named(planned.findings, "build-refuses").evidence == refusal
 
 
+def test_a_build_that_lacks_a_python_module_names_what_to_install() -> None:
+    refusal = "ModuleNotFoundError: No module named 'pkg_resources'"
+    found = plan_of(mla(asked=AskedBuild(refusal=refusal))).findings
+    missing = named(found, "build-requirement-missing")
+    assert missing.evidence == refusal
+    assert missing.title.endswith("lacks: install setuptools<82")
+    assert missing.fix[0].endswith("-m pip install 'setuptools<82'")
+    other = plan_of(mla(asked=AskedBuild(refusal=refusal.replace("pkg_resources", "my.tool"))))
+    assert "my.tool" in named(other.findings, "build-requirement-missing").title
+
+
 def test_a_record_of_a_plan_does_not_depend_on_the_moment_of_asking() -> None:
     one, other = plan_of(mla(asked=ASKED)), plan_of(mla(asked=changed(ASKED, when="tomorrow")))
     assert lasting_json(one) == lasting_json(other)
