@@ -90,11 +90,11 @@ def needless(targets: PlannedTargets | None) -> tuple[str, ...]:
 def staying(subject: Subject, targets: PlannedTargets) -> Iterator[Finding]:
     """Say which targets a build compiles for although no GPU of the variant needs them."""
     others = needless(targets)
-    if not others or not (targets.fixed or subject.asked):
+    if not others or not (targets.fixed or subject.answer):
         return
     if subject.keep_targets:
         why = "--keep-targets keeps them"
-    elif subject.asked is None:
+    elif subject.answer is None:
         why = "where the build can be asked (--ask), they are left out of the commands of nvcc"
     else:
         why = "they stay: its commands name them in another way than by -gencode"

@@ -82,6 +82,11 @@ class Subject(Value, frozen=True, kw_only=True):
         return still_present(known, self.tree.presence)
 
     @property
+    def answer(self) -> AskedBuild | None:
+        """What the build says that it compiles. A refusal says nothing about it."""
+        return self.asked if self.asked and not self.asked.refusal else None
+
+    @property
     def kind(self) -> ProjectKind:
         """The kind of the tree; PyTorch if no tree is given."""
         return self.tree.kind if self.tree else ProjectKind.PYTORCH

@@ -24,11 +24,11 @@ _WITH_DEVICE_CODE = (Backend.CUDA, Backend.ROCM, Backend.XPU)
 def planned_targets(subject: Subject, settings: Iterable[Setting]) -> PlannedTargets:
     """Return the targets that the build compiles for with these settings."""
     known = known_facts(subject) or BackendRecipe()
-    asked = subject.asked
+    asked = subject.answer
     settings = tuple(settings)
     evidence = _evidence(subject, settings)
     cubins, ptx = _compiled(subject, known) if evidence.known else ([], [])
-    if asked and not asked.refusal:
+    if asked:
         cubins, ptx = list(asked.cubins), list(asked.ptx)
     setters = [f"{s.name}={s.value}" for s in settings if sets_targets(s, subject)]
     return PlannedTargets(
@@ -110,7 +110,7 @@ class _Known(Value, frozen=True, kw_only=True):
 
 def _evidence(subject: Subject, settings: Iterable[Setting] = ()) -> _Known:
     """Return how the targets of the plan are known, and whether they are known at all."""
-    if asked := subject.asked:
+    if asked := subject.answer:
         return _Known(targets=Evidence(kind=EvidenceKind.ASKED, where=asked.when))
     if read := tree_recipe(subject):
         return _Known(targets=read.targets, known=read.known)

@@ -40,6 +40,14 @@ def test_the_refusal_of_a_build_is_an_error_of_the_plan() -> None:
     assert named(planned.findings, "build-refuses").evidence == refusal
 
 
+def test_a_refusal_is_no_evidence_about_device_code_and_targets() -> None:
+    read = plan_of(mla()).targets
+    refused = plan_of(mla(asked=AskedBuild(refusal="CMake Error: no CUDA libraries"))).targets
+    assert read
+    assert read.compiles
+    assert refused == read
+
+
 def test_a_build_that_lacks_a_python_module_names_what_to_install() -> None:
     refusal = "ModuleNotFoundError: No module named 'pkg_resources'"
     found = plan_of(mla(asked=AskedBuild(refusal=refusal))).findings
