@@ -108,6 +108,34 @@ print("devices:", sorted(os.listdir("/dev")))
 }
 
 
+def test_the_build_finds_the_cmake_that_a_build_would_use(stoker: Stoker, tmp_path: Path) -> None:
+    """The CMake on the PATH is too old for the tree, and that beside stoker is not."""
+    find_tool("cmake")
+    programs, tree = tmp_path / "programs", tmp_path / "tree"
+    for folder in (programs, tree):
+        folder.mkdir()
+    old = programs / "cmake"
+    old.write_text("#!/bin/sh\necho cmake version 3.1.0\n")
+    old.chmod(0o755)
+    (tree / "a.cpp").touch()
+    (tree / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.18)\nproject(a)\n")
+    (tree / "setup.py").write_text(
+        "import subprocess\n"
+        "raise SystemExit(subprocess.check_output(['cmake', '--version'], text=True))\n"
+        "from setuptools import Extension, setup\n"
+        "setup(name='a', version='1', ext_modules=[Extension('a', ['a.cpp'])])\n"
+    )
+    path = f"{programs}:{os.environ['PATH']}"
+    python = str(Path(sys.base_prefix) / "bin/python3")  # the CMake of the tests is not beside it
+    words = ("plan", "cpu", "--source", str(tree), "--python", python, "--ask", "--json")
+    done = stoker(*words, PATH=path)
+    if "no closed room" in done.stderr:
+        pytest.skip("the kernel allows no closed room")
+    said = json.loads(done.stdout)["asked"]["refusal"]
+    assert "cmake version" in said
+    assert "3.1.0" not in said
+
+
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_hostile_build_changes_nothing_and_ends(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

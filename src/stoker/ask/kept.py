@@ -34,6 +34,7 @@ def tree_digest(tree: Path) -> str:
 def key(question: Question, tree: str, walls: Walls) -> str:
     """Return a name for what the answer depends on. ``tree`` is the digest of the tree."""
     tools = [(path, _stamp(path)) for path in sorted(question.shown)]
+    tools += [(path, _stamp(path)) for _, path in sorted(question.tools.items())]
     variables = sorted(question.environment.items())
     own = sorted((name, text) for name, text in programs().items() if name != "room.py")
     parts = (own, tree, walls, question.words, variables, question.pretended, tools)

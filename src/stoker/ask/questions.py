@@ -46,6 +46,10 @@ def question(subject: Subject, plan: Plan, *, gpu_visible: bool, limits: Limits)
             *(folder for folder in python.search_path if folder),
             *((cuda.home, os.path.realpath(cuda.home)) if cuda else ()),
         ),
+        # A build gets CMake and ninja in the same way (builds/execution.py).
+        tools={
+            name: path for name in ("cmake", "ninja") if (path := subject.program(name)) != name
+        },
         limits=limits,
     )
 

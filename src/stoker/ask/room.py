@@ -42,7 +42,7 @@ class Limits(Value, frozen=True, kw_only=True):
 
 class Question(Value, frozen=True, kw_only=True):
     """A program to run in the room. ``words`` are for ``inside/driver.py``; ``shown`` are files and
-    folders that it needs, wherever they are.
+    folders that it needs, wherever they are; ``tools`` are programs by name that it finds first.
     """
 
     tree: str
@@ -51,6 +51,7 @@ class Question(Value, frozen=True, kw_only=True):
     environment: Mapping[str, str]
     pretended: Mapping[str, object] | None = None
     shown: tuple[str, ...] = ()
+    tools: Mapping[str, str] = {}
     limits: Limits = Limits()
 
 
@@ -166,6 +167,8 @@ def _files(question: Question, kit: str) -> dict[str, str]:
         'STOKER_LD_PRELOAD="$LD_PRELOAD"; export STOKER_LD_PRELOAD; unset LD_PRELOAD',
         f'exec "{question.python}" -IS "{kit}/recorder.py" "$@"',
     )
+    for name, path in question.tools.items():
+        files[f"bin/{name}"] = _script(f'exec "{path}" "$@"')
     if question.pretended is not None:
         # A machine that builds for a GPU often lacks its driver, whose library CMake looks for.
         files["lib/libcuda.so"] = ""
