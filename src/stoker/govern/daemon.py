@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import partial
 from math import inf
 from pathlib import Path
 
@@ -26,8 +26,9 @@ import msgspec
 from msgspec.structs import replace
 
 from stoker.govern.activation import BACKLOG, LOCK
+from stoker.govern.asked_step import asked_step, valid_text
 from stoker.govern.build_files import BuildFiles, StepReader
-from stoker.govern.command_line import as_remote, custom_step, reads_files, step_of
+from stoker.govern.command_line import reads_files
 from stoker.govern.connections import Connections, Peer
 from stoker.govern.governor import Governor
 from stoker.govern.graph import Graphs
@@ -201,7 +202,7 @@ class Daemon:
                 continue
             if served := self._runs.get(ask.run):
                 served.work.asked(now)
-                self._governor.reported(ask, _step(ask, served.root, self._files), done, now)
+                self._governor.reported(ask, asked_step(ask, served.root, self._files), done, now)
 
     def _with_lease(self, ask: Ask, lease: Lease) -> Ask:
         """Return the request with what its launcher says about leases, in our time."""
@@ -316,9 +317,9 @@ class Daemon:
         served = self._runs.get(ask.run)
         root = served.root if served else ask.directory
         if not ask.custom and reads_files(ask.command, ask.directory, self._files.knows):
-            self._reader.put((peer, ask), partial(_step, ask, root, self._files))
+            self._reader.put((peer, ask), partial(asked_step, ask, root, self._files))
         else:
-            self._told(peer, ask, _step(ask, root, self._files))
+            self._told(peer, ask, asked_step(ask, root, self._files))
 
     def _told(self, peer: Peer, ask: Ask, step: Step) -> None:
         """Pass a request to the governor, after its command line was read."""
@@ -369,7 +370,7 @@ class Daemon:
         peer.run, self._had_clients = run, True
         self._count_cpu()
         kept_in = self._history_of(share)
-        kept = kept_in.start_run(_text(command), _text(directory))
+        kept = kept_in.start_run(valid_text(command), valid_text(directory))
         self._runs[run] = ServedRun(
             peer,
             kept_in,
@@ -445,42 +446,11 @@ class Daemon:
             served.add(attempt)
 
 
-def _step(ask: Ask, root: str, files: BuildFiles) -> Step:
-    """Return the step of a request, with text that is valid in events and in the history."""
-    if ask.custom:
-        step = custom_step(ask.command, ask.directory, root)
-    else:
-        threads = 1 if ask.remote else ask.cpus
-        step = step_of(ask.command, ask.directory, root, files, threads=threads)
-    if ask.remote:
-        step = as_remote(step)
-    return replace(
-        step,
-        source=_text(step.source),
-        output=_text(step.output),
-        directory=_text(step.directory),
-        dependency_file=_text(step.dependency_file),
-        compiler=_text(step.compiler),
-        flags=_texts(step.flags),
-    )
-
-
 def _terms(field: bytes) -> RunTerms:
     try:
         return msgspec.json.decode(field, type=RunTerms)
     except msgspec.MsgspecError as error:
         raise ProtocolError(f"terms of a client: {error}") from error
-
-
-@lru_cache(256)  # steps of a target have the same flags
-def _texts(words: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(map(_text, words))
-
-
-def _text(words: str) -> str:
-    if words.isascii():
-        return words
-    return words.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def main() -> None:

@@ -9,12 +9,12 @@ through ``send`` and events through ``emit``.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from msgspec.structs import replace
 
 from stoker.govern.deadlines import Deadline, Deadlines
 from stoker.govern.entry import NO_CONNECTION, Connection, Entry, PathLeft, StepPhase
+from stoker.govern.lease_offers import LeaseOffers, LeasePage
 from stoker.govern.memory_view import MemoryReading, MemoryView
 from stoker.govern.modes import Modes, failed_by_mode, without_modes
 from stoker.govern.policies import Policy
@@ -26,9 +26,8 @@ from stoker.govern.shares import Shares
 from stoker.govern.waits import BusyCpus, Contention
 from stoker.knowledge.compiler_modes import mode_options
 from stoker.knowledge.steps import prior_of, usual_seconds
-from stoker.model.events import AnyEvent, Overview, RunningStep, StepTooLate, Warned
+from stoker.model.events import AnyEvent, Overview, StepTooLate, Warned
 from stoker.model.govern import (
-    LEASE_BYTES,
     Basis,
     CompileMode,
     Decision,
@@ -47,23 +46,8 @@ from stoker.model.runs import Attempt, Intervention, Outcome
 
 _PUNCTUAL = 0.3  # seconds between two decisions while steps run, on a machine that is not busy
 _FORGIVEN = 0.9  # share of a delay that still counts at the next decision
-_SHARE_OF_LEASES = 0.5  # of the memory that no running step may still use
-_LEASE_IDLE = 2.0  # seconds after which places that no launcher takes are withdrawn
 _RECONSIDER = 1.0  # seconds between new predictions of waiting steps
 _RECONSIDERED = 200  # waiting steps that are predicted again, the most urgent ones
-
-
-class LeasePage(Protocol):
-    """What the governor needs of the page of leases; ``leases`` has it."""
-
-    places: int
-    claim: int
-
-    def note(self, family: int, peak: int, seconds: float) -> None: ...
-    def offers(self, family: int) -> bool: ...
-    def largest(self, family: int) -> int: ...
-    def grant(self, places: int) -> None: ...
-    def taken(self) -> int: ...
 
 
 class Governor:
@@ -110,9 +94,7 @@ class Governor:
         self.work_left = 0.0  # seconds of all steps that are left, as far as known
         self._busy = BusyCpus()
         self.modes = Modes(predictor, gc=gc, nvcc_threads=nvcc_threads)
-        self._leases = leases
-        self._leased = 0  # steps that run by a lease
-        self._lease_wanted = 0.0  # when a step last had one or was to take one
+        self._leases = LeaseOffers(leases)
         self._tight_at = 0.0
         self._decided = self._late = 0.0
         self._learned = False
@@ -188,13 +170,10 @@ class Governor:
 
     def reported(self, ask: Ask, step: Step, done: Done, now: float) -> None:
         """Take in a step that has run by a lease, from its start to its end."""
-        if self._leases is None or ask.lease is None:
+        if (lease := ask.lease) is None:
             return
-        lease, self._lease_wanted = ask.lease, now
         self._enclose(ask.within, now)
-        prediction = Prediction(
-            peak=self._leases.largest(lease.family), high=LEASE_BYTES, basis=Basis.LEASE
-        )
+        prediction = self._leases.prediction(lease.family, now)
         request = Request(id=self._next, asked=lease.asked, prediction=prediction, restarts=True)
         self._next += 1
         entry = Entry(
@@ -210,38 +189,23 @@ class Governor:
         """Give launchers as many places as no other step waits for. Steps that wait for nothing but
         a place are sent there.
         """
-        if self._leases is None:
+        if self._leases.count(now, wanted=bool(self._queue)):
+            self.changed = True
+        if not allowed or self._shares.are_several or self._distributed or self._deadlines:
+            self._leases.withdraw()
             return
-        taken = self._leases.taken() if self._leased or self._leases.places else 0
-        if taken != self._leased:
-            self._leased, self.changed = taken, True
-        if taken or self._queue:
-            self._lease_wanted = now
-        idle = now - self._lease_wanted > _LEASE_IDLE
-        places = self._places_for_leases() if allowed and not idle else 0
-        self._leases.grant(places)
-        if places:
-            for request in list(self._queue):
-                entry = self._entries[request.id]
-                self._forget(entry)
-                self._send(entry.connection, encode("lease"))
-
-    def _places_for_leases(self) -> int:
-        assert self._leases
-        holding = [entry.running for entry in self._holding.values()]
-        if (
-            self._shares.are_several
-            or self._distributed
-            or self._deadlines
-            or not all(self._leases.offers(self._entries[each.id].family) for each in self._queue)
-            or any(step.is_paused or step.stopping for step in holding)
-        ):
-            return 0
-        ours = self._used()
-        claimed = sum(max(0, s.request.prediction.high - s.current) for s in holding)
-        room = self._memory.limit_of_all(ours) - self._memory.used(ours) - claimed
-        free = self._cpus - sum(step.slots_of(self._cpus) for step in holding)
-        return max(0, min(free, int(_SHARE_OF_LEASES * room / self._leases.claim)))
+        waiting, ours = list(self._queue), self._used()
+        offered = self._leases.offer(
+            now,
+            [entry.running for entry in self._holding.values()],
+            (self._entries[request.id].family for request in waiting),
+            cpus=self._cpus,
+            free_bytes=self._memory.limit_of_all(ours) - self._memory.used(ours),
+        )
+        for request in waiting if offered else ():
+            entry = self._entries[request.id]
+            self._forget(entry)
+            self._send(entry.connection, encode("lease"))
 
     def grown(self, connection: Connection, current: int, peak: int, now: float) -> None:
         entry = self._permitted(connection)
@@ -393,7 +357,7 @@ class Governor:
 
     def _free_slots(self) -> int:
         busy = sum(entry.running.slots_of(self._cpus) for entry in self._holding.values())
-        return max(0, self._cpus - self._leased - busy)
+        return max(0, self._cpus - self._leases.taken - busy)
 
     def _idle_for_memory(self, free: int) -> float:
         """Return the share of CPUs that are idle because the next step waits for memory."""
@@ -559,8 +523,7 @@ class Governor:
         if entry.phase is not StepPhase.ENCLOSING:
             record = self._record(entry, done.usage, outcome, status)
             peak = record.peak_bytes
-            if self._leases and entry.family:
-                self._leases.note(entry.family, peak, record.wall_s)
+            self._leases.note(entry.family, record)
             if outcome is Outcome.DONE:
                 self._predictor.learn(record)
                 self._learned = True
@@ -599,8 +562,8 @@ class Governor:
         running, ours = tuple(entry.running for entry in self._holding.values()), self._used()
         return State(
             now=now,
-            cpus=max(1, self._cpus - self._leased),
-            leased=self._leased * (self._leases.claim if self._leases else 0),
+            cpus=max(1, self._cpus - self._leases.taken),
+            leased=self._leases.claimed,
             limit=self._memory.limit_of_all(ours),
             used=self._memory.used(ours),
             growth=self._memory.growth,
@@ -640,12 +603,8 @@ class Governor:
         running = tuple(
             entry.shown(now) for entry in entries if entry.phase is not StepPhase.WAITING
         )
-        if self._leased and self._leases:
-            # Their launchers say nothing before they end. There is one run when there are leases.
-            usual = self._leases.claim // 2
-            short = RunningStep(step=0, title="short step", seconds=0.0, paused=False, memory=usual)
-            running += (short,) * self._leased
-            used += usual * self._leased
+        short = self._leases.shown()  # there is one run when there are leases
+        used += sum(step.memory for step in short)
         waiting = Counter(e.clock.reason for e in entries if e.phase is StepPhase.WAITING)
         if any(entry.run != run for entry in self._holding.values()) and waiting[Reason.CPUS]:
             waiting[Reason.RUNS] = waiting.pop(Reason.CPUS)
@@ -655,8 +614,8 @@ class Governor:
             limit=self.limit_of(run),
             used=used,
             other_usage=max(0, of_all - used - self._memory.spare),
-            running=running,
-            waiting=len(entries) + self._leased - len(running),
+            running=(*running, *short),
+            waiting=len(entries) - len(running),
             waits=dict(+waiting),
             done=self._done[run],
             repeats=self._repeats[run],
@@ -664,7 +623,7 @@ class Governor:
 
     @property
     def busy(self) -> bool:
-        return bool(self._entries or self._leased or (self._leases and self._leases.places))
+        return bool(self._entries) or self._leases.are_open
 
     def steps_of(self, run: int) -> list[Connection]:
         """Return the connections of a run's steps."""

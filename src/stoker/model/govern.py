@@ -226,8 +226,7 @@ class Basis(StrEnum):
 
 _SHARE_OF_GRACE = 1 / 20  # of the time of a run
 _MOST_GRACE = 300.0  # seconds
-# Memory above which a step is governed that runs by a lease; the launcher has the same figure.
-LEASE_BYTES = 256 << 20
+LEASE_BYTES = 256 << 20  # above that, a step by a lease is governed; the launcher has it too
 # A constant, because to look up a member of an enum takes longer than the comparison.
 ABOUT_THE_STEP = (Basis.EXACT, Basis.SOURCE, Basis.KNOWN)
 
@@ -416,9 +415,7 @@ class Pace(Value, frozen=True, kw_only=True, cache_hash=True):
 
 
 class State(Value, frozen=True, kw_only=True):
-    """All that a policy knows. ``limit`` is the binding limit less what the user wants
-    kept free.
-    """
+    """All that a policy knows. ``limit`` is the binding limit less what is to be kept free."""
 
     now: float
     cpus: int

@@ -1,0 +1,101 @@
+"""Leases as the governor sees them: who may have one, how many there are, and what they count as.
+
+Independent of how launchers take them; the page is in leases.py.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from stoker.model.events import RunningStep
+from stoker.model.govern import LEASE_BYTES, Basis, Prediction, Running, StepRecord
+
+_SHARE = 0.5  # of the memory that no running step may still use
+_IDLE = 2.0  # seconds after which places that no launcher takes are withdrawn
+
+
+class LeasePage(Protocol):
+    """What launchers take places from. ``claim`` are the bytes that count for each."""
+
+    places: int
+    claim: int
+
+    def note(self, family: int, peak: int, seconds: float) -> None: ...
+    def offers(self, family: int) -> bool: ...
+    def largest(self, family: int) -> int: ...
+    def grant(self, places: int) -> None: ...
+    def taken(self) -> int: ...
+
+
+class LeaseOffers:
+    """Offers places to short steps while no other step needs them. Without a page there are
+    none.
+    """
+
+    def __init__(self, page: LeasePage | None):
+        self._page = page
+        self.taken = 0  # steps that run by a lease
+        self._wanted = 0.0  # when a step last had one or was to take one
+
+    @property
+    def claimed(self) -> int:
+        """The memory that those who run may use."""
+        return self.taken * self._page.claim if self._page else 0
+
+    @property
+    def are_open(self) -> bool:
+        """Whether steps run by leases, or may start so at any time."""
+        return bool(self.taken or (self._page and self._page.places))
+
+    def note(self, family: int, record: StepRecord) -> None:
+        """Take in a step that has ended."""
+        if self._page and family:
+            self._page.note(family, record.peak_bytes, record.wall_s)
+
+    def prediction(self, family: int, now: float) -> Prediction:
+        """Return what a step was expected to need that has run by a lease."""
+        self._wanted = now
+        peak = self._page.largest(family) if self._page else 0
+        return Prediction(peak=peak, high=LEASE_BYTES, basis=Basis.LEASE)
+
+    def count(self, now: float, *, wanted: bool) -> bool:
+        """Count the places that are taken; return whether that has changed."""
+        before, page = self.taken, self._page
+        self.taken = page.taken() if page and self.are_open else 0
+        if self.taken or wanted:
+            self._wanted = now
+        return self.taken != before
+
+    def offer(
+        self,
+        now: float,
+        holding: Sequence[Running],
+        waiting: Iterable[int],
+        *,
+        cpus: int,
+        free_bytes: int,
+    ) -> bool:
+        """Grant the places that are free; return whether there are any. ``holding`` are the steps
+        with a permit, ``waiting`` the families of those without one.
+        """
+        if self._page is None:
+            return False
+        places = 0
+        disturbed = any(step.is_paused or step.stopping for step in holding)
+        wanted = now - self._wanted <= _IDLE
+        if wanted and not disturbed and all(map(self._page.offers, waiting)):
+            claimed = sum(max(0, s.request.prediction.high - s.current) for s in holding)
+            fitting = int(_SHARE * (free_bytes - claimed) / self._page.claim)
+            places = max(0, min(cpus - sum(s.slots_of(cpus) for s in holding), fitting))
+        self._page.grant(places)
+        return places > 0
+
+    def withdraw(self) -> None:
+        """Offer none; those that are taken remain."""
+        if self._page:
+            self._page.grant(0)
+
+    def shown(self) -> tuple[RunningStep, ...]:
+        """Return the lines of an overview: their launchers say nothing before they end."""
+        usual = self._page.claim // 2 if self._page else 0
+        line = RunningStep(step=0, title="short step", seconds=0.0, paused=False, memory=usual)
+        return (line,) * self.taken
