@@ -38,11 +38,12 @@ class Adaptive(Value, frozen=True, kw_only=True):
 
     cushion: float = 0.01  # share of the limit left free [pytorch16th-4cpu-2G-warm 1.22]
     reaction: float = 0.5  # seconds until a pause or a kill takes effect [tables-2cpu-2G-cold 1.38]
-    longest_pause: float = 5.0  # seconds [16 draws of that build: 11 OOM kills, not 8]
-    # Seconds for which memory must suffice for a resumed step [these draws 1.02 with 0.5].
+    longest_pause: float = 5.0  # seconds [6 other draws of that build 1.007]
+    # Seconds for which memory must suffice for a resumed step [the same 1.06 with 0.5].
     foresight: float = 2.0
     # Seconds after which a place is kept for the most urgent step [pytorch16th-4cpu-2G-warm-gc-off
-    # 1.04], and after which no step passes it any more [flash-attn-16cpu-32G-cold 1.11 with 40].
+    # 1.04], and after which no step passes it any more, so that endless trials do not
+    # let it starve [no scenario, but a test of the policy].
     reserve_after: float = 20.0
     endurance: float = 120.0
     # Seconds after which the size of an unknown step is evident [kernels-16cpu-24G-cold 1.18].

@@ -34,7 +34,7 @@ SHORTEST = 1.0  # seconds; a shorter step gets no profile
 _OVERTIME = 1.02
 # Share of its age that an overdue step is expected to need longer [the same 1.07].
 _LATE = 0.1
-# Last parts of a profile, in one of which an overdue step may be [the same 1.03].
+# Last parts of a profile, in one of which an overdue step may be [24 first builds 1.006].
 _TAIL = 16
 # Share by which the memory of one command differs from run to run [cuda-16cpu-32G-cold 1.13].
 _ALIKE = 0.12
