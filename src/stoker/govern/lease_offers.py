@@ -38,7 +38,7 @@ class LeaseOffers:
 
     @property
     def claimed(self) -> int:
-        """The memory that those who run may use."""
+        """The memory that steps with a lease may use."""
         return self.taken * self._page.claim if self._page else 0
 
     @property
