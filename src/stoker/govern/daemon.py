@@ -36,7 +36,8 @@ from stoker.govern.history_writer import HistoryWriter
 from stoker.govern.leases import Leases
 from stoker.govern.memory_view import MemoryReading
 from stoker.govern.peers import Keeper, process_behind
-from stoker.govern.policies import make_policy, parse_policy
+from stoker.govern.policies import make_policy
+from stoker.govern.policy import parse_policy
 from stoker.govern.protocol import (
     Ask,
     Lease,

@@ -17,7 +17,7 @@ from stoker.govern.entry import NO_CONNECTION, Connection, Entry, PathLeft, Step
 from stoker.govern.lease_offers import LeaseOffers, LeasePage
 from stoker.govern.memory_view import MemoryReading, MemoryView
 from stoker.govern.modes import Modes, failed_by_mode, without_modes
-from stoker.govern.policies import Policy
+from stoker.govern.policy import Policy
 from stoker.govern.predict import Predictor
 from stoker.govern.protocol import VERSION, Ask, Done, ProtocolError, Usage, encode
 from stoker.govern.queue import Queue

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stoker.govern.client import Client, NoGovernor, socket_path
-from stoker.govern.policies import parse_policy
+from stoker.govern.policy import parse_policy
 from stoker.govern.scratch import DiskGuard, ScratchFolder, choose_scratch
 from stoker.govern.session import CompilerChain, Session, Show, Via, ungoverned
 from stoker.machine.cpu import read_usable

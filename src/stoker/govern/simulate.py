@@ -18,7 +18,7 @@ from stoker.govern.bounds import bounds, paths
 from stoker.govern.chain import window as build_window
 from stoker.govern.governor import Governor
 from stoker.govern.memory_view import MemoryReading
-from stoker.govern.policies import Policy
+from stoker.govern.policy import Policy
 from stoker.govern.predict import Predictor
 from stoker.govern.protocol import VERSION, Ask, Done, Usage, decode
 from stoker.govern.remote_steps import StagePlace, Stages, at_workers, seconds_at

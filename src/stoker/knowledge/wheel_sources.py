@@ -1,32 +1,9 @@
-"""Places beside the package indexes where wheels of some projects are published."""
+"""Where projects publish wheels beside the package indexes."""
 
-from fnmatch import fnmatchcase
 from functools import cache
 
 from stoker.knowledge import Row, load
-
-
-class WheelSource(Row, frozen=True, kw_only=True):
-    """One of ``index``, ``links`` and ``releases`` is given. In the first two, ``{torch}`` is the
-    release of the installed PyTorch, and ``{cuda}`` its toolkit, such as ``cu130``, or ``cpu``.
-    """
-
-    projects: tuple[str, ...]  # names or patterns
-    index: str = ""  # the root of a package index
-    links: str = ""  # a page with links to wheels
-    releases: str = ""  # OWNER/NAME on GitHub, or the address that lists releases as GitHub does
-    files: str = "*.whl"  # a pattern for the names of files
-
-    def __post_init__(self) -> None:
-        if sum(map(bool, (self.index, self.links, self.releases))) != 1:
-            raise ValueError("give one of index, links and releases")
-
-    @property
-    def place(self) -> str:
-        return self.index or self.links or self.releases
-
-    def serves(self, project: str) -> bool:
-        return any(fnmatchcase(project, pattern) for pattern in self.projects)
+from stoker.model.wheel_source import WheelSource
 
 
 class _Table(Row, frozen=True, kw_only=True):

@@ -26,9 +26,9 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from stoker.knowledge.wheel_sources import WheelSource
 from stoker.model.errors import UsageError
 from stoker.model.value import Value, byte_count
+from stoker.model.wheel_source import WheelSource
 
 T = TypeVar("T")
 Price = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]

@@ -21,8 +21,8 @@ from stoker.catalogue.people_page import people_page
 from stoker.catalogue.publishing import PublishOptions, publish
 from stoker.catalogue.values import Host, HostGpu
 from stoker.knowledge.torch_symbols import TorchBuild
-from stoker.knowledge.wheel_sources import WheelSource
 from stoker.model.value import size
+from stoker.model.wheel_source import WheelSource
 from stoker.outside.package_index import PackageIndex
 from stoker.outside.web import Web
 from stoker.wheel.loads_with import ReadTorch

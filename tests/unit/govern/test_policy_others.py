@@ -11,7 +11,8 @@ import governed_steps as make
 from governed_steps import GB
 from stoker.govern.adaptive import Adaptive
 from stoker.govern.memory_view import Slope
-from stoker.govern.policies import NAMES, FixedJobs, Levels, Policy, TwoPhase, make_policy
+from stoker.govern.policies import FixedJobs, Levels, TwoPhase, make_policy
+from stoker.govern.policy import NAMES, Policy
 from stoker.govern.queue import Queue, urgency
 from stoker.govern.repeats import after_oom, after_preemption
 from stoker.govern.simulate import simulate

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 import governed_steps as make
 from governed_steps import GB
 from stoker.govern.adaptive import Adaptive
-from stoker.govern.policies import FixedJobs, Levels, Policy, TwoPhase
+from stoker.govern.policies import FixedJobs, Levels, TwoPhase
+from stoker.govern.policy import Policy
 from stoker.govern.profile import PARTS, Profile
 from stoker.govern.simulate import simulate
 from stoker.govern.simulated_steps import (
