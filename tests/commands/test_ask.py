@@ -171,7 +171,7 @@ def test_a_hostile_build_changes_nothing_and_ends(
         case "loop":
             assert left.ended_for == "time"
         case "bomb":
-            assert left.ended_for in ("processes", "time", "memory")
+            assert left.ended_for in ("processes", "memory")
         case "memory":
             assert left.ended_for == "memory" or "MemoryError" in said, said
         case "uninstall":
@@ -211,7 +211,7 @@ def test_an_ordinary_user_has_a_room_too(kind: str) -> None:
         case "plain":
             assert f"made by {ANOTHER_USER}" in left["output"]
         case "bomb":
-            assert left["ended_for"] in ("processes", "time", "memory")
+            assert left["ended_for"] in ("processes", "memory")  # long before the time is over
         case "walls":
             assert left["output"].count(": -1") == 3
 

@@ -222,7 +222,8 @@ def _become_powerless(config):
     }
     version = [int(part) for part in os.uname().release.split(".")[:2] if part.isdigit()]
     if version >= [5, 14]:  # before, all processes of the user count
-        limits[resource.RLIMIT_NPROC] = config["processes"]
+        # More than _watch allows: it ends what comes so far, which would else go on to try.
+        limits[resource.RLIMIT_NPROC] = config["processes"] + 64
     for kind, most in limits.items():
         _, hard = resource.getrlimit(kind)
         allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
