@@ -222,7 +222,7 @@ def _become_powerless(config):
     }
     version = [int(part) for part in os.uname().release.split(".")[:2] if part.isdigit()]
     if version >= [5, 14]:  # before, all processes of the user count
-        # More than _watch allows: it ends what comes so far, which would else go on to try.
+        # More than _watch allows, so that it notices what passes its number and ends it.
         limits[resource.RLIMIT_NPROC] = config["processes"] + 64
     for kind, most in limits.items():
         _, hard = resource.getrlimit(kind)
