@@ -172,8 +172,9 @@ class Governor:
         """Take in a step that has run by a lease, from its start to its end."""
         if (lease := ask.lease) is None:
             return
+        self._leases.ended(now)
         self._enclose(ask.within, now)
-        prediction = self._leases.prediction(lease.family, now)
+        prediction = self._leases.prediction(lease.family)
         request = Request(id=self._next, asked=lease.asked, prediction=prediction, restarts=True)
         self._next += 1
         entry = Entry(

@@ -51,9 +51,12 @@ class LeaseOffers:
         if self._page and family:
             self._page.note(family, record.peak_bytes, record.wall_s)
 
-    def prediction(self, family: int, now: float) -> Prediction:
-        """Return what a step was expected to need that has run by a lease."""
+    def ended(self, now: float) -> None:
+        """Take in that a step has run by a lease."""
         self._wanted = now
+
+    def prediction(self, family: int) -> Prediction:
+        """Return what a step was expected to need that has run by a lease."""
         peak = self._page.largest(family) if self._page else 0
         return Prediction(peak=peak, high=LEASE_BYTES, basis=Basis.LEASE)
 

@@ -13,6 +13,7 @@ what a launcher would have sent over its socket, and is checked in the same way.
 import fcntl
 import mmap
 import os
+import select
 import struct
 import time
 from collections.abc import Iterator
@@ -149,10 +150,10 @@ class Leases:
 
     def _lines(self) -> list[bytes]:
         received = self._rest
-        while self._pipe >= 0:
-            try:
+        if self._pipe >= 0:
+            with suppress(BlockingIOError):
                 received += os.read(self._pipe, _REPORTS)
-            except OSError:
-                break
-        *lines, self._rest = received.split(b"\n")
+        *lines, rest = received.split(b"\n")
+        # Launchers write whole reports of at most so many bytes; a longer rest is of no launcher.
+        self._rest = rest if len(rest) <= select.PIPE_BUF else b""
         return lines

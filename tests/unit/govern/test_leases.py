@@ -122,6 +122,15 @@ def test_a_report_is_complete_or_not_there(leases: Leases, tmp_path: Path) -> No
     assert list(leases.reports()) == [[b"ask\t6", b"done\t1"]]
 
 
+def test_endless_bytes_are_not_kept(leases: Leases, tmp_path: Path) -> None:
+    pipe = os.open(tmp_path / "governor.sock.reports", os.O_WRONLY)
+    os.write(pipe, b"x" * 5000)
+    assert list(leases.reports()) == []
+    os.write(pipe, b"lease\t1\nask\t6\ndone\t0\n")
+    os.close(pipe)
+    assert list(leases.reports()) == [[b"lease\t1", b"ask\t6", b"done\t0"]]
+
+
 def test_places_that_no_step_waits_for_are_for_leases(world: World, leases: Leases) -> None:
     world.ask(7, source="large.cpp")
     world.governor.decide(1.0)

@@ -33,7 +33,7 @@ class Page:
         self.socket = str(governor.path)
         make_files(self.socket)
         self.leases = Leases(self.socket)
-        self.places = 0
+        self.family = self.places = 0
         self._ends = threading.Event()
         self._beats = threading.Thread(target=self._beat)
         self._beats.start()
@@ -54,6 +54,7 @@ class Page:
     def offer(self, family: int) -> None:
         for _ in range(8):
             self.leases.note(family, peak=MIB, seconds=0.1)
+        self.family = family
         self.grant(1)
 
     def grant(self, places: int) -> None:
@@ -131,7 +132,7 @@ def test_it_asks_if_there_is_no_lease_for_it(
             offered.fall_silent()
             time.sleep(1.1)
         case "another family":
-            offered.leases._table[:] = memoryview(bytes(len(offered.leases._table) * 8)).cast("Q")
+            offered.leases.note(offered.family, peak=1 << 40, seconds=0.1)
         case "no page":
             remove_files(offered.socket)
         case "open page":

@@ -23,15 +23,30 @@ CHILD = "import time; b = b'x' * (60 << 20); time.sleep(1000)"
 
 
 def killed_at(step: Conversation, least: int) -> list[int]:
-    """What `killed` says of a lasting command that used this much when it was killed.
+    """What `killed` says of a lasting command that used this much when it was killed. Every use
+    that was reported before is checked.
 
     However busy the machine is: the use is reported once a second at least.
     """
-    while int(step.expect("memory")[0]) < least:
-        pass
+    currents = [0]
+
+    def hear() -> list[bytes]:
+        message = step.hear()
+        if message[0] == b"memory":
+            assert int(message[1]) <= int(message[2])
+            currents.append(int(message[1]))
+        return message
+
+    while currents[-1] < least:
+        assert hear()[0] in (b"memory", b"started")
     time.sleep(0.3)
     step.say("kill")
-    return [int(number) for number in step.expect("killed")]
+    while (message := hear())[0] == b"memory":
+        pass
+    assert message[0] == b"killed"
+    account = [int(number) for number in message[1:]]
+    assert max(currents) > account[2] - 17 * MIB
+    return account
 
 
 def test_the_sum_over_the_tree(launch: Launch, governor: ScriptedGovernor) -> None:
