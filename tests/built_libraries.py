@@ -4,15 +4,14 @@ This module does not use the readers under test.
 """
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from conftest import Need
 from stoker.outside import process
 from stoker.wheel.reader import Reader
-
-Need = Callable[[str], str]
 
 CUBIN, PTX, LTOIR = 2, 1, 8
 LZ4, ZSTD, ARCH_SPECIFIC, FAMILY_SPECIFIC = 0x2000, 0x8000, 0x100000, 0x200000

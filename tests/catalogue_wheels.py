@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from built_libraries import CUBIN, PTX, Need, entry, region, with_device_code
+from built_libraries import CUBIN, PTX, entry, region, with_device_code
+from conftest import Need
 from stoker.catalogue.values import ArchCode, CodeRegions, Host, HostGpu, PublishedWheel
 from stoker.model.artifact import CxxAbi
 from stoker.model.plan import PLAN_MEMBER, Backend

@@ -42,6 +42,7 @@ os.environ["PATH"] = TOOLS + os.pathsep + MACHINE_PATH
 
 PROJECTS = Path(__file__).parent / "projects"
 Stoker = Callable[..., subprocess.CompletedProcess[str]]
+Need = Callable[[str], str]
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +59,7 @@ def stoker_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 
 
 @pytest.fixture
-def need() -> Callable[[str], str]:
+def need() -> Need:
     """``need("nvcc")`` returns its path; if it is missing, the test is skipped, or fails in CI."""
     return find_tool
 

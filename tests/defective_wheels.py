@@ -6,7 +6,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from built_libraries import Need, build, build_cuda
+from built_libraries import build, build_cuda
+from conftest import Need
 from stoker.wheel.engine import pack
 from wheel_files import digest, unpacked, zipped
 

@@ -3,19 +3,16 @@ stoker reads.
 
     python tests/failure_index.py        writes src/stoker/knowledge/failures.json
 
-Finding the literals of a pattern needs the parser of Python's re, which is private: that is why it
-is used here and not when stoker runs.
+A fix that could contradict its evidence is refused: each value in it has a source.
 """
 
 import re
-import re._constants as op  # private, but the only parser that is sure to agree with re
-import re._parser as parser
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from log_patterns import literals, problem
 from release_changes import Change, ChangeTable, ReleaseTable, cause_of
 from stoker.diagnose import signs, steps
 from stoker.diagnose.answers import NAMES
@@ -33,113 +30,6 @@ from stoker.knowledge.providers import ProvidedKind
 KNOWLEDGE = Path(__file__).parents[1] / "src" / "stoker" / "knowledge"
 FILES = sorted((KNOWLEDGE / "failures").glob("*.toml"))
 CHANGES = sorted((KNOWLEDGE / "changes").glob("*.toml"))
-
-# -- patterns --------------------------------------------------------------------------------------
-# Checks regular expressions without running them: that they end soon, and what they contain.
-
-
-_FEW = 4  # times that a group may repeat something unbounded, as in (?:\d+\.){1,3}
-_SHORTEST = 3  # letters of a literal that is worth looking for
-_REPEATS = (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT)
-_GROUPS = (op.SUBPATTERN, op.ATOMIC_GROUP)
-
-_Items = Iterable[tuple[Any, Any]]
-
-
-def problem(pattern: str) -> str | None:
-    """Return why a pattern must not be searched for in a log; ``None`` if it is valid."""
-    try:
-        tree = parser.parse(pattern)
-    except re.error as error:
-        return f"does not compile: {error}"
-    if tree.state.flags & (re.IGNORECASE | re.VERBOSE):
-        return "flags are not taken: write [Nn]o for both cases"
-    if any(_is_wild(body, most) for _, most, body in _repeats(tree)):
-        return "'.*' reads whole lines again and again: write .{0,200}"
-    if any(most > _FEW and _unbounded_within(body) for _, most, body in _repeats(tree)):
-        return "an unbounded repetition inside another one may never end"
-    return None
-
-
-def literals(pattern: str) -> list[frozenset[str]]:
-    """Return sets of literals; every match contains one literal of each. The rarest is first."""
-    required = dict.fromkeys(_required(parser.parse(pattern)))
-    return sorted((one for one in required if _is_usable(one)), key=_rarity, reverse=True)
-
-
-def _repeats(items: _Items) -> Iterator[tuple[int, int, Any]]:
-    for kind, argument in items:
-        if kind in _REPEATS:
-            yield argument
-        for inner in _inside(kind, argument):
-            yield from _repeats(inner)
-
-
-def _inside(kind: Any, argument: Any) -> list[Any]:
-    if kind in _REPEATS:
-        return [argument[2]]
-    if kind is op.BRANCH:
-        return list(argument[1])
-    if kind is op.SUBPATTERN:
-        return [argument[-1]]
-    if kind is op.ATOMIC_GROUP:
-        return [argument]
-    if kind in (op.ASSERT, op.ASSERT_NOT):
-        return [argument[1]]
-    return []
-
-
-def _is_wild(body: _Items, most: int) -> bool:
-    return most == op.MAXREPEAT and [kind for kind, _ in body] == [op.ANY]
-
-
-def _unbounded_within(body: _Items) -> bool:
-    return any(most == op.MAXREPEAT for _, most, _ in _repeats(body))
-
-
-def _required(items: _Items) -> list[frozenset[str]]:
-    """Return sets of literals; a match contains one of each set."""
-    found: list[frozenset[str]] = []
-    run = ""
-    for kind, argument in _flat(items):
-        if kind is op.LITERAL:
-            run += chr(argument)
-            continue
-        found.append(frozenset([run]))
-        run = ""
-        if kind is op.BRANCH:
-            branches = [_best(_required(branch)) for branch in argument[1]]
-            found.append(frozenset().union(*branches) if all(branches) else frozenset())
-        elif kind in _REPEATS and argument[0] > 0:
-            found += _required(argument[2])
-    return [*found, frozenset([run])]
-
-
-def _flat(items: _Items) -> Iterator[tuple[Any, Any]]:
-    """Yield the items with groups opened, so that their content joins the items around them."""
-    for kind, argument in items:
-        if kind in _GROUPS:
-            yield from _flat(_inside(kind, argument)[0])
-        elif kind is not op.AT:
-            yield kind, argument
-
-
-def _best(sets: list[frozenset[str]]) -> frozenset[str]:
-    """Return the set whose shortest literal is the longest."""
-    return max(filter(_is_usable, sets), key=_rarity, default=frozenset())
-
-
-def _is_usable(words: frozenset[str]) -> bool:
-    return bool(words) and min(map(len, words)) >= _SHORTEST
-
-
-def _rarity(words: frozenset[str]) -> tuple[int, int]:
-    return min(map(len, words)), -len(words)
-
-
-# -- entries ---------------------------------------------------------------------------------------
-# A fix that could contradict its evidence is refused: each value in it has a source.
-
 
 # A version, or a number that could be one: it belongs into a placeholder. Part of a name, such as
 # python3, libz3 or c++, it is allowed.

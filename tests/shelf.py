@@ -6,7 +6,8 @@ import platform
 import zipfile
 from pathlib import Path
 
-from built_libraries import CUBIN, PTX, Need, entry, region
+from built_libraries import CUBIN, PTX, entry, region
+from conftest import Need
 from torch_extensions import OLD_CHECK, WARN, extension
 from wheel_files import record
 

@@ -8,8 +8,8 @@ import sysconfig
 import venv
 from pathlib import Path
 
-from built_libraries import Need
 from catalogue_wheels import make_wheel
+from conftest import Need
 from ranged_server import Sent
 from shelf import Shelf, full_shelf
 from shelf_source import put_source

@@ -11,7 +11,8 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from built_libraries import CUBIN, Need, entry, region
+from built_libraries import CUBIN, entry, region
+from conftest import Need
 from stoker.outside import process
 from stoker.wheel import elf
 from stoker.wheel.elf import Elf

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from built_libraries import Need, build
+from built_libraries import build
+from conftest import Need
 from slim_libraries import build_library, cubins
 from stoker.cli.wheel import slim as command
 from wheel_files import record, zipped

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from built_libraries import Need, build
+from built_libraries import build
+from conftest import Need
 
 # A signature that PyTorch exported until 2.9, and one that it exports in every release.
 OLD_CHECK = "_ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_ib"

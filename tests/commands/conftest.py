@@ -2,19 +2,18 @@
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from built_libraries import Need
-from conftest import missing
+from conftest import Need, missing
 from governed import Build, wait_until
 from slim_wheels import make_wheel, torch_members
 
 
 @pytest.fixture
-def build(tmp_path: Path, stoker_home: Path, need: Callable[[str], str]) -> Iterator[Build]:
+def build(tmp_path: Path, stoker_home: Path, need: Need) -> Iterator[Build]:
     """A build folder; after the test nothing that it started may be alive."""
     need("ninja")
     build = Build(tmp_path / "build", stoker_home)
@@ -55,3 +54,12 @@ def system(need: Need, tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, root], check=True)
     yield root
     subprocess.run(["umount", root, layer], check=True)
+
+
+@pytest.fixture
+def _back_end() -> None:
+    """What miniatures are built with, in the environment of the tests."""
+    try:
+        import scikit_build_core  # noqa: F401
+    except ImportError:
+        missing("scikit-build-core is not installed")

@@ -7,19 +7,17 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from conftest import PROJECTS, Stoker
+from conftest import PROJECTS, Need, Stoker
 from stoker.builds.containers.building import check_ended
 from stoker.model.errors import CommandError, ExitStatus, StorageError
 from stoker.outside import process
 
 KILN = PROJECTS.parents[1] / "examples" / "kiln"
 LIMIT = 1 << 30
-Need = Callable[[str], str]
 
 
 @pytest.fixture

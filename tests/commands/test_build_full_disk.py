@@ -3,13 +3,12 @@ written, and the same command succeeds once there is room.
 """
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from builds import Project
-from conftest import Stoker
+from conftest import Need, Stoker
 from small_disks import small_disk
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -38,7 +37,7 @@ def digest(path: Path) -> str:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_disk_that_is_full_from_a_stage_on(
-    stage: str, stoker: Stoker, tmp_path: Path, need: Callable[[str], str]
+    stage: str, stoker: Stoker, tmp_path: Path, need: Need
 ) -> None:
     need("ninja")
     with small_disk(tmp_path / "disk", "size=64m") as disk:

@@ -1,13 +1,12 @@
 """A build resumes, whichever process was killed, and makes the same wheel."""
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from builds import Project
-from conftest import Stoker
+from conftest import Need, Stoker
 from governed import wait_until
 from killed_builds import build_killed, processes
 
@@ -19,7 +18,7 @@ from killed_builds import build_killed, processes
     [pytest.param(2, 16, id="twice"), pytest.param(20, 200, id="twenty", marks=pytest.mark.heavy)],
 )
 def test_killed_again_and_again(
-    stoker: Stoker, tmp_path: Path, need: Callable[[str], str], kills: int, files: int
+    stoker: Stoker, tmp_path: Path, need: Need, kills: int, files: int
 ) -> None:
     need("ninja")
     options = ("-D", f"MINI_FILES={files}", "--isolation", "none")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from builds import Project, Record
-from conftest import PROJECTS, Stoker, missing
+from conftest import PROJECTS, Need, Stoker, missing
 from repositories import bare_copy, git, repository, served, with_submodule
 
 MINI = PROJECTS / "mini-cmake"
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("git_alone")
 
 
 @pytest.fixture(autouse=True)
-def _tools(need: Callable[[str], str]) -> None:
+def _tools(need: Need) -> None:
     for tool in ("cmake", "ninja", "c++"):
         need(tool)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builds import Project, Record
-from conftest import Stoker
+from conftest import Need, Stoker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -18,7 +18,7 @@ HERE = (*FOR_H100, "--isolation", "none")
 
 
 @pytest.fixture
-def make(stoker: Stoker, tmp_path: Path, need: Callable[[str], str]) -> Make:
+def make(stoker: Stoker, tmp_path: Path, need: Need) -> Make:
     need("nvcc")
     need("ninja")
     return lambda name: Project(stoker, tmp_path, name)

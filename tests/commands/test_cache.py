@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from compiler_caches import FILES, CachedProject, Redis, free_port, running_redis
-from conftest import Stoker
+from conftest import Need, Stoker
 from governed import Build
 from small_disks import small_disk
 from stoker.model.caching import Hits
 from stoker.outside.process import is_static
 
-Need = Callable[[str], str]
 ALL = len(FILES)
 COMPILER = """
 #include <unistd.h>

@@ -1,19 +1,19 @@
 """Every kind of change makes the object of a plain compile, with ccache as stoker uses it."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from changes import CHANGES, Cell, Project
+from conftest import Need
 from governed import Build
 
 
 @pytest.mark.timeout(900)  # 150 compiles, which took 290 s at a load of 55 on two CPUs
 @pytest.mark.parametrize("names", [False, True], ids=["contents", "names"])
 def test_a_cache_returns_the_object_of_a_plain_compile(
-    build: Build, need: Callable[[str], str], tmp_path: Path, names: bool
+    build: Build, need: Need, tmp_path: Path, names: bool
 ) -> None:
     """With -MMD, which does not list headers of the system. benchmarks/cache_truth.py does all."""
     need("ccache")

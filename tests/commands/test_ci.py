@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,14 +10,14 @@ import pytest
 from ruamel.yaml import YAML
 
 from builds import Project
-from conftest import Stoker
+from conftest import Need, Stoker
 
 ROOT = Path(__file__).parents[2]
 ACTION = ROOT / "action.yml"
 
 
 @pytest.fixture
-def project(stoker: Stoker, tmp_path: Path, need: Callable[[str], str]) -> Project:
+def project(stoker: Stoker, tmp_path: Path, need: Need) -> Project:
     need("ninja")
     return Project(stoker, tmp_path, "mini-cmake")
 
@@ -104,7 +103,7 @@ class Job:
         )
 
 
-def test_the_action_governs_the_build(tmp_path: Path, need: Callable[[str], str]) -> None:
+def test_the_action_governs_the_build(tmp_path: Path, need: Need) -> None:
     need("gcc")
     job = Job(tmp_path)
     (tmp_path / "a.c").write_text("int a;\n")
@@ -116,9 +115,7 @@ def test_the_action_governs_the_build(tmp_path: Path, need: Callable[[str], str]
     assert '"limit_bytes": 1073741824' in Path(name).read_text()
 
 
-def test_the_action_fails_with_the_build_and_names_the_cause(
-    tmp_path: Path, need: Callable[[str], str]
-) -> None:
+def test_the_action_fails_with_the_build_and_names_the_cause(tmp_path: Path, need: Need) -> None:
     need("gcc")
     job = Job(tmp_path)
     (tmp_path / "a.c").write_text("int main(void) { return x; }\n")

@@ -5,13 +5,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from conftest import Stoker
+from conftest import Need, Stoker
 from stoker import __version__
 from stoker.cli import COMMANDS
 from stoker.cli.root import command as stoker_command
@@ -147,9 +146,7 @@ def test_a_closed_pipe_is_no_error(line: str) -> None:
         "catalogue publish ./x --to i",
     ],
 )
-def test_a_folder_that_must_not_be_read(
-    tmp_path: Path, need: Callable[[str], str], line: str
-) -> None:
+def test_a_folder_that_must_not_be_read(tmp_path: Path, need: Need, line: str) -> None:
     secret = tmp_path / "theirs"
     secret.mkdir(mode=0o000)
     words = [str(Path(sys.executable).with_name("stoker")), *line.replace(".", "theirs").split()]

@@ -8,16 +8,13 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from conftest import Stoker
+from conftest import Need, Stoker
 from governed import STOKER
-
-Need = Callable[[str], str]
 
 KILLED = "nvcc error   : 'cicc' died due to signal 9 (Kill signal)\n"
 WARNINGS = """

@@ -3,7 +3,7 @@
 import os
 import platform
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,13 +12,12 @@ import msgspec
 import pytest
 
 from compiler_caches import free_port
-from conftest import Stoker
+from conftest import Need, Stoker
 from governed import Build, finished, wait_until
 from memory_groups import MakeGroup
 from stoker.model.runs import RunSummary
 from unit.launcher.preloaded import build as built
 
-Need = Callable[[str], str]
 FILES = 8
 MIB = 1 << 20
 FAKED = ("LD_PRELOAD=", "FAKETIME=")

@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,11 +11,10 @@ import pytest
 
 from commands.test_distribute import write_rules
 from compiler_caches import free_port
-from conftest import missing
+from conftest import Need, missing
 from governed import Build, finished, wait_until
 
 pytestmark = pytest.mark.heavy
-Need = Callable[[str], str]
 FILES = 8
 NETWORK = "stoker-test"
 

@@ -8,16 +8,14 @@ the evaluation of a Nix file by nixpkgs (it is parsed). The services of a Slurm 
 import json
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from conftest import Stoker
+from conftest import Need, Stoker
 from stoker.knowledge.export_targets import ClusterEngine, ExportFormat
 
-Need = Callable[[str], str]
 STOKER = ("--stoker", "stoker==1.2.3")
 SNAPSHOTS = Path(__file__).parents[1] / "exports"
 SOURCE = "https://example.org/pytorch/pytorch@v2.9.1"

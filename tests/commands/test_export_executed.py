@@ -18,11 +18,10 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from packaging.utils import canonicalize_name
 
-from conftest import PROJECTS, Stoker
+from conftest import PROJECTS, Need, Stoker
 from repositories import git, git_environment
 from stoker.knowledge.export_targets import ExportFormat
 
-Need = Callable[[str], str]
 pytestmark = pytest.mark.usefixtures("git_alone")
 HERE = f"linux-{platform.machine()}"
 

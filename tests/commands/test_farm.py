@@ -1,13 +1,12 @@
 """A build in several jobs that share a checkpoint: the same objects, each compiled once."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from builds import Project
-from conftest import Stoker
+from conftest import Need, Stoker
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +41,7 @@ class Machines:
 
 
 @pytest.fixture
-def machines(stoker: Stoker, tmp_path: Path, need: Callable[[str], str]) -> Machines:
+def machines(stoker: Stoker, tmp_path: Path, need: Need) -> Machines:
     need("ccache")
     return Machines(stoker, tmp_path)
 

@@ -6,13 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from browser import Browser
+from conftest import Need
 from stoker.source.ninja import read_discovered
 
 STOKER = str(Path(sys.executable).with_name("stoker"))
@@ -70,7 +70,7 @@ pytestmark = pytest.mark.usefixtures("stoker_home")
 
 
 @pytest.fixture(autouse=True)
-def _tools(need: Callable[[str], str]) -> None:
+def _tools(need: Need) -> None:
     need("ninja")
     need("cmake")
 

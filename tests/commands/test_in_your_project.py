@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from built_libraries import Need
-from conftest import Stoker
+from conftest import Need, Stoker
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="builds are governed on Linux")
 

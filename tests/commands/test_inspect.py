@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from built_libraries import ARCH_SPECIFIC, CUBIN, PTX, Need, build, entry, region, with_device_code
-from conftest import Stoker
+from built_libraries import ARCH_SPECIFIC, CUBIN, PTX, build, entry, region, with_device_code
+from conftest import Need, Stoker
 from wheel_files import DIST_INFO, METADATA, WHEEL, wheel_bytes
 
 CODE = [

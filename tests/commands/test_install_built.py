@@ -9,13 +9,12 @@ import sysconfig
 import tarfile
 import tomllib
 import venv
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from catalogue_wheels import make_wheel
-from conftest import Stoker, find_tool, missing
+from conftest import Need, Stoker, find_tool, missing
 
 SETUP = """
 from setuptools import Extension, setup
@@ -37,7 +36,7 @@ def _python(folder: Path) -> str:
 
 
 @pytest.fixture
-def index(tmp_path: Path, need: Callable[[str], str]) -> dict[str, str]:
+def index(tmp_path: Path, need: Need) -> dict[str, str]:
     """The variables for an index with a source, and a wheel for another Python."""
     need("cc")
     if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():

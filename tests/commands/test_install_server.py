@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from built_libraries import Need
-from conftest import Stoker, missing
+from conftest import Need, Stoker, missing
 from ranged_server import served
 from shelf_server import Server
 from stoker.model.value import size

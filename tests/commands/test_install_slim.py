@@ -13,12 +13,10 @@ import msgspec
 import pytest
 
 from catalogue_wheels import make_wheel
-from conftest import Stoker, heavy
+from conftest import Need, Stoker, heavy
 from slim_libraries import build_library, cubins, listed
 from stoker.catalogue import slim_install
 from stoker.model.value import size
-
-Need = Callable[[str], str]
 
 
 @pytest.fixture

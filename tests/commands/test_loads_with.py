@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from built_libraries import Need
-from conftest import Stoker
+from conftest import Need, Stoker
 from torch_extensions import OLD_CHECK, WARN, extension, torch_stub
 from wheel_files import DIST_INFO, METADATA, WHEEL, wheel_bytes
 

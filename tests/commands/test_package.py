@@ -5,20 +5,18 @@ import os
 import subprocess
 import sys
 import venv
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from built_libraries import build
-from conftest import Stoker, missing
+from conftest import Need, Stoker, missing
 from stoker.wheel.inspecting import inspect
 from wheel_files import record, unpacked, zipped
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="wheels of Linux are packaged")
 
-Need = Callable[[str], str]
 MACHINE = os.uname().machine
 WHEEL = f"warm-1.0-py3-none-linux_{MACHINE}.whl"
 DIST_INFO = "warm-1.0.dist-info"

@@ -6,12 +6,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from conftest import PROJECTS, Stoker, heavy
+from conftest import PROJECTS, Need, Stoker, heavy
 from memory_groups import MakeGroup
 
 MINI = str(PROJECTS / "mini-pytorch")
@@ -215,7 +214,7 @@ def test_the_script_of_a_plan_configures_what_a_build_configures(
     ],
 )
 def test_printed_commands_build_in_a_clean_environment(
-    name: str, words: tuple[str, ...], stoker: Stoker, tmp_path: Path, need: Callable[[str], str]
+    name: str, words: tuple[str, ...], stoker: Stoker, tmp_path: Path, need: Need
 ) -> None:
     """CMake and ninja are not on the PATH: stoker finds those of its own environment."""
     if "cuda-sm90" in words:

@@ -6,12 +6,11 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from conftest import Stoker
+from conftest import Need, Stoker
 from stoker.cli import COMMANDS
 
 ROOT = Path(__file__).parents[2]
@@ -52,9 +51,7 @@ def test_pages_show_backslashes_and_leading_dots_as_they_are(share: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_plain_install_of_a_checkout_has_the_pages(
-    tmp_path: Path, need: Callable[[str], str]
-) -> None:
+def test_a_plain_install_of_a_checkout_has_the_pages(tmp_path: Path, need: Need) -> None:
     """`man` finds them beside the folder of the environment's programs."""
     need("cmake")
     need("ninja")

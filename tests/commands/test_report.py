@@ -3,13 +3,12 @@
 import json
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import PROJECTS, Stoker
+from conftest import PROJECTS, Need, Stoker
 from generated_runs import generated_attempts, write_run
 from governed import Build, finished, wait_until
 from stoker.govern.history import History
@@ -76,7 +75,7 @@ def test_a_run_that_was_killed(build: Build, stoker: Stoker) -> None:
 
 
 def test_a_comparison_names_the_headers_that_differ(
-    build: Build, stoker: Stoker, need: Callable[[str], str]
+    build: Build, stoker: Stoker, need: Need
 ) -> None:
     """With a real ninja and compiler: a header includes another one, and a third one changes."""
     (build.folder / "build.ninja").write_text(
@@ -141,7 +140,7 @@ def test_prices_give_costs(stoker: Stoker, stoker_home: Path, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_a_build_writes_its_report(stoker: Stoker, need: Callable[[str], str]) -> None:
+def test_a_build_writes_its_report(stoker: Stoker, need: Need) -> None:
     need("ninja")
     words = ("build", str(PROJECTS / "mini-cmake"), "--install-tree", "--report")
     done = stoker(*words, timeout=240)

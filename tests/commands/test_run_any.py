@@ -5,113 +5,23 @@ write down each start.
 """
 
 import os
-import re
-import shlex
 import shutil
-import signal
-import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from conftest import MACHINE_PATH, TOOLS, find_tool, missing
-from governed import STOKER, Build, Finished, at_terminal, finished, wait_until
+from conftest import MACHINE_PATH, TOOLS, Need, find_tool, missing
+from counted_compilers import Project
+from governed import STOKER, Build, finished
 from memory_groups import MakeGroup
 from stoker.model.govern import Role
-from stoker.model.runs import Attempt, RunSummary
+from stoker.model.runs import RunSummary
 
-Need = Callable[[str], str]
 MIB = 1 << 20
-
-_PROBES = re.compile(
-    r"--version|-dump|-print-|^-[vV]$|-E |conftest|CMakeScratch|CMakeTmp|cmTC_|CompilerId"
-    r"|meson-private|-Wl,--version|/dev/null|sanity"
-)
-
-
-class Project:
-    """A project in a folder of its own, and compilers that are counted."""
-
-    def __init__(self, build: Build, need: Need):
-        self.build = build
-        self.folder = build.folder
-        self._log = build.home / "compilers"
-        scripts = build.home / "compilers-of-the-test"
-        scripts.mkdir()
-        for name in ("cc", "gcc", "c++", "g++", "nvcc"):
-            if name != "nvcc" or shutil.which(name):
-                script = (
-                    f'#!/bin/sh\nprintf "%s\\n" "$*" >> "{self._log}"\nexec {need(name)} "$@"\n'
-                )
-                (scripts / name).write_text(script)
-                (scripts / name).chmod(0o755)
-        build.environment |= {
-            "PATH": f"{scripts}:{os.environ['PATH']}",
-            "CC": f"{scripts}/gcc",
-            "CXX": f"{scripts}/g++",
-        }
-
-    def write(self, **files: str) -> None:
-        """Write files; ``a_c`` is the name a.c."""
-        for name, text in files.items():
-            self.file(name.replace("__", "/").replace("_", "."), text)
-
-    def file(self, name: str, text: str) -> None:
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
-    def sources(self, folder: str = "") -> list[str]:
-        """Write a program of five files."""
-        for i in range(4):
-            self.file(f"{folder}s{i}.c", f"int s{i}(void) {{ return {i}; }}\n")
-        self.file(f"{folder}main.c", "int s0(void);\nint main(void) { return s0(); }\n")
-        return [*(f"s{i}" for i in range(4)), "main"]
-
-    def plain(self, *command: str) -> None:
-        """Run it without stoker."""
-        subprocess.run(
-            command, cwd=self.folder, env=self.build.environment, check=True, capture_output=True
-        )
-
-    def started(self) -> list[str]:
-        """The command lines of compilers since the last call, without probes."""
-        lines = self._log.read_text().splitlines() if self._log.exists() else []
-        self._log.unlink(missing_ok=True)
-        return [line for line in lines if not _PROBES.search(line)]
-
-    def objects(self) -> dict[str, bytes]:
-        """What compilers and linkers have made, by name."""
-        files = (file for file in self.folder.rglob("*") if file.is_file())
-        return {
-            str(file.relative_to(self.folder)): file.read_bytes()
-            for file in files
-            if file.suffix in (".o", ".so") or file.name == "program"
-        }
-
-    def compiles(self) -> list[Attempt]:
-        """What the history has of the last run: compiles and links."""
-        attempts = self.build.attempts()
-        return [attempt for attempt in attempts if attempt.record.step.role is not Role.OTHER]
-
-    def is_the_same_governed(self, *command: str, steps: int) -> Finished:
-        """Build it without stoker, then with it: the same objects, and each compiler a step."""
-        self.started()
-        self.plain(*command)
-        expected = self.objects()
-        assert len(self.started()) == steps
-        for name in expected:
-            (self.folder / name).unlink()
-        done = self.build.run(*command)
-        assert done.status == 0, done
-        started = self.started()
-        assert (len(started), len(self.compiles())) == (steps, steps), started
-        assert self.objects() == expected
-        return done
 
 
 @pytest.fixture
@@ -515,131 +425,3 @@ def test_a_folder_configured_without_stoker_under_a_limit(
     summary = msgspec.json.decode(file.read_bytes(), type=RunSummary)
     assert (summary.steps, summary.oom_kills) == (count, 0)
     assert len(project.objects()) == count
-
-
-def ninja_file(commands: dict[str, str], *more: str) -> str:
-    """A build file with custom commands, by what they make."""
-    statements = [
-        f"rule {name}\n  command = {command} && touch {name}\nbuild {name}: {name}\n"
-        for name, command in commands.items()
-    ]
-    return "\n".join([*statements, *more]) + "\n"
-
-
-def python(code: str) -> str:
-    return shlex.join([sys.executable, "-S", "-c", code])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("words", ["ninja", "ninja -j4", "make -j4"])
-def test_sixty_custom_commands_under_a_limit(
-    project: Project, make_group: MakeGroup, need: Need, words: str
-) -> None:
-    """A window of them at once would not fit."""
-    command = python("import time; memory = b'x' * (60 << 20); time.sleep(0.1)")
-    names = [f"c{i}" for i in range(60)]
-    project.write(
-        build_ninja=ninja_file(dict.fromkeys(names, command)),
-        Makefile=f"all: {' '.join(names)}\nc%:\n\t{command} && touch $@\n",
-    )
-    need(words.split()[0])
-    group = make_group("custom")
-    group.set_limit(700 * MIB)
-    file = project.folder / "summary.json"
-    run = project.build.start(*words.split(), options=["--summary", str(file)], prefix=group.enter)
-    done = finished(run)
-    assert done.status == 0, done
-    assert all((project.folder / name).exists() for name in names)
-    assert msgspec.json.decode(file.read_bytes(), type=RunSummary).oom_kills == 0
-    assert len(project.build.attempts()) == 60
-
-
-COMPILES = """
-import subprocess, sys
-words = ["gcc", "-c", "a.c", "-o"]
-running = [subprocess.Popen([*words, f"{sys.argv[1]}-{i}.o"]) for i in range(4)]
-sys.exit(any([each.wait() for each in running]))
-"""
-
-
-@pytest.mark.parametrize("cpus", ["1", "2"])
-def test_a_custom_command_that_starts_compilers(project: Project, cpus: str) -> None:
-    """It gives its permit back for them, so even one CPU is enough."""
-    command = f"{sys.executable} compiles.py"
-    project.write(a_c="int a;\n", compiles_py=COMPILES)
-    project.write(build_ninja=ninja_file({name: f"{command} {name}" for name in ("x", "y", "z")}))
-    done = project.build.run("ninja", options=["--cpus", cpus])
-    assert done.status == 0, done
-    assert len(project.started()) == len(project.compiles()) == 12
-
-
-def test_a_run_in_a_custom_command(project: Project) -> None:
-    """The one CPU is free for its compiles, though they belong to another run."""
-    project.file("run.sh", f"sleep 0\n'{STOKER}' run -- gcc -c a.c -o a.o\n")
-    project.write(a_c="int a;\n", build_ninja=ninja_file({"x": "sh run.sh"}))
-    done = project.build.run("ninja", options=["--cpus", "1"])
-    assert done.status == 0, done
-    assert len(project.started()) == 1
-
-
-def test_a_make_in_a_script_shares_the_jobs(project: Project, need: Need) -> None:
-    need("make")
-    project.sources("sub/")
-    project.file("sub.sh", "sleep 0\nmake -C sub $1.o\n")
-    project.write(sub__Makefile="%.o: %.c\n\tgcc -c $< -o $@\n")
-    project.write(Makefile="all: s0 s1 s2\ns%:\n\t+sh ./sub.sh $@\n")
-    done = project.build.run("make", "-j4", options=["--cpus", "1"])
-    assert done.status == 0, done
-    assert "jobserver" not in done.err
-    assert len(project.started()) == len(project.compiles()) == 3
-
-
-def test_a_custom_command_without_memory_is_not_started_twice(
-    project: Project, make_group: MakeGroup
-) -> None:
-    command = "echo once >> attempts && " + python("memory = b'x' * (1 << 30)")
-    project.write(build_ninja=ninja_file({"large": command}))
-    group = make_group("once")
-    group.set_limit(400 * MIB)
-    done = finished(project.build.start(prefix=group.enter))
-    assert done.status != 0
-    assert b"FAILED: " in done.out
-    assert (project.folder / "attempts").read_text() == "once\n"
-
-
-@pytest.mark.parametrize(
-    ("command", "said"), [("exit 7", "Error 7"), ("kill -SEGV $$$$", "Segmentation fault")]
-)
-def test_how_a_custom_command_fails_is_seen(
-    project: Project, need: Need, command: str, said: str
-) -> None:
-    need("make")
-    project.write(Makefile=f'all: ; @sh -c "sleep 0; {command}"\n')
-    done = project.build.run("make", LC_ALL="C")
-    assert done.status == 2
-    assert said in done.err, done
-    assert len(project.build.attempts()) == 1
-
-
-def test_an_interrupt_ends_custom_commands(project: Project) -> None:
-    command = "echo $$$$ > pid && (setsid sleep 1000 & sleep 1000)"
-    project.write(build_ninja=ninja_file({"long": command}))
-    run = project.build.start()
-    project.build.pid("pid")
-    run.send_signal(signal.SIGINT)
-    assert finished(run).status != 0
-    project.build.wait_for_end()
-
-
-def test_a_custom_command_at_a_terminal_has_it(project: Project) -> None:
-    """ninja gives its terminal to the jobs of the pool `console`."""
-    console = "rule ask\n  command = python3 ask.py\n  pool = console\nbuild answer: ask"
-    ask = "open('answer', 'w').write(input('Which? '))\n"
-    project.write(build_ninja=ninja_file({}, console), ask_py=ask)
-    with at_terminal(project.build) as terminal:
-        os.write(terminal.keyboard, b"this one\n")
-        wait_until((project.folder / "answer").exists, "it is answered")
-        terminal.screen()
-    project.build.wait_for_end()
-    assert (project.folder / "answer").read_text() == "this one"
-    assert project.build.attempts() == []

@@ -1,17 +1,14 @@
 """`stoker run --linker`: another linker, without a change to the build."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from builds import Project
-from conftest import Stoker
+from conftest import Need, Stoker
 from governed import Build
 from stoker.accelerate.linkage import differences, read_linkage
-
-Need = Callable[[str], str]
 
 LINK = ("gcc", "-shared", "-o", "liba.so", "a.o")
 GOLD = b".note.gnu.gold-version"

@@ -1,15 +1,13 @@
 """`stoker run --nvcc-threads`: a kernel on idle CPUs, with the same device code."""
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from conftest import Need
 from governed import Build
 from stoker.outside import process
-
-Need = Callable[[str], str]
 
 KERNELS = """
 template <int N> __global__ void scale(float *x, float by) {

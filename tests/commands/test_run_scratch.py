@@ -6,13 +6,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from builds import Project
-from conftest import Stoker
+from conftest import Need, Stoker
 from governed import Build, finished, wait_until
 from memory_groups import MakeGroup
 from small_disks import small_disk
@@ -121,7 +121,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_disk_that_fills_up_stops_the_run_with_its_state_kept(
-    disk: Path, stoker_home: Path, need: Callable[[str], str]
+    disk: Path, stoker_home: Path, need: Need
 ) -> None:
     need("ninja")
     build = Build(disk / "build", stoker_home)
@@ -153,7 +153,7 @@ install(FILES ${CMAKE_BINARY_DIR}/small DESTINATION .)
 
 
 @pytest.fixture
-def growing(tmp_path: Path, need: Callable[[str], str]) -> Path:
+def growing(tmp_path: Path, need: Need) -> Path:
     need("ninja")
     need("cmake")
     tree = tmp_path / "growing"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from built_libraries import Need, build
-from conftest import Stoker, missing
+from built_libraries import build
+from conftest import Need, Stoker, missing
 from slim_libraries import build_library, cubins, listed
 from slim_wheels import CUDA, LISTING, MACHINE, ask_torch, make_wheel, slim, slim_json, venv_with
 from stoker.model.errors import ArtifactError, ExitStatus, StokerError, StorageError, UsageError

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from built_libraries import PTX, Need, entry, region
+from built_libraries import PTX, entry, region
+from conftest import Need
 from slim_libraries import build_library, cubins, listed, loaded
 from slim_wheels import ARCHS, CUDA, ask_torch, make_wheel, pip, slim, slim_json, venv_with
 from stoker.model.errors import ExitStatus, StokerError, UsageError

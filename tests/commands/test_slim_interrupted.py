@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from built_libraries import Need
-from conftest import Stoker, heavy
+from conftest import Need, Stoker, heavy
 from slim_kills import SIGNALS, SLIM, has_store, tree
 from slim_libraries import build_library, cubins
 from small_disks import small_disk

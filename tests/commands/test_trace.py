@@ -4,7 +4,7 @@ import functools
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,7 +15,7 @@ import viztracer
 from msgspec.structs import replace
 
 from browser import Browser
-from conftest import Stoker
+from conftest import Need, Stoker
 from generated_runs import generated_attempts, write_run
 from governed import wait_until
 from stoker.govern.history import History
@@ -135,9 +135,7 @@ def test_a_step_without_flags(stoker: Stoker, stoker_home: Path, tmp_path: Path)
     assert archive.source in {event["name"] for event in events}
 
 
-def test_phases_of_clang_are_merged(
-    stoker: Stoker, need: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_phases_of_clang_are_merged(stoker: Stoker, need: Need, tmp_path: Path) -> None:
     need("clang++")
     (tmp_path / "a.cpp").write_text('#include <regex>\nstd::regex x("a+");\n')
     words = ("clang++", "-ftime-trace", "-c", "a.cpp", "-o", "a.o")
@@ -159,7 +157,7 @@ def test_phases_of_clang_are_merged(
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [("--time", "times.csv"), ("-fdevice-time-trace", "device")])
 def test_phases_of_nvcc_are_merged(
-    stoker: Stoker, need: Callable[[str], str], tmp_path: Path, flags: tuple[str, ...]
+    stoker: Stoker, need: Need, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     need("nvcc")
     (tmp_path / "a.cu").write_text("__global__ void twice(float* x) { *x *= 2; }\n")

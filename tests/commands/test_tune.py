@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from conftest import Need
 from governed import STOKER, wait_until
 from stoker.accelerate.linkers import TunedLink, keep_links, linker_version
 from stoker.govern.history import History
 from stoker.model.govern import CompileMode
 from stoker.model.runs import Run
-
-Need = Callable[[str], str]
 
 RULES = """
 rule cc

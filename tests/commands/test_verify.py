@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from built_libraries import Need, build
-from conftest import Stoker
+from built_libraries import build
+from conftest import Need, Stoker
 from stoker.builds.finishing import check_wheel
 from stoker.builds.stages import StageLog
 from stoker.cli.wheel import verify as command

@@ -4,13 +4,13 @@ import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from built_libraries import build
-from conftest import PROJECTS, Stoker, missing
+from conftest import PROJECTS, Need, Stoker, missing
 from stoker.model.artifact import LibraryFacts
 from stoker.wheel.elf import STRING_TABLE, Elf
 from stoker.wheel.elf_edit import ElfEdit, Patch, make_patch
@@ -21,7 +21,6 @@ from stoker.wheel.reader import open_file
 
 pytestmark = [pytest.mark.heavy, pytest.mark.network, pytest.mark.timeout(1200)]
 
-Need = Callable[[str], str]
 PIP = [sys.executable, "-m", "pip"]
 
 

@@ -2,13 +2,13 @@
 
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
+from conftest import Need
 from stoker.accelerate.ccache import RunCounts
 
 
-def test_hits_are_counted_once(need: Callable[[str], str], tmp_path: Path) -> None:
+def test_hits_are_counted_once(need: Need, tmp_path: Path) -> None:
     ccache, compiler = need("ccache"), need("cc")
     log, source = tmp_path / "log", tmp_path / "a.c"
     source.write_text("int a;\n")

@@ -2,12 +2,12 @@
 
 import os
 import subprocess
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from conftest import Need
 from stoker.accelerate.ccache import read_ccache
 from stoker.accelerate.chains import (
     chain_environment,
@@ -112,9 +112,7 @@ def test_a_launcher_stands_behind_ccache_or_alone() -> None:
 
 
 @pytest.mark.slow
-def test_sccache_never_gives_a_tree_the_object_of_another_one(
-    tmp_path: Path, need: Callable[[str], str]
-) -> None:
+def test_sccache_never_gives_a_tree_the_object_of_another_one(tmp_path: Path, need: Need) -> None:
     """With paths relative to each tree, its own records of headers confuse the trees."""
     program, objects = need("sccache"), []
     chain = Chain(engine=CacheEngine.SCCACHE, wrapper=program)

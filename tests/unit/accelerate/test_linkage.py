@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from conftest import Need
 from stoker.accelerate.linkage import Linkage, differences, read_linkage
 from stoker.model.errors import ArtifactError
-
-Need = Callable[[str], str]
 
 SOURCE = """
 int old_f(void) { return 1; }

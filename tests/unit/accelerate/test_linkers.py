@@ -1,15 +1,13 @@
 """Linkers of a run: chosen by name, or from what was measured."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from conftest import Need
 from stoker.accelerate.linkers import TunedLink, choose_linkers, keep_links, linker_version
 from stoker.model.errors import MissingError
 from stoker.model.govern import CompileMode, Linker, LinkerChoice
-
-Need = Callable[[str], str]
 
 
 def tuned(link: str, version: str | None = None) -> TunedLink:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -16,6 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from conftest import Need
 from repositories import git, repository, with_submodule
 from stoker.builds.acquire import archive, store
 from stoker.builds.acquire.archive import inside, unpack
@@ -92,7 +92,7 @@ def test_tar_of_any_kind(tmp_path: Path, name: str, mode: str) -> None:
     assert (tree / "CMakeLists.txt").stat().st_mtime == 10**9
 
 
-def test_zstd(tmp_path: Path, need: Callable[[str], str]) -> None:
+def test_zstd(tmp_path: Path, need: Need) -> None:
     plain = tar(tmp_path / "a.tar")
     subprocess.run([need("zstd"), "-q", plain], check=True)
     assert content(unpacked(tmp_path / "a.tar.zst")) == FILES
@@ -148,7 +148,7 @@ def test_repositories_are_left_out(tmp_path: Path, kind: str) -> None:
     assert found == {"CMakeLists.txt", "src", "src/a.cpp", ".gitignore"}
 
 
-def test_nothing_of_an_archive_is_run(tmp_path: Path, need: Callable[[str], str]) -> None:
+def test_nothing_of_an_archive_is_run(tmp_path: Path, need: Need) -> None:
     need("git")
     inner = repository(tmp_path / "inner", {"inner.txt": "inner"})
     tree = with_submodule(repository(tmp_path / "pkg-1.0", {"setup.py": ""}), inner, "sub")

@@ -1,12 +1,12 @@
 """Comparing CMake's final options with the requested ones, with a real CMake if necessary."""
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import Need
 from stoker.builds.configured import answer_file, probe_files, read_answer, switched_off
 from subjects import changed, cmake_option, cmake_tree
 
@@ -53,9 +53,7 @@ def test_any_text_is_read(answer: str, log: str) -> None:
     switched_off(["USE_CUDNN"], read_answer(answer), log, cmake_tree())
 
 
-def test_cmake_tells_what_a_plain_variable_hides(
-    tmp_path: Path, need: Callable[[str], str]
-) -> None:
+def test_cmake_tells_what_a_plain_variable_hides(tmp_path: Path, need: Need) -> None:
     """Of the top folder, not of a project below it; names that are none are left out."""
     tree, build = tmp_path / "a tree", tmp_path / "build"
     (tree / "below").mkdir(parents=True)

@@ -12,13 +12,14 @@ import sys
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from conftest import Need
 from stoker.builds.toolchains import store
 from stoker.builds.toolchains.request import parse_request
 from stoker.builds.toolchains.store import MANIFEST, Toolchain
@@ -133,7 +134,7 @@ def test_a_tool_is_installed_listed_and_removed(index: Index) -> None:
 
 
 @pytest.mark.usefixtures("linux")
-def test_cuda_becomes_one_home(index: Index, tmp_path: Path, need: Callable[[str], str]) -> None:
+def test_cuda_becomes_one_home(index: Index, tmp_path: Path, need: Need) -> None:
     need("g++")
     index.add_cuda()
     made = install("cuda==13.0", "cudnn", into=tmp_path / "cuda")
@@ -168,9 +169,7 @@ def test_without_a_host_compiler_it_says_so(
 @pytest.mark.parametrize(
     "nvcc", [NVCC.replace("release 13.0", "release 12.9"), NVCC.replace("echo made", "false")]
 )
-def test_what_does_not_verify_is_not_kept(
-    index: Index, nvcc: str, need: Callable[[str], str]
-) -> None:
+def test_what_does_not_verify_is_not_kept(index: Index, nvcc: str, need: Need) -> None:
     need("g++")
     index.add_cuda(nvcc=nvcc.replace('> "$2" ;;', '> "$2" || exit 1 ;;'))
     with pytest.raises(CommandError):

@@ -2,12 +2,12 @@
 
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from conftest import Need
 from stoker.builds.toolchains.assemble import functions, make_stub
 from stoker.knowledge.toolchains import Stub
 
@@ -49,7 +49,7 @@ def test_names_are_names(header: str) -> None:
     assert all(name.isidentifier() and name.isascii() for name in names)
 
 
-def test_a_program_links_with_it(tmp_path: Path, need: Callable[[str], str]) -> None:
+def test_a_program_links_with_it(tmp_path: Path, need: Need) -> None:
     compiler = need("g++")
     (tmp_path / "include").mkdir()
     (tmp_path / "include/cuda.h").write_text(HEADER)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from packaging.requirements import Requirement
 
-from built_libraries import Need
+from conftest import Need
 from ranged_server import Sent, served
 from shelf import MACHINE, PADDING, Shelf, full_shelf
 from stoker.catalogue.access import LocatedCatalogue, locate

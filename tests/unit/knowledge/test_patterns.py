@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failure_index import literals, problem
+from log_patterns import literals, problem
 
 
 @pytest.mark.parametrize(

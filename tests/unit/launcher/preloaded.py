@@ -99,3 +99,10 @@ def _value(words: Iterable[str], option: str) -> str:
         if word == option:
             return Path(next(following)).name
     return ""
+
+
+def write_program(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path

@@ -4,15 +4,13 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from conftest import Need
 from unit.launcher.preloaded import build
 from unit.launcher.scripted import Launch, ScriptedGovernor, alive, children, result, until
-
-Need = Callable[[str], str]
 
 PROGRAM = "#include <cstdio>\n#include <map>\nint main() { std::map<int, int> m; return m[1]; }\n"
 THROUGH = """

@@ -2,14 +2,12 @@
 
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from conftest import Need
 from unit.launcher.scripted import Conversation, Launch, ScriptedGovernor, result, until
-
-Need = Callable[[str], str]
 
 
 class Gate:

@@ -5,12 +5,13 @@ import pty
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from conftest import Need
 from unit.launcher.scripted import Launch, ScriptedGovernor, children, result, state, until
 
 UNUSED_USER = 54321  # whose processes are only those of the test
@@ -103,7 +104,7 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_launcher_that_cannot_fork_runs_the_command_all_the_same(
-    launch: Launch, open_folder: Path, need: Callable[[str], str], processes: int
+    launch: Launch, open_folder: Path, need: Need, processes: int
 ) -> None:
     """With a limit of 1 there is no process for the keeper, with 2 none below the keeper."""
     if os.geteuid() != 0:

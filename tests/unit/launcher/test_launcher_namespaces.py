@@ -2,11 +2,11 @@
 
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from conftest import Need
 from unit.launcher.scripted import (
     Launch,
     ScriptedGovernor,
@@ -16,8 +16,6 @@ from unit.launcher.scripted import (
     result,
     until,
 )
-
-Need = Callable[[str], str]
 
 # Numbers of the innermost namespace; the shell, its child and an orphan in a session of its own.
 TREE = "sleep 1000 & sh -c 'setsid sleep 1000 &'; echo > \"$1\"; wait"

@@ -5,15 +5,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from conftest import missing
+from conftest import Need, missing
 from unit.launcher.scripted import REPEATABLE, Launch, ScriptedGovernor, alive, pids_in, result
-
-Need = Callable[[str], str]
 
 MIXED = """
 import os, random

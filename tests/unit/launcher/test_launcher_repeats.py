@@ -5,14 +5,11 @@ import pty
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from unit.launcher.scripted import Launch, ScriptedGovernor, Word, result
-
-Need = Callable[[str], str]
 
 
 @pytest.fixture

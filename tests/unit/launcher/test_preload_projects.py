@@ -8,16 +8,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from conftest import MACHINE_PATH, TOOLS, missing
+from conftest import MACHINE_PATH, TOOLS, Need, missing
 from unit.launcher.preloaded import Preloaded
 from unit.launcher.scripted import ScriptedGovernor
-
-Need = Callable[[str], str]
 
 _STARTED = re.compile(r'execve\("(?:[^"]*/)?(?:gcc|g\+\+|cc|c\+\+)", (\[.*?\])(?:, |\)).* = 0$')
 

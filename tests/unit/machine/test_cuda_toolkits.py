@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import Need
 from stoker.machine.cuda import best_first, find_nvccs, parse_archs, read_toolkit
 from stoker.machine.file_tree import FileTree
 from stoker.machine.python import Probe
@@ -113,7 +114,7 @@ def test_archs() -> None:
     assert parse_archs(printed) == ("7.5", "9.0", "9.0a", "10.0", "10.0f")
 
 
-def test_a_real_nvcc(need: Callable[[str], str]) -> None:
+def test_a_real_nvcc(need: Need) -> None:
     path = Path(need("nvcc"))
     toolkit = read_toolkit(path, Probe(environment={"PATH": "/usr/bin:/bin"}, timeout_s=10.0))
     assert toolkit.problem is None

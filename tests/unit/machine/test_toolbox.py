@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from conftest import Need
 from stoker.machine.tools import read_toolbox
 from stoker.model.errors import MissingError
 from stoker.model.machine import Toolbox
@@ -13,7 +14,7 @@ from stoker.model.machine import Toolbox
 Script = Callable[[str, str], Path]
 
 
-def test_this_machine_goes_through_json_and_back(need: Callable[[str], str]) -> None:
+def test_this_machine_goes_through_json_and_back(need: Need) -> None:
     toolbox = read_toolbox(os.environ)
     compiler = toolbox.tool("gcc")
     assert compiler is not None

@@ -1,12 +1,12 @@
 """Export lines and .env files, read back by real shells."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from conftest import Need
 from stoker.model.plan import Origin, OriginKind, Plan, Setting, SettingPlace
 from stoker.outside import process
 from stoker.plan.shown import dotenv_lines, shell_lines
@@ -54,23 +54,19 @@ NASTY = {
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("words", ["cu124-sm80+sm90+ptx-avx512", "cpu-debug-asan"])
 def test_the_plan_of_a_shell_is_the_plan(
-    shell: str, words: str, tmp_path: Path, need: Callable[[str], str]
+    shell: str, words: str, tmp_path: Path, need: Need
 ) -> None:
     planned = plan(words, tree=pytorch_tree(), exported={"CXXFLAGS": "-DX='a b'"})
     assert sourced(need(shell), tmp_path, shell_lines(planned)) == environment_of(planned)
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_nasty_values_survive_export(
-    shell: str, tmp_path: Path, need: Callable[[str], str]
-) -> None:
+def test_nasty_values_survive_export(shell: str, tmp_path: Path, need: Need) -> None:
     assert sourced(need(shell), tmp_path, shell_lines(with_environment(NASTY))) == NASTY
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_nasty_values_survive_a_dotenv_file(
-    shell: str, tmp_path: Path, need: Callable[[str], str]
-) -> None:
+def test_nasty_values_survive_a_dotenv_file(shell: str, tmp_path: Path, need: Need) -> None:
     text = dotenv_lines(with_environment(NASTY))
     assert sourced(need(shell), tmp_path, text, before="set -a;") == NASTY
 
@@ -88,7 +84,7 @@ ENVIRONMENTS = st.dictionaries(st.from_regex(r"X_[A-Z0-9_]{1,8}", fullmatch=True
 @given(environment=ENVIRONMENTS, shell=st.sampled_from(SHELLS))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_value_survives(
-    environment: dict[str, str], shell: str, tmp_path: Path, need: Callable[[str], str]
+    environment: dict[str, str], shell: str, tmp_path: Path, need: Need
 ) -> None:
     planned = with_environment(environment)
     assert sourced(need(shell), tmp_path, shell_lines(planned)) == environment
@@ -115,7 +111,7 @@ def test_a_plan_without_environment_is_still_a_script() -> None:
     assert dotenv_lines(with_environment({})) == ""
 
 
-def test_values_of_the_user_reach_the_shell(tmp_path: Path, need: Callable[[str], str]) -> None:
+def test_values_of_the_user_reach_the_shell(tmp_path: Path, need: Need) -> None:
     defines = {"MY_FLAGS": '-DNAME="it\'s $5"', "MY_LIST": "a;b c"}
     planned = plan("cu130-sm90", tree=extension_tree(), defines=defines)
     found = sourced(need("sh"), tmp_path, shell_lines(planned))

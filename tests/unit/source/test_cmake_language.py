@@ -1,14 +1,13 @@
 """The parser of the CMake language, against its rules and against cmake itself."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import slow
+from conftest import Need, slow
 from stoker.outside import process
 from stoker.source.cmake import Argument, ArgumentKind, CMakeCommand, Problem, parse_script
 
@@ -185,7 +184,7 @@ first newline dropped]] "" 'single' a=b [x] {y} \; $<1:z>)
 """
 
 
-def test_cmake_sees_the_same(tmp_path: Path, need: Callable[[str], str]) -> None:
+def test_cmake_sees_the_same(tmp_path: Path, need: Need) -> None:
     """Its trace tells name, line and values of each command that it runs."""
     script, trace = tmp_path / "script.cmake", tmp_path / "trace"
     script.write_text(SCRIPT)

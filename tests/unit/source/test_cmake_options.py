@@ -1,12 +1,11 @@
 """Options and variables, from texts and from trees, and as cmake itself caches them."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from conftest import PROJECTS
+from conftest import PROJECTS, Need
 from stoker.model.source import CMakeOption, OptionKind
 from stoker.outside import process
 from stoker.source.files import TreeFiles
@@ -200,7 +199,7 @@ def cached(build: Path) -> dict[str, tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("tree", ["mini-cmake", "mini-pytorch"])
-def test_cmake_declares_the_same(tree: str, tmp_path: Path, need: Callable[[str], str]) -> None:
+def test_cmake_declares_the_same(tree: str, tmp_path: Path, need: Need) -> None:
     need("ninja")
     places = ("-S", str(PROJECTS / tree), "-B", str(tmp_path))
     process.check([need("cmake"), "-G", "Ninja", *places, "-DUSE_CUDA=OFF"], timeout=200)

@@ -1,9 +1,9 @@
 """Ninja files that consist of several: what we read is what ninja itself lists."""
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
+from conftest import Need
 from stoker.source.ninja import read_graph
 
 MAIN = """\
@@ -20,9 +20,7 @@ PART = "root = part/out\nbuild ${root}/a.o: cc part/a.c || ${common}\nsubninja p
 DEEP = "build ${root}/deep.o: cc part/deep.c\n"
 
 
-def test_included_files_are_read_as_ninja_reads_them(
-    tmp_path: Path, need: Callable[[str], str]
-) -> None:
+def test_included_files_are_read_as_ninja_reads_them(tmp_path: Path, need: Need) -> None:
     (tmp_path / "part").mkdir()
     files = {"build": MAIN, "shared": SHARED, "part/rules": PART, "part/deep": DEEP}
     for name, text in files.items():

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from built_libraries import BytesReader
+from conftest import Need
 from stoker.model.artifact import LibraryFacts
 from stoker.model.errors import ArtifactError
 from stoker.wheel import elf
@@ -37,7 +38,7 @@ PROGRAM = "extern int tree(void); int main(void) { return tree(); }"
 
 
 @pytest.fixture
-def build(tmp_path: Path, need: Callable[[str], str]) -> Build:
+def build(tmp_path: Path, need: Need) -> Build:
     """``build("libleaf.so.1", LEAF, ...)``: what gcc makes of a source."""
     compiler = need("gcc")
 
@@ -169,9 +170,7 @@ def test_a_program_runs(build: Build, leaf: Path, tree: Path, tmp_path: Path, ki
     assert subprocess.run([made], check=False).returncode == 42
 
 
-def test_stripping_afterwards_does_no_harm(
-    tree: Path, tmp_path: Path, need: Callable[[str], str]
-) -> None:
+def test_stripping_afterwards_does_no_harm(tree: Path, tmp_path: Path, need: Need) -> None:
     made = tmp_path / "made.so"
     edited(tree, ElfEdit(rpath=f"{tmp_path}/with/../with/.."), made)
     (tmp_path / "with").mkdir()

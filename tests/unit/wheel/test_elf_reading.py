@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from built_libraries import CPP, BytesReader, Need, build
+from built_libraries import CPP, BytesReader, build
+from conftest import Need
 from stoker.model.artifact import CxxAbi, ElfKind, LibraryFacts
 from stoker.model.errors import ArtifactError
 from stoker.outside import process

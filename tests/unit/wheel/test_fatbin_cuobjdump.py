@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from built_libraries import Need, build_cuda
+from built_libraries import build_cuda
+from conftest import Need
 from stoker.model.artifact import Compression, DeviceKind
 from stoker.outside import process
 from stoker.wheel.elf import Elf

@@ -18,11 +18,11 @@ from built_libraries import (
     PTX,
     ZSTD,
     BytesReader,
-    Need,
     entry,
     region,
     with_device_code,
 )
+from conftest import Need
 from stoker.model.artifact import Compression, DeviceKind
 from stoker.model.errors import ArtifactError
 from stoker.wheel import fatbin

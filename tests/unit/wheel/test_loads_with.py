@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from built_libraries import Need, build
+from built_libraries import build
+from conftest import Need
 from stoker.knowledge.torch_symbols import TorchBuild
 from stoker.model.artifact import LoadsWith, Symbols, TorchFit
 from stoker.outside import process

@@ -2,12 +2,12 @@
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from built_libraries import build
+from conftest import Need
 from stoker.model.artifact import LibraryFacts
 from stoker.model.errors import ArtifactError, MissingError, UsageError
 from stoker.wheel.engine import open_wheel
@@ -19,7 +19,6 @@ from stoker.wheel.package.sources import open_sources
 from stoker.wheel.package.values import LibrarySource
 from wheel_files import DIST_INFO, METADATA, WHEEL, make_wheel, wheel_bytes
 
-Need = Callable[[str], str]
 MACHINE = os.uname().machine
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from built_libraries import Need, build
-from conftest import missing
+from built_libraries import build
+from conftest import Need, missing
 from stoker.knowledge.cpus import beyond
 from stoker.wheel.engine import open_wheel
 from stoker.wheel.facts import read_library_file

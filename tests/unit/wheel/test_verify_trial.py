@@ -2,13 +2,13 @@
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from packaging import tags
 
 from artifacts import artifact, wheel_facts
+from conftest import Need
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.finding import Finding, Severity
 from stoker.wheel.verify.tested import WheelUnderTest
@@ -95,7 +95,7 @@ def _only(folder: Path, **programs: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ninja", pytest.param("ninja_build", marks=pytest.mark.heavy)])
 def test_the_ninja_of_the_machine_serves_where_there_is_no_index(
-    name: str, need: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, need: Need, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = _only(tmp_path / "bin", cxx=need("c++"), **{name: need("ninja")})
     monkeypatch.setattr(sys, "executable", str(tmp_path / "elsewhere" / "python"))
@@ -105,7 +105,7 @@ def test_the_ninja_of_the_machine_serves_where_there_is_no_index(
 
 @pytest.mark.heavy
 def test_without_ninja_and_an_index_an_extension_is_not_tried(
-    need: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    need: Need, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = _only(tmp_path / "bin", cxx=need("c++"))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "elsewhere" / "python"))

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from built_libraries import Need, build
+from built_libraries import build
+from conftest import Need
 from stoker.model.errors import ArtifactError
 from stoker.model.slimming import ArchSlim, LibrarySlim
 from stoker.wheel.slim.arch_list import is_about, kept_words, write_words

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from built_libraries import CUBIN, PTX, Need, entry, region
+from built_libraries import CUBIN, PTX, entry, region
+from conftest import Need
 from slim_libraries import LARGE, build_library, code, cubins, listed, loaded, said_to_be, slim
 from stoker.model.slimming import SlimLayout
 from stoker.wheel import elf

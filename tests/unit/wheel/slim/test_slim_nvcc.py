@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from built_libraries import Need
+from conftest import Need
 from slim_libraries import listed_by, slim, wrapped
 from stoker.model.slimming import SlimLayout
 from stoker.outside import process

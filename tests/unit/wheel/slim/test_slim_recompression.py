@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from built_libraries import CUBIN, LZ4, BytesReader, Need, build_cuda, entry, region
-from conftest import missing
+from built_libraries import CUBIN, LZ4, BytesReader, build_cuda, entry, region
+from conftest import Need, missing
 from slim_libraries import build_library, code, listed, loaded, slim
 from stoker.model.artifact import Compression
 from stoker.model.errors import ArtifactError, MissingError
