@@ -164,6 +164,9 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     return folder
 
 
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may do what it does")
+
+
 def slow(*values: object) -> "pytest.ParameterSet":
     """Return values of a parametrized test that only `make slow` runs."""
     return pytest.param(*values, marks=pytest.mark.slow)

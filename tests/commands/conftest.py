@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+import closed_room
 from conftest import Need, missing
 from governed import Build, wait_until
 from slim_wheels import make_wheel, torch_members
+from stoker.model.errors import MissingError
 
 
 @pytest.fixture
@@ -63,3 +65,14 @@ def _back_end() -> None:
         import scikit_build_core  # noqa: F401
     except ImportError:
         missing("scikit-build-core is not installed")
+
+
+@pytest.fixture(scope="session")
+def _closed_room(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Leave tests out where the kernel allows no closed room."""
+    tree = tmp_path_factory.mktemp("room")
+    (tree / "setup.py").touch()
+    try:
+        closed_room.answered(tree)
+    except MissingError as error:
+        pytest.skip(str(error))

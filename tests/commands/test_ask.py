@@ -12,12 +12,12 @@ import pytest
 from msgspec.structs import replace
 
 import closed_room
-from conftest import Stoker, find_tool
+from conftest import Stoker, as_root, find_tool, missing
 from stoker.ask.asking import ask
-from stoker.model.errors import MissingError
 from stoker.plan.survey import survey
 from stoker.settings.declared import CommandLine
 
+pytestmark = pytest.mark.usefixtures("_closed_room")
 ANOTHER_USER = 65534
 
 
@@ -129,8 +129,6 @@ def test_the_build_finds_the_cmake_that_a_build_would_use(stoker: Stoker, tmp_pa
     python = str(Path(sys.base_prefix) / "bin/python3")  # the CMake of the tests is not beside it
     words = ("plan", "cpu", "--source", str(tree), "--python", python, "--ask", "--json")
     done = stoker(*words, PATH=path)
-    if "no closed room" in done.stderr:
-        pytest.skip("the kernel allows no closed room")
     said = json.loads(done.stdout)["asked"]["refusal"]
     assert "cmake version" in said
     assert "3.1.0" not in said
@@ -151,12 +149,9 @@ def test_a_hostile_build_changes_nothing_and_ends(
     (tree / "setup.py").write_text(code)
     before = files(tmp_path)
     mark = uuid.uuid4().hex
-    try:
-        seconds = 3.0 if kind == "loop" else closed_room.FEW.seconds
-        limits = replace(closed_room.FEW, seconds=seconds)
-        left = closed_room.answered(tree, limits=limits, HOSTILE_MARK=mark)
-    except MissingError as error:
-        pytest.skip(str(error))
+    seconds = 3.0 if kind == "loop" else closed_room.FEW.seconds
+    limits = replace(closed_room.FEW, seconds=seconds)
+    left = closed_room.answered(tree, limits=limits, HOSTILE_MARK=mark)
     assert files(tmp_path) == before
     assert processes_with(mark) == []
     assert not list(Path("/tmp").glob("was-here"))
@@ -183,13 +178,12 @@ def test_a_hostile_build_changes_nothing_and_ends(
             assert "namespace: -1" in said
 
 
+@as_root
 @pytest.mark.parametrize("kind", ["plain", "bomb", "walls", "tree"])
 def test_an_ordinary_user_has_a_room_too(kind: str) -> None:
     """As root it can be seen whether the same works without root's rights."""
     setpriv = find_tool("setpriv")
-    python = shutil.which("python3", path="/usr/bin:/bin")
-    if os.getuid() != 0 or python is None:
-        pytest.skip("only root can become another user, and that one needs a Python")
+    python = shutil.which("python3", path="/usr/bin:/bin") or missing("a Python for all users")
     tree = Path(f"/tmp/stoker-test-{uuid.uuid4().hex}/tree")
     tree.mkdir(parents=True)
     plain = "import os\nopen('made', 'w').close()\nprint('made by', os.stat('made').st_uid)\n"
@@ -243,8 +237,6 @@ def tree(tmp_path: Path) -> Path:
 
 def plan(stoker: Stoker, tree: Path, *words: str) -> dict[str, object]:
     done = stoker("plan", *words, "--source", str(tree), "--python", sys.executable, "--json")
-    if "no closed room" in done.stderr + done.stdout:
-        pytest.skip("the kernel allows no closed room")
     assert done.returncode == 0, done.stderr
     said: dict[str, object] = json.loads(done.stdout)
     return said
@@ -270,8 +262,6 @@ def test_asking_finds_the_switch_and_the_targets(stoker: Stoker, tree: Path) -> 
 def test_a_tree_that_is_unchanged_is_not_asked_again(stoker: Stoker, tree: Path) -> None:
     words = ("plan", "cpu", "--source", str(tree), "--python", sys.executable, "--ask")
     first = stoker(*words)
-    if "no closed room" in first.stderr:
-        pytest.skip("the kernel allows no closed room")
     assert "asking the build of mini-asked" in first.stderr
     assert "asking" not in stoker(*words).stderr
     (tree / "mini.c").write_text("int other;\n")
@@ -294,8 +284,6 @@ def test_what_was_learned_is_a_recipe(stoker: Stoker, tree: Path, tmp_path: Path
 def test_a_project_refuses_in_its_own_words(stoker: Stoker, tree: Path) -> None:
     (tree / "setup.py").write_text('raise RuntimeError("mini needs a moon")\n')
     done = stoker("doctor", "cpu", "--source", str(tree), "--python", sys.executable, "--ask")
-    if "no closed room" in done.stderr:
-        pytest.skip("the kernel allows no closed room")
     assert done.returncode == 1
     assert "RuntimeError: mini needs a moon" in done.stdout
 
@@ -320,10 +308,7 @@ def test_a_build_that_ran_out_of_time_says_nothing_about_its_kernels(tree: Path)
     (tree / "setup.py").write_text("while True: pass\n")
     options = {"variant": "h100", "source": str(tree), "python": sys.executable}
     subject = survey(CommandLine(options=options))
-    try:
-        result = ask(subject, limits=replace(closed_room.FEW, seconds=2.0))
-    except MissingError as error:
-        pytest.skip(str(error))
+    result = ask(subject, limits=replace(closed_room.FEW, seconds=2.0))
     assert result.asked.ended_for == "time"
     assert result.subject.asked is None
 

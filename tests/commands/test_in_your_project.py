@@ -10,8 +10,6 @@ import pytest
 
 from conftest import Need, Stoker
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="builds are governed on Linux")
-
 MODULE = """
 #include <Python.h>
 int grind();

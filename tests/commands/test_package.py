@@ -15,8 +15,6 @@ from conftest import Need, Stoker, missing
 from stoker.wheel.inspecting import inspect
 from wheel_files import record, unpacked, zipped
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="wheels of Linux are packaged")
-
 MACHINE = os.uname().machine
 WHEEL = f"warm-1.0-py3-none-linux_{MACHINE}.whl"
 DIST_INFO = "warm-1.0.dist-info"

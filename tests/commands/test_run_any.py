@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conftest import MACHINE_PATH, TOOLS, Need, find_tool, missing
+from conftest import MACHINE_PATH, TOOLS, Need, as_root, find_tool, missing
 from counted_compilers import Project
 from governed import STOKER, Build, finished
 from memory_groups import MakeGroup
@@ -365,6 +365,7 @@ def open_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@as_root
 @pytest.mark.parametrize("mode", [0o700, 0o755], ids=["closed home", "open home"])
 @pytest.mark.parametrize("cache", ["none", "ccache"])
 def test_a_command_of_another_user_builds_without_a_word(
@@ -374,8 +375,6 @@ def test_a_command_of_another_user_builds_without_a_word(
     library.
     """
     need("ccache")
-    if os.geteuid() != 0:
-        pytest.skip("only root becomes another user")
     home, folder = open_folder / "home", open_folder / "source"
     home.mkdir()
     home.chmod(mode)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Need
+from conftest import Need, as_root
 from governed import Build, above, alive, at_terminal, command_of, finished, parent_of, wait_until
 from small_disks import small_disk
 
@@ -127,19 +127,17 @@ def test_an_interrupted_run_does_not_wait_for_a_governor_that_hangs(build: Build
     build.wait_for_end()
 
 
+@as_root
 def test_a_build_in_a_pid_namespace_of_its_own(build: Build, need: Need) -> None:
     """Process numbers there mean nothing here, and those that /proc shows mean nothing there."""
-    if os.geteuid() != 0:
-        pytest.skip("only root makes pid namespaces")
     for number in range(4):
         build.step(f"step{number}", "sleep 0.2")
     assert build.summary(need("unshare"), "-pf", "ninja").steps == 4
 
 
+@as_root
 def test_stoker_is_killed_and_its_build_in_another_namespace_ends(build: Build, need: Need) -> None:
     """Neither the launchers nor ninja can see that stoker is gone: the governor tells them."""
-    if os.geteuid() != 0:
-        pytest.skip("only root makes pid namespaces")
     build.step("one", f"setsid sleep 1000 & {WAIT}")
     build.step("two", WAIT)
     options = ["--policy", "fixed:1", "--progress", "json"]
@@ -426,9 +424,8 @@ def test_held_back_output_on_a_full_disk_is_shown_all_the_same(
     assert done.out.partition(b"\n")[2] == text
 
 
+@as_root
 def test_another_user_cannot_ask(build: Build, need: Need) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root becomes another user")
     setpriv = need("setpriv")
     build.step("one", WAIT)
     run = build.start()

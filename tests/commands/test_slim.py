@@ -16,8 +16,6 @@ from stoker.model.errors import ArtifactError, ExitStatus, StokerError, StorageE
 from stoker.wheel.engine import Content, Edit, open_wheel, rewrite
 from wheel_files import unpacked
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ELF is what Linux loads")
-
 GONE = 'extern "C" int gone() { return 7; }'
 
 

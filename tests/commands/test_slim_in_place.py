@@ -1,7 +1,6 @@
 """`stoker slim` on libraries, folders and environments: in place, and back to the originals."""
 
 import os
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,8 +14,6 @@ from slim_libraries import build_library, cubins, listed, loaded
 from slim_wheels import ARCHS, CUDA, ask_torch, make_wheel, pip, slim, slim_json, venv_with
 from stoker.model.errors import ExitStatus, StokerError, UsageError
 from wheel_files import digest
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ELF is what Linux loads")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Need
+from conftest import Need, as_root
 from unit.launcher.scripted import Launch, ScriptedGovernor, children, result, state, until
 
 UNUSED_USER = 54321  # whose processes are only those of the test
@@ -102,13 +102,12 @@ def open_folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@as_root
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_launcher_that_cannot_fork_runs_the_command_all_the_same(
     launch: Launch, open_folder: Path, need: Need, processes: int
 ) -> None:
     """With a limit of 1 there is no process for the keeper, with 2 none below the keeper."""
-    if os.geteuid() != 0:
-        pytest.skip("only root becomes another user")
     setpriv, prlimit = need("setpriv"), need("prlimit")
     governor = ScriptedGovernor(open_folder / "socket")
     governor.path.chmod(0o777)

@@ -1,12 +1,11 @@
 """Launchers in a pid namespace of their own, where /proc may show ids of another namespace."""
 
-import os
 import signal
 from pathlib import Path
 
 import pytest
 
-from conftest import Need
+from conftest import Need, as_root
 from unit.launcher.scripted import (
     Launch,
     ScriptedGovernor,
@@ -17,6 +16,7 @@ from unit.launcher.scripted import (
     until,
 )
 
+pytestmark = as_root
 # Numbers of the innermost namespace; the shell, its child and an orphan in a session of its own.
 TREE = "sleep 1000 & sh -c 'setsid sleep 1000 &'; echo > \"$1\"; wait"
 
@@ -24,8 +24,6 @@ TREE = "sleep 1000 & sh -c 'setsid sleep 1000 &'; echo > \"$1\"; wait"
 @pytest.fixture(params=[[], ["--mount-proc"]], ids=["outer /proc", "own /proc"])
 def inside(request: pytest.FixtureRequest, need: Need) -> list[str]:
     """The words before a command that bring it into a new namespace."""
-    if os.geteuid() != 0:
-        pytest.skip("only root makes pid namespaces")
     return [need("unshare"), "--pid", "--fork", "--kill-child", *request.param]
 
 

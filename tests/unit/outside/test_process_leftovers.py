@@ -2,13 +2,8 @@
 
 import os
 import subprocess
-import sys
-
-import pytest
 
 from stoker.outside.process import end_all_with
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 def sleeper(mark: str, **how: bool) -> "subprocess.Popen[bytes]":

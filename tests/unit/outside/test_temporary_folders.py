@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import as_root
 from stoker.model.errors import StorageError
 from stoker.outside.files import folder_of_process
 
@@ -79,7 +80,7 @@ def test_that_of_a_killed_process_goes(tmp_path: Path, other: "subprocess.Popen[
     assert list(tmp_path.iterdir()) == [kept]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files of others")
+@as_root
 def test_those_of_others_stay(tmp_path: Path) -> None:
     theirs, lock = tmp_path / f"{PREFIX}1", tmp_path / f"{PREFIX}1.lock"
     theirs.mkdir()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import as_root
 from stoker.settings.declared import OPTIONS, CommandLine
 from stoker.settings.toml import find_file
 from stoker.settings.trust import danger, repeat_trust, trust
@@ -116,7 +117,7 @@ def test_a_group_of_the_users_own_may_write(home: Path) -> None:
     assert danger(file) is None
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@as_root
 @pytest.mark.parametrize("what", ["file", "group", "link"])
 def test_a_file_of_another_user_is_ignored(home: Path, what: str) -> None:
     file = home / "stoker.toml"
@@ -135,7 +136,7 @@ def test_a_file_of_another_user_is_ignored(home: Path, what: str) -> None:
     assert "65534" in (danger(file) or "")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@as_root
 def test_sudo_takes_the_file_of_its_user(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.chown(home / "stoker.toml", 65534, -1)
     monkeypatch.setenv("SUDO_UID", "65534")
