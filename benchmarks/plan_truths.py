@@ -73,7 +73,7 @@ def summary(table: list[Row], rows: list[Row]) -> Row:
     }
     chosen = {
         name: [tree["name"] for tree in table if tree.get("list") == name]
-        for name in ("second", "third")
+        for name in ("second", "third", "fourth")
     }
     return {"chosen before the first run": chosen, "counts": counts}
 
