@@ -45,6 +45,23 @@ def test_without_a_variant_a_package_is_portable(stoker: Stoker, project: str) -
     assert pytorch["variant"]["cpu"] == named["variant"]["cpu"]
 
 
+def test_commands_start_the_python_that_the_plan_is_about(stoker: Stoker, tmp_path: Path) -> None:
+    """An environment may be active without being on the PATH; `python3` was then another Python."""
+    active = tmp_path / "active"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(active)], check=True)
+    words = ("plan", "cpu", "--source", str(PROJECTS / "mini-wheel"), "--json")
+    path = {"VIRTUAL_ENV": str(active), "PATH": "/usr/bin:/bin"}
+
+    def started(**environment: str) -> str:
+        done = stoker(*words, **environment)
+        assert done.returncode == 0, done.stderr
+        (command,) = [c for c in json.loads(done.stdout)["commands"] if c["stage"] == "wheel"]
+        return str(command["words"][0])
+
+    assert started(**path) == str(active / "bin/python")
+    assert started(**path | {"PATH": f"{active}/bin:/usr/bin:/bin"}) == "python3"
+
+
 def test_shell_lines_give_the_same_environment(stoker: Stoker, tmp_path: Path) -> None:
     arguments = (
         "plan",

@@ -1,6 +1,7 @@
 """Reads what a plan depends on, makes the plan, and checks what this machine lacks for it."""
 
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -57,6 +58,8 @@ def survey(request: CommandLine, environment: Mapping[str, str] = os.environ) ->
         variant, origins = _portable(variant, origins)
     if variant.python != chosen.text("python"):
         path = None  # the words of the variant name another Python
+    if variant.python is None:
+        path = _active_python(environment)
     toolbox = _toolbox(variant.python, path, environment)
     return Subject(
         variant=variant,
@@ -141,6 +144,15 @@ def _with_python(
     found = ask_interpreter(path, Probe(environment=environment, timeout_s=_PYTHON_TIMEOUT_S))
     values = {**chosen.values, "python": replace(said, value=found.installation.release)}
     return replace(chosen, values=values), path
+
+
+def _active_python(environment: Mapping[str, str]) -> str | None:
+    """Return the Python of the active environment if the word ``python3`` starts another one."""
+    active = Path(environment.get("VIRTUAL_ENV", "")) / "bin" / "python"
+    found = shutil.which("python3", path=environment.get("PATH"))
+    if not active.is_absolute() or not os.access(active, os.X_OK):
+        return None
+    return None if found and active.parent.samefile(Path(found).parent) else str(active)
 
 
 def _toolbox(version: str | None, path: str | None, environment: Mapping[str, str]) -> Toolbox:

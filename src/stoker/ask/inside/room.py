@@ -173,8 +173,7 @@ def _view(tree):
         os.makedirs(target)
     lower = "/old" + tree
     plain = not any(letter in lower for letter in ":,\\")
-    # A file of a user without a number in this room cannot be copied up.
-    if plain and (os.getuid() == 0 or os.stat(lower).st_uid == os.getuid()):
+    if plain and _is_own(lower):
         try:
             os.mkdir("/tree/upper")
             options = f"lowerdir={lower},upperdir=/tree/upper,workdir=/work,userxattr"
@@ -184,6 +183,19 @@ def _view(tree):
             pass
     shutil.copytree(lower, "/tree/copy", symlinks=True, ignore_dangling_symlinks=True)
     _mount("/tree/copy", target, flags=_BIND)
+
+
+def _is_own(tree):
+    """Tell whether all files are the user's own: the program cannot change others in a view,
+    because not even root has capabilities there.
+    """
+    user = os.getuid()
+    if os.lstat(tree).st_uid != user:
+        return False
+    for place, folders, names in os.walk(tree):
+        if any(os.lstat(os.path.join(place, name)).st_uid != user for name in folders + names):
+            return False
+    return True
 
 
 def _write_programs(folder, files):
@@ -412,7 +424,7 @@ def _closed(config):
 
 
 def _map_users(child):
-    """Root keeps the numbers of all users, so that files of others can be changed in the view."""
+    """Root keeps the numbers of all users, so that a tree of another user can be copied."""
     user, group = os.getuid(), os.getgid()
     everyone = "0 0 4294967295\n"
     if user == 0:
