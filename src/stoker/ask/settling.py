@@ -18,7 +18,7 @@ from stoker.model.recipe import BackendRecipe, Switch
 from stoker.model.value import Value
 from stoker.plan.recipes.project import known_facts, sets_targets
 from stoker.plan.subject import Subject
-from stoker.plan.tree_recipe import names_targets
+from stoker.plan.tree_recipe import FIND_CUDA_FLAGS, names_targets
 
 _GPU = {
     Backend.CUDA: r"CUDA|GPU|NVIDIA",
@@ -34,7 +34,6 @@ _NATIVE = re.compile(r"(?:^|_)NATIVE(?:_|$)|_NATIVE_ARCH$|MARCH_NATIVE", re.IGNO
 _MOST_READ = 3  # variables that are tried because a file of the tree reads them
 _OF_CHOICES = re.compile(r"(?:GPU|BACK_?ENDS?|DEVICE|ACCELERATOR|API)$", re.IGNORECASE)
 _GENERIC = ("CMAKE_BUILD_TYPE", "CMAKE_CUDA_COMPILER", "CUDAToolkit_ROOT", "CUDA_HOME", "CUDACXX")
-_FIND_CUDA = "CUDA_NVCC_FLAGS"  # of the deprecated FindCUDA, which reads no list of targets
 _TEMPLATES = {
     "CMAKE_CUDA_ARCHITECTURES": "{cmake}",
     "CMAKE_HIP_ARCHITECTURES": "{names}",
@@ -233,9 +232,9 @@ def _listed_targets(subject: Subject, before: BackendRecipe, asked: Asked) -> It
                 separator = "," if "," in option.value else ";"
                 recipe = replace(known, separator=separator, suffixes=False)
                 yield _with_option(recipe, option.name, form)
-    if _FIND_CUDA in {option.name for option in asked.options} - named:
+    if FIND_CUDA_FLAGS in {option.name for option in asked.options} - named:
         recipe = replace(known, separator=";-gencode=", suffixes=False)
-        yield _with_option(recipe, _FIND_CUDA, "-gencode={gencode}")
+        yield _with_option(recipe, FIND_CUDA_FLAGS, "-gencode={gencode}")
     if asked.way == "cmake":
         if "CMAKE_CUDA_ARCHITECTURES" not in named:
             yield _with_option(known, "CMAKE_CUDA_ARCHITECTURES", "{cmake}")

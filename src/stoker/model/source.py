@@ -112,6 +112,15 @@ class Presence(Value, frozen=True, kw_only=True):
     listed: dict[str, tuple[str, ...]] = {}  # words of the lists that patterns capture
 
 
+class CudaCode(StrEnum):
+    """How the CMake files of a tree have CUDA code compiled; of several ways the first counts."""
+
+    LANGUAGE = "as a language of CMake"
+    UNKNOWN = "in another way, or not known"
+    FIND_CUDA = "by the macros of FindCUDA, which do not read CMAKE_CUDA_ARCHITECTURES"
+    NONE = "not at all"
+
+
 class SourceTree(Value, frozen=True, kw_only=True):
     path: str
     kind: ProjectKind
@@ -140,6 +149,7 @@ class SourceTree(Value, frozen=True, kw_only=True):
     cuda_minimum: Minimum | None = None
     device_source: str | None = None  # where its build lists a source for GPUs; None: nowhere
     compiles: bool = True  # its build compiles code at all
+    cuda_code: CudaCode = CudaCode.UNKNOWN
     cuda_if_found: str | None = None  # where its build looks for a toolkit to decide about CUDA
     presence: Presence | None = None  # of the facts of its recipe; None: not read
     notes: tuple[str, ...] = ()  # what could not be read, and why

@@ -16,6 +16,7 @@ from stoker.model.plan import Backend, GpuTarget
 from stoker.model.recipe import BackendRecipe, FixedTargets, Switch
 from stoker.model.source import (
     CMakeOption,
+    CudaCode,
     FrontEnd,
     NamedTarget,
     ProjectKind,
@@ -33,7 +34,9 @@ WORDS = {
     Backend.VULKAN: ("VULKAN",),
     Backend.MPS: ("METAL", "MPS"),
 }
+FIND_CUDA_FLAGS = "CUDA_NVCC_FLAGS"  # of the deprecated FindCUDA, which reads no list of targets
 _OFF = ("OFF", "NONE", "NO", "CPU")
+_IF_FOUND = re.compile(r"(?:NOT )?\w*(?:CUDA|HIP)\w*_FOUND")
 _OTHER_USE = re.compile(r"CLANG|STATIC|TEST|EXAMPLE|BENCH|DOC|COMPILES")
 _NATIVE = re.compile(
     r"(?:\w+_)?(?:(?:USE|ENABLE|WITH|BUILD)_)?(?:(?:M?ARCH|CPU)_)?NATIVE(?:_(?:ARCH|CODE|SIMD))?"
@@ -247,11 +250,15 @@ def _by_cmake(subject: Subject, tree: SourceTree) -> TreeRecipe:
     if backend not in _OF_OTHERS:
         known = BackendRecipe(cmake=settings)
         return TreeRecipe(recipe=known, targets=_assumed("no device code"), places=places)
+    options = _arch_options(subject, tree) if backend is Backend.CUDA else {}
+    if backend is Backend.CUDA and tree.cuda_code is CudaCode.NONE and not options:
+        nothing = Evidence(kind=EvidenceKind.READ, where="no CMake file enables CUDA or calls nvcc")
+        known = BackendRecipe(cmake=settings, compiles=False)
+        return TreeRecipe(recipe=known, targets=nothing, places=places)
     switched = any(_is_on(value, backend) for value in settings.values())
     if not switched and tree.device_source is None:
         why = f"no source for GPUs was found, and no option that switches {backend} on"
         return replace(_unknown(BackendRecipe(cmake=settings), why), places=places)
-    options = _arch_options(subject, tree) if backend is Backend.CUDA else {}
     if options:
         settings |= dict.fromkeys(options, "ON")
         places |= options
@@ -272,6 +279,17 @@ def _by_list(
         archs = tuple(dict.fromkeys(_written(target) for target in sure))
         known = BackendRecipe(cmake=settings, fixed=(FixedTargets(archs=archs),))
         evidence = Evidence(kind=EvidenceKind.READ, where=sure[0].where)
+        return TreeRecipe(recipe=known, targets=evidence, places=places)
+    if backend is Backend.CUDA and tree.cuda_code is CudaCode.FIND_CUDA:
+        flags = {FIND_CUDA_FLAGS: "-gencode={gencode}"}
+        known = BackendRecipe(cmake=settings | flags, separator=";-gencode=", suffixes=False)
+        evidence = Evidence(
+            kind=EvidenceKind.READ,
+            where=f"{tree.device_source}, and FindCUDA reads {FIND_CUDA_FLAGS}",
+        )
+        if rivals := target_choices(tree, backend):
+            other = f"{rivals[0].name} ({rivals[0].where})"
+            return _unknown(known, f"FindCUDA compiles them, and {other} may choose their targets")
         return TreeRecipe(recipe=known, targets=evidence, places=places)
     name = "CMAKE_HIP_ARCHITECTURES" if backend is Backend.ROCM else "CMAKE_CUDA_ARCHITECTURES"
     evidence = Evidence(
@@ -322,14 +340,20 @@ def _choice(option: CMakeOption, words: tuple[str, ...]) -> str | None:
 
 
 def _switch_option(tree: SourceTree, words: tuple[str, ...]) -> CMakeOption | None:
-    """Return the option for a back end, if exactly one is declared for every configuration."""
-    name = re.compile(rf"(?:\w+_)?(?:(?:USE|WITH|ENABLE|BUILD)_)?(?:{'|'.join(words)})")
+    """Return the option for a back end, if exactly one is declared for every configuration. That of
+    the whole project comes before those of its parts, which have more words in their names.
+    """
+    plain = rf"(?:(?:USE|WITH|ENABLE|BUILD)_)?(?:{'|'.join(words)})(?:_(?:LIB|ENABLED|SUPPORT))?"
+    of_project = re.compile(rf"(?:{re.escape(tree.name)}_)?{plain}", re.IGNORECASE)
     found: dict[str, CMakeOption] = {}
     for each in tree.options:
-        fits = name.fullmatch(each.name) and not _OTHER_USE.search(each.name.upper())
-        if fits and each.type == "BOOL" and each.within is None:
+        fits = re.fullmatch(rf"(?:\w+_)?{plain}", each.name)
+        always = each.within is None or _IF_FOUND.fullmatch(each.within)
+        if fits and always and each.type == "BOOL" and not _OTHER_USE.search(each.name.upper()):
             found.setdefault(each.name, each)
-    return next(iter(found.values())) if len(found) == 1 else None
+    whole = [name for name in found if of_project.fullmatch(name)]
+    names = whole if len(found) > 1 else list(found)
+    return found[names[0]] if len(names) == 1 else None
 
 
 def _native(tree: SourceTree) -> Iterator[tuple[str, str, str]]:

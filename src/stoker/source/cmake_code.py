@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from stoker.model.source import Minimum, NamedTarget, NativeCode
+from stoker.model.source import CudaCode, Minimum, NamedTarget, NativeCode
 from stoker.source.cmake import CMakeCommand
 from stoker.source.conditions import Enclosed
 
@@ -17,6 +17,7 @@ _ARCHITECTURE = re.compile(r"(\d+)(\d)([af]?)(-real|-virtual)?")
 _CUDA_VERSION = re.compile(r"\$?\{?\w*CUDA\w*VERSION\w*\}?", re.IGNORECASE)
 _VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){1,3}")
 _NATIVE = re.compile(r"-m(?:arch|cpu|tune)=native")
+_FIND_CUDA = re.compile(r"cuda_(?:add|compile|wrap)\w*")
 _DEVICE_SOURCE = re.compile(r"\.(?:cu|hip)(?![\w.])")
 _LISTS_SOURCES = re.compile(
     r"set|list|file|source|(?:\w+_)?(?:add|target|define)_\w+|\w*(?:library|executable|module)"
@@ -82,6 +83,29 @@ def compiles_device_code(command: CMakeCommand) -> bool:
     if not _LISTS_SOURCES.fullmatch(command.name):
         return False
     return any(_DEVICE_SOURCE.search(argument.value) for argument in command.arguments)
+
+
+def cuda_code(command: CMakeCommand) -> CudaCode | None:
+    """Return how a command has CMake compile CUDA code, if it may do so."""
+    words = [argument.value for argument in command.arguments]
+    match command.name, words:
+        case ("project", [_, *others]) | ("enable_language", others):
+            named = any(word == "CUDA" or "$" in word for word in _languages(others))
+            return CudaCode.LANGUAGE if named else None
+        case "set_source_files_properties" | "set_property", [*_, "LANGUAGE", language]:
+            return CudaCode.LANGUAGE if language == "CUDA" or "$" in language else None
+        case "message", _:
+            return None
+    if _FIND_CUDA.fullmatch(command.name):
+        return CudaCode.FIND_CUDA
+    listed = command.name not in ("set", "list", "file") and compiles_device_code(command)
+    nvcc = any("nvcc" in word.lower() for word in words)
+    return CudaCode.UNKNOWN if listed or nvcc else None
+
+
+def _languages(words: list[str]) -> list[str]:
+    """Return the words of project() or enable_language() that may name languages."""
+    return words[words.index("LANGUAGES") + 1 :] if "LANGUAGES" in words else words
 
 
 def refused_below(file: str, commands: Sequence[CMakeCommand]) -> Minimum | None:

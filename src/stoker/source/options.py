@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from stoker.model.source import (
     CMakeOption,
+    CudaCode,
     Minimum,
     NamedTarget,
     NativeCode,
@@ -24,6 +25,7 @@ from stoker.source.cmake import ArgumentKind, CMakeCommand, parse_script
 from stoker.source.cmake_calls import Calls
 from stoker.source.cmake_code import (
     compiles_device_code,
+    cuda_code,
     named_targets,
     native_code,
     refused_below,
@@ -62,17 +64,19 @@ class CMakeFacts(Value, frozen=True, kw_only=True):
     own_targets: tuple[NamedTarget, ...] = ()
     native: tuple[NativeCode, ...] = ()
     device_source: str | None = None  # where a source for GPUs is listed
+    cuda_code: CudaCode = CudaCode.NONE
     packages: frozenset[str] = frozenset()  # those that find_package() looks for
     cuda_minimum: Minimum | None = None
     files: tuple[str, ...] = ()
 
 
-def read_options(files: TreeFiles, folder: str = "") -> CMakeFacts:
+def read_options(files: TreeFiles, folder: str = "", *, alone: bool = False) -> CMakeFacts:
     """Return all options that the CMake files declare: the root's first, then those of cmake/, then
-    the rest. ``folder`` is where the root's CMakeLists.txt is.
+    the rest. ``folder`` is where the root's CMakeLists.txt is; ``alone``, if the rest of the tree
+    is no part of the build.
     """
     root = posixpath.join(folder, ROOT)
-    read = {file: _commands(files, file) for file in _cmake_files(files, root)}
+    read = {file: _commands(files, file) for file in _cmake_files(files, root, alone=alone)}
     facts = _Facts(root, Calls(command for commands in read.values() for command in commands))
     facts.certain = _certain_files(read, root)
     for file, commands in read.items():
@@ -80,10 +84,15 @@ def read_options(files: TreeFiles, folder: str = "") -> CMakeFacts:
     return replace(facts.result(), files=tuple(read))
 
 
-def _cmake_files(files: TreeFiles, root: str) -> Iterator[str]:
+def _cmake_files(files: TreeFiles, root: str, *, alone: bool) -> Iterator[str]:
     """Yield the tree's own CMake files, then those of the folders it adds by name."""
+    below = f"{posixpath.dirname(root)}/"
+    found = [file for file in files.walk() if _is_cmake(file)]
+    inner = [file for file in found if file.startswith(below)]
+    if alone and inner and not any(_leaves(files, file) for file in inner):
+        found = inner
     own = sorted(
-        filter(_is_cmake, files.walk()),
+        found,
         key=lambda file: (file != root, not file.startswith("cmake/"), file),
     )
     yield from own
@@ -96,6 +105,15 @@ def _cmake_files(files: TreeFiles, root: str) -> Iterator[str]:
                 known.add(added)
                 waiting.append(added)
                 yield added
+
+
+def _leaves(files: TreeFiles, file: str) -> bool:
+    """Tell whether a file includes or adds what is outside of its folder."""
+    return any(
+        command.name in ("add_subdirectory", "include")
+        and any(".." in argument.value.split("/") for argument in command.arguments[:1])
+        for command in parse_script(files.text(file) or "").commands
+    )
 
 
 def _added_folders(files: TreeFiles, file: str) -> Iterator[str]:
@@ -152,6 +170,7 @@ class _Facts:
         self._targets: dict[NamedTarget, None] = {}
         self._native: list[NativeCode] = []
         self._device_source: str | None = None
+        self._cuda_code: set[CudaCode] = set()
         self._project: CMakeProject | None = None
         self._minimum: str | None = None
         self._cuda: Minimum | None = None
@@ -170,6 +189,8 @@ class _Facts:
                 self._native.append(use)
             if self._device_source is None and compiles_device_code(each.command):
                 self._device_source = where
+            if compiled := cuda_code(each.command):
+                self._cuda_code.add(compiled)
             if each.command.name == "find_package" and each.command.arguments:
                 self._packages.append((file, each.command))
         if file == self._root:
@@ -221,6 +242,7 @@ class _Facts:
             own_targets=tuple(self._targets),
             native=tuple(self._native),
             device_source=self._device_source,
+            cuda_code=next((kind for kind in CudaCode if kind in self._cuda_code), CudaCode.NONE),
             packages=frozenset(command.arguments[0].value for _, command in self._packages),
             cuda_minimum=self._cuda or required_cuda(self._packages, self._values),
         )

@@ -54,6 +54,7 @@ class Package(Value, frozen=True, kw_only=True):
     pure: bool = False
     defines: dict[str, str] = {}  # what pyproject.toml has scikit-build-core pass to CMake
     environment: tuple[str, ...] = ()  # variables that pyproject.toml has scikit-build-core read
+    cmake_folder: str = ""  # where pyproject.toml says that CMakeLists.txt is
 
     @property
     def needs_torch(self) -> bool:
@@ -72,17 +73,23 @@ def read_package(files: TreeFiles) -> Package:
     metadata = HeaderParser().parsestr((files.text("PKG-INFO") or "")[:_LARGEST_HEAD])
     name = metadata["Name"] or project.name or setup.name
     version = metadata["Version"] or project.version or setup.version
-    requirements = _requirements(files, pyproject)
+    # A setup.py that is no Python builds nothing; beside it, CMake does.
+    is_setup = files.is_file("setup.py") and (
+        setup.understood or setup.torch_names is not None or not files.is_file("CMakeLists.txt")
+    )
+    is_package = pyproject.project is not None or is_setup
+    requirements = _requirements(files, pyproject, is_package=is_package)
     return Package(
         name=name,
         version=version or (_module_version(files, name) if name else None),
-        front_end=_front_end(files, pyproject, requirements),
+        front_end=_front_end(pyproject, requirements, is_package=is_package),
         requirements=requirements,
         torch_names=setup.torch_names,
         roots=tuple(_roots(pyproject)),
         pure=_is_pure(files, pyproject),
         defines=_defines(pyproject),
         environment=tuple(sorted(_environment(pyproject.tool.get("scikit-build", {})))),
+        cmake_folder=_cmake_folder(pyproject),
     )
 
 
@@ -108,12 +115,21 @@ def _roots(pyproject: _Pyproject) -> Iterator[str]:
         yield posixpath.normpath(posixpath.join(folder, f"{module}.py"))
 
 
-def _defines(pyproject: _Pyproject) -> dict[str, str]:
-    """Return scikit-build-core's cmake.define, and the -D options in its cmake.args."""
+def _cmake_table(pyproject: _Pyproject) -> dict[str, Any]:
+    """Return what pyproject.toml says about CMake to scikit-build-core."""
     table = pyproject.tool.get("scikit-build", {})
     cmake = table.get("cmake", {}) if isinstance(table, dict) else {}
-    if not isinstance(cmake, dict):
-        return {}
+    return cmake if isinstance(cmake, dict) else {}
+
+
+def _cmake_folder(pyproject: _Pyproject) -> str:
+    folder = posixpath.normpath(str(_cmake_table(pyproject).get("source-dir", "")))
+    return "" if folder == "." or folder.startswith(("/", "..")) else folder
+
+
+def _defines(pyproject: _Pyproject) -> dict[str, str]:
+    """Return scikit-build-core's cmake.define, and the -D options in its cmake.args."""
+    cmake = _cmake_table(pyproject)
     defines = cmake.get("define", {})
     found = (
         {str(name): _scalar(value) for name, value in defines.items()}
@@ -151,24 +167,20 @@ def _read_pyproject(files: TreeFiles) -> _Pyproject:
         return _Pyproject()
 
 
-def _requirements(files: TreeFiles, pyproject: _Pyproject) -> tuple[str, ...]:
+def _requirements(files: TreeFiles, pyproject: _Pyproject, *, is_package: bool) -> tuple[str, ...]:
     if pyproject.build_system:
         return parse_requirements(
             files, [("pyproject.toml", line) for line in pyproject.build_system.requires]
         )
     # What PEP 518 says of a package without a build-system table.
-    return ("setuptools",) if _is_package(files, pyproject) else ()
-
-
-def _is_package(files: TreeFiles, pyproject: _Pyproject) -> bool:
-    return pyproject.project is not None or files.is_file("setup.py")
+    return ("setuptools",) if is_package else ()
 
 
 def _front_end(
-    files: TreeFiles, pyproject: _Pyproject, requirements: tuple[str, ...]
+    pyproject: _Pyproject, requirements: tuple[str, ...], *, is_package: bool
 ) -> FrontEnd | None:
     if not pyproject.build_system:
-        return FrontEnd.SETUPTOOLS if _is_package(files, pyproject) else None
+        return FrontEnd.SETUPTOOLS if is_package else None
     # scikit-build-core's plugin for setuptools takes no settings of the back end.
     if pyproject.build_system.build_backend.startswith(("setuptools.", "scikit_build_core.setup")):
         return FrontEnd.SETUPTOOLS

@@ -20,6 +20,12 @@ _NATIVE = re.compile(r"-m(?:arch|cpu|tune)=native")
 _ARGUMENT = re.compile(r"--[a-z][\w-]*")
 _CUDA_VERSION = re.compile(r"cuda|nvcc|bare_metal", re.IGNORECASE)
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+# Tests that are true in every build for a GPU.
+_WITH_CUDA = re.compile(
+    r"(?:\w+_)?(?:WITH|USE|BUILD|ENABLE|HAVE|HAS|FORCE|IS)_(?:CUDA|GPU)|CUDA_HOME"
+    r"|(?:torch\.)?cuda\.is_available\(\)",
+    re.IGNORECASE,
+)
 _TRUE = ("1", "TRUE", "True", "true", "ON", "on", "YES", "yes", "Y", "y")
 _COMPILING = {
     *("BuildExtension", "CppExtension", "CUDAExtension", "SyclExtension", "Extension"),
@@ -86,7 +92,8 @@ class BuildReader:
             where = f"{file}:{getattr(node, 'lineno', 0)}"
             match node:
                 case ast.Constant(value=str(text)):
-                    self._text(text, where, [self._resolved(test, names) for test in tests])
+                    open_tests = (test for test in tests if not _is_about_cuda(test))
+                    self._text(text, where, [self._resolved(test, names) for test in open_tests])
                     self._used |= set(text.split()[:1]) & _COMPILING
                 case ast.Name(id=name) | ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
                     self._used |= {name} & _COMPILING
@@ -199,6 +206,17 @@ class BuildReader:
                 case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
                     if name in self._wrappers:
                         yield self._wrappers[name]
+
+
+def _is_about_cuda(test: tuple[ast.expr, bool]) -> bool:
+    """Tell whether a test is true in every build for a GPU: ``if WITH_CUDA and CUDA_HOME``."""
+    expression, wanted = test
+    match expression:
+        case ast.BoolOp(op=ast.And(), values=parts):
+            return wanted and all(_is_about_cuda((part, True)) for part in parts)
+        case ast.Compare(left=left, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):
+            expression = left
+    return wanted and bool(_WITH_CUDA.fullmatch(ast.unparse(expression)))
 
 
 def _on_condition(

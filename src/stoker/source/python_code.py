@@ -26,6 +26,7 @@ class Setup(Value, frozen=True, kw_only=True):
     name: str | None = None
     version: str | None = None
     torch_names: frozenset[str] | None = None
+    understood: bool = True
 
 
 def read_setup(files: TreeFiles) -> Setup:
@@ -36,7 +37,8 @@ def read_setup(files: TreeFiles) -> Setup:
     if module is None:
         # Perhaps it is newer Python than this one: what it imports can still be told.
         imports = _IMPORT_OF_TORCH.search(text)
-        return Setup(torch_names=frozenset(_WORD.findall(text)) if imports else None)
+        names = frozenset(_WORD.findall(text)) if imports else None
+        return Setup(torch_names=names, understood=False)
     keywords = _keywords_of_setup(module)
     return Setup(
         name=keywords.get("name"),

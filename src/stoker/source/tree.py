@@ -4,6 +4,7 @@ Reads; neither runs anything of the tree nor decides how it is built.
 """
 
 import os
+import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ from stoker.model.distribution import read_version
 from stoker.model.errors import StorageError, UsageError, nearest
 from stoker.model.plan import Backend
 from stoker.model.recipe import ProjectRecipe
-from stoker.model.source import FrontEnd, ProjectKind, ReadVariable, SourceTree, Submodule
+from stoker.model.source import CudaCode, FrontEnd, ProjectKind, ReadVariable, SourceTree, Submodule
 from stoker.source.asks import PythonAsks, read_python_asks
 from stoker.source.files import TreeFiles
 from stoker.source.options import CMakeFacts, read_options, read_project
@@ -57,11 +58,13 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
     if kind is None:
         raise _nothing_to_build(files, package, content)
     pytorch = kind is ProjectKind.PYTORCH
-    folder = recipe.folder if recipe else ""
-    cmake = read_options(files, folder)
+    folder = recipe.folder if recipe else package.cmake_folder
+    cmake = read_options(files, folder, alone=recipe is None and bool(folder))
     python = read_python_asks(files, package.roots)
     by_cmake = recipe is not None or _calls_cmake(package, kind, python)
     code = _code(files, package, cmake if by_cmake else None, python)
+    submodules = _submodules(files)
+    whole = by_cmake and not files.notes and all(module.present for module in submodules)
     return SourceTree(
         path=str(root),
         kind=kind,
@@ -71,7 +74,7 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
         options=cmake.options,
         variables=cmake.variables,
         cmake_minimum=cmake.minimum,
-        submodules=_submodules(files),
+        submodules=submodules,
         requirements=_requirements(kind, files, package),
         own_protobuf=files.is_filled("third_party/protobuf") if pytorch else None,
         lacks=tuple(_copied_and_missing(files)) if pytorch else (),
@@ -90,6 +93,7 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
         cuda_minimum=code.cuda_minimum,
         device_source=code.device_source,
         compiles=code.compiles,
+        cuda_code=_cuda_code(cmake, whole=whole),
         cuda_if_found=code.cuda_if_found,
         presence=read_presence(files, recipe, (*python.files, *cmake.files)),
         notes=tuple(files.notes),
@@ -143,6 +147,11 @@ def _code(
         device = next((file for file in files.walk() if file.endswith(_DEVICE_SOURCES)), None)
         code = replace(code, device_source=code.device_source or device, compiles=True)
     return code
+
+
+def _cuda_code(cmake: CMakeFacts, *, whole: bool) -> CudaCode:
+    """Return how CUDA code is compiled; files that were not read may do it in another way."""
+    return cmake.cuda_code if whole or cmake.cuda_code is not CudaCode.NONE else CudaCode.UNKNOWN
 
 
 def _calls_cmake(package: Package, kind: ProjectKind, python: PythonAsks) -> bool:
@@ -211,7 +220,7 @@ def _kind(files: TreeFiles, package: Package) -> ProjectKind | None:
         return ProjectKind.PYTORCH
     if "cpp_extension" in (package.torch_names or ()):
         return ProjectKind.EXTENSION
-    cmake = files.is_file("CMakeLists.txt")
+    cmake = files.is_file(posixpath.join(package.cmake_folder, "CMakeLists.txt"))
     if package.needs_torch and not (cmake and package.front_end is FrontEnd.SCIKIT_BUILD_CORE):
         return ProjectKind.EXTENSION if _holds(files, _SOURCES) else None
     if cmake:

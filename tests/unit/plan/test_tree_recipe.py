@@ -7,6 +7,7 @@ import pytest
 from stoker.model.errors import UsageError
 from stoker.model.evidence import EvidenceKind
 from stoker.model.plan import Plan
+from stoker.model.source import FrontEnd
 from stoker.source.tree import read_tree
 from subjects import cmake_of, environment_of, named, names, plan
 
@@ -204,3 +205,128 @@ def test_missing_submodules_are_told(tmp_path: Path) -> None:
     (tmp_path / ".gitmodules").write_text('[submodule "x"]\n\tpath = ggml\n')
     made = planned(tmp_path, "cpu", cmake="project(lib CXX)\nadd_subdirectory(ggml)\n")
     assert named(made.findings, "submodules-missing").evidence == "ggml"
+
+
+LITERAL = """
+WITH_CUDA = torch.cuda.is_available() and CUDA_HOME is not None
+if os.getenv("FORCE_CUDA", "0") == "1":
+    WITH_CUDA = True
+if WITH_CUDA:
+    flags = ["-arch=sm_35", "-O2"]
+    setup(ext_modules=[CUDAExtension("x", ["x.cu"], extra_compile_args={"nvcc": flags})])
+"""
+
+
+def test_a_target_of_every_build_with_cuda_is_fixed(tmp_path: Path) -> None:
+    """The test around it is true in every build for a GPU."""
+    with pytest.raises(UsageError, match=r"none of them runs on 9\.0") as refused:
+        planned(tmp_path, "cu130-sm90", setup=EXTENSION + LITERAL)
+    assert "3.5" in " ".join(refused.value.hints)
+
+
+def test_a_target_of_builds_without_cuda_is_not_that_of_others(tmp_path: Path) -> None:
+    text = LITERAL.replace("if WITH_CUDA:", "if not WITH_CUDA:")
+    made = planned(tmp_path, "cu130-sm90", setup=EXTENSION + text)
+    assert made.statements[0].text == "not known"
+
+
+PARTS = """
+project(Lib CXX)
+option(BUILD_VECTOR_CUDA "Build the vector with CUDA" ON)
+option(ENABLE_CUDA "Enable CUDA" OFF)
+option(SUPERLU_CUDA "SuperLU has CUDA" OFF)
+if(ENABLE_CUDA)
+  enable_language(CUDA)
+  add_library(a x.cu)
+endif()
+"""
+
+
+def test_the_switch_of_the_whole_project_comes_before_those_of_parts(tmp_path: Path) -> None:
+    made = planned(tmp_path, "cu130-sm90", cmake=PARTS)
+    assert cmake_of(made)["ENABLE_CUDA"] == "ON"
+    assert not {"SUPERLU_CUDA", "BUILD_VECTOR_CUDA"} & cmake_of(made).keys()
+
+
+AT_RUN_TIME = """
+project(Lib CXX)
+find_package(CUDAToolkit QUIET)
+if(CUDAToolkit_FOUND)
+  set(LIB_BUILD_CUDA_LIB ON CACHE BOOL "Build the library for NVIDIA GPUs")
+else()
+  set(LIB_BUILD_CUDA_LIB OFF CACHE BOOL "Build the library for NVIDIA GPUs")
+endif()
+set(LIB_BUILD_PART_CUDA_LIB ON CACHE BOOL "Build a part of it")
+file(GLOB KERNELS kernels/*.cu)
+encode_kernels(${KERNELS})
+"""
+
+
+def test_kernels_that_cmake_does_not_compile(tmp_path: Path) -> None:
+    """They are texts that a program compiles while it runs: no command enables CUDA."""
+    made = planned(tmp_path, "cu130-sm90", cmake=AT_RUN_TIME)
+    assert cmake_of(made)["LIB_BUILD_CUDA_LIB"] == "ON"
+    assert made.targets
+    assert not made.targets.compiles
+    on_cpu = planned(tmp_path, "cpu", cmake=AT_RUN_TIME)
+    assert cmake_of(on_cpu)["LIB_BUILD_CUDA_LIB"] == "OFF"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "enable_language(CUDA)",
+        "enable_language(${LANGUAGE})",
+        "cuda_add_library(a ${KERNELS})",
+        "add_custom_command(OUTPUT a.o COMMAND ${CUDA_NVCC_EXECUTABLE} -c a.cu)",
+        "set_source_files_properties(a.cpp PROPERTIES LANGUAGE CUDA)",
+        "project(other LANGUAGES CXX CUDA)",
+    ],
+)
+def test_kernels_that_cmake_may_compile(tmp_path: Path, line: str) -> None:
+    made = planned(tmp_path, "cu130-sm90", cmake=f"{AT_RUN_TIME}\n{line}\n")
+    assert made.targets
+    assert made.targets.compiles
+
+
+def test_the_folder_that_pyproject_names_is_what_is_built(tmp_path: Path) -> None:
+    """The library beside it has kernels, and is not a part of the package."""
+    (tmp_path / "python").mkdir()
+    (tmp_path / "python/CMakeLists.txt").write_text(
+        "project(bindings CXX)\nfind_package(lib)\nadd_library(b b.cpp)\noption(BINDINGS_CUDA x)\n"
+    )
+    pyproject = '[build-system]\nrequires = ["scikit-build-core"]\n'
+    pyproject += 'build-backend = "scikit_build_core.build"\n[project]\nname = "lib"\n'
+    pyproject += 'version = "1"\n[tool.scikit-build]\ncmake.source-dir = "python/"\n'
+    library = "project(lib CXX CUDA)\noption(LIB_CUDA x)\nadd_library(a x.cu)\n"
+    made = planned(tmp_path, "cu130-sm90", cmake=library, **{"pyproject.toml": pyproject})
+    assert made.targets
+    assert not made.targets.compiles
+    assert cmake_of(made)["BINDINGS_CUDA"] == "ON"
+    assert "LIB_CUDA" not in cmake_of(made)
+
+
+def test_a_setup_that_python_cannot_read_is_not_what_is_built(tmp_path: Path) -> None:
+    setup = "setup(name='lib', ext_modules=[Extension('lib'), language_level='3'])\n"
+    cmake = "project(lib CXX)\noption(LIB_WITH_CUDA x OFF)\nenable_language(CUDA)\n"
+    cmake += "add_library(a x.cu)\n"
+    made = planned(tmp_path, "cu130-sm90", setup=setup, cmake=cmake)
+    assert cmake_of(made)["LIB_WITH_CUDA"] == "ON"
+    assert made.source
+    assert made.source.front_end is FrontEnd.CMAKE
+
+
+def test_find_cuda_takes_targets_as_flags(tmp_path: Path) -> None:
+    """The plan set CMAKE_CUDA_ARCHITECTURES, which FindCUDA does not read."""
+    text = "project(lib CXX)\noption(LIB_CUDA x OFF)\nfind_package(CUDA)\n"
+    text += "cuda_add_library(a x.cu)\n"
+    made = planned(tmp_path, "cu130-sm89-sm90", cmake=text)
+    given = cmake_of(made)
+    assert "CMAKE_CUDA_ARCHITECTURES" not in given
+    assert given["CUDA_NVCC_FLAGS"] == (
+        "-gencode=arch=compute_89,code=sm_89;-gencode=arch=compute_90,code=sm_90"
+    )
+    assert made.targets
+    assert made.targets.cubins == ("8.9", "9.0")
+    rival = text + 'set(LIB_CUDA_ARCHS "35" CACHE STRING x)\n'
+    assert planned(tmp_path, "cu130-sm90", cmake=rival).statements[0].text == "not known"
