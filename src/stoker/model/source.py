@@ -109,7 +109,7 @@ class Presence(Value, frozen=True, kw_only=True):
 
     numbers: dict[str, str] = {}  # GPU targets and versions that the files name: "9.0a"
     shown: dict[str, str] = {}  # patterns of the recipe that were found
-    listed: dict[str, tuple[str, ...]] = {}  # words of the lists that patterns capture
+    listed: dict[str, tuple[tuple[str, ...], ...]] = {}  # the lists that patterns capture
 
 
 class CudaCode(StrEnum):

@@ -68,7 +68,13 @@ def _archs(known: BackendRecipe, presence: Presence) -> tuple[str, ...]:
     pattern = known.shown.get("archs", "")
     if pattern not in presence.shown:
         return ()
-    return presence.listed.get(pattern) or known.archs
+    listed = presence.listed.get(pattern, ())
+    return tuple(dict.fromkeys(arch for each in listed for arch in each)) or known.archs
+
+
+def kernel_lists(known: BackendRecipe, presence: Presence | None) -> tuple[tuple[str, ...], ...]:
+    """Return the targets that the tree lists for single kernels."""
+    return presence.listed.get(known.shown.get("accepts", ""), ()) if presence else ()
 
 
 def still_needed(needs: Iterable[Need], presence: Presence | None) -> tuple[Need, ...]:

@@ -259,7 +259,7 @@ def _joined(carrier: str, words: list[Setting], subject: Subject) -> Setting:
     own = subject.exported.get(carrier, "")
     text = " ".join(f"-D{setting.name}={setting.value}" for setting in words)
     strongest = max(words, key=lambda setting: setting.origin.kind.rank)
-    why = "setup.py passes these words to CMake" + ("; your own come last" if own else "")
+    why = "the build passes these words to CMake" + ("; your own come last" if own else "")
     return environment(carrier, f"{text} {own}".strip(), strongest.origin, why)
 
 

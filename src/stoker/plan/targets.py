@@ -13,7 +13,8 @@ from stoker.model.plan import Backend, GpuTarget, PlannedTargets, Setting
 from stoker.model.recipe import BackendRecipe, FixedTargets, Switch
 from stoker.model.source import ProjectKind
 from stoker.model.value import Value
-from stoker.plan.present import places
+from stoker.plan.loose import loose_targets
+from stoker.plan.present import kernel_lists, places
 from stoker.plan.recipes.project import known_facts, sets_targets, written_targets
 from stoker.plan.subject import Subject
 from stoker.plan.tree_recipe import names_targets, tree_recipe
@@ -172,7 +173,12 @@ def _accepted(subject: Subject, known: BackendRecipe, cubins: Iterable[str]) -> 
         here = not switch.cpus or subject.platform.cpu in switch.cpus
         if switch.single and here and wanted & set(switch.serves or switch.archs):
             added += switch.archs
-    return dict.fromkeys((*known.accepts, *added))
+    lists = kernel_lists(known, subject.tree.presence if subject.tree else None)
+    if not lists:
+        return dict.fromkeys((*known.accepts, *added))
+    families = subject.cuda_is_at_least(known.serves_cuda)
+    own = loose_targets(lists, list(cubins), families=families)
+    return dict.fromkeys(arch for arch in (*own, *added) if arch not in cubins)
 
 
 def _compiles(subject: Subject, known: BackendRecipe) -> bool:

@@ -34,7 +34,7 @@ def read_presence(
             for word in _numbers(line):
                 numbers.setdefault(word, f"{file}:{at}")
     shown: dict[str, str] = {}
-    listed: dict[str, tuple[str, ...]] = {}
+    listed: dict[str, tuple[tuple[str, ...], ...]] = {}
     for pattern in _patterns(recipe):
         if place := _place(files, texts, pattern):
             shown[pattern], listed[pattern] = place
@@ -56,8 +56,8 @@ def _patterns(recipe: ProjectRecipe) -> list[str]:
 
 def _place(
     files: TreeFiles, texts: dict[str, str], pattern: str
-) -> tuple[str, tuple[str, ...]] | None:
-    """Return the first place of ``FILE: REGEX``, and the words of all lists that it captures."""
+) -> tuple[str, tuple[tuple[str, ...], ...]] | None:
+    """Return the first place of ``FILE: REGEX``, and the words of each list that it captures."""
     file, _, regex = pattern.partition(": ")
     text = texts.get(file) or files.text(file)
     try:
@@ -67,5 +67,6 @@ def _place(
     if not found:
         return None
     line = (text or "").count("\n", 0, found[0].start()) + 1
-    words = [word for each in found if each.lastindex for word in re.split(r"[;,\s]+", each[1])]
-    return f"{file}:{line}", tuple(dict.fromkeys(words))
+    texts_of_lists = dict.fromkeys(each[1] for each in found if each.lastindex)
+    lists = [tuple(filter(None, re.split(r"[;,\s]+", each))) for each in texts_of_lists]
+    return f"{file}:{line}", tuple(lists)

@@ -170,3 +170,64 @@ def test_a_recipe_of_the_user_is_kept_whole(tmp_path: Path) -> None:
     made = plan_of(about)
     assert made.targets
     assert made.targets.ptx == ("9.0",)
+
+
+KERNELS = """
+project(vllm_extensions LANGUAGES CXX)
+set(CUDA_SUPPORTED_ARCHS "7.5;8.0;8.6;8.7;8.9;9.0;10.0;12.0")
+find_package(Torch REQUIRED)
+enable_language(CUDA)
+intersection(MARLIN "8.0;8.7;9.0+PTX" "${CUDA_ARCHS}")
+intersection(ALLSPARK "8.0;8.6;8.7;8.9" "${CUDA_ARCHS}")
+intersection(CUTLASS_2
+    "7.5;8.0;8.7;8.9+PTX" "${CUDA_ARCHS}")
+intersection(MACHETE "9.0a" "${CUDA_ARCHS}")
+if(CUDA_VERSION VERSION_GREATER_EQUAL 13.0)
+  intersection(FP4 "10.0f;11.0f" "${CUDA_ARCHS}")
+else()
+  intersection(FP4 "10.0a;10.3a" "${CUDA_ARCHS}")
+endif()
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "single"),
+    [
+        ("cu130-sm90", ("9.0+PTX", "8.9", "8.9+PTX", "9.0a")),
+        ("cu130-sm89", ("8.7", "8.9+PTX")),
+        ("cu130-sm75", ()),
+        ("cu130-sm100", ("9.0", "9.0+PTX", "8.9", "8.9+PTX", "10.0f")),
+        ("cu128-sm100", ("9.0", "9.0+PTX", "8.9", "8.9+PTX", "10.0a")),
+        ("cu130-sm80-sm86", ()),
+    ],
+)
+def test_targets_of_single_kernels_follow_from_their_lists(
+    tmp_path: Path, words: str, single: tuple[str, ...]
+) -> None:
+    """All that any kernel may have was stated for every GPU."""
+    (tmp_path / "CMakeLists.txt").write_text(KERNELS)
+    (tmp_path / "kernel.cu").write_text("")
+    text = "import torch\nVLLM_TARGET_DEVICE = os.getenv('VLLM_TARGET_DEVICE')\n"
+    text += "setup(name='vllm', ext_modules=[CMakeExtension('vllm._C')])\n"
+    made = planned(tmp_path, words, text)
+    assert made.recipe == "extension"
+    assert made.targets
+    assert made.targets.accepted == single
+
+
+def test_a_switch_names_the_targets_that_it_adds_on_this_cpu(tmp_path: Path) -> None:
+    """Of several facts about one switch, the last one was told, whatever CPU it is for."""
+    (tmp_path / "CMakeLists.txt").write_text(SGL)
+    (tmp_path / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["scikit-build-core", "torch"]\n'
+        'build-backend = "scikit_build_core.build"\n[project]\nname = "sgl-kernel"\nversion = "1"\n'
+    )
+    reasons = {}
+    for cpu in ("aarch64", "x86_64"):
+        made = plan(f"cu128-sm90-linux_{cpu}", tree=read_tree(tmp_path))
+        (switch,) = [s for s in made.cmake if s.name == "ENABLE_BELOW_SM90"]
+        reasons[cpu] = switch.why
+    assert reasons == {
+        "aarch64": "no GPU asked for needs the kernels for 8.0, 8.9, 8.7",
+        "x86_64": "no GPU asked for needs the kernels for 8.0, 8.9, 8.6",
+    }

@@ -31,10 +31,11 @@ def project_settings(subject: Subject) -> Iterator[Setting]:
             if (value := _filled(template, values)) is not None:
                 origin = _origin(subject, template, name)
                 yield place(name, value, origin, _why(subject, template))
-    for switch in known.switches:
+    here = [s for s in known.switches if not s.cpus or subject.platform.cpu in s.cpus]
+    for switch in {switch.name: switch for switch in here}.values():
         place = option if switch.cmake else environment
         on = bool({target.arch for target in subject.gpus} & set(switch.serves or switch.archs))
-        what = ", ".join(switch.archs)
+        what = ", ".join(arch for each in here if each.name == switch.name for arch in each.archs)
         why = f"kernels for {what}" if on else f"no GPU asked for needs the kernels for {what}"
         if value := switch.on if on else switch.off:
             yield place(switch.name, value, _recipe(subject, switch.name), why)
