@@ -13,6 +13,11 @@ import tomllib
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+import msgspec
+
+from stoker.knowledge.compiler_modes import nvcc_rounds
+from stoker.model.govern import Step
+
 ROOT = Path(__file__).parent.parent
 TABLE = ROOT / "src/stoker/knowledge/known_steps.toml"
 RESULTS = "benchmarks/results"
@@ -84,14 +89,15 @@ def main() -> None:
 
 
 def rows_of(trace: str) -> dict[str, tuple[int, int]]:
-    """Return the peak in MiB and the CPU seconds of each source of a trace."""
+    """Return the peak in MiB and the CPU seconds of each source of a trace, for one GPU target."""
     with lzma.open(ROOT / RESULTS / trace, "rt") as file:
         steps = json.load(file)["steps"]
     rows = {}
     for step in steps:
         peak, path = round(step["peak_bytes"] / MIB), within(step.get("source", ""))
         if step.get("role", "").startswith("compile") and path:
-            rows[path] = (peak, max(1, round(step["cpu_s"])))
+            targets = nvcc_rounds(msgspec.convert(step, Step, strict=False))
+            rows[path] = (peak, max(1, round(step["cpu_s"] / targets)))
     return rows
 
 
