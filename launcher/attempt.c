@@ -112,8 +112,9 @@ static _Noreturn void keep(const struct attempt *attempt, const char *step, cons
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_PDEATHSIG, SIGNAL_PARENT_DIED);
     pid_t self = getpid();
-    /* Not vfork: a child that is paused before exec would block us too. */
-    pid_t compiler = getppid() == launcher ? fork() : -1;
+    /* A child that is paused before exec would block us after vfork. What runs by a lease is not paused
+     * that early, and most of it is so short that copying our memory would count. */
+    pid_t compiler = getppid() != launcher ? -1 : attempt->leased ? vfork() : fork();
     if (compiler == 0)
         become_command(attempt, step, mask, ends, self);
     if (compiler < 0 && getppid() == launcher) /* fork failed: the command replaces the keeper */
@@ -131,12 +132,12 @@ static _Noreturn void keep(const struct attempt *attempt, const char *step, cons
 }
 
 bool attempt_start(struct attempt *attempt, char **command, const char *step, const char *parent,
-                   const sigset_t *mask, struct output *output)
+                   const sigset_t *mask, struct output *output, bool leased)
 {
     int ends[2] = {STDOUT_FILENO, STDERR_FILENO};
     bool holds = command_repeats();
     pid_t launcher = getpid();
-    *attempt = (struct attempt){.command = command, .interval_us = FIRST_SAMPLE_US};
+    *attempt = (struct attempt){.command = command, .leased = leased, .interval_us = FIRST_SAMPLE_US};
     if (holds)
         folder_make(attempt->folder, parent);
     if (holds && !output_open(output, attempt->folder, ends)) {

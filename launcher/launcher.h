@@ -228,6 +228,7 @@ struct attempt {
     char **command;        /* NULL: there is no attempt */
     char folder[PATH_MAX]; /* its TMPDIR; empty if it could not be created */
     pid_t keeper;          /* the compiler's parent and the leader of its process group */
+    bool leased; /* it runs without the governor's knowledge, so it is short and not paused */
     bool running;
     bool paused;
     bool daemons; /* a process it started outlives it */
@@ -245,7 +246,7 @@ int64_t now_us(void);
 
 /* Starts the command with the given signal mask. Returns false if no process could be created. */
 bool attempt_start(struct attempt *attempt, char **command, const char *step, const char *parent,
-                   const sigset_t *mask, struct output *output);
+                   const sigset_t *mask, struct output *output, bool leased);
 
 /* Measures the tree if a sample is due. Returns whether the result should be reported. */
 bool attempt_sample(struct attempt *attempt);

@@ -463,7 +463,8 @@ static bool start_attempt(void)
 {
     const char *parent = setting("STOKER_SCRATCH", setting("TMPDIR", "/tmp"));
     step.told_start = false;
-    if (!attempt_start(&step.attempt, step.permitted, step.id, parent, &step.inherited, &step.output))
+    if (!attempt_start(&step.attempt, step.permitted, step.id, parent, &step.inherited, &step.output,
+                       step.leased))
         return false;
     if (step.leased) /* it is expected to end before, and the governor need not know the keeper */
         step.attempt.next_sample_us = step.attempt.started_us + LEASE_SAMPLE_US;
