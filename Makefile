@@ -21,7 +21,7 @@ PYTEST_ARGS ?= -n auto --maxschedchunk 2
 # Without cached bytecode, every test process would compile stoker again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo picture test test-all slow sanitize heavy bench compare dist lint format clean
+.PHONY: help venv demo picture test test-all slow sanitize heavy bench compare dist lint types style format clean
 
 help:
 	@sed -n '/^# Each/,/^\./s/^# \{0,1\}//p' Makefile
@@ -89,10 +89,14 @@ dist: venv
 	@$(BIN)/python -m pip install --quiet --group release
 	@$(BIN)/python release/dist.py dist
 
-lint: venv
+lint: types style
+
+types: venv
+	$(BIN)/mypy
+
+style: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tests/language.py
 

@@ -4,7 +4,9 @@ known reason, and any number that fit.
 
 import platform
 import zipfile
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from built_libraries import CUBIN, PTX, entry, region
 from conftest import Need
@@ -80,12 +82,12 @@ class Shelf:
         return page.write_text("".join(f'<a href="{name}">x</a>\n' for name in files))
 
 
-def full_shelf(need: Need, folder: Path, work: Path, *, python: str, torch: str) -> Shelf:
+def full_shelf(need: Need, folder: Path, *, python: str, torch: str) -> Shelf:
     """Return a shelf with thirty wheels that do not fit a machine with a Python X.Y.Z, an sm_90
     GPU, glibc older than 2.99, and a PyTorch of CUDA 13 that exports ``WARN``.
     """
     folder.mkdir(parents=True)
-    shelf = Shelf(folder, _libraries(need, work), python)
+    shelf = Shelf(folder, dict(_libraries(need)), python)
     minor = int(python.split(".")[1])
     others = [one for one in range(9, 15) if one != minor][:4]
     for other in others:
@@ -125,7 +127,14 @@ def full_shelf(need: Need, folder: Path, work: Path, *, python: str, torch: str)
     return shelf
 
 
-def _libraries(need: Need, work: Path) -> dict[str, bytes]:
+@cache
+def _libraries(need: Need) -> dict[str, bytes]:
+    """Return libraries by what is wrong with them; compiling them takes seconds."""
+    with TemporaryDirectory() as folder:
+        return _linked(need, Path(folder))
+
+
+def _linked(need: Need, work: Path) -> dict[str, bytes]:
     both = ("libc10.so", "libc10_cuda.so")
     sm90 = region([entry(CUBIN, 90, b"x" * 80)])
     symbols = {"good": (), "old": (OLD_CHECK,), "other": (ELSEWHERE,), "old-string": (OLD_STRING,)}

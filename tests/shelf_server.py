@@ -27,7 +27,7 @@ class Server:
         self.url, self.sent = url, sent
         pages = folder / "server/simple/mill"
         python = platform.python_version()
-        self.shelf: Shelf = full_shelf(need, pages, folder / "made", python=python, torch=TORCH)
+        self.shelf: Shelf = full_shelf(need, pages, python=python, torch=TORCH)
         put_source(pages)
         self.page = self.shelf.write_page()
         for tool in TOOLS:

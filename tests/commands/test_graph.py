@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from browser import Browser
-from conftest import Need
+from conftest import Need, Stoker
 from stoker.source.ninja import read_discovered
 
 STOKER = str(Path(sys.executable).with_name("stoker"))
@@ -81,13 +81,15 @@ def _run(*words: "str | Path") -> str:
     ).stdout
 
 
-def _graph(*words: "str | Path") -> "dict[str, object]":
-    found: dict[str, object] = json.loads(_run(STOKER, "graph", *words, "--json"))
+def _graph(stoker: Stoker, *words: "str | Path") -> "dict[str, object]":
+    done = stoker("graph", *map(str, words), "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, object] = json.loads(done.stdout)
     return found
 
 
-def _impact(build: Path, file: "str | Path") -> list[str]:
-    graph = _graph(build, "--impact", file)
+def _impact(stoker: Stoker, build: Path, file: "str | Path") -> list[str]:
+    graph = _graph(stoker, build, "--impact", file)
     impact = graph["impact"]
     assert isinstance(impact, dict)
     return sorted(step["output"] for step in impact["steps"])
@@ -115,10 +117,12 @@ def _written_by(build: Path) -> list[str]:
         ("src/extra.cpp", 0),
     ],
 )
-def test_the_impact_is_what_ninja_rebuilds(project: Path, file: str, count: int) -> None:
+def test_the_impact_is_what_ninja_rebuilds(
+    project: Path, stoker: Stoker, file: str, count: int
+) -> None:
     build = project / "b"
     _run("ninja", "-C", build)
-    expected = _impact(build, project / file)
+    expected = _impact(stoker, build, project / file)
     assert len(expected) == count
     (project / file).touch()
     told = _run("ninja", "-C", build, "-n")
@@ -127,10 +131,12 @@ def test_the_impact_is_what_ninja_rebuilds(project: Path, file: str, count: int)
     assert _written_by(build) == expected
 
 
-def test_a_generator_that_writes_the_same_again_saves_the_steps_after_it(project: Path) -> None:
+def test_a_generator_that_writes_the_same_again_saves_the_steps_after_it(
+    project: Path, stoker: Stoker
+) -> None:
     build = project / "b"
     _run("ninja", "-C", build)
-    expected = _impact(build, "same.txt")
+    expected = _impact(stoker, build, "same.txt")
     assert len(expected) == 5
     (project / "same.txt").touch()
     assert set(_written_by(build)) < set(expected)
@@ -145,7 +151,9 @@ def test_headers_are_read_as_ninja_reads_them(project: Path) -> None:
     assert {name: list(files) for name, files in read_discovered(project / "b").items()} == listed
 
 
-def test_names_are_the_same_without_an_answer_of_cmake(project: Path, tmp_path: Path) -> None:
+def test_names_are_the_same_without_an_answer_of_cmake(
+    project: Path, stoker: Stoker, tmp_path: Path
+) -> None:
     def names(graph: "dict[str, object]") -> object:
         targets = graph["targets"]
         assert isinstance(targets, list)
@@ -154,7 +162,7 @@ def test_names_are_the_same_without_an_answer_of_cmake(project: Path, tmp_path: 
     without = tmp_path / "b"
     shutil.copytree(project / "b", without)
     shutil.rmtree(without / ".cmake")
-    asked, guessed = _graph(project / "b"), _graph(without)
+    asked, guessed = _graph(stoker, project / "b"), _graph(stoker, without)
     assert (asked["has_reply"], guessed["has_reply"]) == (True, False)
     assert names(asked) == names(guessed)
     assert {name for name, _, _ in names(asked)} == {  # type: ignore[attr-defined]
@@ -166,20 +174,20 @@ def test_names_are_the_same_without_an_answer_of_cmake(project: Path, tmp_path: 
     }
 
 
-def test_memory_comes_from_the_history(project: Path) -> None:
+def test_memory_comes_from_the_history(project: Path, stoker: Stoker) -> None:
     (project / "b/CMakeFiles/tool.dir/src/main.cpp.o").unlink()
     subprocess.run([STOKER, "run", "--", "ninja"], cwd=project / "b", check=True)
-    targets = _graph(project / "b")["targets"]
+    targets = _graph(stoker, project / "b")["targets"]
     assert isinstance(targets, list)
     peaks = {each["name"]: each["peak_bytes"] for each in targets}
     assert peaks["tool"] > 0
     assert peaks["base"] is None  # it was built without stoker
 
 
-def test_pages(project: Path, tmp_path: Path, browser: Browser) -> None:
+def test_pages(project: Path, stoker: Stoker, tmp_path: Path, browser: Browser) -> None:
     page, drawing = tmp_path / "graph.html", tmp_path / "graph.svg"
-    _run(STOKER, "graph", project / "b", "--impact", "base.h", "-o", page)
-    _run(STOKER, "graph", project / "b", "-o", drawing)
+    stoker("graph", str(project / "b"), "--impact", "base.h", "-o", str(page))
+    stoker("graph", str(project / "b"), "-o", str(drawing))
     boxes = ElementTree.fromstring(drawing.read_text()).iter("{http://www.w3.org/2000/svg}a")
     assert len(list(boxes)) == 5
     browser.open(page)
@@ -194,11 +202,9 @@ def test_pages(project: Path, tmp_path: Path, browser: Browser) -> None:
     assert browser.console() == []
 
 
-def test_mistakes_are_explained(project: Path, tmp_path: Path) -> None:
+def test_mistakes_are_explained(project: Path, stoker: Stoker, tmp_path: Path) -> None:
     def told(*words: "str | Path") -> tuple[int, str]:
-        done = subprocess.run(
-            [STOKER, "graph", *map(str, words)], capture_output=True, text=True, check=False
-        )
+        done = stoker("graph", *map(str, words))
         return done.returncode, done.stderr
 
     assert told(tmp_path / "nowhere") == (2, f"stoker: there is no folder {tmp_path}/nowhere\n")
@@ -210,7 +216,9 @@ def test_mistakes_are_explained(project: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_source_tree_stands_for_the_build_that_stoker_made(tmp_path: Path) -> None:
+def test_a_source_tree_stands_for_the_build_that_stoker_made(
+    stoker: Stoker, tmp_path: Path
+) -> None:
     tree = tmp_path / "tree"
     shutil.copytree(Path(__file__).parents[1] / "projects/mini-cmake", tree)
     words = (
@@ -224,6 +232,6 @@ def test_a_source_tree_stands_for_the_build_that_stoker_made(tmp_path: Path) -> 
         str(tmp_path / "o"),
     )
     subprocess.run([STOKER, *words], check=True, capture_output=True)
-    graph = _graph(tree)
+    graph = _graph(stoker, tree)
     assert graph["has_reply"] is True
     assert str(graph["folder"]).startswith(os.environ["STOKER_HOME"])

@@ -52,7 +52,7 @@ PLACE = Place(host=HOST, torch=TORCH)
 def shelf(need: Need, tmp_path: Path) -> Shelf:
     """Thirty wheels that do not fit."""
     folder = tmp_path / "server" / "mill"
-    return full_shelf(need, folder, tmp_path, python=HOST.python, torch="2.13.0")
+    return full_shelf(need, folder, python=HOST.python, torch="2.13.0")
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@
 import os
 import subprocess
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from unit.launcher.scripted import Word
 
@@ -37,11 +39,19 @@ int main(int count, char **words)
 
 
 def build(folder: Path, name: str, source: str, *options: str, compiler: str = "cc") -> Path:
-    """A C program from its text."""
-    file = folder / f"{name}.c"
-    file.write_text(source)
-    subprocess.run([compiler, "-w", file, "-o", folder / name, *options], check=True)
+    """Return a C program from its text in a folder; each text is compiled once."""
+    (folder / name).write_bytes(_compiled(source, options, compiler))
+    (folder / name).chmod(0o755)
     return folder / name
+
+
+@cache
+def _compiled(source: str, options: tuple[str, ...], compiler: str) -> bytes:
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "program.c")
+        file.write_text(source)
+        subprocess.run([compiler, "-w", file, "-o", file.with_suffix(""), *options], check=True)
+        return file.with_suffix("").read_bytes()
 
 
 class Preloaded:
