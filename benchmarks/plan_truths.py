@@ -6,7 +6,8 @@ A plan is
                 or refuses for the reason that the project has
     incomplete  it states nothing false, but lacks a setting, leaves targets open, or ends at
                 something that this machine lacks
-    wrong       it states targets, device code or a working build that is not true
+    wrong       it states targets, device code or a working build that is not true, or a place that
+                reads a setting and does not hold its name
 
 `benchmarks/plans.py --truths FILE` runs it.
 """
@@ -26,11 +27,12 @@ from stoker.ask.asking import ask, planned, remarks
 from stoker.ask.values import Asked
 from stoker.model.errors import StokerError
 from stoker.model.finding import Severity
-from stoker.model.plan import Plan
+from stoker.model.plan import Plan, Setting
 from stoker.outside.process import children_cpu_s
 from stoker.plan.survey import survey
 from stoker.settings.declared import CommandLine
 
+PLACE = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+)")
 OPEN = ("gpu-choice-unset", "kernel-choice-unset", "targets-in-the-tree", "setting-overwritten")
 
 Row = dict[str, Any]
@@ -104,6 +106,9 @@ def judged(trees: Path, tree: Row, variant: str) -> Iterator[Row]:
                 subject, asked = result.subject, result.asked
             plan = planned(subject)
             verdict, why = verdict_of(plan, tree[variant], asked)
+            settings = (*plan.environment, *plan.cmake)
+            if problems := [text for s in settings for text in unfounded(s, folder)]:
+                verdict, why = "wrong", "; ".join(problems)
         except StokerError as error:
             plan, text = None, " ".join((str(error), *error.hints))
             verdict, why = refused(text.replace(str(trees), ""), tree[variant])
@@ -125,6 +130,8 @@ def stated(plan: Plan | None, asked: Asked | None) -> Row:
         row["compiles"] = plan.targets.compiles
         own = (*plan.environment, *plan.cmake)
         row["settings"] = {s.name: s.value for s in own if "/" not in s.value}
+        row["reasons"] = [f"{s.name}: {s.why}; {s.reader}" for s in own if "/" not in s.value]
+        row["findings"] = [f.title for f in plan.findings if f.severity is not Severity.OK]
     if asked:
         row |= {"asks": asked.asks, "last_ask_s": asked.wall_s, "ended_for": asked.ended_for}
         row |= {"device_compiles": asked.device_compiles, "host_compiles": asked.host_compiles}
@@ -150,7 +157,8 @@ def verdict_of(plan: Plan, truth: Row, asked: Asked | None) -> tuple[str, str]:
         # What this machine lacks is true, but says nothing about the variant.
         return ("incomplete" if right == "wrong" else right), why
     if "refuses" in truth:
-        warned = [f"{f.title} {f.evidence}" for f in plan.findings]
+        told_by = (*plan.findings, *(remarks(plan, asked) if asked else ()))
+        warned = [f"{f.title} {f.evidence}" for f in told_by]
         told = next((text for text in warned if re.search(truth["refuses"], text)), None)
         return ("incomplete", told) if told else ("wrong", "it should be refused")
     if pattern := truth.get("no_remark"):
@@ -172,10 +180,27 @@ def verdict_of(plan: Plan, truth: Row, asked: Asked | None) -> tuple[str, str]:
         return "wrong", f"states {', '.join(targets.cubins)}"
     if "ptx" in truth and sorted(targets.ptx) != sorted(truth["ptx"]):
         return "wrong", f"states PTX of {', '.join(targets.ptx) or 'nothing'}"
+    if "some" in truth and sorted(targets.accepted) != sorted(truth["some"]):
+        return "wrong", f"states for single kernels {', '.join(targets.accepted) or 'nothing'}"
     if lacking:
         # The targets are stated, but the settings do not lead to them.
         return ("incomplete" if open_choice(plan) else "wrong"), lacking
     return "right", ""
+
+
+def unfounded(setting: Setting, tree: Path) -> Iterator[str]:
+    """Yield a problem if the place that is said to read a setting does not hold its name."""
+    place = PLACE.fullmatch(setting.reader)
+    if place is None:
+        return
+    path = tree / place["file"]
+    lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
+    first = int(place["line"]) - 1
+    # find_package(CUDAToolkit) reads CUDAToolkit_ROOT.
+    name = setting.name.removesuffix("_ROOT")
+    # A statement may take several lines; the place is its first.
+    if not any(name in line for line in lines[first : first + 12]):
+        yield f"{setting.reader} does not hold {setting.name}"
 
 
 def lacks(plan: Plan, truth: Row) -> str:

@@ -28,7 +28,6 @@ Prints a table and writes results/plans.json, with --truths results/plans-asked.
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -49,7 +48,7 @@ from stoker.builds.device_compiles import check_configured, ninja_commands  # no
 from stoker.knowledge.gpus import runs_on  # noqa: E402
 from stoker.model.errors import StokerError, TargetsError  # noqa: E402
 from stoker.model.finding import Severity  # noqa: E402
-from stoker.model.plan import Backend, GpuTarget, Origin, OriginKind, Plan, Setting  # noqa: E402
+from stoker.model.plan import Backend, GpuTarget, Origin, OriginKind, Plan  # noqa: E402
 from stoker.plan.estimates import estimate  # noqa: E402
 from stoker.plan.grammar import name  # noqa: E402
 from stoker.plan.planning import make_plan  # noqa: E402
@@ -73,7 +72,6 @@ PARTS = {
 }
 UNREAD = ("setting-unread", "option-not-passed", "setting-overwritten", "targets-in-the-tree")
 OPEN = ("gpu-choice-unset",)
-PLACE = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+)")
 
 Row = dict[str, Any]
 
@@ -202,28 +200,13 @@ def wrong(made: Plan, tree: Path) -> Iterator[str]:
         if finding.severity is Severity.ERROR:
             yield finding.title
     for setting in (*made.environment, *made.cmake):
-        yield from unfounded(setting, tree)
+        yield from plan_truths.unfounded(setting, tree)
     targets = made.targets
     if targets is None or not targets.compiles:
         return
     if not targets.set_by and not targets.fixed:
         yield "no setting chooses the targets"
     yield from unserved(made)
-
-
-def unfounded(setting: Setting, tree: Path) -> Iterator[str]:
-    """Yield a problem if the place that is said to read a setting does not hold its name."""
-    place = PLACE.fullmatch(setting.reader)
-    if place is None:
-        return
-    path = tree / place["file"]
-    lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
-    first = int(place["line"]) - 1
-    # find_package(CUDAToolkit) reads CUDAToolkit_ROOT.
-    name = setting.name.removesuffix("_ROOT")
-    # A statement may take several lines; the place is its first.
-    if not any(name in line for line in lines[first : first + 12]):
-        yield f"{setting.reader} does not hold {setting.name}"
 
 
 def unserved(made: Plan) -> Iterator[str]:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 import closed_room
 from conftest import Stoker, as_root, find_tool, missing
 from stoker.ask.asking import ask
+from stoker.machine.system import read_machine
 from stoker.plan.survey import survey
 from stoker.settings.declared import CommandLine
 
@@ -419,3 +420,25 @@ def test_compiles_of_find_cuda_are_seen_and_get_targets(tmp_path: Path) -> None:
     assert result.asked.cubins == ("9.0", "10.0")
     (known,) = (result.recipe.backends if result.recipe else {}).values()
     assert known.cmake["CUDA_NVCC_FLAGS"] == "-gencode={gencode}"
+
+
+LOOKS = """
+import subprocess
+if subprocess.call(["nvidia-smi"]):
+    raise SystemExit("NotImplementedError: there is no GPU")
+subprocess.check_call(["nvcc", "-arch=sm_90", "-c", "kernel.cu", "-o", "kernel.o"])
+"""
+
+
+def test_a_build_that_needs_a_visible_gpu_is_an_error_on_a_machine_without(
+    stoker: Stoker, tree: Path
+) -> None:
+    """The plan stated the targets, with a warning, although the build ends here."""
+    if read_machine(()).gpus:
+        pytest.skip("this machine has a GPU")
+    (tree / "setup.py").write_text(LOOKS)
+    words = ("doctor", "h100", "--source", str(tree), "--python", sys.executable, "--ask")
+    done = stoker(*words)
+    assert done.returncode == 1
+    assert "without a visible GPU, as on this machine, the build ends:" in done.stdout
+    assert "NotImplementedError: there is no GPU" in done.stdout

@@ -221,7 +221,17 @@ def _without_gpu(
     better = _improved(subject, session, known, hidden, set(), gpu_visible=False)
     if better and score(subject, better[1]) >= score(subject, asked):
         return better
-    return known, replace(asked, needs_gpu=looks[0].where)
+    return known, replace(asked, needs_gpu=looks[0].where, without_gpu=_instead(hidden))
+
+
+def _instead(hidden: Asked) -> str:
+    """Return what a build does that was asked without a visible GPU."""
+    if not hidden.answered:
+        return f"ends: {(hidden.refusal or hidden.ended_for).splitlines()[0]}"
+    if not hidden.device_compiles:
+        return "compiles no device code"
+    made = (*hidden.cubins, *(f"PTX of {arch}" for arch in hidden.ptx))
+    return f"compiles for {', '.join(made) or 'targets that nvcc chooses'}"
 
 
 def _recipe(subject: Subject, known: BackendRecipe, asked: Asked) -> ProjectRecipe:
@@ -366,9 +376,10 @@ def remarks(plan: Plan, asked: Asked) -> list[Finding]:
         found.append(
             Finding(
                 name="needs-visible-gpu",
-                severity=Severity.WARNING,
-                title="without a visible GPU this build compiles no device code or other targets",
+                severity=Severity.ERROR,
+                title=f"without a visible GPU, as on this machine, the build {asked.without_gpu}",
                 evidence=f"{asked.needs_gpu} looks at the GPU of the build machine",
+                advice="Build where such a GPU is visible: no setting was found that forces it.",
             )
         )
     if asked.cpu_flags:

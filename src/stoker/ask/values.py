@@ -67,6 +67,7 @@ class Asked(Value, frozen=True, kw_only=True):
     stopped: str = ""  # what ended it after its commands had become known
     ended_for: str = ""  # time, memory or processes, if the room ended it
     needs_gpu: str = ""  # the place that needs a visible GPU for this answer
+    without_gpu: str = ""  # what the build does without it
     pretended: str = ""  # the GPU and the CUDA that it was shown
     asks: Count = 1  # how often it was asked until the settings were found
 

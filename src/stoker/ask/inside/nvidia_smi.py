@@ -6,6 +6,9 @@ import sys
 
 
 def main(words):
+    note = {"note": "gpu", "name": "nvidia-smi", "where": "a call of nvidia-smi"}
+    with open(os.environ["STOKER_NOTES"] + "/gpu", "a") as stream:
+        stream.write(json.dumps(note) + "\n")
     gpu = json.loads(os.environ.get("STOKER_PRETENDED", "null"))
     if not gpu or not gpu.get("visible"):
         sys.stderr.write("NVIDIA-SMI has failed because no devices were found\n")
