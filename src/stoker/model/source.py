@@ -91,6 +91,7 @@ class NamedTarget(Value, frozen=True, kw_only=True):
     ptx: bool = False
     amd: bool = False
     conditional: bool = False  # it depends on something that was not understood
+    without_gpu: bool = False  # only where no GPU is visible
     single: bool = False  # named beside targets that a variable chooses
     variable: str = ""
     includes: str = ""
@@ -151,6 +152,7 @@ class SourceTree(Value, frozen=True, kw_only=True):
     compiles: bool = True  # its build compiles code at all
     cuda_code: CudaCode = CudaCode.UNKNOWN
     cuda_if_found: str | None = None  # where its build looks for a toolkit to decide about CUDA
+    needs_gpu: str | None = None  # where its build refuses if no GPU is visible
     presence: Presence | None = None  # of the facts of its recipe; None: not read
     notes: tuple[str, ...] = ()  # what could not be read, and why
 

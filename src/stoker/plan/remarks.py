@@ -23,6 +23,7 @@ def remarks(subject: Subject) -> Iterator[Finding]:
     yield from _cpu_only(subject)
     yield from _native_code(subject)
     yield from _cuda_stays(subject)
+    yield from _needs_gpu(subject)
     yield from _missing_submodules(subject)
     if subject.tree is None:
         yield Finding(
@@ -164,6 +165,20 @@ def _cuda_stays(subject: Subject) -> Iterator[Finding]:
             severity=Severity.WARNING,
             title=f"{tree.name} also compiles its CUDA code if its build finds a CUDA toolkit",
             evidence=f"{tree.cuda_if_found} looks at CUDA_HOME, which no setting can empty",
+        )
+
+
+def _needs_gpu(subject: Subject) -> Iterator[Finding]:
+    """Say so where a build refuses a machine without a GPU, and this is one."""
+    place = subject.tree.needs_gpu if subject.tree else None
+    wants = subject.variant.backend is Backend.CUDA and subject.here
+    if place and wants and not subject.machine.gpus and not subject.asked:
+        yield Finding(
+            name="needs-visible-gpu",
+            severity=Severity.WARNING,
+            title="its build refuses a machine on which no GPU is visible, as on this one",
+            evidence=f"{place} raises an error unless torch.cuda.is_available()",
+            advice="Build where such a GPU is visible.",
         )
 
 

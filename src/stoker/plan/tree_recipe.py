@@ -128,7 +128,9 @@ def _by_setup(subject: Subject, tree: SourceTree) -> TreeRecipe:
             recipe=BackendRecipe(compiles=False, backend_settings=arguments),
             targets=Evidence(kind=EvidenceKind.READ, where=where),
         )
+    seen = bool(subject.machine.gpus) or not subject.here
     named = [target for target in tree.own_targets if target.amd is (backend is Backend.ROCM)]
+    named = [target for target in named if not (seen and target.without_gpu)]
     if not named:
         return _by_torch(tree, backend, arguments)
     if all(target.arch and not target.conditional for target in named):
@@ -287,6 +289,10 @@ def _by_list(
             kind=EvidenceKind.READ,
             where=f"{tree.device_source}, and FindCUDA reads {FIND_CUDA_FLAGS}",
         )
+        if named:
+            return _unknown(
+                known, f"{named[0].where} writes flags for GPUs, which FindCUDA passes on"
+            )
         if rivals := target_choices(tree, backend):
             other = f"{rivals[0].name} ({rivals[0].where})"
             return _unknown(known, f"FindCUDA compiles them, and {other} may choose their targets")

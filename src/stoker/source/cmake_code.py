@@ -17,6 +17,7 @@ _ARCHITECTURE = re.compile(r"(\d+)(\d)([af]?)(-real|-virtual)?")
 _CUDA_VERSION = re.compile(r"\$?\{?\w*CUDA\w*VERSION\w*\}?", re.IGNORECASE)
 _VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){1,3}")
 _NATIVE = re.compile(r"-m(?:arch|cpu|tune)=native")
+_CALLS_NVCC = re.compile(r"nvcc(?!_flags)", re.IGNORECASE)
 _FIND_CUDA = re.compile(r"cuda_(?:add|compile|wrap)\w*")
 _DEVICE_SOURCE = re.compile(r"\.(?:cu|hip)(?![\w.])")
 _LISTS_SOURCES = re.compile(
@@ -99,8 +100,21 @@ def cuda_code(command: CMakeCommand) -> CudaCode | None:
     if _FIND_CUDA.fullmatch(command.name):
         return CudaCode.FIND_CUDA
     listed = command.name not in ("set", "list", "file") and compiles_device_code(command)
-    nvcc = any("nvcc" in word.lower() for word in words)
+    nvcc = any(map(_CALLS_NVCC.search, words))
     return CudaCode.UNKNOWN if listed or nvcc else None
+
+
+def requires_cuda(enclosed: Enclosed) -> bool:
+    """Tell whether no configuration gets past a command without CUDA."""
+    words = [argument.value for argument in enclosed.command.arguments]
+    match enclosed.command.name, words:
+        case _ if enclosed.conditional:
+            return False
+        case ("project", [_, *others]) | ("enable_language", others):
+            return "CUDA" in _languages(others)
+        case "find_package", ["CUDA" | "CUDAToolkit", *others]:
+            return "REQUIRED" in others
+    return False
 
 
 def _languages(words: list[str]) -> list[str]:

@@ -30,6 +30,7 @@ from stoker.source.cmake_code import (
     native_code,
     refused_below,
     required_cuda,
+    requires_cuda,
 )
 from stoker.source.files import TreeFiles
 
@@ -65,6 +66,7 @@ class CMakeFacts(Value, frozen=True, kw_only=True):
     native: tuple[NativeCode, ...] = ()
     device_source: str | None = None  # where a source for GPUs is listed
     cuda_code: CudaCode = CudaCode.NONE
+    requires_cuda: bool = False  # every configuration does
     packages: frozenset[str] = frozenset()  # those that find_package() looks for
     cuda_minimum: Minimum | None = None
     files: tuple[str, ...] = ()
@@ -171,6 +173,7 @@ class _Facts:
         self._native: list[NativeCode] = []
         self._device_source: str | None = None
         self._cuda_code: set[CudaCode] = set()
+        self._requires_cuda = False
         self._project: CMakeProject | None = None
         self._minimum: str | None = None
         self._cuda: Minimum | None = None
@@ -189,6 +192,8 @@ class _Facts:
                 self._native.append(use)
             if self._device_source is None and compiles_device_code(each.command):
                 self._device_source = where
+            if file in self.certain and requires_cuda(each):
+                self._requires_cuda = True
             if compiled := cuda_code(each.command):
                 self._cuda_code.add(compiled)
             if each.command.name == "find_package" and each.command.arguments:
@@ -243,6 +248,7 @@ class _Facts:
             native=tuple(self._native),
             device_source=self._device_source,
             cuda_code=next((kind for kind in CudaCode if kind in self._cuda_code), CudaCode.NONE),
+            requires_cuda=self._requires_cuda,
             packages=frozenset(command.arguments[0].value for _, command in self._packages),
             cuda_minimum=self._cuda or required_cuda(self._packages, self._values),
         )

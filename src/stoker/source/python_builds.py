@@ -26,6 +26,7 @@ _WITH_CUDA = re.compile(
     r"|(?:torch\.)?cuda\.is_available\(\)",
     re.IGNORECASE,
 )
+_IS_AVAILABLE = re.compile(r"(?:torch\.)?cuda\.is_available\(\)")
 _TRUE = ("1", "TRUE", "True", "true", "ON", "on", "YES", "yes", "Y", "y")
 _COMPILING = {
     *("BuildExtension", "CppExtension", "CUDAExtension", "SyclExtension", "Extension"),
@@ -47,6 +48,7 @@ class PythonBuild(Value, frozen=True, kw_only=True):
     compiles: bool = False  # something that compiles is used
     calls_cmake: bool = False
     cuda_if_found: str | None = None  # where CUDA_HOME decides
+    needs_gpu: str | None = None  # where it raises an error if no GPU is visible
     flags: tuple[ReadVariable, ...] = ()  # arguments that they look for
     native: tuple[NativeCode, ...] = ()
     cuda_minimum: Minimum | None = None
@@ -68,6 +70,7 @@ class BuildReader:
         self._device_source: str | None = None
         self._used: set[str] = set()  # names and words of what compiles
         self._cuda_if_found: str | None = None
+        self._needs_gpu: str | None = None
         self._cuda: Minimum | None = None
         self._gpu: Minimum | None = None
 
@@ -78,6 +81,7 @@ class BuildReader:
             device_source=self._device_source,
             compiles=bool(self._used),
             cuda_if_found=self._cuda_if_found,
+            needs_gpu=self._needs_gpu,
             calls_cmake=bool(self._used & {"cmake", "skbuild", "CMakeExtension"}),
             flags=tuple(self._flags.values()),
             native=tuple(self._native),
@@ -92,8 +96,11 @@ class BuildReader:
             where = f"{file}:{getattr(node, 'lineno', 0)}"
             match node:
                 case ast.Constant(value=str(text)):
-                    open_tests = (test for test in tests if not _is_about_cuda(test))
-                    self._text(text, where, [self._resolved(test, names) for test in open_tests])
+                    open_tests = (
+                        t for t in tests if not _is_about_cuda(t) and not _is_without_gpu(t)
+                    )
+                    resolved = [self._resolved(test, names) for test in open_tests]
+                    self._text(text, where, resolved, without_gpu=any(map(_is_without_gpu, tests)))
                     self._used |= set(text.split()[:1]) & _COMPILING
                 case ast.Name(id=name) | ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
                     self._used |= {name} & _COMPILING
@@ -103,17 +110,27 @@ class BuildReader:
                     self._used |= {alias.name for alias in imported} & _COMPILING
                 case ast.If(test=test, body=body):
                     self._refusal(node, where)
+                    if _refuses_without_gpu(node):
+                        self._needs_gpu = self._needs_gpu or where
                     if "CUDA_HOME" in _names_in(test) and any(map(_adds_cuda, body)):
                         self._cuda_if_found = self._cuda_if_found or where
                 case ast.Assert():
                     self._refusal(node, where)
             self._argument(node, where, takes=takes)
 
-    def _text(self, text: str, where: str, conditions: list[tuple[str, str, str] | None]) -> None:
+    def _text(
+        self,
+        text: str,
+        where: str,
+        conditions: list[tuple[str, str, str] | None],
+        *,
+        without_gpu: bool,
+    ) -> None:
         if _FLAG.search(text) and "\n" not in text:
             found = list(flag_targets(text, where, conditional=False))
             for target in found or [NamedTarget(where=where, amd="offload-arch" in text)]:
-                self._targets[_on_condition(target, conditions)] = None
+                found_here = replace(target, without_gpu=without_gpu)
+                self._targets[_on_condition(found_here, conditions)] = None
         if _DEVICE_SOURCE.fullmatch(text):
             self._device_source = self._device_source or where
         if _NATIVE.search(text):
@@ -217,6 +234,26 @@ def _is_about_cuda(test: tuple[ast.expr, bool]) -> bool:
         case ast.Compare(left=left, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):
             expression = left
     return wanted and bool(_WITH_CUDA.fullmatch(ast.unparse(expression)))
+
+
+def _is_without_gpu(test: tuple[ast.expr, bool]) -> bool:
+    """Tell whether a test is true only where no GPU is visible."""
+    expression, wanted = test
+    if isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.Not):
+        return _is_without_gpu((expression.operand, not wanted))
+    return not wanted and bool(_IS_AVAILABLE.fullmatch(ast.unparse(expression)))
+
+
+def _refuses_without_gpu(node: ast.If) -> bool:
+    """Tell whether a statement raises an error if no GPU is visible, whatever is set."""
+    match node.test:
+        case ast.UnaryOp(op=ast.Not(), operand=test):
+            branch = node.body
+        case test:
+            branch = node.orelse
+    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+    looks = any(_IS_AVAILABLE.fullmatch(ast.unparse(part)) for part in parts)
+    return looks and any(isinstance(each, ast.Raise) for each in branch)
 
 
 def _on_condition(

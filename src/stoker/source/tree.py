@@ -79,7 +79,7 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
         own_protobuf=files.is_filled("third_party/protobuf") if pytorch else None,
         lacks=tuple(_copied_and_missing(files)) if pytorch else (),
         cuda_archs=read_cuda_archs(files) if pytorch else (),
-        backends=_backends(files, code, cmake, python, recipe),
+        backends=_backends(files, code, cmake, python, recipe, by_cmake=by_cmake),
         recipe=recipe.name if recipe else None,
         folder=folder,
         asks=tuple(_asks(python, cmake if by_cmake else None, package)),
@@ -95,6 +95,7 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
         compiles=code.compiles,
         cuda_code=_cuda_code(cmake, whole=whole),
         cuda_if_found=code.cuda_if_found,
+        needs_gpu=code.needs_gpu,
         presence=read_presence(files, recipe, (*python.files, *cmake.files)),
         notes=tuple(files.notes),
     )
@@ -313,6 +314,8 @@ def _backends(
     cmake: CMakeFacts,
     python: PythonAsks,
     recipe: ProjectRecipe | None,
+    *,
+    by_cmake: bool,
 ) -> tuple[str, ...]:
     """Return the back ends of the recipe, or else those that the tree's files speak of."""
     if recipe and recipe.backends:
@@ -324,6 +327,8 @@ def _backends(
     used = python.names
     # An extension that only knows CUDAExtension cannot be built without nvcc.
     only_cuda = "CUDAExtension" in used and not used & {"CppExtension", "Extension"}
+    optional = "CUDA" in chosen or _switchable(options, "CUDA")
+    only_cuda |= by_cmake and cmake.requires_cuda and not optional
     device = code.device_source is not None
     possible = {
         Backend.CPU: not only_cuda,

@@ -9,7 +9,7 @@ from stoker.model.evidence import EvidenceKind
 from stoker.model.plan import Plan
 from stoker.model.source import FrontEnd
 from stoker.source.tree import read_tree
-from subjects import cmake_of, environment_of, named, names, plan
+from subjects import cmake_of, environment_of, gpu, linux, named, names, plan
 
 EXTENSION = "from torch.utils.cpp_extension import BuildExtension, CUDAExtension\n"
 SWITCHED = """
@@ -330,3 +330,65 @@ def test_find_cuda_takes_targets_as_flags(tmp_path: Path) -> None:
     assert made.targets.cubins == ("8.9", "9.0")
     rival = text + 'set(LIB_CUDA_ARCHS "35" CACHE STRING x)\n'
     assert planned(tmp_path, "cu130-sm90", cmake=rival).statements[0].text == "not known"
+
+
+NEEDS_GPU = """
+if torch.cuda.is_available() and CUDA_HOME is not None:
+    sources += ["x.cu"]
+else:
+    raise NotImplementedError("CUDA is not available")
+setup(ext_modules=[CUDAExtension("x", sources)])
+"""
+
+
+def test_a_build_that_refuses_without_a_visible_gpu_is_told(tmp_path: Path) -> None:
+    made = planned(tmp_path, "cu130-sm90", setup=EXTENSION + NEEDS_GPU)
+    assert named(made.findings, "needs-visible-gpu").evidence.startswith("setup.py:3")
+    seen = plan("cu130-sm90", tree=read_tree(tmp_path), machine=linux(gpus=(gpu(),)))
+    assert "needs-visible-gpu" not in names(seen.findings)
+
+
+def test_a_variable_that_forces_a_build_is_no_need_of_a_gpu(tmp_path: Path) -> None:
+    forced = NEEDS_GPU.replace("if torch", 'if os.getenv("FORCE_CUDA") == "1" or torch')
+    made = planned(tmp_path, "cu130-sm90", setup=EXTENSION + forced)
+    assert "needs-visible-gpu" not in names(made.findings)
+
+
+WITHOUT_GPU = """
+def flags():
+    if torch.cuda.is_available():
+        return []
+    else:
+        return ["-arch=compute_60"]
+setup(ext_modules=[CUDAExtension("x", ["x.cu"], extra_compile_args=flags())])
+"""
+
+
+def test_targets_of_a_machine_without_a_gpu(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"CUDA 13\.0 cannot make 6\.0"):
+        planned(tmp_path, "cu130-sm90", setup=EXTENSION + WITHOUT_GPU)
+    machine = linux(gpus=(gpu(),))
+    made = plan("cu130-sm90", tree=read_tree(tmp_path), machine=machine)
+    assert made.targets
+    assert made.targets.cubins == ("9.0",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "project(lib LANGUAGES CXX CUDA)\nadd_library(a x.cu)\n",
+        "project(lib CXX)\nfind_package(CUDA 7.0 REQUIRED)\ncuda_add_library(a x.cu)\n",
+    ],
+)
+def test_a_project_that_always_needs_cuda_has_no_cpu_build(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UsageError, match="has no cpu back end"):
+        planned(tmp_path, "cpu", cmake=text)
+    planned(tmp_path, "cu130-sm90", cmake=text)
+
+
+def test_flags_that_a_project_gives_to_find_cuda_itself_leave_its_targets_open(
+    tmp_path: Path,
+) -> None:
+    text = "project(lib CXX)\nfind_package(CUDA)\ncuda_add_library(a x.cu)\n"
+    text += 'list(APPEND CUDA_NVCC_FLAGS "-gencode;arch=compute_${CC},code=sm_${CC}")\n'
+    assert planned(tmp_path, "cu130-sm90", cmake=text).statements[0].text == "not known"
