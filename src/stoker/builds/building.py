@@ -255,7 +255,10 @@ class _BuildRun:
         except StokerError as error:
             problem = str(error)
             if isinstance(error, StageError) and watcher.shell_on_failure:
-                self._shell(staging)
+                told = f"a shell with the environment of the stage, in {staging.folder}"
+                self._watcher.say(f"{told}; `exit` ends it")
+                shell = os.environ.get("SHELL", "/bin/sh")
+                process.start([shell], env=staging.environment, cwd=staging.folder).wait()
             raise
         finally:
             record = replace(
@@ -319,13 +322,6 @@ class _BuildRun:
         with suppress(UsageError):
             return None if run is None else find_trace(str(run))
         return None
-
-    def _shell(self, staging: Staging) -> None:
-        shell = os.environ.get("SHELL", "/bin/sh")
-        self._watcher.say(
-            f"a shell with the environment of the stage, in {staging.folder}; `exit` ends it"
-        )
-        process.start([shell], env=staging.environment, cwd=staging.folder).wait()
 
 
 def _check_time(limit: TimeLimit | None) -> None:

@@ -5,6 +5,7 @@ Independent of click, because `stoker run` starts sooner without it.
 
 import shlex
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 from stoker.model.errors import UsageError
@@ -15,7 +16,6 @@ from stoker.settings.declared import BUILD_SETTINGS, OPTIONS, CommandLine, Setti
 if TYPE_CHECKING:
     from stoker.govern.opening import RunOptions
     from stoker.model.caching import ChainOptions
-    from stoker.model.govern import TimeLimit
     from stoker.settings.user_options import UserOptions
 
 # Settings of a recorded build; only the command line replaces them.
@@ -36,7 +36,10 @@ def read_request(arguments: dict[str, Any]) -> CommandLine:
     }
     given = {name: arguments[name] for name in OPTIONS if arguments.get(name) is not None}
     return CommandLine(
-        options={name: _as_text(value) for name, value in given.items()},
+        options={
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in given.items()
+        },
         features=tuple(name if on else f"no{name}" for name, on in switches.items()),
         defines=dict(_define(text) for text in arguments.get("defines", ())),
         file=arguments.get("file"),
@@ -91,9 +94,12 @@ def run_options(settings: dict[str, Any]) -> "RunOptions":
     """Return the options of a governed run, from arguments with all settings filled in."""
     from stoker.govern.opening import RunOptions
     from stoker.govern.session import Via
-    from stoker.model.govern import Gc, NvccThreads
+    from stoker.model.govern import Gc, NvccThreads, TimeLimit
     from stoker.model.machine import Tmp
 
+    # The clock starts before sources are fetched.
+    seconds, grace = settings.get("stop_after"), settings.get("stop_grace")
+    limit = TimeLimit.starting_at(time.monotonic(), seconds, grace) if seconds else None
     return RunOptions(
         **{name: settings[name] for name in ("memory", "keep_free", "cpus", "policy")},
         nice=bool(settings["nice"]),
@@ -101,18 +107,9 @@ def run_options(settings: dict[str, Any]) -> "RunOptions":
         nvcc_threads=NvccThreads(settings["nvcc_threads"]),
         tmp=Tmp(settings["tmp"]),
         via=Via(settings["via"]),
-        time_limit=_time_limit(settings.get("stop_after"), settings.get("stop_grace")),
+        time_limit=limit,
         chain=chain_options(settings),
     )
-
-
-def _time_limit(seconds: float | None, grace: float | None) -> "TimeLimit | None":
-    """Return when a run that starts now must end; the clock starts before sources are fetched."""
-    import time
-
-    from stoker.model.govern import TimeLimit
-
-    return TimeLimit.starting_at(time.monotonic(), seconds, grace) if seconds else None
 
 
 def chain_options(settings: dict[str, Any]) -> "ChainOptions":
@@ -135,10 +132,6 @@ def same_command() -> str:
     from stoker.model.secrets import redact
 
     return redact(shlex.join(["stoker", *sys.argv[1:]]))
-
-
-def _as_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _define(text: str) -> tuple[str, str]:

@@ -93,7 +93,10 @@ def plan(
     from stoker.plan.records import compare
     from stoker.plan.survey import plan
 
-    form = _only(forms)
+    different = list(dict.fromkeys(forms))
+    if len(different) > 1:
+        raise UsageError(f"choose one of --{' and --'.join(different)}")
+    form = different[0] if different else None
     if trust is not None:
         _trust(Path(trust), form)
         return
@@ -199,13 +202,6 @@ def _list(words: tuple[str, ...], *, as_json: bool) -> None:
     else:
         known = known_words()
         print_json(known) if as_json else show(known_words_page(known))
-
-
-def _only(forms: tuple[str, ...]) -> str | None:
-    different = list(dict.fromkeys(forms))
-    if len(different) > 1:
-        raise UsageError(f"choose one of --{' and --'.join(different)}")
-    return different[0] if different else None
 
 
 @click.command(cls=AskingCommand)

@@ -1,14 +1,11 @@
 """`stoker toolchain`: install, list and remove toolchains from the package index."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from shlex import quote
 
 import click
 
 from stoker.model.value import size
-
-if TYPE_CHECKING:
-    from stoker.builds.toolchains.store import Toolchain
 
 
 def _say(message: str) -> None:
@@ -73,16 +70,10 @@ def install(toolchain: str, wanted: tuple[str, ...], into: Path | None, as_json:
     for warning in made.manifest.warnings:
         _say(f"warning: {warning}")
     _say(f"{made.name} {made.manifest.version}, {size(made.manifest.size_bytes)}. To use it:")
-    for line in _exports(made):
+    lines = [f"export {name}={quote(value)}" for name, value in made.environment.items()]
+    for line in [*lines, f"export PATH={quote(f'{made.path}/bin')}:$PATH"]:
         _say(f"  {line}")
     print_json(made) if as_json else click.echo(made.path)
-
-
-def _exports(made: "Toolchain") -> list[str]:
-    from shlex import quote
-
-    lines = [f"export {name}={quote(value)}" for name, value in made.environment.items()]
-    return [*lines, f"export PATH={quote(f'{made.path}/bin')}:$PATH"]
 
 
 @toolchain.command("list")

@@ -7,17 +7,22 @@ not offered.
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stoker.diagnose.about import About, Facts
 from stoker.diagnose.lines import compiled
 from stoker.diagnose.sieve import Line
 from stoker.model.value import Value, size
 
+if TYPE_CHECKING:  # read only for a fix that needs it
+    from stoker.machine.file_tree import Mount
+
 FACTS = Facts()
 
 _NEARLY_FULL = 0.01  # of a file system
 _FEW = 2 * 1024**3  # bytes that are not few, even on a large one
 _SMALL = 64 * 1024**2  # bytes: less than this is little on any file system
+_FOR_FILES = ("ext4", "xfs", "btrfs", "zfs")
 _PROGRESS = r"\[ {0,2}(\d{1,3})%\]|\[(\d{1,6})/(\d{1,6})\]"
 
 
@@ -49,11 +54,13 @@ def _full_is_temporary(about: About) -> str | None:
 def _room(about: About) -> str | None:
     full = _full_disk(about)
     home = about.here.environment.get("HOME", "")
-    places = [about.run.folder, "/var/tmp", home, "/tmp", *_mounted()]
+    mounted = [mount.point for mount in _mounts() if mount.filesystem in _FOR_FILES]
+    places = [about.run.folder, "/var/tmp", home, "/tmp", *mounted]
     disks = [
         (disk.free, path)
         for path in places
-        if path and (disk := _writable(path)) and (not full or disk.where != full.where)
+        if path and os.access(path, os.W_OK | os.X_OK)
+        if (disk := _disk(Path(path))) and (not full or disk.where != full.where)
     ]
     found = max(disks, default=None)
     return f"{found[1].rstrip('/')}/stoker-tmp" if found and found[0] > _SMALL else None
@@ -144,29 +151,26 @@ def _full_disk(about: About) -> _Disk | None:
 
 
 def _disk(path: Path) -> _Disk | None:
-    existing = next((one for one in (path, *path.parents) if one.exists()), None)
-    if existing is None:
+    from stoker.machine.disks import find_mount
+
+    try:
+        existing, mount = find_mount(path, _mounts())
+        state = os.statvfs(existing)
+    except (OSError, RuntimeError):  # RuntimeError: links in a circle
         return None
-    existing = existing.resolve()
-    mount = next(one for one in (existing, *existing.parents) if one.is_mount())
-    state = os.statvfs(existing)
     return _Disk(
-        where=str(mount),
+        where=mount.point if mount else str(existing),
         free=state.f_bavail * state.f_frsize,
         total=state.f_blocks * state.f_frsize,
         has_files=state.f_files == 0 or state.f_favail > 0,
     )
 
 
-def _writable(path: str) -> _Disk | None:
-    return _disk(Path(path)) if os.access(path, os.W_OK | os.X_OK) else None
+def _mounts() -> "tuple[Mount, ...]":
+    from stoker.machine.disks import read_mounts
+    from stoker.machine.file_tree import FileTree
 
-
-def _mounted() -> list[str]:
-    from stoker.machine.file_tree import FileTree, parse_mounts
-
-    mounts = parse_mounts(FileTree().text("/proc/self/mountinfo") or "")
-    return [mount.point for mount in mounts if mount.filesystem in ("ext4", "xfs", "btrfs", "zfs")]
+    return read_mounts(FileTree())
 
 
 def _share_done(lines: Sequence[Line]) -> float | None:

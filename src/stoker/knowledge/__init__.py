@@ -1,5 +1,7 @@
 """Facts about the world outside: TOML tables, each with its types and a cached reader."""
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,8 +24,24 @@ def tables_digest(*names: str) -> str:
     return found.hexdigest()
 
 
+def table(name: str, kind: type[T]) -> Callable[[], T]:
+    """Return a function that returns the content of ``<name>.toml``, which it reads once."""
+    return cache(lambda: load(name, kind))
+
+
+def rows(name: str, kind: type[T]) -> Callable[[], tuple[T, ...]]:
+    """Return the same for a table that is one list of rows."""
+
+    def read() -> tuple[T, ...]:
+        lists: dict[str, tuple[T, ...]] = load(name, dict[str, tuple[kind, ...]])  # type: ignore[valid-type]
+        (only,) = lists.values()
+        return only
+
+    return cache(read)
+
+
 def load(name: str, kind: type[T]) -> T:
-    """Return the content of ``<name>.toml``. The callers cache it."""
+    """Return the content of ``<name>.toml``."""
     return msgspec.toml.decode(file_content(f"{name}.toml"), type=kind)
 
 

@@ -1,10 +1,9 @@
 """The remote storage that each compiler cache can use, and the variables that set it."""
 
 import re
-from functools import cache
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, table
 from stoker.model.errors import UsageError, unknown
 
 _FIELD = re.compile(r"\{([\w-]+)\}")
@@ -38,9 +37,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
-@cache
-def remote_schemes() -> RemoteSchemes:
-    return load("caches", RemoteSchemes)
+remote_schemes = table("caches", RemoteSchemes)
 
 
 def remote_variables(engine: str, url: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from functools import cache
 
 from msgspec.structs import replace
 
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, table
 from stoker.model.govern import Collector, CompileMode, ModeEffect, Step
 
 _COLLECTOR_IN_ERRORS = b"ggc-min-"
@@ -69,9 +69,7 @@ class _ModeTable(Row, frozen=True, kw_only=True):
     recorded: _Recorded
 
 
-@cache
-def _mode_table() -> _ModeTable:
-    return load("compiler_modes", _ModeTable)
+_mode_table = table("compiler_modes", _ModeTable)
 
 
 @cache

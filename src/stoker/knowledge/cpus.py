@@ -8,7 +8,7 @@ import re
 from functools import cache
 from typing import Any
 
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, table
 
 
 class CpuLevel(Row, frozen=True, kw_only=True):
@@ -28,9 +28,7 @@ class _CpuTable(Row, frozen=True, kw_only=True):
     product: dict[str, str]
 
 
-@cache
-def _cpu_table() -> _CpuTable:
-    return load("cpus", _CpuTable)
+_cpu_table = table("cpus", _CpuTable)
 
 
 @cache
@@ -146,9 +144,7 @@ class _InstructionSetTable(Row, frozen=True, kw_only=True):
     dispatched: _Dispatched
 
 
-@cache
-def _instruction_set_table() -> _InstructionSetTable:
-    return load("instruction_sets", _InstructionSetTable)
+_instruction_set_table = table("instruction_sets", _InstructionSetTable)
 
 
 def beyond(cpu: str) -> tuple[InstructionSet, ...]:

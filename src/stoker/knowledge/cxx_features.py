@@ -1,8 +1,6 @@
 """The first release of gcc with a standard or a header of C++, and what a header declares."""
 
-from functools import cache
-
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, table
 
 
 class _Features(Row, frozen=True, kw_only=True):
@@ -11,9 +9,7 @@ class _Features(Row, frozen=True, kw_only=True):
     declares: dict[str, tuple[str, ...]]
 
 
-@cache
-def _features() -> _Features:
-    return load("cxx_features", _Features)
+_features = table("cxx_features", _Features)
 
 
 def first_gcc(kind: str, name: str) -> int | None:

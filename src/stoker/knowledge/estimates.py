@@ -1,8 +1,6 @@
 """Measured figures of whole builds: memory, time, disk, wheel size."""
 
-from functools import cache
-
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, table
 from stoker.model.plan import Backend
 from stoker.model.source import ProjectKind
 
@@ -66,6 +64,4 @@ class Estimates(Row, frozen=True, kw_only=True):
     slim: SlimFigures
 
 
-@cache
-def estimates() -> Estimates:
-    return load("estimates", Estimates)
+estimates = table("estimates", Estimates)

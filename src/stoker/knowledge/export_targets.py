@@ -1,9 +1,8 @@
 """What `stoker export` writes, and the names of machines, packages and services there."""
 
 from enum import StrEnum
-from functools import cache
 
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, table
 from stoker.model.govern import Role
 from stoker.model.plan import Plan
 from stoker.model.value import Value
@@ -158,18 +157,14 @@ class Clusters(Row, frozen=True, kw_only=True):
     engine: tuple[EngineRow, ...]
 
 
-@cache
-def clusters() -> Clusters:
-    return load("clusters", Clusters)
+clusters = table("clusters", Clusters)
 
 
 def cluster_engine(name: ClusterEngine) -> EngineRow:
     return next(row for row in clusters().engine if row.name is name)
 
 
-@cache
-def _table() -> _Table:
-    return load("export_targets", _Table)
+_table = table("export_targets", _Table)
 
 
 def cloud_build_machine(cpus: int, memory_bytes: int) -> MachineType:

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, table
 from stoker.model.plan import Backend
 
 
@@ -32,9 +32,7 @@ class _FeatureTable(Row, frozen=True, kw_only=True):
     blas: tuple[BlasRow, ...]
 
 
-@cache
-def _feature_table() -> _FeatureTable:
-    return load("features", _FeatureTable)
+_feature_table = table("features", _FeatureTable)
 
 
 @cache

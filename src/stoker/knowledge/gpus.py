@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import cache
 
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, load, rows, table
 from stoker.model.artifact import Compression
 from stoker.model.plan import Backend, GpuTarget
 
@@ -23,9 +23,7 @@ class _GpuTable(Row, frozen=True, kw_only=True):
     decoration: tuple[str, ...]
 
 
-@cache
-def _gpu_table() -> _GpuTable:
-    return load("gpus", _GpuTable)
+_gpu_table = table("gpus", _GpuTable)
 
 
 @cache
@@ -80,10 +78,6 @@ class CudaRelease(Row, frozen=True, kw_only=True):
     checked: bool = True
 
 
-class _Toolkits(Row, frozen=True, kw_only=True):
-    toolkit: tuple[CudaRelease, ...]
-
-
 class _DeviceCode(Row, frozen=True, kw_only=True):
     driver: dict[Compression, str]
 
@@ -91,7 +85,7 @@ class _DeviceCode(Row, frozen=True, kw_only=True):
 @cache
 def cuda_releases() -> dict[str, CudaRelease]:
     """Return the known releases by version, oldest first."""
-    return {release.version: release for release in load("cuda", _Toolkits).toolkit}
+    return {release.version: release for release in rows("cuda", CudaRelease)()}
 
 
 @cache

@@ -4,7 +4,7 @@ from functools import cache
 
 from packaging.utils import canonicalize_name
 
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, rows
 
 
 class KernelCache(Row, frozen=True, kw_only=True):
@@ -23,11 +23,7 @@ class KernelCache(Row, frozen=True, kw_only=True):
             raise ValueError("give one of program and refusal")
 
 
-class _Table(Row, frozen=True, kw_only=True):
-    cache: tuple[KernelCache, ...]
-
-
 @cache
 def kernel_caches() -> dict[str, KernelCache]:
     """Return the known caches by the canonical name of the project."""
-    return {canonicalize_name(one.project): one for one in load("kernel_caches", _Table).cache}
+    return {canonicalize_name(one.project): one for one in rows("kernel_caches", KernelCache)()}

@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, table
 
 
 class LibraryRow(Row, frozen=True, kw_only=True):
@@ -41,9 +41,7 @@ class LibraryTable(Row, frozen=True, kw_only=True):
     library: tuple[LibraryRow, ...]
 
 
-@cache
-def library_table() -> LibraryTable:
-    return load("libraries", LibraryTable)
+library_table = table("libraries", LibraryTable)
 
 
 @cache

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from functools import cache
 
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, table
 
 
 class PlatformPolicy(Row, frozen=True, kw_only=True):
@@ -21,9 +20,7 @@ class _ManylinuxTable(Row, frozen=True, kw_only=True):
     policy: tuple[PlatformPolicy, ...]
 
 
-@cache
-def _manylinux_table() -> _ManylinuxTable:
-    return load("manylinux", _ManylinuxTable)
+_manylinux_table = table("manylinux", _ManylinuxTable)
 
 
 def policies() -> tuple[PlatformPolicy, ...]:

@@ -1,9 +1,8 @@
 """How wheels find NVIDIA's libraries, and what PyTorch's official wheels require for them."""
 
 from fnmatch import fnmatchcase
-from functools import cache
 
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, table
 
 
 class Release(Row, frozen=True, kw_only=True):
@@ -42,9 +41,7 @@ class _NvidiaPackageTable(Row, frozen=True, kw_only=True):
     release: tuple[Release, ...]
 
 
-@cache
-def _nvidia_package_table() -> _NvidiaPackageTable:
-    return load("nvidia_packages", _NvidiaPackageTable)
+_nvidia_package_table = table("nvidia_packages", _NvidiaPackageTable)
 
 
 def releases() -> tuple[Release, ...]:

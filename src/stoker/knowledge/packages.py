@@ -1,8 +1,6 @@
 """The commands that install missing tools and libraries, by distribution."""
 
-from functools import cache
-
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, table
 from stoker.model.machine import OperatingSystem
 from stoker.model.shell import ShellScript, Template, fill, outside
 
@@ -17,9 +15,7 @@ class _PackageTable(Row, frozen=True, kw_only=True):
     package: dict[str, dict[str, Template]]
 
 
-@cache
-def _package_table() -> _PackageTable:
-    return load("packages", _PackageTable)
+_package_table = table("packages", _PackageTable)
 
 
 def install_command(

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, rows
 from stoker.model.machine import Platform
 from stoker.model.plan import Backend
 
@@ -28,10 +28,6 @@ class PlatformRow(Row, frozen=True, kw_only=True):
         return ("aarch64",) if self.cpu == "arm64" else (self.cpu,)
 
 
-class _PlatformTable(Row, frozen=True, kw_only=True):
-    platform: tuple[PlatformRow, ...]
-
-
 @cache
 def platforms() -> dict[Platform, PlatformRow]:
-    return {row.platform: row for row in load("platforms", _PlatformTable).platform}
+    return {row.platform: row for row in rows("platforms", PlatformRow)()}

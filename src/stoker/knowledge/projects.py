@@ -3,23 +3,15 @@
 from collections.abc import Iterable
 from functools import cache
 
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, rows
 from stoker.knowledge.sonames import unversioned
 from stoker.model.plan import Backend
 from stoker.model.recipe import ProjectRecipe
 
 
-class _Projects(Row, frozen=True, kw_only=True):
-    project: tuple[ProjectRecipe, ...]
-
-
 class _Linked(Row, frozen=True, kw_only=True):
     project: str
     library: str
-
-
-class _Architectures(Row, frozen=True, kw_only=True):
-    linked: tuple[_Linked, ...]
 
 
 class ImageRow(Row, frozen=True, kw_only=True):
@@ -31,14 +23,10 @@ class ImageRow(Row, frozen=True, kw_only=True):
     project: str | None = None
 
 
-class _Images(Row, frozen=True, kw_only=True):
-    image: tuple[ImageRow, ...]
-
-
 @cache
 def projects() -> dict[str, ProjectRecipe]:
     """Return the recipes that are shipped, by name."""
-    return {row.name: row for row in load("projects", _Projects).project}
+    return {row.name: row for row in rows("projects", ProjectRecipe)()}
 
 
 class _Reader(Row, frozen=True, kw_only=True):
@@ -54,13 +42,7 @@ class _Reader(Row, frozen=True, kw_only=True):
     always: bool = False
 
 
-class _Readers(Row, frozen=True, kw_only=True):
-    reader: tuple[_Reader, ...]
-
-
-@cache
-def _readers() -> tuple[_Reader, ...]:
-    return load("readers", _Readers).reader
+_readers = rows("readers", _Reader)
 
 
 def reader_of(name: str, readers: Iterable[str], *, environment: bool) -> str | None:
@@ -75,14 +57,8 @@ def reader_of(name: str, readers: Iterable[str], *, environment: bool) -> str | 
     return None
 
 
-@cache
-def _architectures() -> _Architectures:
-    return load("extra_architectures", _Architectures)
-
-
-@cache
-def _images() -> _Images:
-    return load("builder_images", _Images)
+_linked = rows("extra_architectures", _Linked)
+_images = rows("builder_images", ImageRow)
 
 
 def added(project: str, asked: Iterable[str]) -> frozenset[str]:
@@ -96,12 +72,12 @@ def added(project: str, asked: Iterable[str]) -> frozenset[str]:
 def holds_foreign_code(project: str, library: str) -> bool:
     """Tell whether a library holds device code that the project's build did not compile."""
     name = unversioned(library)
-    return any(row.project == project and row.library == name for row in _architectures().linked)
+    return any(row.project == project and row.library == name for row in _linked())
 
 
 def builder_image(project: str, machine: str, backend: str, version: str | None) -> str | None:
     """Return the image to build in; None if none is known, or if it needs a missing version."""
-    for row in _images().image:
+    for row in _images():
         if row.project in (project, None) and (row.machine, row.backend) == (machine, backend):
             if "{version}" in row.name and not version:
                 return None

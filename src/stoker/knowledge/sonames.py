@@ -6,7 +6,7 @@ import re
 from fnmatch import fnmatchcase, translate
 from functools import cache
 
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, table
 from stoker.model.value import whole_number
 
 _VERSION = re.compile(r"(?<=\.so)(?:\.\d+)+$")
@@ -35,9 +35,7 @@ class _SonameTable(Row, frozen=True, kw_only=True):
     package: tuple[Bringer, ...]
 
 
-@cache
-def _soname_table() -> _SonameTable:
-    return load("sonames", _SonameTable)
+_soname_table = table("sonames", _SonameTable)
 
 
 @cache
@@ -91,9 +89,7 @@ class _SingletonTable(Row, frozen=True, kw_only=True):
     openmp: tuple[str, ...]
 
 
-@cache
-def _singleton_table() -> _SingletonTable:
-    return load("singletons", _SingletonTable)
+_singleton_table = table("singletons", _SingletonTable)
 
 
 def unhashed(library: str) -> str:

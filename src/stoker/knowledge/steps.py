@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 
 from msgspec.structs import replace
 
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, load, rows
 from stoker.model.govern import Role, Step
 
 _MIB = 2**20
@@ -28,10 +28,6 @@ class _Project(Row, frozen=True, kw_only=True):
     steps: str  # a line for each source; a table of that many keys would take long to read
 
 
-class _KnownStepTable(Row, frozen=True, kw_only=True):
-    project: tuple[_Project, ...]
-
-
 @lru_cache(maxsize=1 << 14)  # asked several times for each step
 def known_step(role: Role, source: str) -> KnownStep | None:
     """Return the figures of a source that a project is known to have, wherever its tree is."""
@@ -45,7 +41,7 @@ def known_step(role: Role, source: str) -> KnownStep | None:
 def _steps() -> dict[str, KnownStep]:
     return {
         path: KnownStep(peak=int(peak) * _MIB, seconds=float(seconds), levels=project.levels)
-        for project in load("known_steps", _KnownStepTable).project
+        for project in rows("known_steps", _Project)()
         for path, peak, seconds in (line.rsplit(" ", 2) for line in project.steps.splitlines())
     }
 
@@ -70,13 +66,7 @@ class Prior(Row, frozen=True, kw_only=True):
     seconds_per_byte: float = 0.0
 
 
-class _PriorTable(Row, frozen=True, kw_only=True):
-    step: tuple[Prior, ...]
-
-
-@cache
-def priors() -> tuple[Prior, ...]:
-    return load("memory_priors", _PriorTable).step
+priors = rows("memory_priors", Prior)
 
 
 @lru_cache(maxsize=4096)  # asked when a step asks and again when it has ended

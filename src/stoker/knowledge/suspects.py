@@ -1,8 +1,6 @@
 """What `stoker diagnose --try` tries where no message of a log names the cause."""
 
-from functools import cache
-
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, rows
 from stoker.model.shell import Template
 
 
@@ -15,10 +13,4 @@ class SuspectedCause(Row, frozen=True, kw_only=True):
     commands: tuple[Template, ...] = ()
 
 
-class _Table(Row, frozen=True, kw_only=True):
-    suspect: tuple[SuspectedCause, ...]
-
-
-@cache
-def suspected_causes() -> tuple[SuspectedCause, ...]:
-    return load("suspects", _Table).suspect
+suspected_causes = rows("suspects", SuspectedCause)

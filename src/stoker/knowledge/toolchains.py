@@ -1,8 +1,6 @@
 """Toolchains that can be made from wheels of the package index."""
 
-from functools import cache
-
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, table
 
 
 class VersionCommand(Row, frozen=True, kw_only=True):
@@ -60,6 +58,4 @@ class ToolchainKind(Row, frozen=True, kw_only=True):
         return tuple(sorted({*self.extras, *self.packages, *self.brings}))
 
 
-@cache
-def kinds() -> dict[str, ToolchainKind]:
-    return load("toolchains", dict[str, ToolchainKind])
+kinds = table("toolchains", dict[str, ToolchainKind])

@@ -6,7 +6,7 @@ Also the names by which a command of a build is recognised as a compiler, a link
 import re
 from functools import cache
 
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, rows, table
 
 DOTTED_NUMBER = r"(\d+(?:\.\d+)+)"
 
@@ -24,13 +24,7 @@ class KnownProgram(Row, frozen=True, kw_only=True):
         return self.commands or (self.name,)
 
 
-class _ToolTable(Row, frozen=True, kw_only=True):
-    program: tuple[KnownProgram, ...]
-
-
-@cache
-def programs() -> tuple[KnownProgram, ...]:
-    return load("tools", _ToolTable).program
+programs = rows("tools", KnownProgram)
 
 
 @cache
@@ -38,9 +32,7 @@ def launchers() -> frozenset[str]:
     return frozenset(name for program in programs() if program.launcher for name in program.names)
 
 
-@cache
-def _names() -> dict[str, tuple[str, ...]]:
-    return load("compiler_names", dict[str, tuple[str, ...]])
+_names = table("compiler_names", dict[str, tuple[str, ...]])
 
 
 def names(group: str) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, table
 
 
 class TorchRelease(Row, frozen=True, kw_only=True):
@@ -44,9 +44,7 @@ class _TorchTable(Row, frozen=True, kw_only=True):
     front_end: _FrontEnd
 
 
-@cache
-def _torch_table() -> _TorchTable:
-    return load("torch", _TorchTable)
+_torch_table = table("torch", _TorchTable)
 
 
 def forwarding() -> Forwarding:

@@ -14,7 +14,7 @@ from functools import cache
 
 import msgspec
 
-from stoker.knowledge import Row, file_content, load
+from stoker.knowledge import Row, file_content, table
 
 OLDEST = "2.4.0"  # the oldest release in the table
 _TABLE = "torch_symbols.xz"
@@ -101,9 +101,7 @@ class _Abi(Row, frozen=True, kw_only=True):
     names: _Names
 
 
-@cache
-def _abi() -> _Abi:
-    return load("torch_abi", _Abi)
+_abi = table("torch_abi", _Abi)
 
 
 def is_torch_library(name: str) -> bool:

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from functools import cache
 
-from stoker.knowledge import Row, load
+from stoker.knowledge import Row, table
 from stoker.model.govern import CompileMode
 from stoker.model.tuning import Topic
 
@@ -29,9 +28,7 @@ class _TrialTable(Row, frozen=True, kw_only=True):
     unmeasured: _Unmeasured
 
 
-@cache
-def _trial_table() -> _TrialTable:
-    return load("trials", _TrialTable)
+_trial_table = table("trials", _TrialTable)
 
 
 def trials() -> tuple[TrialRow, ...]:

@@ -39,13 +39,13 @@ def read_temporary() -> tuple[Disk, ...]:
     paths = (_temporary(), Path("/dev/shm"), Path("/var/tmp"), folders.cache())
     usable = [path for path in paths if path == paths[-1] or os.access(path, os.W_OK | os.X_OK)]
     tree = FileTree()
-    mounts = _read_mounts(tree)
+    mounts = read_mounts(tree)
     return tuple(disk for path in usable for disk in _read_disks(tree, mounts, [path]))
 
 
 def read_disks(tree: FileTree, paths: Iterable[Path]) -> tuple[Disk, ...]:
     """Return one disk for each mount, under the first of the paths on it. A path need not exist."""
-    return _read_disks(tree, _read_mounts(tree), paths)
+    return _read_disks(tree, read_mounts(tree), paths)
 
 
 def _read_disks(
@@ -54,19 +54,24 @@ def _read_disks(
     disks: dict[object, Disk] = {}
     for path in paths:
         try:
-            resolved = path.resolve()
-            # Unlike Path.exists, os.access treats a folder without permission as missing.
-            existing = next(
-                folder for folder in (resolved, *resolved.parents) if os.access(folder, os.F_OK)
-            )
-            mount = mount_of(str(existing), mounts)
+            existing, mount = find_mount(path, mounts)
             disks.setdefault(mount or existing.stat().st_dev, _read_disk(path, existing, mount))
         except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
             tree.note(f"cannot tell which disk holds {path}: {error}")
     return tuple(disks.values())
 
 
-def _read_mounts(tree: FileTree) -> tuple[Mount, ...]:
+def find_mount(path: Path, mounts: tuple[Mount, ...]) -> tuple[Path, Mount | None]:
+    """Return the path itself or the nearest folder above it that exists, and the mount it is in."""
+    resolved = path.resolve()
+    # Unlike Path.exists, os.access treats a folder without permission as missing.
+    existing = next(
+        folder for folder in (resolved, *resolved.parents) if os.access(folder, os.F_OK)
+    )
+    return existing, mount_of(str(existing), mounts)
+
+
+def read_mounts(tree: FileTree) -> tuple[Mount, ...]:
     if platform.system() == "Darwin":
         from stoker.machine.macos import macos_answer, parse_macos_mounts
 

@@ -108,6 +108,23 @@ class StorageError(StokerError):
     status = ExitStatus.STORAGE
 
 
+class StorageErrors:
+    """Turns errors of the system in a block into such errors: ``with StorageErrors("read", path)``.
+    Without a path, the message has that of the system's error.
+    """
+
+    def __init__(self, doing: str, path: Path | None = None):
+        self._doing, self._path = doing, path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, OSError):
+            place, why = self._path or error.filename, error.strerror or error
+            raise StorageError(f"cannot {self._doing} {place}: {why}") from error
+
+
 def unreadable(path: Path, reason: OSError, *, hints: Iterable[str] = ()) -> StokerError:
     """Return the error for an input file that cannot be read. A missing file and a folder are usage
     errors.

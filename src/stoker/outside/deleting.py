@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from stoker.model.errors import StorageError
+from stoker.model.errors import StorageError, StorageErrors
 
 ASIDE = ".stoker-"  # in the name of what is being made or deleted
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -47,12 +47,10 @@ def remove_whole(path: Path) -> None:
         raise _is_link(path)
     if path.is_file():
         raise StorageError(f"cannot remove {path}: it is a file, not a folder")
-    try:
+    with StorageErrors("remove", path):
         aside = path.rename(path.with_name(f".{path.name}{ASIDE}{os.urandom(4).hex()}"))
         with suppress(FileNotFoundError):  # another process may be clearing leftovers
             remove_tree(aside, strict=True)
-    except OSError as error:
-        raise StorageError(f"cannot remove {path}: {error.strerror or error}") from error
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import BinaryIO, TypeVar
 
 import msgspec
 
-from stoker.model.errors import StokerError, StorageError, UsageError
+from stoker.model.errors import StokerError, StorageError, StorageErrors, UsageError
 from stoker.model.value import UNDECODABLE
 from stoker.outside import locks
 from stoker.outside.deleting import ASIDE, remove_file, remove_tree
@@ -25,11 +25,8 @@ def sha256_of(path: Path) -> str:
     """Return the SHA-256 digest of a file's content."""
     import hashlib  # loads OpenSSL, which most commands can do without
 
-    try:
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    with StorageErrors("read", path), path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_json(path: Path, kind: type[T]) -> T | None:

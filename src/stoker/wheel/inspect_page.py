@@ -11,14 +11,12 @@ from stoker.knowledge.sonames import cuda_of
 from stoker.model.artifact import (
     ArtifactFacts,
     Compression,
-    Dependency,
     DeviceCode,
     DeviceKind,
     FactDifference,
     LibraryFacts,
     LibraryOrigin,
     LoadsWith,
-    RunsOn,
     TorchFit,
 )
 from stoker.model.distribution import read_tags
@@ -123,18 +121,15 @@ def _gpus(facts: ArtifactFacts) -> Listing | None:
         if row.without:
             partly.setdefault(row.without, []).append(row.arch)
         elif row.names:
-            table.add(f"{row.arch}", _shortened(row.names), Text(_remark(row), style="warning"))
+            remarks = ["compiled from PTX when it is loaded"] if row.by is DeviceKind.PTX else []
+            if row.partly:
+                remarks.append(f"some kernels missing in {_shortened(_base_names(row.partly), 3)}")
+            remark = Text("; ".join(remarks), style="warning")
+            table.add(f"{row.arch}", _shortened(row.names), remark)
     for without, archs in partly.items():
         missing = f"partly: no code in {_shortened(_base_names(without), 3)}"
         table.add(Text(f"{' '.join(archs)}", style="dim"), Text(missing, style="dim"))
     return table
-
-
-def _remark(row: RunsOn) -> str:
-    remarks = ["compiled from PTX when it is loaded"] if row.by is DeviceKind.PTX else []
-    if row.partly:
-        remarks.append(f"some kernels missing in {_shortened(_base_names(row.partly), 3)}")
-    return "; ".join(remarks)
 
 
 def _base_names(paths: Iterable[str]) -> list[str]:
@@ -215,17 +210,17 @@ def _dependencies(facts: ArtifactFacts) -> Listing | None:
         rows = [row for row in facts.dependencies if row.origin is origin]
         if origin is LibraryOrigin.MISSING and facts.wheel:
             for row in rows[:_MOST_ROWS]:
-                table.add(Text("MISSING", style="error"), _lacking(row))
+                known = f"; {row.package} has it, but is not required" if row.package else ""
+                table.add(
+                    Text("MISSING", style="error"),
+                    f"{row.name}  needed by {_shortened(_base_names(row.wanted_by), 3)}{known}",
+                )
             if len(rows) > _MOST_ROWS:
                 table.add("MISSING", f"and {len(rows) - _MOST_ROWS} more")
         elif rows:
-            table.add(f"{_ORIGINS[origin]}", Text(_named(rows), style="dim"))
+            names = (f"{row.name} ({row.package})" if row.package else row.name for row in rows)
+            table.add(f"{_ORIGINS[origin]}", Text("  ".join(names), style="dim"))
     return table
-
-
-def _lacking(row: Dependency) -> str:
-    known = f"; {row.package} has it, but is not required" if row.package else ""
-    return f"{row.name}  needed by {_shortened(_base_names(row.wanted_by), 3)}{known}"
 
 
 _ORIGINS = {
@@ -236,10 +231,6 @@ _ORIGINS = {
     LibraryOrigin.PACKAGE: "required packages",
     LibraryOrigin.MISSING: "not included",
 }
-
-
-def _named(rows: Iterable[Dependency]) -> str:
-    return "  ".join(f"{row.name} ({row.package})" if row.package else row.name for row in rows)
 
 
 def fact_differences_page(differences: Sequence[FactDifference]) -> Page:
@@ -282,15 +273,11 @@ def _rows(facts: ArtifactFacts, loads: LoadsWith) -> Iterator[tuple[str, str, st
     of_wheel = ", ".join(majors.values())
     yield "CUDA", " ".join(map(str, sorted(majors))), "; ".join(filter(None, (of_wheel, of_torch)))
     yield "C++ ABI", " ".join(sorted({str(one.cxx_abi) for one in libraries if one.cxx_abi})), ""
-    yield "Python", _pythons(facts), ""
+    tags = read_tags(facts.wheel.tags) if facts.wheel else ()
+    yield "Python", ", ".join(sorted({_python(tag) for tag in tags})), ""
     glibc = [one.versions["GLIBC"] for one in libraries if "GLIBC" in one.versions]
     yield "glibc", max(glibc, key=order, default=""), f"{facts.manylinux or ''}"
     yield "GPUs", " ".join(row.arch for row in facts.runs_on if not row.without), ""
-
-
-def _pythons(facts: ArtifactFacts) -> str:
-    tags = read_tags(facts.wheel.tags) if facts.wheel else ()
-    return ", ".join(sorted({_python(tag) for tag in tags}))
 
 
 def _python(tag: Tag) -> str:

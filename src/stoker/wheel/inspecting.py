@@ -16,7 +16,7 @@ from stoker.model.artifact import (
     TargetKind,
     WheelFacts,
 )
-from stoker.model.errors import StorageError, UsageError
+from stoker.model.errors import StorageErrors, UsageError
 from stoker.wheel.elf_tables import dynamic_symbols
 from stoker.wheel.facts import (
     Also,
@@ -56,7 +56,7 @@ def inspect(
     from stoker.wheel.torch_builds import read_torches
 
     symbols: list[Symbols] = []
-    try:
+    with StorageErrors("read"):
         found = find_target(target, environment)
         read = {
             TargetKind.WHEEL: _wheel,
@@ -65,8 +65,6 @@ def inspect(
             TargetKind.INSTALLED: _installed,
         }
         facts = read[found.kind](found.path, lambda file: symbols.append(dynamic_symbols(file)))
-    except OSError as error:
-        raise StorageError(f"cannot read {error.filename}: {error.strerror}") from error
     needs = torch_needs(symbols)
     if needs is None:
         return facts

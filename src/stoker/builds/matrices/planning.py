@@ -90,7 +90,8 @@ class _Planner:
         """Return the versions that are asked for, by the command line, the variable or the file."""
         chosen = self.chosen(name, file)
         found = chosen.values.get("python")
-        if _is_one_wheel(chosen):
+        wheel = chosen.text("wheel") or ""
+        if chosen.text("from") == WheelFrom.SLIM and "==" not in wheel:
             return (None,)  # a wheel is for the Python that it is for
         if asked or found is None:
             return tuple(dict.fromkeys(asked)) or (None,)
@@ -131,7 +132,10 @@ class _Planner:
         self, name: str, python: str | None, asked: CommandLine, chosen: UserOptions
     ) -> MatrixJob:
         given = chosen.text("source") or "."
-        tree = self._tree(given)
+        if given not in self._trees:
+            source = self._stack.enter_context(acquired(given, say=lambda _: None))
+            self._trees[given] = source.path
+        tree = self._trees[given]
         subject = survey(replace(asked, options={**asked.options, "source": tree}))
         planned = make_plan(subject, estimated(subject))
         return MatrixJob(
@@ -145,17 +149,6 @@ class _Planner:
             seconds=planned.estimate.wall_s,
             wheel_bytes=planned.estimate.wheel_bytes,
         )
-
-    def _tree(self, given: str) -> str:
-        if given not in self._trees:
-            source = self._stack.enter_context(acquired(given, say=lambda _: None))
-            self._trees[given] = source.path
-        return self._trees[given]
-
-
-def _is_one_wheel(chosen: UserOptions) -> bool:
-    wheel = chosen.text("wheel") or ""
-    return chosen.text("from") == WheelFrom.SLIM and "==" not in wheel
 
 
 def _names_python(chosen: UserOptions) -> bool:

@@ -27,7 +27,7 @@ from stoker.machine.python import target_python
 from stoker.machine.system import read_machine
 from stoker.model.artifact import TargetKind
 from stoker.model.distribution import read_requirement
-from stoker.model.errors import MissingError, StokerError, StorageError, UsageError
+from stoker.model.errors import MissingError, StokerError, StorageErrors, UsageError
 from stoker.model.finding import Severity
 from stoker.model.machine import Platform
 from stoker.model.plan import Quantity, Variant
@@ -156,10 +156,8 @@ def slim_one(
         original_errors=errors,
         inputs=inputs,
     )
-    try:
+    with StorageErrors("write", out / made.name):
         made.replace(out / made.name)
-    except OSError as error:
-        raise StorageError(f"cannot write {out / made.name}: {error.strerror}") from error
     return result
 
 

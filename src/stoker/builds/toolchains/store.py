@@ -25,7 +25,7 @@ from stoker.builds.toolchains.assemble import INFORMATION, assemble, make_stub
 from stoker.builds.toolchains.fetch import Say, fetch_wheels
 from stoker.builds.toolchains.request import ToolchainRequest
 from stoker.knowledge.toolchains import Proof, VersionCommand, kinds
-from stoker.model.errors import CommandError, StorageError, UsageError, unknown
+from stoker.model.errors import CommandError, StorageErrors, UsageError, unknown
 from stoker.model.value import Value
 from stoker.outside import files, locks, process
 from stoker.outside.deleting import remove_tree, remove_whole
@@ -239,10 +239,8 @@ def _check_platform(request: ToolchainRequest) -> None:
 
 def _check_free(path: Path) -> None:
     """Refuse a target that the new folder cannot replace in one step."""
-    try:
+    with StorageErrors("look into", path):
         problem = _in_the_way(path)
-    except OSError as error:
-        raise StorageError(f"cannot look into {path}: {error.strerror}") from error
     if problem:
         inside = path / "toolchain" if path.is_dir() else path.with_name("toolchain")
         raise UsageError(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from zlib_ng import zlib_ng
 
-from stoker.model.errors import ArtifactError, StorageError, nearest
+from stoker.model.errors import ArtifactError, StorageErrors, nearest
 from stoker.model.value import Value
 from stoker.model.value import size as in_words
 from stoker.outside import process
@@ -58,10 +58,8 @@ class Content(Value, frozen=True, kw_only=True):
 
 def regular_file(path: Path) -> os.stat_result:
     """Return the status of a file, or raise an error if it may not be added to a wheel."""
-    try:
+    with StorageErrors("read", path):
         status = path.lstat()
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}") from error
     if not stat.S_ISREG(status.st_mode):
         raise ArtifactError(
             "not a regular file, so it cannot be added to a wheel",
@@ -72,12 +70,9 @@ def regular_file(path: Path) -> os.stat_result:
 
 
 def _read(path: Path) -> Iterator[bytes]:
-    try:
-        with path.open("rb", buffering=0) as stream:
-            while chunk := stream.read(_CHUNK):
-                yield chunk
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    with StorageErrors("read", path), path.open("rb", buffering=0) as stream:
+        while chunk := stream.read(_CHUNK):
+            yield chunk
 
 
 _READ = 256 << 10

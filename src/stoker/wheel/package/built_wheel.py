@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from packaging.utils import canonicalize_name
 
@@ -55,7 +55,14 @@ def read_built_wheel(wheel: Wheel) -> BuiltWheel:
     facts, libraries, members = read_wheel(wheel.path)
     _check(wheel, libraries)
     loaded = [library for library in libraries if library.is_loaded]
-    machine = _machine(facts.tags, {library.machine for library in loaded}, wheel.path)
+    machines = {library.machine for library in loaded}
+    # Of libraries for several machines, those that the tags name count.
+    named = {one for one in machines if any(tag.endswith(f"_{one}") for tag in facts.tags)}
+    fitting = named if len(machines) > 1 else machines
+    if len(fitting) != 1:
+        words = ", ".join(sorted(machines))
+        raise UsageError(f"{wheel.path.name} holds libraries for several machines: {words}")
+    (machine,) = fitting
     return BuiltWheel(
         path=str(wheel.path),
         facts=facts,
@@ -78,16 +85,6 @@ def _check(wheel: Wheel, libraries: Collection[LibraryFacts]) -> None:
             f"{wheel.path.name} holds no Linux library or program, so there is nothing to package",
             hints=["use it as it is: a pure Python wheel is portable"],
         )
-
-
-def _machine(tags: Collection[str], machines: Collection[str], path: Path) -> str:
-    """Return the machine of all libraries; if there are several, the one in the tags."""
-    named = [machine for machine in machines if any(tag.endswith(f"_{machine}") for tag in tags)]
-    fitting = named if len(machines) > 1 else list(machines)
-    if len(fitting) != 1:
-        words = ", ".join(sorted(machines))
-        raise UsageError(f"{path.name} holds libraries for several machines: {words}")
-    return fitting[0]
 
 
 def torch_cuda(wheel: Wheel) -> str | None:

@@ -35,22 +35,18 @@ def find_licences(found: Iterable[FoundLibrary]) -> tuple[tuple[Licence, ...], t
 def _licences(source: LibrarySource) -> Iterator[Licence]:
     path = Path(source.file)
     if source.member:
-        yield from _of_wheel(path)
+        with open_wheel(path) as wheel:
+            owner = wheel.dist_info.removesuffix(".dist-info")
+            for member in wheel.members:
+                inside = member.startswith(f"{wheel.dist_info}/")
+                if inside and _TEXT.match(PurePosixPath(member).name):
+                    yield _licence(owner, member, LibrarySource(file=str(path), member=member))
         return
     for texts in (_of_distribution(path), _of_folder(path), _of_system(path)):
         found = list(texts)
         yield from found
         if found:
             return
-
-
-def _of_wheel(path: Path) -> Iterator[Licence]:
-    with open_wheel(path) as wheel:
-        owner = wheel.dist_info.removesuffix(".dist-info")
-        for member in wheel.members:
-            inside = member.startswith(f"{wheel.dist_info}/")
-            if inside and _TEXT.match(PurePosixPath(member).name):
-                yield _licence(owner, member, LibrarySource(file=str(path), member=member))
 
 
 def _of_distribution(library: Path) -> Iterator[Licence]:

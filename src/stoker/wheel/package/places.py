@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from stoker.knowledge.libraries import library_table
 from stoker.model.artifact import LibraryFacts
-from stoker.model.errors import StorageError, UsageError
+from stoker.model.errors import StorageErrors, UsageError
 from stoker.model.value import Value
 from stoker.wheel.engine import open_wheel
 from stoker.wheel.facts import read_library_file, read_wheel
@@ -53,10 +53,8 @@ class FolderPlace(SearchPlace):
 
     @cached_property
     def names(self) -> frozenset[str]:
-        try:
+        with StorageErrors("read", self._folder):
             return frozenset(path.name for path in self._folder.iterdir())
-        except OSError as error:
-            raise StorageError(f"cannot read {self._folder}: {error.strerror}") from error
 
     def source(self, name: str) -> LibrarySource:
         return LibrarySource(file=str((self._folder / name).resolve()))
@@ -133,8 +131,10 @@ def find_search_places(
 ) -> SearchPlaces:
     """Return the user's places, then search paths of the wheel, toolkit, environment, system."""
     places = [place for path in given for place in _given(Path(path).expanduser().resolve())]
-    folders = [*_searched(libraries), *_toolkit(environment), *_environment(environment)]
-    folders += _system(machine)
+    # The search paths of new libraries still contain their link folders.
+    paths = (path for library in libraries for path in (*library.rpath, *library.runpath))
+    folders = [Path(path) for path in dict.fromkeys(paths) if _is_readable(path)]
+    folders += [*_toolkit(environment), *_environment(environment), *_system(machine)]
     places += [FolderPlace(folder) for folder in folders]
     return SearchPlaces(list({place.label: place for place in places}.values()), machine)
 
@@ -160,12 +160,6 @@ def _prefix(folder: Path) -> Iterator[Path]:
         for name in (*search.libraries, *_TOOLKIT_FOLDERS):
             if name != ".":
                 yield from filter(Path.is_dir, sorted(folder.glob(str(Path(root, name)))))
-
-
-def _searched(libraries: Iterable[LibraryFacts]) -> list[Path]:
-    """Return the search paths of new libraries, which still contain their link folders."""
-    paths = (path for library in libraries for path in (*library.rpath, *library.runpath))
-    return [Path(path) for path in dict.fromkeys(paths) if _is_readable(path)]
 
 
 def _toolkit(environment: Mapping[str, str]) -> list[Path]:

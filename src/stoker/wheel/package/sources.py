@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Lock
 
-from stoker.model.errors import StorageError
+from stoker.model.errors import StorageErrors
 from stoker.wheel.elf_edit import ElfEdit
 from stoker.wheel.engine import Content, Wheel, open_wheel
 from stoker.wheel.engine.zip_records import STORED
@@ -42,12 +42,10 @@ class OpenSources:
             return edited_library(reader, content, edit)
 
     def unpack(self, source: LibrarySource, path: Path) -> None:
-        try:
+        with StorageErrors("write", path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as stream:
                 stream.writelines(self.content(source).chunks())
-        except OSError as error:
-            raise StorageError(f"cannot write {path}: {error.strerror}") from error
 
     @contextmanager
     def _reader(self, source: LibrarySource) -> Iterator[Reader]:

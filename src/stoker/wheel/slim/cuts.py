@@ -14,7 +14,7 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from stoker.knowledge.sonames import is_nvidias, unhashed
-from stoker.model.errors import ArtifactError, StorageError, UsageError
+from stoker.model.errors import ArtifactError, StorageError, StorageErrors, UsageError
 from stoker.model.plan import GpuTarget
 from stoker.model.slimming import LibrarySlim, SlimRecord
 from stoker.model.value import UNDECODABLE, Value, size
@@ -118,10 +118,8 @@ class Cut(Value, frozen=True, kw_only=True):
 
 def plan_cut(name: str, file: Path, request: SlimRequest, *, nvidia_owned: bool = False) -> Cut:
     """Plan one ELF file. The summary says why a malformed or unknown file stays unchanged."""
-    try:
+    with StorageErrors("read", file):
         stamp = stamp_of(file)
-    except OSError as error:
-        raise StorageError(f"cannot read {file}: {error.strerror}") from error
     with open_file(file, printable(name)) as reader:
         plan = plan_library(reader, chooser(request.gpus), request.options)
         if not plan.changes:
@@ -143,7 +141,8 @@ def plan_cuts(
         advance(cut.summary.before_bytes)
         return cut
 
-    total = sum(_size(file) for file in files.values())
+    with StorageErrors("read"):
+        total = sum(file.stat().st_size for file in files.values())
     with stage("reading device code", total) as advance, ThreadPoolExecutor(threads()) as pool:
         cuts = list(pool.map(plan, sorted(files)))
     summaries = [cut.summary for cut in cuts]
@@ -153,13 +152,6 @@ def plan_cuts(
         else cut
         for cut in cuts
     )
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError as error:
-        raise StorageError(f"cannot read {file}: {error.strerror}") from error
 
 
 def _soname(reader: Reader) -> str | None:
@@ -180,7 +172,7 @@ def _left(summary: LibrarySlim, why: str) -> LibrarySlim:
 
 def write_cut(cut: Cut, target: Path) -> None:
     """Write the new file, with the permissions of the original."""
-    try:
+    with StorageErrors("write", target):
         target.parent.mkdir(parents=True, exist_ok=True)
         if cut.plan is None:
             shutil.copyfile(cut.file, target)
@@ -190,8 +182,6 @@ def write_cut(cut: Cut, target: Path) -> None:
         if cut.listing is not None:
             write_words(target, cut.listing)
         shutil.copymode(cut.file, target)
-    except OSError as error:
-        raise StorageError(f"cannot write {target}: {error.strerror or error}") from error
 
 
 def write_cuts(cuts: Collection[Cut], target: Callable[[Cut], Path]) -> tuple[Cut, ...]:

@@ -172,7 +172,9 @@ def replace_files(
         )
     check_room(store, sum(cut.summary.after_bytes for cut in changed(cuts)))
     affected = owners(cut.file for cut in changed(cuts))
-    site = Site(root=_root(store, changed(cuts), affected), store=store)
+    written = [store.parent, *(cut.file.parent for cut in changed(cuts))]
+    written += [one.dist_info.parent for one in affected]
+    site = Site(root=Path(os.path.commonpath(list(map(absolute, written)))), store=store)
     try:
         become = write_cuts(cuts, lambda cut: site.prepared(_under(site, cut.file)))
         stamps = _prepare(site, changed(become), affected, request, keep=keep)
@@ -185,13 +187,6 @@ def replace_files(
     if stamps and not keep:
         discard_originals(store)
     return become
-
-
-def _root(store: Path, cuts: Iterable[Cut], affected: Iterable[Installed]) -> Path:
-    """Return a common parent folder of the store and all files that are written."""
-    folders = [store.parent, *(cut.file.parent for cut in cuts)]
-    folders += [one.dist_info.parent for one in affected]
-    return Path(os.path.commonpath([absolute(folder) for folder in folders]))
 
 
 def _prepare(

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import msgspec
 
-from stoker.model.errors import StokerError, StorageError, UsageError
+from stoker.model.errors import StokerError, StorageError, StorageErrors, UsageError
 from stoker.model.slimming import SLIM_MEMBER
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import locks
@@ -139,15 +139,13 @@ def replace_prepared(site: Site, stamps: Mapping[str, Stamp | None]) -> None:
 
 def _replace(site: Site, file: Replaced, stamp: Stamp | None) -> None:
     here, original = site.root / file.path, site.original(file.path)
-    try:
+    with StorageErrors("replace", here):
         if stamp is not None:
             original.parent.mkdir(parents=True, exist_ok=True)
             _second_name(here, original, stamp)
         elif os.path.lexists(here):
             raise _changed(here)
         site.prepared(file.path).replace(here)
-    except OSError as error:
-        raise StorageError(f"cannot replace {here}: {error.strerror or error}") from error
 
 
 def _second_name(file: Path, other: Path, stamp: Stamp) -> None:
@@ -307,12 +305,10 @@ def check_no_originals(store: Path) -> None:
 
 def clear_store(store: Path, *, only: Iterable[str] | None = None) -> None:
     """Empty a store. The journal is deleted last, since it describes the rest."""
-    try:
+    with StorageErrors("delete", store):
         found = [path for path in store.iterdir() if only is None or path.name in only]
         for path in sorted(found, key=lambda path: path.name in set(StoreState)):
             if path.is_dir() and not path.is_symlink():
                 remove_tree(path, strict=True)
             elif path.name != _LOCK:
                 remove_file(path)
-    except OSError as error:
-        raise StorageError(f"cannot delete {store}: {error.strerror or error}") from error

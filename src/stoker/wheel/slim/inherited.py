@@ -55,7 +55,14 @@ def inherit(wheel: Wheel, kind: bytes, cuts: Collection[Cut], request: SlimReque
     than the slimming.
     """
     original = _original(wheel, kind, cuts)
-    repairs = _search_paths(original, request)
+    # Search paths lose the folders of the build machine, which other machines lack. NVIDIA's own
+    # libraries stay unchanged unless the user allows it.
+    own = original.libraries if request.nvidia else original.own_libraries
+    as_runpath = {library.path: bool(library.runpath) for library in own}
+    repairs = {
+        path: ElfEdit(rpath=":".join(folders), as_runpath=as_runpath[path])
+        for path, folders in portable_paths(own, original.facts.dependencies).items()
+    }
     notes = []
     libraries = list(original.facts.libraries)
     for index, library in enumerate(libraries):
@@ -99,16 +106,3 @@ def _original(wheel: Wheel, kind: bytes, cuts: Collection[Cut]) -> WheelUnderTes
         members=tuple(wheel.members.values()),
         excluded=read_excluded(wheel),
     )
-
-
-def _search_paths(wheel: WheelUnderTest, request: SlimRequest) -> dict[str, ElfEdit]:
-    """Return the search paths that lose folders of the build machine, which other machines lack.
-
-    NVIDIA's own libraries stay unchanged unless the user allows it.
-    """
-    own = wheel.libraries if request.nvidia else wheel.own_libraries
-    as_runpath = {library.path: bool(library.runpath) for library in own}
-    return {
-        path: ElfEdit(rpath=":".join(folders), as_runpath=as_runpath[path])
-        for path, folders in portable_paths(own, wheel.facts.dependencies).items()
-    }

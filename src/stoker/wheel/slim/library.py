@@ -90,7 +90,14 @@ def _plan(file: Elf, choose: Choose, options: SlimOptions, unchanged: LibrarySli
         regions = recompress(file.reader, regions)
     stripping = find_unused(file) if options.strip else Stripping()
     is_smaller = not all(region.is_as_it_was for region in regions)
-    summary = replace(unchanged, archs=_archs(regions), **_counts(regions))
+    kept = sum(len(region.kept) for region in regions)
+    summary = replace(
+        unchanged,
+        archs=_archs(regions),
+        kept=kept,
+        dropped=sum(len(region.region.entries) for region in regions) - kept,
+        stubs=sum(region.has_stub for region in regions),
+    )
     if not is_smaller and not stripping.freed:
         return LibraryPlan(summary=summary)
     rewrite = _rewrite(file, regions if is_smaller else [], stripping)
@@ -114,15 +121,6 @@ def _check(file: Elf) -> None:
     loads = file.segments_of(elf.LOAD)
     if any(one.address + one.memory_size > two.address for one, two in pairwise(loads)):
         raise file.reader.error("segments overlap")
-
-
-def _counts(regions: Sequence[DeviceRegion]) -> dict[str, int]:
-    kept = sum(len(region.kept) for region in regions)
-    return {
-        "kept": kept,
-        "dropped": sum(len(region.region.entries) for region in regions) - kept,
-        "stubs": sum(region.has_stub for region in regions),
-    }
 
 
 def _archs(regions: Sequence[DeviceRegion]) -> tuple[ArchSlim, ...]:

@@ -96,7 +96,8 @@ def _stretches(file: Elf) -> Iterator[tuple[str, ByteSpan]]:
 
 def _place(regions: Sequence[DeviceRegion], start: int) -> Iterator[Placed]:
     """Place the regions in order. None reaches the next one, because no region grows."""
-    alignment = _alignment(regions)
+    bits = reduce(or_, (region.address for region in regions), _LARGEST_ALIGNMENT)
+    alignment = bits & -bits  # which all regions have now
     following = start
     for region in regions:
         offset = region.region.offset
@@ -106,12 +107,6 @@ def _place(regions: Sequence[DeviceRegion], start: int) -> Iterator[Placed]:
         placed = Placed(region, offset)
         yield placed
         following = placed.span.end
-
-
-def _alignment(regions: Sequence[DeviceRegion]) -> int:
-    """Return the alignment that all regions have now."""
-    bits = reduce(or_, (region.address for region in regions), _LARGEST_ALIGNMENT)
-    return bits & -bits
 
 
 def recompress(reader: Reader, regions: Sequence[DeviceRegion]) -> list[DeviceRegion]:
@@ -124,7 +119,9 @@ def recompress(reader: Reader, regions: Sequence[DeviceRegion]) -> list[DeviceRe
         for entry in region.kept
         if entry.compression is Compression.LZ4 and entry.unpacked_size <= LARGEST
     ]
-    with _ONE_LIBRARY, ThreadPoolExecutor(_workers(entries)) as pool:
+    largest = max((entry.unpacked_size for entry in entries), default=1)
+    workers = max(1, min(threads(), _MOST_MEMORY // (_COPIES * largest or 1)))
+    with _ONE_LIBRARY, ThreadPoolExecutor(workers) as pool:
         made = list(pool.map(lambda entry: _packed(reader, entry), entries))
     smaller = {
         entry.offset: content
@@ -136,12 +133,6 @@ def recompress(reader: Reader, regions: Sequence[DeviceRegion]) -> list[DeviceRe
         offsets = [entry.offset for entry in region.kept if entry.offset in smaller]
         become.append(region._replace(repacked={offset: smaller[offset] for offset in offsets}))
     return become
-
-
-def _workers(entries: Sequence[FatbinEntry]) -> int:
-    """Return the number of threads whose decompressed entries fit into the memory limit."""
-    largest = max((entry.unpacked_size for entry in entries), default=1)
-    return max(1, min(threads(), _MOST_MEMORY // (_COPIES * largest or 1)))
 
 
 def _packed(reader: Reader, entry: FatbinEntry) -> bytes:

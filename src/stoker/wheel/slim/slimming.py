@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stoker.model.artifact import TargetKind
-from stoker.model.errors import StokerError, StorageError, UsageError
+from stoker.model.errors import StokerError, StorageErrors, UsageError
 from stoker.model.slimming import SlimReport
 from stoker.model.value import Value, counted, size
 from stoker.outside.files import folder_of_process
@@ -137,10 +137,8 @@ def _library(path: Path, request: SlimRequest, output: OutputOptions) -> SlimRep
     check_room(target.parent, cuts[0].summary.after_bytes)
     with folder_of_process(target.parent, ASIDE) as aside:
         write_cut(cuts[0], aside / target.name)
-        try:
+        with StorageErrors("write", target):
             (aside / target.name).replace(target)
-        except OSError as error:
-            raise StorageError(f"cannot write {target}: {error.strerror}") from error
     return _report(cuts, output=str(target))
 
 
@@ -185,15 +183,14 @@ def _plan_in_place(target: Target, request: SlimRequest) -> tuple[Cut, ...]:
     from stoker.wheel.slim.folder import plan_folder, plan_installed
 
     try:
-        if target.kind is TargetKind.LIBRARY:
-            cuts = _plan_library(target.path.resolve(), request)
-        elif target.kind is TargetKind.FOLDER:
-            cuts = plan_folder(target.path, request)
-        else:
-            cuts = plan_installed(target.path, request)
+        with StorageErrors("read"):
+            if target.kind is TargetKind.LIBRARY:
+                cuts = _plan_library(target.path.resolve(), request)
+            elif target.kind is TargetKind.FOLDER:
+                cuts = plan_folder(target.path, request)
+            else:
+                cuts = plan_installed(target.path, request)
         check_served([cut.summary for cut in cuts], request.gpus)
-    except OSError as error:
-        raise StorageError(f"cannot read {error.filename}: {error.strerror}") from error
     except UsageError as error:
         if not state_of(store_of(target)):
             raise

@@ -10,7 +10,7 @@ import msgspec
 from packaging.utils import parse_wheel_filename
 
 from stoker.model.distribution import read_tags
-from stoker.model.errors import StorageError
+from stoker.model.errors import StorageErrors
 from stoker.model.slimming import SLIM_MEMBER, SlimRecord
 from stoker.outside.files import folder_of_process
 from stoker.outside.long_work import stage
@@ -69,12 +69,9 @@ def _unpack(wheel: Wheel, members: Sequence[str], folder: Path) -> dict[str, Pat
 
     def unpack(number: int) -> tuple[str, Path]:
         path = folder / str(number)
-        try:
-            with path.open("wb") as stream:
-                for chunk in wheel.stream(members[number]):
-                    advance(stream.write(chunk))
-        except OSError as error:
-            raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+        with StorageErrors("write", path), path.open("wb") as stream:
+            for chunk in wheel.stream(members[number]):
+                advance(stream.write(chunk))
         return members[number], path
 
     total = sum(wheel.members[name].size for name in members)
@@ -152,10 +149,8 @@ def write_wheel(
     revision = msgspec.structs.replace(revision, contents=contents)
     # Written next to the libraries, so that a killed process leaves only the temporary folder.
     made = revision.write(wheel, become[0].file.parent)
-    try:
+    with StorageErrors("write", into / made.name):
         return WrittenWheel(made.replace(into / made.name), become, original.notes)
-    except OSError as error:
-        raise StorageError(f"cannot write {into / made.name}: {error.strerror}") from error
 
 
 def _slimmed_file(cut: Cut) -> Path:

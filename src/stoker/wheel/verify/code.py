@@ -45,7 +45,11 @@ def _architectures(wheel: WheelUnderTest) -> Iterator[Finding]:
     if lacking := sorted(asked - _present(wheel.own_libraries)):
         title = "device code for a requested architecture is missing"
         yield error("missing-architecture", title, lacking)
-    if extra := _extra(wheel, variant.gpus, asked):
+    known = added(wheel.project, (target.arch for target in variant.gpus))
+    allowed = asked | {word for arch in known for word in _words(GpuTarget(arch=arch))}
+    by_library = {library.path: _present([library]) - allowed for library in _made_here(wheel)}
+    extra = [f"{path}: {', '.join(sorted(words))}" for path, words in by_library.items() if words]
+    if extra:
         yield error("extra-architecture", "it holds device code that was not requested", extra)
     yield from _not_everywhere(wheel, variant.gpus)
 
@@ -125,13 +129,6 @@ def _present(libraries: Iterable[LibraryFacts]) -> set[str]:
         for code in library.device_code
         if code.linked and code.kind is not DeviceKind.LTOIR
     }
-
-
-def _extra(wheel: WheelUnderTest, gpus: Iterable[GpuTarget], asked: set[str]) -> list[str]:
-    known = added(wheel.project, (target.arch for target in gpus))
-    allowed = asked | {word for arch in known for word in _words(GpuTarget(arch=arch))}
-    by_library = {library.path: _present([library]) - allowed for library in _made_here(wheel)}
-    return [f"{path}: {', '.join(sorted(words))}" for path, words in by_library.items() if words]
 
 
 def _made_here(wheel: WheelUnderTest) -> list[LibraryFacts]:

@@ -121,7 +121,12 @@ def _sample(
         stream.writelines(wheel.stream(library.path))
     with open_file(copy, library.path) as reader:
         file = Elf(reader)
-        parts, symbols = _code(file), read_local_functions(file)
+        parts = [
+            _Stretch(section.address, section.address + section.size)
+            for section in file.sections
+            if section.flags & _EXECUTABLE and section.file_size
+        ]
+        symbols = read_local_functions(file)
     seen = _Reading(objdump, copy, sets)
     for stretch in _stretches(parts):
         left = deadline - time.monotonic()
@@ -161,14 +166,6 @@ def _objdump(machine: str) -> str | None:
     if found := shutil.which(f"{machine}-linux-gnu-objdump"):
         return found
     return shutil.which("objdump") if platform.machine() == machine else None
-
-
-def _code(file: Elf) -> list[_Stretch]:
-    return [
-        _Stretch(section.address, section.address + section.size)
-        for section in file.sections
-        if section.flags & _EXECUTABLE and section.file_size
-    ]
 
 
 def _stretches(parts: Iterable[_Stretch]) -> list[_Stretch]:
@@ -258,17 +255,14 @@ def _by_samples(wheel: WheelUnderTest, cpu: str) -> Iterator[Finding]:
         ),
     ):
         found = [sample for sample in wheel.samples if sample.named is named]
-        lines = [line for sample in found for line in _undispatched(sample)]
+        lines = [
+            f"{sample.path}: {use.instruction_set} in {_cut(use.function)}: {use.line}"
+            for sample in found
+            for use in sample.uses
+            if not (use.copies or names_a_cpu(use.function) or names_a_cpu(use.file))
+        ]
         if lines:
             yield say(name, title, lines)
-
-
-def _undispatched(sample: CodeSample) -> list[str]:
-    return [
-        f"{sample.path}: {use.instruction_set} in {_cut(use.function)}: {use.line}"
-        for use in sample.uses
-        if not (use.copies or names_a_cpu(use.function) or names_a_cpu(use.file))
-    ]
 
 
 def _cut(function: str) -> str:

@@ -187,12 +187,9 @@ def _bad_folders(
         lines = [f"{path}: {', '.join(folders)}" for path, folders in found.items()]
         finding = error(name, title, lines, (_repair(wheel, found),))
         # A library that was left out may be in such a folder of the target machine.
-        expected = set(_needing(wheel, wheel.leaves_out)).issuperset(found)
+        needing = {one.path for one in wheel.libraries if any(map(wheel.leaves_out, one.needed))}
+        expected = needing.issuperset(found)
         yield milder(finding) if expected else _as_bad_as(wheel, finding, found)
-
-
-def _needing(wheel: WheelUnderTest, matches: Callable[[str], bool]) -> Iterator[str]:
-    return (one.path for one in wheel.libraries if any(map(matches, one.needed)))
 
 
 def _repair(wheel: WheelUnderTest, paths: Collection[str]) -> str:

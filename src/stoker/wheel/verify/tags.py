@@ -72,18 +72,14 @@ def symbols(wheel: WheelUnderTest) -> Iterator[Finding]:
     """Check the symbols against the tag of the oldest system, since all tags must be true."""
     lines = []
     for library in wheel.libraries:
-        policy = _oldest(wheel, library.machine)
+        found = [policy for tag in wheel.tags if (policy := _policy(tag.platform, library.machine))]
+        policy = min(found, key=policies().index, default=None)
         beyond = excess(policy, library.machine, library.versions) if policy else {}
         if policy and beyond:
             needs = ", ".join(f"{series}_{version}" for series, version in beyond.items())
             lines.append(f"{library.path} needs {needs}, which is too new for {policy.name}")
     if lines:
         yield error("too-new-symbols", "it needs a newer system than its tag says", lines)
-
-
-def _oldest(wheel: WheelUnderTest, machine: str) -> PlatformPolicy | None:
-    found = [policy for tag in wheel.tags if (policy := _policy(tag.platform, machine))]
-    return min(found, key=policies().index, default=None)
 
 
 def _policy(platform: str, machine: str) -> PlatformPolicy | None:
