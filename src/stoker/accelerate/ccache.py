@@ -6,6 +6,7 @@ from pathlib import Path, PurePath
 
 from stoker.model.caching import CacheEngine, CacheStatus, CacheUse, FoundEngine, Hits
 from stoker.model.errors import StokerError
+from stoker.model.value import byte_count
 from stoker.outside import process
 from stoker.outside.files import folder_problem
 
@@ -66,13 +67,19 @@ def status(program: str, environment: Mapping[str, str]) -> CacheStatus:
     found = read_ccache(program, environment)
     counters = {} if found.problem else read_counters(program, environment)
     printed = process.check([program, "--get-config", "max_size"], timeout=_TIMEOUT_S)
-    oldest, newest = _ages(Path(found.folder))
+    times = [  # when results were used last
+        (Path(root) / name).stat().st_mtime
+        for root, _, names in os.walk(found.folder)
+        for name in names
+        if name.endswith(("R", "M"))
+    ]
+    oldest, newest = (min(times), max(times)) if times else (None, None)
     return CacheStatus(
         engine=CacheEngine.CCACHE,
         program=program,
         folder=found.folder,
         size_bytes=counters.get("cache_size_kibibyte", 0) << 10,
-        most_bytes=_bytes(printed),
+        most_bytes=byte_count(printed.strip().replace(" ", "").replace("i", "").replace("B", "")),
         files=counters.get("files_in_cache"),
         oldest=oldest,
         newest=newest,
@@ -83,23 +90,6 @@ def status(program: str, environment: Mapping[str, str]) -> CacheStatus:
 def clear(program: str, environment: Mapping[str, str]) -> None:
     process.check([program, "--clear"], timeout=None, env=environment)
     process.check([program, "--zero-stats"], timeout=_TIMEOUT_S, env=environment)
-
-
-def _bytes(text: str) -> int | None:
-    from stoker.model.value import byte_count
-
-    return byte_count(text.strip().replace(" ", "").replace("i", "").replace("B", ""))
-
-
-def _ages(folder: Path) -> tuple[float | None, float | None]:
-    """Return when the oldest and the newest result were used last."""
-    times = [
-        (Path(root) / name).stat().st_mtime
-        for root, _, names in os.walk(folder)
-        for name in names
-        if name.endswith(("R", "M"))
-    ]
-    return (min(times), max(times)) if times else (None, None)
 
 
 class RunCounts:

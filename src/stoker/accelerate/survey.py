@@ -100,21 +100,16 @@ def _found(name: str, environment: Mapping[str, str]) -> FoundEngine:
     assert path is not None
     if name not in (CacheEngine.CCACHE, CacheEngine.SCCACHE):
         return FoundEngine(program=path)
-    if limit := _compilers_limit():
+    # With such a limit no cache is started (verdict.c): the cache writes files and needs memory
+    # too, and would fail in place of the compiler.
+    limits = {"f": RLIMIT_FSIZE, "v": RLIMIT_AS, "d": RLIMIT_DATA, "t": RLIMIT_CPU}
+    found = (option for option, limit in limits.items() if getrlimit(limit)[0] != RLIM_INFINITY)
+    if limit := next((f"`ulimit -{option}`" for option in found), ""):
         return FoundEngine(program=path, problem=f"it would share the compiler's limit ({limit})")
     if name == CacheEngine.CCACHE:
         return ccache.read_ccache(path, environment)
     problem = "it is linked statically, so the compilers that it starts cannot be governed"
     return FoundEngine(program=path, problem=problem if is_static(path) else None)
-
-
-def _compilers_limit() -> str:
-    """Return the command that has set a limit with which no cache is started (verdict.c): the cache
-    writes files and needs memory too, and would fail in place of the compiler.
-    """
-    limits = {"f": RLIMIT_FSIZE, "v": RLIMIT_AS, "d": RLIMIT_DATA, "t": RLIMIT_CPU}
-    found = (option for option, limit in limits.items() if getrlimit(limit)[0] != RLIM_INFINITY)
-    return next((f"`ulimit -{option}`" for option in found), "")
 
 
 def _unwanted_workers(

@@ -28,16 +28,6 @@ _NOTHING = 0.005  # a change that rounds to nothing
 
 
 def page(tuning: Tuning) -> Page:
-    parts: list[Page] = [_head(tuning)]
-    for topic in Topic:
-        if results := [result for result in tuning.results if result.topic is topic]:
-            parts += [Text(), *_topic(topic, results)]
-    parts += [Text(), *_advice(tuning)]
-    parts += [Indented(Text(note, style="dim"), 2) for note in tuning.notes]
-    return Group(*parts)
-
-
-def _head(tuning: Tuning) -> Text:
     kinds = Counter(step.kind.value for step in tuning.sample)
     counts = ", ".join(
         f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in kinds.items()
@@ -48,7 +38,13 @@ def _head(tuning: Tuning) -> Text:
         f"{duration(tuning.baseline_s)}",
         style="not bold dim",
     )
-    return head
+    parts: list[Page] = [head]
+    for topic in Topic:
+        if results := [result for result in tuning.results if result.topic is topic]:
+            parts += [Text(), *_topic(topic, results)]
+    parts += [Text(), *_advice(tuning)]
+    parts += [Indented(Text(note, style="dim"), 2) for note in tuning.notes]
+    return Group(*parts)
 
 
 def _topic(topic: Topic, results: list[TrialResult]) -> Iterator[Page]:

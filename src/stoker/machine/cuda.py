@@ -50,7 +50,11 @@ def read_toolkit(nvcc: Path, probe: "Probe") -> CudaToolkit:
     if problem:
         home = nvcc.resolve().parent.parent
         return CudaToolkit(home=str(home), nvcc=str(nvcc), version=None, problem=problem)
-    home = _ask_home(nvcc, probe)
+    # The file on the PATH may be a script, so the compiler is asked for its folder.
+    printed = probe.ask([nvcc, "--dryrun", "-x", "cu", "/dev/null"]).printed
+    found = re.search(r"^#\$ TOP=(.+)$", printed, re.MULTILINE)
+    told = Path(found[1].strip()) if found else None
+    home = told.resolve() if told and told.is_dir() else nvcc.resolve().parent.parent
     own = home / "bin/nvcc"
     return CudaToolkit(
         home=str(home),
@@ -66,14 +70,6 @@ def best_first(toolkits: Iterable[CudaToolkit]) -> tuple[CudaToolkit, ...]:
     for toolkit in toolkits:
         by_home.setdefault(toolkit.home, toolkit)
     return tuple(sorted(by_home.values(), key=lambda toolkit: toolkit.problem is not None))
-
-
-def _ask_home(nvcc: Path, probe: "Probe") -> Path:
-    """Return the folder that the compiler reports: the file on the PATH may be a script."""
-    printed = probe.ask([nvcc, "--dryrun", "-x", "cu", "/dev/null"]).printed
-    found = re.search(r"^#\$ TOP=(.+)$", printed, re.MULTILINE)
-    told = Path(found[1].strip()) if found else None
-    return told.resolve() if told and told.is_dir() else nvcc.resolve().parent.parent
 
 
 def parse_archs(printed: str) -> tuple[str, ...]:

@@ -85,6 +85,8 @@ class Meter:
         )
         limits = [machine, *(group.read(machine) for group in self._groups)]
         binding = min(range(len(limits)), key=lambda index: limits[index].limit)
+        # Groups of version 1 have no pressure; then that of the whole machine counts.
+        own = self._groups[binding - 1].pressure() if binding else None
         return Reading(
             limit=msgspec.structs.replace(
                 limits[binding],
@@ -92,7 +94,7 @@ class Meter:
             ),
             free=min(limit.free for limit in limits),
             physical=physical,
-            pressure=self._read_pressure(binding),
+            pressure=own or parse_pressure(content_of(self._pressure)),
         )
 
     def close(self) -> None:
@@ -119,13 +121,6 @@ class Meter:
         if physical is None:
             self._tree.note(f"{MEMINFO} does not say how much memory is available")
         return physical or ask_c_library()
-
-    def _read_pressure(self, binding: int) -> Pressure | None:
-        """Return the pressure of the binding group; version 1 has none, so then the whole
-        machine's.
-        """
-        own = self._groups[binding - 1].pressure() if binding else None
-        return own or parse_pressure(content_of(self._pressure))
 
 
 def read_memory(tree: FileTree) -> Memory:

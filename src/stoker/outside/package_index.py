@@ -78,9 +78,13 @@ def read_index() -> PackageIndex:
     """Return the user's index settings, as pip reads them."""
     python = [sys.executable, "-P"]  # a folder called pip in the current folder is not pip
     try:
-        settings = _settings(
-            process.check([*python, "-m", "pip", "config", "list"], timeout=_TIMEOUT_S)
-        )
+        listed = process.check([*python, "-m", "pip", "config", "list"], timeout=_TIMEOUT_S)
+        settings: dict[str, str] = {}
+        for section in reversed(_SECTIONS):
+            for line in listed.splitlines():  # such as global.index-url='https://...'
+                key, equals, value = line.partition("=")
+                if equals and key.startswith(f"{section}."):
+                    settings[key.removeprefix(f"{section}.")] = str(literal_eval(value))
         main = settings.get("index-url") or process.check(
             [*python, "-c", _DEFAULT], timeout=_TIMEOUT_S
         )
@@ -129,17 +133,6 @@ def download(file: File, folder: Path, index: PackageIndex, *, say: Say) -> Path
             hints=["it was changed on its way, or the index is wrong: do not use it"],
         )
     return target
-
-
-def _settings(listed: str) -> dict[str, str]:
-    """Return the settings from lines such as ``global.index-url='https://...'``."""
-    found: dict[str, str] = {}
-    for section in reversed(_SECTIONS):
-        for line in listed.splitlines():
-            key, equals, value = line.partition("=")
-            if equals and key.startswith(f"{section}."):
-                found[key.removeprefix(f"{section}.")] = str(literal_eval(value))
-    return found
 
 
 def _timeout(settings: Mapping[str, str]) -> float:

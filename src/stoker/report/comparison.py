@@ -134,20 +134,14 @@ def _reasons(one: AttemptSpan, other: AttemptSpan, read: "_FileChanges | None") 
     if read and read.source:
         yield "the source file changed"
     if before.key == after.key and not (read and read.any):
-        yield from _with_the_same_command(
-            one, other, "" if read is None else ", source and headers"
-        )
-
-
-def _with_the_same_command(one: AttemptSpan, other: AttemptSpan, same: str) -> Iterator[str]:
-    """``same`` names what else is known to be the same."""
-    same_cpu = abs(other.cpu_seconds - one.cpu_seconds) <= _SAME_CPU_TIME * one.cpu_seconds
-    if not same_cpu and same:
-        yield f"same command{same}: the machine was slower, faster or shared differently"
-    elif not same_cpu:
-        yield "same command: its source, a header or the speed of the machine changed"
-    elif abs(other.seconds - one.seconds) > _LONGER * one.seconds:
-        yield f"same command{same} and CPU time: the CPUs or disks were shared differently"
+        same = "" if read is None else ", source and headers"
+        same_cpu = abs(other.cpu_seconds - one.cpu_seconds) <= _SAME_CPU_TIME * one.cpu_seconds
+        if not same_cpu and same:
+            yield f"same command{same}: the machine was slower, faster or shared differently"
+        elif not same_cpu:
+            yield "same command: its source, a header or the speed of the machine changed"
+        elif abs(other.seconds - one.seconds) > _LONGER * one.seconds:
+            yield f"same command{same} and CPU time: the CPUs or disks were shared differently"
 
 
 def _differences(what: str, before: Sequence[str], after: Sequence[str]) -> Iterator[str]:

@@ -161,13 +161,7 @@ def _counters(run: RunAnalysis) -> Iterator[Event]:
     if any(span.explanation for span in run.spans):
         for at, _, _, waiting in levels(run.spans):
             yield _counter("waiting", "steps", at, waiting)
-    yield from _activity(run)
-
-
-def _activity(run: RunAnalysis) -> Iterator[Event]:
-    """Return running steps and their memory, at each start and end and at equal distances
-    between.
-    """
+    # Running steps and their memory, at each start and end and at equal distances between.
     edges = {time for span in run.spans for time in (span.started, span.ended)}
     end = max(edges, default=0.0)
     samples = min(_SAMPLES, _SAMPLES_PER_STEP * len(run.spans))

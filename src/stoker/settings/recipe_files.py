@@ -3,7 +3,6 @@
 Checks keys and types. Whether a tree reads what a recipe sets is checked by ``stoker.plan``.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -36,15 +35,11 @@ def read_recipe_tables(tables: object, where: str) -> tuple[ProjectRecipe, ...]:
                 hints=[_DESCRIBED],
             )
         found.append(recipe)
-    _refuse_doubles(found, where)
-    return tuple(found)
-
-
-def _refuse_doubles(found: Sequence[ProjectRecipe], where: str) -> None:
     names = [recipe.name for recipe in found]
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"two recipes are called {name}", where=where)
+    return tuple(found)
 
 
 def read_recipe_file(path: Path) -> tuple[ProjectRecipe, ...]:

@@ -72,7 +72,13 @@ def fetch_commit(
     _fetch_commit(git, found)
     git.do("checkout", "--quiet", "--force", "--detach", found.commit)
     if (tree / ".gitmodules").is_file():
-        _fetch_submodules(git)
+        update = ("submodule", "update", "--init", "--recursive", "--force", "--jobs", "4")
+        git.do("submodule", "--quiet", "sync", "--recursive")
+        if not git.tried(*update, "--depth", "1"):
+            # A shallow copy that lacks the commit would stay shallow, so it is deleted.
+            git.do("submodule", "--quiet", "deinit", "--all", "--force")
+            remove_tree(git.tree / ".git" / "modules", below=git.tree)
+            git.do(*update)
     states = submodule_states(tree)
     if lacking := [path for path, state in states.items() if state != " "]:
         raise incomplete(tree, lacking)
@@ -125,16 +131,6 @@ def _fetch_commit(git: "_Git", found: FoundCommit) -> None:
         return
     # A server may hand out no commit by its number, but then it hands out all.
     git.do(*fetch, "origin", wanted if found.full else "+refs/*:refs/remotes/origin/*")
-
-
-def _fetch_submodules(git: "_Git") -> None:
-    update = ("submodule", "update", "--init", "--recursive", "--force", "--jobs", "4")
-    git.do("submodule", "--quiet", "sync", "--recursive")
-    if not git.tried(*update, "--depth", "1"):
-        # A shallow copy that lacks the commit would stay shallow, so it is deleted.
-        git.do("submodule", "--quiet", "deinit", "--all", "--force")
-        remove_tree(git.tree / ".git" / "modules", below=git.tree)
-        git.do(*update)
 
 
 class _Git:

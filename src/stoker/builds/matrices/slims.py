@@ -143,7 +143,11 @@ def slim_one(
     if slim.auto_label:
         label = _completed(label, wheel, slim.variant)
     made, before = _slimmed(wheel, SlimRequest(gpus=slim.variant.gpus, label=label), aside)
-    errors = _check(made, wheel, say)
+    say(f"verifying {made.name}")
+    errors = _errors(made)
+    if new := [error for error in errors if error not in _errors(wheel)]:
+        hints = [*new[1:], "`stoker slim` writes the wheel, and `stoker verify` says more"]
+        raise StokerError(f"{made.name} has errors: {new[0]}", hints=hints)
     result = MatrixResult(
         job=replace(job, label=label),
         end=MatrixEnd.DONE,
@@ -181,17 +185,6 @@ def _slimmed(wheel: Path, request: SlimRequest, aside: Path) -> tuple[Path, int]
         why = [library.skipped_because for library in report.libraries if library.skipped_because]
         raise StokerError(f"{wheel.name}: {report.notes[0]}", hints=filter(None, why))
     return Path(report.output), wheel.stat().st_size
-
-
-def _check(made: Path, wheel: Path, say: Say) -> tuple[str, ...]:
-    """Return the errors of the new wheel that the original has as well; others are raised."""
-    say(f"verifying {made.name}")
-    found = _errors(made)
-    wrong = [error for error in found if error not in _errors(wheel)] if found else []
-    if wrong:
-        hints = [*wrong[1:], "`stoker slim` writes the wheel, and `stoker verify` says more"]
-        raise StokerError(f"{made.name} has errors: {wrong[0]}", hints=hints)
-    return found
 
 
 @cache

@@ -179,12 +179,24 @@ def install_toolchain(
     request: ToolchainRequest, *, into: Path | None = None, say: Say
 ) -> Toolchain:
     """Make a toolchain and keep it, in ``into`` or in a folder of ours."""
-    _check_platform(request)
+    system = {"darwin": "macos"}.get(sys.platform, sys.platform)
+    here, known = f"{system}-{platform.machine()}", request.row.platforms
+    if known and here not in known:
+        raise UsageError(
+            f"{request.kind} cannot be made on {here}", hints=[f"only on {' or '.join(known)}"]
+        )
     path = into.resolve() if into else root() / request.name
     if sweep_leftovers(path.parent, path.name):
         raise UsageError(f"another stoker is making {path} at this moment")
     if into:
-        _check_free(path)
+        with StorageErrors("look into", path):
+            problem = _in_the_way(path)
+        if problem:
+            inside = path / "toolchain" if path.is_dir() else path.with_name("toolchain")
+            raise UsageError(
+                f"{path} {problem}",
+                hints=[f"choose a folder that is empty or does not exist: --out {inside}"],
+            )
     elif there := read_toolchain(path):
         _check_serves(there, request)
         say(f"{there.name} is already installed")
@@ -226,27 +238,6 @@ def _found(path: Path) -> Toolchain:
     if toolchain is None:
         raise UsageError(f"{path} is not a toolchain that stoker made: it has no {MANIFEST}")
     return toolchain
-
-
-def _check_platform(request: ToolchainRequest) -> None:
-    system = {"darwin": "macos"}.get(sys.platform, sys.platform)
-    here, known = f"{system}-{platform.machine()}", request.row.platforms
-    if known and here not in known:
-        raise UsageError(
-            f"{request.kind} cannot be made on {here}", hints=[f"only on {' or '.join(known)}"]
-        )
-
-
-def _check_free(path: Path) -> None:
-    """Refuse a target that the new folder cannot replace in one step."""
-    with StorageErrors("look into", path):
-        problem = _in_the_way(path)
-    if problem:
-        inside = path / "toolchain" if path.is_dir() else path.with_name("toolchain")
-        raise UsageError(
-            f"{path} {problem}",
-            hints=[f"choose a folder that is empty or does not exist: --out {inside}"],
-        )
 
 
 def _in_the_way(path: Path) -> str | None:

@@ -42,7 +42,15 @@ def make_build_graph(
         compiles=sum(steps.compiles),
         ready=ready,
         blockers=blockers,
-        path=_critical_path(steps, owners, times, ends),
+        path=tuple(
+            PathStep(
+                output=steps.edges[index].outputs[0],
+                target=owners.names[index],
+                wall_s=time.seconds,
+            )
+            for index in longest_chain(dict(enumerate(steps.before)), dict(enumerate(ends)))
+            if (time := times[index])
+        ),
     )
 
 
@@ -89,18 +97,6 @@ def _earliest_ends(steps: NeededSteps, times: Sequence[Timing | None]) -> list[f
     """Return when each step can have ended, with unlimited CPUs."""
     ends = earliest_ends(dict(enumerate(steps.before)), lambda index: _seconds(times[index]))
     return [ends[index] for index in range(len(steps))]
-
-
-def _critical_path(
-    steps: NeededSteps, owners: Owners, times: Sequence[Timing | None], ends: Sequence[float]
-) -> tuple[PathStep, ...]:
-    return tuple(
-        PathStep(
-            output=steps.edges[index].outputs[0], target=owners.names[index], wall_s=time.seconds
-        )
-        for index in longest_chain(dict(enumerate(steps.before)), dict(enumerate(ends)))
-        if (time := times[index])
-    )
 
 
 def _blockers(

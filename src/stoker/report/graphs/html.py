@@ -51,6 +51,17 @@ def graph_html(graph: BuildGraph) -> str:
     path = [(duration(step.wall_s), step.target, step.output) for step in graph.path]
     waits = ("target", "compiles that wait for it", "done at the earliest")
     columns = ("target", "kind", "steps", "time", "peak", "needs")
+    figures = {"steps": str(graph.steps), "targets": str(len(graph.targets))}
+    if graph.timed:
+        figures["work"] = duration(graph.wall_s)
+    if graph.path:
+        figures["longest chain"] = duration(graph.path_s)
+    if graph.compiles:
+        figures["compiles that can start at once"] = f"{graph.ready} of {graph.compiles}"
+    tiles = (
+        f'<div class="tile"><div class="name">{name}</div><div class="value">{value}</div></div>'
+        for name, value in figures.items()
+    )
     return "\n".join(
         (
             "<!doctype html>",
@@ -60,7 +71,7 @@ def graph_html(graph: BuildGraph) -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
             f"<title>{title}</title><style>{_PAGE_STYLE}</style></head><body>",
             f"<h1>{html_text(xml_text(graph.folder))}</h1><p>{html_text(sources(graph))}</p>",
-            _tiles(graph),
+            f'<div class="tiles">{"".join(tiles)}</div>',
             *_impact_section(graph),
             *_section("Drawing", f'<div class="scroll">{graph_svg(graph)}</div>'),
             *(
@@ -76,21 +87,6 @@ def graph_html(graph: BuildGraph) -> str:
             "</body></html>\n",
         )
     )
-
-
-def _tiles(graph: BuildGraph) -> str:
-    figures = {"steps": str(graph.steps), "targets": str(len(graph.targets))}
-    if graph.timed:
-        figures["work"] = duration(graph.wall_s)
-    if graph.path:
-        figures["longest chain"] = duration(graph.path_s)
-    if graph.compiles:
-        figures["compiles that can start at once"] = f"{graph.ready} of {graph.compiles}"
-    tiles = (
-        f'<div class="tile"><div class="name">{name}</div><div class="value">{value}</div></div>'
-        for name, value in figures.items()
-    )
-    return f'<div class="tiles">{"".join(tiles)}</div>'
 
 
 def _impact_section(graph: BuildGraph) -> Iterator[str]:

@@ -14,7 +14,19 @@ def graph_page(graph: BuildGraph, *, everything: bool = False) -> Page:
     parts: list[Page] = [Text(graph_headline(graph), style="bold"), Text(sources(graph))]
     if graph.impact:
         return Group(*parts, Text(), *_impact(graph.impact, everything))
-    return Group(*parts, Text(), *_targets(graph, everything), Text(), *_starts(graph, everything))
+    names = ("target", "kind", ">steps", ">time", ">peak", *(["needs"] if everything else []))
+    table = Listing(*names, title="Targets")
+    largest = (
+        graph.targets
+        if everything
+        else sorted(graph.targets, key=lambda each: (-each.wall_s, -each.steps))[:_FEW]
+    )
+    for target in largest:
+        needs = [", ".join(target.needs)] if everything else []
+        table.add(target.name, target.kind.value, *target_figures(target), *needs)
+    rest = len(graph.targets) - len(largest)
+    more = [Text(f"and {rest} more: --targets shows them")] if rest else []
+    return Group(*parts, Text(), table, *more, Text(), *_starts(graph, everything))
 
 
 def graph_headline(graph: BuildGraph) -> str:
@@ -31,22 +43,6 @@ def sources(graph: BuildGraph) -> str:
     if missing:
         times = f"the time of {missing} steps is unknown because they were never built here"
     return f"targets from {names}; {times}"
-
-
-def _targets(graph: BuildGraph, everything: bool) -> list[Page]:
-    names = ("target", "kind", ">steps", ">time", ">peak", *(["needs"] if everything else []))
-    table = Listing(*names, title="Targets")
-    largest = (
-        graph.targets
-        if everything
-        else sorted(graph.targets, key=lambda each: (-each.wall_s, -each.steps))[:_FEW]
-    )
-    for target in largest:
-        needs = [", ".join(target.needs)] if everything else []
-        table.add(target.name, target.kind.value, *target_figures(target), *needs)
-    rest = len(graph.targets) - len(largest)
-    more = [Text(f"and {rest} more: --targets shows them")] if rest else []
-    return [table, *more]
 
 
 def target_figures(target: GraphTarget) -> tuple[str, str, str]:
