@@ -29,7 +29,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
-from farm import ROLES, keep, say, write_project
+from farm import keep
+from farm_machines import ROLES, say, write_project
 
 WORKSPACE = "/__w/kiln/kiln"  # of jobs in containers
 OUTSIDE = "/home/runner/work/kiln/kiln"  # what the expression github.workspace says even there
