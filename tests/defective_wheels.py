@@ -8,8 +8,7 @@ from pathlib import Path
 
 from built_libraries import build, build_cuda
 from conftest import Need
-from stoker.wheel.engine import pack
-from wheel_files import digest, unpacked, zipped
+from wheel_files import digest, packed, unpacked, zipped
 
 MACHINE = platform.machine()
 TAG = f"manylinux_2_28_{MACHINE}"
@@ -85,7 +84,7 @@ class Workshop:
         return self._library(name, source, *flags)
 
     def pack(self, into: Path) -> Path:
-        return pack(self.folder, into)
+        return packed(self.folder, into)
 
 
 def _wheel_text(tag: str) -> str:

@@ -6,6 +6,7 @@ This module does not use the engine under test, so that two independent programs
 import base64
 import hashlib
 import io
+import re
 import struct
 import zipfile
 from collections.abc import Callable, Mapping
@@ -84,6 +85,24 @@ def make_wheel(folder: Path, content: bytes | None = None) -> Path:
     path = folder / NAME
     path.write_bytes(wheel_bytes() if content is None else content)
     return path
+
+
+def packed(folder: Path, into: Path) -> Path:
+    """Write the content of a folder as a wheel, with a new RECORD."""
+    (dist_info,) = folder.glob("*.dist-info")
+    names = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "RECORD")
+    files = {path.relative_to(folder).as_posix(): path for path in names}
+    contents = {name: path.read_bytes() for name, path in files.items()}
+    tag = re.findall(r"^Tag: (.+)$", (dist_info / "WHEEL").read_text(), re.MULTILINE)
+    interpreters, abis, platforms = (
+        ".".join(sorted({*part})) for part in zip(*(t.split("-") for t in tag), strict=True)
+    )
+    into.mkdir(parents=True, exist_ok=True)
+    target = into / f"{dist_info.stem}-{interpreters}-{abis}-{platforms}.whl"
+    modes = {name: path.stat().st_mode & 0o777 for name, path in files.items()}
+    written = record(contents, dist_info.name)
+    target.write_bytes(zipped({**contents, f"{dist_info.name}/RECORD": written}, modes=modes))
+    return target
 
 
 def sparse_zip(path: Path, name: str, size: int, crc: int = 0) -> None:

@@ -14,10 +14,11 @@ from conftest import PROJECTS, Need, Stoker, missing
 from stoker.model.artifact import LibraryFacts
 from stoker.wheel.elf import STRING_TABLE, Elf
 from stoker.wheel.elf_edit import ElfEdit, Patch, make_patch
-from stoker.wheel.engine import Content, Edit, Wheel, open_wheel, pack, rewrite
+from stoker.wheel.engine import Content, Edit, Wheel, open_wheel, rewrite
 from stoker.wheel.facts import read_wheel
 from stoker.wheel.metadata import edited_metadata
 from stoker.wheel.reader import open_file
+from wheel_files import packed
 
 pytestmark = [pytest.mark.heavy, pytest.mark.network, pytest.mark.timeout(1200)]
 
@@ -123,7 +124,7 @@ def as_wheel(folder: Path, name: str, libraries: list[Path]) -> Path:
     about.mkdir()
     (about / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {name}\nVersion: 1.0\n")
     (about / "WHEEL").write_text("Wheel-Version: 1.0\nTag: py3-none-any\n")
-    return pack(tree, folder / "built")
+    return packed(tree, folder / "built")
 
 
 def evaluate(environment: Path, wheel: Path, code: str) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stoker.builds.stages import StageError
     from stoker.diagnose.values import Diagnosis
     from stoker.govern.progress import View
+    from stoker.model.build import BuildRequest
 
 
 def perform(options: dict[str, Any], *, editable: bool = False) -> None:
@@ -55,11 +56,9 @@ def performed(options: dict[str, Any], *, editable: bool = False) -> "Built":
     ended: list[Built] = []
     diagnosis: Diagnosis | None = None
     try:
-        # The results do not go to the folder of a recorded build.
-        started = msgspec.structs.replace(request, source=request.source or ".", out="dist")
         built = build(
             asked,
-            started.given({**options, "editable": editable}),
+            _with_options(request, options, editable=editable),
             run_options(options),
             _watcher(view, options, ci, ended),
             recorded=recorded,
@@ -102,6 +101,15 @@ def _part(options: dict[str, Any]) -> "FarmPart | None":
     return FarmPart(
         checkpoint=checkpoint, shard=parse_shard(shard) if shard else None, finish=finish
     )
+
+
+def _with_options(
+    request: "BuildRequest", options: dict[str, Any], *, editable: bool
+) -> "BuildRequest":
+    """Return the request with the options that were given; they replace those of a record."""
+    # The results do not go to the folder of a recorded build.
+    started = msgspec.structs.replace(request, source=request.source or ".", out="dist")
+    return started.given({**options, "editable": editable})
 
 
 def _watcher(

@@ -14,7 +14,7 @@ import pytest
 from zlib_ng import zlib_ng
 
 from stoker.model.errors import ArtifactError, StorageError, UsageError
-from stoker.wheel.engine import Content, Edit, open_wheel, pack, rewrite
+from stoker.wheel.engine import Content, Edit, open_wheel, rewrite
 from wheel_files import (
     ATTRIBUTES,
     CODE,
@@ -23,10 +23,10 @@ from wheel_files import (
     METADATA,
     NAME,
     WHEEL,
-    digest,
     entry_at,
     make_wheel,
     members,
+    packed,
     record,
     unpacked,
     wheel_bytes,
@@ -325,42 +325,10 @@ def folder(tmp_path: Path) -> Path:
     return root
 
 
-def test_a_folder_becomes_a_wheel(folder: Path, tmp_path: Path) -> None:
-    (folder / RECORD).write_text("stale,,\n")
-    target = pack(folder, tmp_path / "out")
-    assert target.name == NAME
-    assert {name: data for name, data in unpacked(target).items() if name != RECORD} == members()
-    with open_wheel(target) as wheel:
-        assert wheel.members[SO].mode == 0o755
-        assert wheel.record[PY].digest == digest(CODE)
-        assert not [*wheel.mismatches(), *wheel.wrong_hashes()]
-
-
-def test_packing_and_recompressing_give_the_same_bytes(folder: Path, tmp_path: Path) -> None:
-    packed = pack(folder, tmp_path / "packed")
-    with open_wheel(packed) as wheel:
-        contents = {name: wheel.content(name) for name in wheel.members if name != RECORD}
-        again = rewrite(wheel, Edit(contents=contents), tmp_path / "again")
-    assert again.read_bytes() == packed.read_bytes()
-
-
-def test_a_link_in_the_folder_is_refused(folder: Path, tmp_path: Path) -> None:
-    (folder / "mill/link").symlink_to("/etc")
-    with pytest.raises(ArtifactError, match="not a regular file"):
-        pack(folder, tmp_path / "out")
-
-
-def test_a_folder_that_is_no_wheel(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="not a folder"):
-        pack(tmp_path / "none", tmp_path)
-    with pytest.raises(ArtifactError, match="dist-info"):
-        pack(tmp_path, tmp_path)
-
-
 def test_pip_installs_what_was_written(folder: Path, tmp_path: Path) -> None:
-    packed = pack(folder, tmp_path / "packed")
+    made = packed(folder, tmp_path / "packed")
     code = b"def grind(corn):\n    return 'flour'\n"
-    target = edited(packed, tmp_path / "out", of(**{PY: code}))
+    target = edited(made, tmp_path / "out", of(**{PY: code}))
     into = tmp_path / "site"
     command = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--target"]
     subprocess.run([*command, into, target], check=True, capture_output=True)

@@ -1,12 +1,12 @@
 """Reads wheels strictly, and rewrites them in one streaming pass with reproducible bytes.
 
-``open_wheel`` reads a wheel, ``rewrite`` and ``pack`` write one. An ``Edit`` describes the changes,
-and a ``Content`` provides new bytes.
+``open_wheel`` reads a wheel, and ``rewrite`` writes one. An ``Edit`` describes the changes, and a
+``Content`` provides new bytes.
 """
 
 from stoker.wheel.engine.archive import Content, Wheel, open_wheel
 from stoker.wheel.engine.directory import Member, ZipLimits
 from stoker.wheel.engine.edit import Edit
-from stoker.wheel.engine.rewriting import pack, rewrite
+from stoker.wheel.engine.rewriting import rewrite
 
-__all__ = ["Content", "Edit", "Member", "Wheel", "ZipLimits", "open_wheel", "pack", "rewrite"]
+__all__ = ["Content", "Edit", "Member", "Wheel", "ZipLimits", "open_wheel", "rewrite"]

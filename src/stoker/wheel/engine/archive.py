@@ -53,10 +53,10 @@ class Content(Value, frozen=True, kw_only=True):
     @classmethod
     def of_file(cls, path: Path, *, mode: int | None = None) -> "Content":
         """Return the content of a regular file, which must not change until it is written."""
-        return cls(size=regular_file(path).st_size, chunks=lambda: _read(path), mode=mode)
+        return cls(size=_regular_file(path).st_size, chunks=lambda: _read(path), mode=mode)
 
 
-def regular_file(path: Path) -> os.stat_result:
+def _regular_file(path: Path) -> os.stat_result:
     """Return the status of a file, or raise an error if it may not be added to a wheel."""
     with StorageErrors("read", path):
         status = path.lstat()

@@ -1,24 +1,20 @@
-"""Writes a wheel from another wheel with an edit, or from a folder.
+"""Writes a wheel from another wheel with an edit.
 
 The name of the new file, of dist-info and of data folders follows from the metadata.
 """
 
-import os
 import re
-import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 from packaging.utils import InvalidName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from stoker.model.distribution import read_tag, read_tags, read_version
-from stoker.model.errors import ArtifactError, StorageError
+from stoker.model.errors import ArtifactError
 from stoker.model.value import Value
 from stoker.wheel.engine import directory
-from stoker.wheel.engine.archive import Content, Wheel, dist_info_of, regular_file
-from stoker.wheel.engine.edit import Edit, OutputMember, check_names, edited
-from stoker.wheel.engine.record import UNLISTED
+from stoker.wheel.engine.archive import Wheel
+from stoker.wheel.engine.edit import Edit, OutputMember, edited
 from stoker.wheel.engine.writer import write_members
 from stoker.wheel.metadata import read_fields
 
@@ -85,41 +81,23 @@ def rewrite(wheel: Wheel, edit: Edit, into: Path, *, workers: int | None = None)
 
     Unedited members are copied as compressed bytes; ``wheel.wrong_hashes`` checks their content.
     """
-    return _write(edited(wheel, edit), wheel.dist_info, wheel.path, into, workers)
-
-
-def pack(folder: Path, into: Path, *, workers: int | None = None) -> Path:
-    """Write the content of a folder as a wheel to the folder ``into`` and return its path."""
-    everything = list(_walk(folder))
-    check_names([entry.name for entry in everything], str(folder))
-    dist_info = dist_info_of([entry.name for entry in everything], folder)
-    unlisted = {f"{dist_info}/{name}" for name in UNLISTED}
-    entries = [entry for entry in everything if entry.name not in unlisted]
-    return _write(entries, dist_info, folder, into, workers)
-
-
-def _write(
-    entries: list[OutputMember], dist_info: str, origin: Path, into: Path, workers: int | None
-) -> Path:
-    identity = _identity(entries, dist_info, origin)
-    entries = _named_after(identity.stem, entries, dist_info.removesuffix(".dist-info"))
+    entries = edited(wheel, edit)
+    by_name = {entry.name: entry for entry in entries}
+    files = [f"{wheel.dist_info}/METADATA", f"{wheel.dist_info}/WHEEL"]
+    for name in files:
+        if name not in by_name:
+            raise ArtifactError("the wheel has no such member", file=str(wheel.path), member=name)
+    about, kind = (by_name[name].read() for name in files)
+    present = wheel.dist_info.removesuffix(".dist-info")
+    try:
+        identity = identify(about, kind, present=present)
+    except ValueError as error:
+        raise ArtifactError(str(error), file=str(wheel.path), member=wheel.dist_info) from None
+    entries = _named_after(identity.stem, entries, present)
     entries.sort(key=lambda entry: directory.name_place(entry.name))
     target = into / identity.file_name
     write_members(entries, f"{identity.stem}.dist-info/RECORD", target, workers)
     return target
-
-
-def _identity(entries: list[OutputMember], dist_info: str, origin: Path) -> WheelIdentity:
-    by_name = {entry.name: entry for entry in entries}
-    files = [f"{dist_info}/METADATA", f"{dist_info}/WHEEL"]
-    for name in files:
-        if name not in by_name:
-            raise ArtifactError("the wheel has no such member", file=str(origin), member=name)
-    metadata, wheel = (by_name[name].read() for name in files)
-    try:
-        return identify(metadata, wheel, present=dist_info.removesuffix(".dist-info"))
-    except ValueError as error:
-        raise ArtifactError(str(error), file=str(origin), member=dist_info) from None
 
 
 def _named_after(stem: str, entries: list[OutputMember], present: str) -> list[OutputMember]:
@@ -133,20 +111,3 @@ def _named_after(stem: str, entries: list[OutputMember], present: str) -> list[O
         name = folders.get(top, top) + slash + rest
         renamed.append(OutputMember(name=name, source=entry.source, mode=entry.mode))
     return renamed
-
-
-def _walk(folder: Path) -> Iterator[OutputMember]:
-    """Yield all files in a folder. Links are refused, since a wheel cannot contain them."""
-    if not folder.is_dir():
-        raise StorageError(f"cannot read {folder}: not a folder")
-    for top, subfolders, files in os.walk(folder, onerror=_cannot_read):
-        links = [name for name in subfolders if Path(top, name).is_symlink()]
-        for file in (*files, *links):
-            path = Path(top, file)
-            mode = stat.S_IMODE(regular_file(path).st_mode)
-            name = path.relative_to(folder).as_posix()
-            yield OutputMember(name=name, source=Content.of_file(path), mode=mode)
-
-
-def _cannot_read(error: OSError) -> None:
-    raise StorageError(f"cannot read {error.filename}: {error.strerror}") from error
