@@ -188,7 +188,7 @@ class Builder:
         into = into.with_name(f"{into.name}dsc") if whole else into
         if not into.exists() and package.version:
             places = index.read_index()
-            file = index.find(package.name, package.version, places)
+            file = index.find_sdist(package.name, package.version, places)
             into.mkdir(parents=True)
             return index.download(file, into, places, say=print)
         if not into.exists():

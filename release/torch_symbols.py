@@ -20,7 +20,7 @@ import msgspec
 from packaging.utils import parse_wheel_filename
 from zlib_ng import zlib_ng
 
-from stoker.knowledge.torch_symbols import OLDEST, TorchBuild, pack
+from stoker.knowledge.torch_symbols import OLDEST, TorchBuild, pack_symbols
 from stoker.model.artifact import Symbols
 from stoker.model.distribution import read_version
 from stoker.model.errors import StokerError
@@ -145,7 +145,7 @@ def table(folder: Path) -> None:
         for path in folder.glob("*.json.xz")
     ]
     found.sort(key=lambda one: (read_version(one.build.release), one.build.machine))
-    TABLE.write_bytes(pack((one.build, one.names) for one in found))
+    TABLE.write_bytes(pack_symbols((one.build, one.names) for one in found))
     for one in found:
         print(one.build.release, one.build.machine, f"CUDA {one.build.cuda}", len(one.names))
     print(f"{TABLE.name}: {TABLE.stat().st_size} bytes")

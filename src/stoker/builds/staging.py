@@ -303,7 +303,7 @@ class Staging:
             remove_file(cache)
         asked = [s.name for s in self._plan.cmake if s.origin.kind in _ASKED and is_on(s.value)]
         remove_file(answer_file(build))
-        cmake_api.ask(build)  # for `stoker graph`
+        cmake_api.ask_for_targets(build)  # for `stoker graph`
         if self.route.by_back_end:
             settings = dict(self.route.settings)
             if not self._plan.value("CMAKE_PROJECT_INCLUDE"):

@@ -45,9 +45,9 @@ def list_(engine: EngineKind | None, as_json: bool) -> None:
 @_ENGINE
 def shell(name: str, engine: EngineKind | None) -> int:
     """Open a shell in a container that has the source and the build folder."""
-    from stoker.builds.containers.kept import enter
+    from stoker.builds.containers.kept import enter_container
 
-    return enter(name, engine, terminal=sys.stdin.isatty())
+    return enter_container(name, engine, terminal=sys.stdin.isatty())
 
 
 @container.command(short_help="Remove containers.")

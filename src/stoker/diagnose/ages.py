@@ -122,14 +122,17 @@ def uploaded_month(texts: Texts) -> str | None:
     """Return when the package that failed was uploaded to the package index, which is asked; the
     last one that the log names is that one.
     """
-    from stoker.outside.package_index import find, read_index  # only for --try
+    from stoker.outside.package_index import find_sdist, read_index  # only for --try
 
     named = texts.search(_FROM_INDEX)
     if not named:
         return None
     package = named[max(named)]
     try:
-        return find(package["name"].lower(), package["version"], read_index()).uploaded[:7] or None
+        return (
+            find_sdist(package["name"].lower(), package["version"], read_index()).uploaded[:7]
+            or None
+        )
     except StokerError:
         return None
 

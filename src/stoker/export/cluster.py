@@ -7,7 +7,7 @@ from ipaddress import IPv4Network
 from itertools import islice
 from textwrap import indent
 
-from stoker.export.files import fill
+from stoker.export.files import fill_template
 from stoker.knowledge.export_targets import (
     ClusterExport,
     EngineRow,
@@ -42,7 +42,7 @@ def _kubernetes(export: ClusterExport, engine: EngineRow) -> Iterator[ExportedFi
         "ports": "\n".join(f"        - {{ port: {port} }}" for port in ports),
         "services": "".join(_pods(export, engine, service) for service in services).rstrip(),
     }
-    yield ExportedFile(path="workers.yaml", text=fill("kubernetes-workers", values))
+    yield ExportedFile(path="workers.yaml", text=fill_template("kubernetes-workers", values))
 
 
 def _pods(export: ClusterExport, engine: EngineRow, service: Service) -> str:
@@ -75,7 +75,7 @@ def _pods(export: ClusterExport, engine: EngineRow, service: Service) -> str:
         "disk_gb": -(-export.disk_bytes // 1024**3) if is_worker else 1,
         "security": _kubernetes_security(service),
     }
-    return fill("kubernetes-service", values)
+    return fill_template("kubernetes-service", values)
 
 
 def _kubernetes_security(service: Service) -> str:
@@ -115,7 +115,7 @@ def _compose(export: ClusterExport, engine: EngineRow) -> Iterator[ExportedFile]
         "subnet": subnet,
         "services": "".join(texts).rstrip(),
     }
-    yield ExportedFile(path="compose.yaml", text=fill("compose", values))
+    yield ExportedFile(path="compose.yaml", text=fill_template("compose", values))
 
 
 def _container(
@@ -149,7 +149,7 @@ def _container(
         "health_port": service.health_port or service.port,
         "address": addresses[name],
     }
-    return fill("compose-service", values)
+    return fill_template("compose-service", values)
 
 
 def _compose_security(service: Service) -> str:
@@ -174,7 +174,7 @@ def _slurm(export: ClusterExport, engine: EngineRow) -> Iterator[ExportedFile]:
     values = {
         **_common(export, engine),
         "machines": "allowed machines" if engine.host else "nodes",
-        "access": fill("slurm-access", {"allowed": " ".join(export.allowed)})
+        "access": fill_template("slurm-access", {"allowed": " ".join(export.allowed)})
         if engine.host
         else "",
         "workers": export.workers,
@@ -191,7 +191,7 @@ def _slurm(export: ClusterExport, engine: EngineRow) -> Iterator[ExportedFile]:
         "hosts": hosts,
         "use": _use_lines(engine, "${hosts% }", "$SCHEDULER", "default:$password@$SCHEDULER"),
     }
-    yield ExportedFile(path="workers.sbatch", text=fill("slurm-workers", values))
+    yield ExportedFile(path="workers.sbatch", text=fill_template("slurm-workers", values))
 
 
 def _dockerfile(engine: EngineRow) -> ExportedFile:
@@ -210,7 +210,9 @@ def _dockerfile(engine: EngineRow) -> ExportedFile:
         "packages": " ".join(engine.packages),
         "copy": copy,
     }
-    return ExportedFile(path=_file(engine), text=fill("worker-dockerfile", values).rstrip() + "\n")
+    return ExportedFile(
+        path=_file(engine), text=fill_template("worker-dockerfile", values).rstrip() + "\n"
+    )
 
 
 def _common(export: ClusterExport, engine: EngineRow) -> dict[str, object]:

@@ -8,7 +8,13 @@ retry on GitLab, the queue of Slurm, another pod on Kubernetes.
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 
-from stoker.export.files import fill, identifier, size_values, slurm_values, words_of_script
+from stoker.export.files import (
+    fill_template,
+    identifier,
+    size_values,
+    slurm_values,
+    words_of_script,
+)
 from stoker.export.quoting import github_command, without_variables, yaml_text
 from stoker.knowledge.export_targets import (
     Export,
@@ -70,7 +76,7 @@ def render_farm(export: Export) -> tuple[ExportedFile, ...]:
 
 def _fill(export: Export, name: str, values: Mapping[str, object]) -> str:
     own = {"shards": export.shards, "stop_after": round(export.size.seconds * _USED)}
-    return fill(f"farm-{name}", {**size_values(export), **own, **values})
+    return fill_template(f"farm-{name}", {**size_values(export), **own, **values})
 
 
 def _github(export: Export) -> Iterable[ExportedFile]:

@@ -43,14 +43,14 @@ def render(export: Export) -> tuple[ExportedFile, ...]:
     return tuple(_RENDERERS[export.format](export))
 
 
-def fill(name: str, values: Mapping[str, object]) -> str:
+def fill_template(name: str, values: Mapping[str, object]) -> str:
     """Return a template with its placeholders replaced."""
     text = resources.files(__package__).joinpath("templates", f"{name}.template").read_text()
     return _Template(text).substitute(values)
 
 
 def _fill(export: Export, name: str, values: Mapping[str, object]) -> str:
-    return fill(name, {**size_values(export), **values})
+    return fill_template(name, {**size_values(export), **values})
 
 
 def size_values(export: Export) -> dict[str, object]:

@@ -49,7 +49,7 @@ def exporters(name: str) -> int:
     return _table().masks.get(name, 0)
 
 
-def pack(found: Iterable[tuple[TorchBuild, Collection[str]]]) -> bytes:
+def pack_symbols(found: Iterable[tuple[TorchBuild, Collection[str]]]) -> bytes:
     """Return the table of builds with the names that they export."""
     masks: dict[str, int] = {}
     ordered = list(found)
@@ -68,7 +68,7 @@ def pack(found: Iterable[tuple[TorchBuild, Collection[str]]]) -> bytes:
     return lzma.compress(b"\0".join(parts), preset=9 | lzma.PRESET_EXTREME)
 
 
-def unpack(packed: bytes) -> _Table:
+def unpack_symbols(packed: bytes) -> _Table:
     head, names, numbers = lzma.decompress(packed).split(b"\0", 2)
     described = msgspec.json.decode(head, type=_Head)
     masks = [int(mask, 16) for mask in described.masks]
@@ -86,7 +86,7 @@ def unpack(packed: bytes) -> _Table:
 
 @cache
 def _table() -> _Table:
-    return unpack(file_content(_TABLE))
+    return unpack_symbols(file_content(_TABLE))
 
 
 class _Names(Row, frozen=True, kw_only=True):

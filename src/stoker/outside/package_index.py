@@ -106,7 +106,7 @@ def read_index() -> PackageIndex:
     )
 
 
-def find(package: str, version: str, index: PackageIndex) -> File:
+def find_sdist(package: str, version: str, index: PackageIndex) -> File:
     """Return the source distribution of one version; the error lists the available versions."""
     files = files_of(package, index)
     versions = {file: file.version_of(package) for file in files}

@@ -44,7 +44,7 @@ class _CodeModel(Value, frozen=True):
     configurations: tuple[_Configuration, ...]
 
 
-def ask(folder: Path) -> None:
+def ask_for_targets(folder: Path) -> None:
     """Ask the next run of CMake for the targets. A folder that cannot be written is left alone."""
     query = folder / _API / "query" / f"{_KIND}-v2"
     with suppress(OSError):

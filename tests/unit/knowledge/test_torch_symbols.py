@@ -14,8 +14,8 @@ from stoker.knowledge.torch_symbols import (
     is_torch_library,
     is_torchs,
     known_builds,
-    pack,
-    unpack,
+    pack_symbols,
+    unpack_symbols,
 )
 from stoker.model.distribution import read_version
 
@@ -27,7 +27,7 @@ def _build(release: str) -> TorchBuild:
 
 
 def test_packing_keeps_which_build_exports_a_name() -> None:
-    made = unpack(pack([(_build("1.0"), {"a", "b"}), (_build("1.1"), {"b", "c"})]))
+    made = unpack_symbols(pack_symbols([(_build("1.0"), {"a", "b"}), (_build("1.1"), {"b", "c"})]))
     assert [build.release for build in made.builds] == ["1.0", "1.1"]
     assert made.masks == {"a": 0b01, "b": 0b11, "c": 0b10}
 
@@ -38,7 +38,7 @@ def test_packing_many_different_masks() -> None:
         (_build(str(bit)), {name for n, name in enumerate(names) if n >> bit & 1})
         for bit in range(10)
     ]
-    made = unpack(pack(found))
+    made = unpack_symbols(pack_symbols(found))
     assert made.masks == {name: number for number, name in enumerate(names) if number}
 
 

@@ -13,7 +13,7 @@ import pytest
 from stoker.catalogue import access
 from stoker.model.errors import ArtifactError, MissingError, StokerError
 from stoker.outside import package_index as index
-from stoker.outside.package_index import File, PackageIndex, download, find, parse_page
+from stoker.outside.package_index import File, PackageIndex, download, find_sdist, parse_page
 from stoker.outside.web import Web, opened
 
 WEB = Web(timeout_s=0.5)
@@ -146,7 +146,7 @@ def test_a_page_that_never_ends(server: Server, monkeypatch: pytest.MonkeyPatch)
     places = page(server)
     server.answers["/package/"] = (OK, b"Content-Type: text/html\r\n\r\n", server.flood)
     with pytest.raises(StokerError, match="sends more than"):
-        find("package", "1.0", places)
+        find_sdist("package", "1.0", places)
 
 
 def test_a_source_that_never_ends(
@@ -155,7 +155,7 @@ def test_a_source_that_never_ends(
     monkeypatch.setattr(index, "_MOST_SOURCE", 1 << 20)
     server.answers["/package-1.0.tar.gz"] = (OK, b"\r\n", server.flood)
     places = page(server, "../package-1.0.tar.gz")
-    file = find("package", "1.0", places)
+    file = find_sdist("package", "1.0", places)
     with pytest.raises(ArtifactError, match="sends more than"):
         download(file, tmp_path, places, say=lambda _: None)
     assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,7 @@ from stoker.report.graphs.analysis import find_impact, make_build_graph
 from stoker.report.graphs.owners import Owners
 from stoker.report.graphs.steps import NeededSteps
 from stoker.report.graphs.values import GraphTargetKind
-from stoker.source.cmake_api import ask, read_targets
+from stoker.source.cmake_api import ask_for_targets, read_targets
 from stoker.source.ninja import read_discovered, read_graph
 
 CMAKE = """
@@ -120,7 +120,7 @@ def test_a_cycle_has_no_steps(tmp_path: Path) -> None:
 
 
 def test_a_broken_answer_of_cmake_is_none(tmp_path: Path) -> None:
-    ask(tmp_path)
+    ask_for_targets(tmp_path)
     assert (tmp_path / ".cmake/api/v1/query/codemodel-v2").exists()
     assert read_targets(tmp_path) == ()
     reply = tmp_path / ".cmake/api/v1/reply"

@@ -163,7 +163,7 @@ def _of_index(named: Named, say: Say) -> _Wanted:
 
     def make(work: Path, _: int) -> Record:
         places = index.read_index()
-        file = index.find(named.place, version, places)
+        file = index.find_sdist(named.place, version, places)
         archive = index.download(file, work, places, say=say)
         digest = sha256_of(archive)
         tree = _unpacked(archive, work)

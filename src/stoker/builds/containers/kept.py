@@ -29,7 +29,7 @@ def containers(engine: EngineKind | None) -> tuple[KeptContainer, ...]:
     return _containers(find_engine(engine))
 
 
-def enter(name: str, engine: EngineKind | None, *, terminal: bool) -> int:
+def enter_container(name: str, engine: EngineKind | None, *, terminal: bool) -> int:
     """Start a container if it does not run, open a shell in it, and return the shell's status."""
     found = find_engine(engine)
     _check(name, found)

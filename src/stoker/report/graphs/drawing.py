@@ -41,7 +41,7 @@ svg { font: 12px system-ui, sans-serif; background: #fff; }
 """
 
 
-def places(targets: Sequence[GraphTarget]) -> dict[str, tuple[int, float]]:
+def grid_places(targets: Sequence[GraphTarget]) -> dict[str, tuple[int, float]]:
     """Return column and row of each target. ``targets`` are in the order of the build."""
     column: dict[str, int] = {}
     for target in targets:
@@ -92,7 +92,7 @@ def graph_svg(graph: BuildGraph) -> str:
 
 
 def _drawing(graph: BuildGraph) -> Xml.Element:
-    where = {name: _corner(place) for name, place in places(graph.targets).items()}
+    where = {name: _corner(place) for name, place in grid_places(graph.targets).items()}
     legend = sum(_legend_width(name) for name, _ in _legend_entries(graph))
     width = _MARGIN + max(legend, max((x for x, _ in where.values()), default=0) + _WIDTH)
     height = max((y for _, y in where.values()), default=0) + _HEIGHT + _MARGIN

@@ -100,9 +100,9 @@ def _wheel(path: Path, request: SlimRequest, output: OutputOptions) -> SlimRepor
         )
     aside = Path(tempfile.gettempdir()) if output.dry_run else into
     from stoker.wheel.engine import open_wheel
-    from stoker.wheel.slim.wheel import new_wheel, planned, write_wheel
+    from stoker.wheel.slim.wheel import new_wheel, planned_cuts, write_wheel
 
-    with open_wheel(path) as wheel, planned(wheel, request, aside) as cuts:
+    with open_wheel(path) as wheel, planned_cuts(wheel, request, aside) as cuts:
         check_served([cut.summary for cut in cuts], request.gpus)
         if output.dry_run or not (changed(cuts) or (cuts and request.label)):
             return _report(cuts)

@@ -39,7 +39,7 @@ from stoker.wheel.slim.inherited import inherit
 
 
 @contextmanager
-def planned(wheel: Wheel, request: SlimRequest, folder: Path) -> Iterator[tuple[Cut, ...]]:
+def planned_cuts(wheel: Wheel, request: SlimRequest, folder: Path) -> Iterator[tuple[Cut, ...]]:
     """Yield the cuts of its libraries, which are unpacked in ``folder`` inside the context."""
     name = Headers(wheel.read(f"{wheel.dist_info}/METADATA")).values("Name")
     owned = bool(name) and is_nvidia_distribution(name[0])
