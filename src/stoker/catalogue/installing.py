@@ -17,7 +17,7 @@ from stoker.catalogue.kept import kept_wheels
 from stoker.catalogue.requirement_files import read_requirement_file
 from stoker.catalogue.store import Say
 from stoker.catalogue.values import Host, PublishedWheel, Selection
-from stoker.knowledge.wheel_sources import wheel_sources
+from stoker.knowledge.projects import wheel_sources
 from stoker.machine.installers import (
     Installer,
     InstallerKind,

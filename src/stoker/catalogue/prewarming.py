@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from packaging.utils import canonicalize_name
 
 from stoker.catalogue.values import HostGpu
-from stoker.knowledge.kernel_caches import KernelCache, kernel_caches
+from stoker.knowledge.projects import KernelCache, kernel_caches
 from stoker.model.errors import UsageError
 from stoker.model.value import Value
 

@@ -101,7 +101,7 @@ def _gccs(about: About) -> set[int]:
 
 
 def _needed_gcc(about: About) -> int | None:
-    from stoker.knowledge.cxx_features import first_gcc
+    from stoker.knowledge.tools import first_gcc
 
     asked = [int(match[0]) for word in about.words("needed") if (match := re.match(r"\d+", word))]
     for group in ("standard", "header"):

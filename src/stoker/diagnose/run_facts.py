@@ -307,7 +307,7 @@ def _include_flags(about: About) -> ShellScript | None:
 
 
 def _headers(about: About) -> list[str]:
-    from stoker.knowledge.cxx_features import declaring_header
+    from stoker.knowledge.tools import declaring_header
 
     found = [declaring_header(word) for word in about.words("name")]
     return list(dict.fromkeys(filter(None, found)))

@@ -1,4 +1,6 @@
-"""Facts about single projects: recipes, who reads variables for them, images to build in."""
+"""Facts about single projects: recipes, who reads variables for them, images to build in, where
+they publish wheels beside the package indexes, and kernels that they compile while they run.
+"""
 
 from collections.abc import Iterable
 from functools import cache
@@ -7,6 +9,7 @@ from stoker.knowledge import Row, rows
 from stoker.knowledge.sonames import unversioned
 from stoker.model.plan import Backend
 from stoker.model.recipe import ProjectRecipe
+from stoker.model.wheel_source import WheelSource
 
 
 class _Linked(Row, frozen=True, kw_only=True):
@@ -83,3 +86,30 @@ def builder_image(project: str, machine: str, backend: str, version: str | None)
                 return None
             return row.name.replace("{version}", version or "")
     return None
+
+
+wheel_sources = rows("wheel_sources", WheelSource)
+
+
+class KernelCache(Row, frozen=True, kw_only=True):
+    """The cache of one project. ``program`` fills it, or ``refusal`` says why none can."""
+
+    project: str
+    folder: str
+    moved_by: str
+    program: str = ""
+    environment: dict[str, str] = {}
+    refusal: str = ""
+    instead: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if bool(self.program) == bool(self.refusal):
+            raise ValueError("give one of program and refusal")
+
+
+@cache
+def kernel_caches() -> dict[str, KernelCache]:
+    """Return the known caches by the canonical name of the project."""
+    from packaging.utils import canonicalize_name
+
+    return {canonicalize_name(one.project): one for one in rows("kernel_caches", KernelCache)()}

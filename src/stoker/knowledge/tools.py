@@ -1,6 +1,7 @@
 """The programs that a build may use, by role, which ``stoker.machine`` finds.
 
-Also the names by which a command of a build is recognised as a compiler, a linker or a wrapper.
+Also the names by which a command of a build is recognised as a compiler, a linker or a wrapper, and
+the first release of gcc with a standard or a header of C++.
 """
 
 import re
@@ -47,3 +48,26 @@ def named(group: str) -> re.Pattern[str]:
     """
     known, ends = ("|".join(map(re.escape, names(each))) for each in (group, "originals"))
     return re.compile(rf"(?:.*-)?(?:{known})(?:-[\d.]+)?(?:{ends})?")
+
+
+class _CxxFeatures(Row, frozen=True, kw_only=True):
+    standard: dict[str, int]
+    header: dict[str, int]
+    declares: dict[str, tuple[str, ...]]
+
+
+_cxx_features = table("cxx_features", _CxxFeatures)
+
+
+def first_gcc(kind: str, name: str) -> int | None:
+    """Return the first major version of gcc with a ``standard``, such as 20, or a ``header``."""
+    features = _cxx_features()
+    return (features.standard if kind == "standard" else features.header).get(name)
+
+
+def declaring_header(name: str) -> str | None:
+    """Return the standard header that declares a name, such as ``sort`` or ``std::sort``."""
+    plain = name.removeprefix("std::")
+    return next(
+        (header for header, names in _cxx_features().declares.items() if plain in names), None
+    )

@@ -4,7 +4,7 @@ import pytest
 
 from stoker.catalogue.prewarming import prewarmings
 from stoker.catalogue.values import HostGpu
-from stoker.knowledge.kernel_caches import kernel_caches
+from stoker.knowledge.projects import kernel_caches
 from stoker.model.errors import UsageError
 
 H100 = HostGpu(name="H100", capability="9.0")
