@@ -4,7 +4,7 @@ from io import BytesIO
 from pathlib import Path
 
 from stoker.diagnose.about import About
-from stoker.diagnose.installing import Here
+from stoker.diagnose.here import Here
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.values import Diagnosis, FailedRun, FoundCause
 from stoker.diagnose.verdict import diagnose

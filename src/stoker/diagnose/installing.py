@@ -5,21 +5,12 @@ for the interpreter that builds. A command that needs root has sudo where there 
 """
 
 import os
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from stoker.diagnose.here import Here, Python
 from stoker.knowledge.providers import ProvidedKind, Provider, library_folders, provider
 from stoker.model.shell import NOTHING, Outside, ShellScript, Template, fill, joined, outside
-from stoker.model.value import Value
 
-if TYPE_CHECKING:  # a log is diagnosed sooner without them
-    from stoker.model.machine import OperatingSystem
-
-_CONDAS = ("mamba", "micromamba", "conda")
-_DNFS = ("dnf", "microdnf", "yum")
 # How a package manager names the package of a file; `{file}` is the end of the file's path.
 _SEARCHES = {
     "apt": Template(
@@ -37,90 +28,6 @@ _FILES = {
     ProvidedKind.PKGCONFIG: "{}.pc",
     ProvidedKind.PROGRAM: "bin/{}",
 }
-# By hand, because these files are needed to install anything at all.
-_LISTS = ("var/lib/apt/lists", "*_Packages*")
-
-
-class Python(Value, frozen=True, kw_only=True):
-    """The interpreter that a build uses. ``managed``: the distribution forbids pip to change it.
-    One that was not asked has no ``version``.
-    """
-
-    executable: str
-    version: str = ""  # "3.11"
-    has_pip: bool = True
-    managed: bool = False
-
-
-class Here:
-    """This machine, as far as it matters for installing; each part is read when it is needed."""
-
-    def __init__(self, environment: Mapping[str, str] | None = None, root: Path = Path("/")):
-        self.environment = os.environ if environment is None else environment
-        self.root = root
-
-    def which(self, *programs: str) -> str | None:
-        """Return the first of the programs that is on the PATH."""
-        path = self.environment.get("PATH", "")
-        return next((name for name in programs if shutil.which(name, path=path)), None)
-
-    @cached_property
-    def system(self) -> "OperatingSystem":
-        from stoker.machine.file_tree import FileTree
-        from stoker.machine.system import read_system
-
-        return read_system(FileTree(self.root), self.environment)
-
-    @cached_property
-    def manager(self) -> str | None:
-        """The package manager of the system: apt, dnf, ..."""
-        from stoker.knowledge.packages import system_manager
-
-        name = system_manager(self.system)
-        programs = {"apt": ("apt-get",), "dnf": _DNFS}.get(name or "", (name or "",))
-        return name if self.which(*programs) else None
-
-    @cached_property
-    def conda(self) -> str | None:
-        """The program that installs into conda's active environment."""
-        return self.which(*_CONDAS) if self.environment.get("CONDA_PREFIX") else None
-
-    @property
-    def is_root(self) -> bool:
-        return os.geteuid() == 0
-
-    @cached_property
-    def sudo(self) -> ShellScript:
-        """The prefix of a command that needs root."""
-        needed = not self.is_root and self.which("sudo")
-        return (needed and fill(Template("sudo "), {})) or NOTHING
-
-    @cached_property
-    def has_lists(self) -> bool:
-        """Whether apt knows the packages that it could install."""
-        folder, pattern = _LISTS
-        return any((self.root / folder).glob(pattern))
-
-    def python(self, executable: str) -> Python | None:
-        """Return what an interpreter says of itself; ``None`` if it does not answer."""
-        return _asked(executable)
-
-
-@cache
-def _asked(executable: str) -> Python | None:
-    from stoker.machine.python import Probe, ask_interpreter
-    from stoker.model.errors import MissingError
-
-    try:
-        found = ask_interpreter(executable, Probe(environment=os.environ, timeout_s=10))
-    except MissingError:
-        return None
-    return Python(
-        executable=executable,
-        version=".".join(found.version.split(".")[:2]),
-        has_pip="pip" in found.packages,
-        managed=found.managed,
-    )
 
 
 def install_commands(
@@ -166,7 +73,7 @@ def system_commands(packages: Iterable[str], here: Here, manager: str) -> ShellS
         "packages": Outside(words=tuple(dict.fromkeys(packages))),
         "sudo": NOTHING if manager == "brew" else here.sudo,
         "conda": outside(here.conda or "conda"),
-        "dnf": outside(here.which(*_DNFS) or "dnf"),
+        "dnf": outside(here.dnf),
     }
     if manager == "conda":
         return fill(Template("{conda} install -y -c conda-forge {packages}"), values)
@@ -229,10 +136,7 @@ def search_settings(kind: ProvidedKind, found: Sequence[Provider]) -> Iterator[S
 
 
 def _search_in(template: Template, folders: Iterable[str]) -> Iterator[ShellScript]:
-    path = ":".join(dict.fromkeys(folder.replace("@", _triplet()) for folder in folders))
+    triplet = f"{os.uname().machine}-linux-gnu"
+    path = ":".join(dict.fromkeys(folder.replace("@", triplet) for folder in folders))
     if script := fill(template, {"path": outside(path)}):
         yield script
-
-
-def _triplet() -> str:
-    return f"{os.uname().machine}-linux-gnu"

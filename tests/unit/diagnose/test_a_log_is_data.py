@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from failure_index import examples
 from stoker.diagnose.about import About
-from stoker.diagnose.installing import Here
+from stoker.diagnose.here import Here
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.texts import fix_script
 from stoker.diagnose.values import Diagnosis, FailedRun

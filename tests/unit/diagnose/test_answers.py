@@ -9,7 +9,7 @@ import pytest
 from diagnosed import BOOKWORM, FEDORA, NOBLE, answer, commands, cuda, machine, only
 from stoker.diagnose import disk_facts, machine_facts
 from stoker.diagnose.about import About
-from stoker.diagnose.installing import Here
+from stoker.diagnose.here import Here
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.values import FailedRun, Status
 from stoker.diagnose.verdict import diagnose

@@ -11,7 +11,7 @@ import pytest
 
 from stoker.diagnose.about import About
 from stoker.diagnose.ages import suspects, uploaded_month, versions_of
-from stoker.diagnose.installing import Here
+from stoker.diagnose.here import Here
 from stoker.diagnose.lines import Texts
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.suspicions import Suspicion, suspicions
