@@ -7,12 +7,7 @@ from typing import Any
 
 from stoker import __version__
 from stoker.builds import named_torch
-from stoker.builds.backend import (
-    clear_copies,
-    configure_tree,
-    make_wheel,
-    setuptools_settings,
-)
+from stoker.builds.backend import clear_copies, configure_tree, make_wheel, setuptools_settings
 from stoker.builds.configured import answer_file, probe_files, read_answer, switched_off
 from stoker.builds.device_compiles import (
     check_configured,

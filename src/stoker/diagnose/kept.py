@@ -11,9 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from stoker.diagnose.values import (
-    FailedRun,
-)
+from stoker.diagnose.values import FailedRun
 from stoker.model.errors import StorageError
 from stoker.model.runs import Run, RunSummary
 from stoker.model.secrets import HIDDEN, is_secret, redact

@@ -10,12 +10,7 @@ from msgspec.structs import replace
 
 from stoker.diagnose.about import About
 from stoker.diagnose.answers import answers
-from stoker.diagnose.values import (
-    Diagnosis,
-    FoundCause,
-    LogEvidence,
-    Status,
-)
+from stoker.diagnose.values import Diagnosis, FoundCause, LogEvidence, Status
 from stoker.diagnose.verdict import apart, finding_of
 from stoker.knowledge.failures import failures
 from stoker.model.govern import Role

@@ -9,11 +9,7 @@ import shlex
 from pathlib import Path
 
 from stoker.diagnose.about import About, Facts
-from stoker.diagnose.installing import (
-    pip_command,
-    pip_install,
-    system_commands,
-)
+from stoker.diagnose.installing import pip_command, pip_install, system_commands
 from stoker.model.shell import ShellScript, Template, fill, joined, outside, quoted, recorded
 
 FACTS = Facts()

@@ -10,13 +10,7 @@ from stoker.diagnose.about import About
 from stoker.diagnose.kept import KeptRun, keep, kept_run, last_failed, write_about
 from stoker.diagnose.measured import Measured, of_attempts, of_summary, with_measured
 from stoker.diagnose.sieve import read_log
-from stoker.diagnose.values import (
-    Diagnosis,
-    FailedRun,
-    LogEvidence,
-    Status,
-    what_to_give,
-)
+from stoker.diagnose.values import Diagnosis, FailedRun, LogEvidence, Status, what_to_give
 from stoker.diagnose.verdict import diagnose, merged
 from stoker.model.build import StageEnd, StageResult
 from stoker.model.errors import StokerError

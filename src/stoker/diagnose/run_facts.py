@@ -11,10 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stoker.diagnose.about import About, Facts
-from stoker.diagnose.installing import (
-    search_settings,
-    system_commands,
-)
+from stoker.diagnose.installing import search_settings, system_commands
 from stoker.diagnose.lines import compiled
 from stoker.knowledge.providers import ProvidedKind, built_with, provider
 from stoker.model.shell import ShellScript, Template, fill, joined, outside, quoted, recorded

@@ -19,13 +19,7 @@ from packaging.utils import parse_sdist_filename
 from packaging.version import Version
 
 from stoker.model.distribution import read_version
-from stoker.model.errors import (
-    ArtifactError,
-    CommandError,
-    MissingError,
-    UsageError,
-    nearest,
-)
+from stoker.model.errors import ArtifactError, CommandError, MissingError, UsageError, nearest
 from stoker.model.value import UNDECODABLE, Bytes, Value, size
 from stoker.outside import process
 from stoker.outside.files import file_made_whole

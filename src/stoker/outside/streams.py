@@ -17,12 +17,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, TextIO
 
-from stoker.model.errors import (
-    CommandError,
-    OutputClosed,
-    StokerError,
-    StorageError,
-)
+from stoker.model.errors import CommandError, OutputClosed, StokerError, StorageError
 from stoker.model.secrets import redact
 from stoker.model.visible import escape, visible
 

@@ -11,14 +11,7 @@ from stoker.model.value import counted, duration, size
 from stoker.model.visible import html_text
 from stoker.outside.streams import xml_text
 from stoker.report.page import page_style
-from stoker.report.trends import (
-    COLUMNS,
-    Trend,
-    cached_share,
-    cells,
-    change_text,
-    summary_of_ended,
-)
+from stoker.report.trends import COLUMNS, Trend, cached_share, cells, change_text, summary_of_ended
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _NUMBERS = COLUMNS[3:]

@@ -14,12 +14,7 @@ from pathlib import Path
 
 from stoker.builds.acquire.members import DAMAGE, ArchiveMember, MemberKind, read_members
 from stoker.builds.acquire.naming import ARCHIVES
-from stoker.model.errors import (
-    ArtifactError,
-    CommandError,
-    StokerError,
-    UsageError,
-)
+from stoker.model.errors import ArtifactError, CommandError, StokerError, UsageError
 from stoker.model.value import size
 from stoker.outside.deleting import remove_file
 from stoker.outside.folders import unwritable

@@ -26,15 +26,7 @@ from stoker.wheel.slim.cuts import (
     plan_cuts,
     write_cuts,
 )
-from stoker.wheel.slim.in_place import (
-    STORE,
-    Site,
-    Stamp,
-    StoreState,
-    give,
-    stamp_of,
-    state_of,
-)
+from stoker.wheel.slim.in_place import STORE, Site, Stamp, StoreState, give, stamp_of, state_of
 
 _MOST_ROWS = 1 << 20
 
