@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from stoker.knowledge.compiler_modes import symbols_of_linkers
-from stoker.model.value import Value
+from stoker.model.value import Value, first_of
 from stoker.wheel import elf
 from stoker.wheel.elf import Elf, Table
 from stoker.wheel.elf_tables import symbol_tables, version_indexes
@@ -66,9 +66,7 @@ def differences(before: Linkage, after: Linkage) -> tuple[str, ...]:
 
 def _listed(how: str, symbols: frozenset[str]) -> Iterator[str]:
     if symbols:
-        more = len(symbols) - _MOST_SHOWN
-        rest = f" and {more} more" if more > 0 else ""
-        yield f"{how} {', '.join(sorted(symbols)[:_MOST_SHOWN])}{rest}"
+        yield f"{how} {first_of(sorted(symbols), _MOST_SHOWN)}"
 
 
 def _facts(file: Elf) -> dict[str, str]:

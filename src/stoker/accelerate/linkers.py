@@ -15,7 +15,7 @@ from stoker.machine.file_tree import FileTree
 from stoker.machine.system import read_system
 from stoker.model.errors import MissingError, StokerError
 from stoker.model.govern import CompileMode, Linker, LinkerChoice
-from stoker.model.value import Value
+from stoker.model.value import Value, counted
 from stoker.outside import process
 from stoker.outside.deleting import remove_file
 from stoker.outside.files import read_json, write_whole
@@ -63,10 +63,9 @@ def _measured(links: Sequence[TunedLink]) -> LinkerChoice:
         name = links[0].linker.value
         why = f"{name} is not used: it has changed since `stoker tune` measured it"
         return LinkerChoice(why=why, unusable=True)
-    count = "1 link" if len(known) == 1 else f"{len(known)} links"
     return LinkerChoice(
         measured={link.link: link.linker for link in known},
-        why=f"`stoker tune` has measured {count}",
+        why=f"`stoker tune` has measured {counted(len(known), 'link')}",
     )
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from stoker.model.tuning import RelativeChange, Topic, TrialResult, Tuning
-from stoker.model.value import duration
+from stoker.model.value import counted, duration
 from stoker.outside.terminal import Group, Indented, Listing, Page, Text, whole
 
 _TITLES = {
@@ -29,9 +29,7 @@ _NOTHING = 0.005  # a change that rounds to nothing
 
 def page(tuning: Tuning) -> Page:
     kinds = Counter(step.kind.value for step in tuning.sample)
-    counts = ", ".join(
-        f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in kinds.items()
-    )
+    counts = ", ".join(counted(count, kind) for kind, count in kinds.items())
     head = Text(tuning.folder, style="bold")
     head.append(
         f"\n{counts}, {tuning.rounds} rounds on {tuning.cpus} CPUs; one round as it is takes "

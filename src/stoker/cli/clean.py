@@ -7,7 +7,7 @@ import click
 
 from stoker.builds.cleaning import CleanupKind
 from stoker.model.errors import UsageError
-from stoker.model.value import second_count, size
+from stoker.model.value import counted, second_count, size
 
 if TYPE_CHECKING:
     from stoker.builds.cleaning import Cleaning
@@ -105,7 +105,5 @@ def _perform(cleaning: "Cleaning", *, dry_run: bool, yes: bool, as_json: bool) -
 def _agreed(cleaning: "Cleaning") -> bool:
     if not sys.stdin or not sys.stdin.isatty():
         raise UsageError("nothing was removed: there is no terminal to ask on", hints=["add --yes"])
-    count = len(cleaning.chosen)
-    items = f"{count} item" if count == 1 else f"{count} items"
-    question = f"remove {items}, {size(cleaning.bytes)}?"
-    return click.confirm(question, err=True)
+    items = counted(len(cleaning.chosen), "item")
+    return click.confirm(f"remove {items}, {size(cleaning.bytes)}?", err=True)

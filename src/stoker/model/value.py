@@ -1,6 +1,7 @@
 """The base of all values, and how sizes, durations and numbers are read and written."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -102,6 +103,17 @@ def duration(seconds: float) -> str:
 def counted(number: int, what: str) -> str:
     """Return ``1 step`` or ``2 steps``."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def first_of(words: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Return the first words, and how many there are besides: ``a, b and 3 more``."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return separator.join(words[:most]) + more
+
+
+def cut_off(text: str, most: int) -> str:
+    """Return the beginning of a text that is longer than ``most`` characters."""
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def second_count(text: str) -> float | None:

@@ -9,7 +9,7 @@ from heapq import nlargest
 
 from stoker.model.govern import Role
 from stoker.model.runs import Includes, short_path
-from stoker.model.value import Value, size
+from stoker.model.value import Value, counted, first_of, size
 from stoker.report.values import AttemptSpan, Cause, Comparison, RunAnalysis, StepChange
 
 _MOST_FLAGS, _MOST_HEADERS = 6, 4  # of a difference that are named
@@ -149,19 +149,13 @@ def _differences(what: str, before: Sequence[str], after: Sequence[str]) -> Iter
     removed = [word for word in dict.fromkeys(before) if word not in after]
     for name, words in (("added", added), ("removed", removed)):
         if words:
-            yield f"{what} {name}: {_named(words)}"
-
-
-def _named(words: Sequence[str], most: int = _MOST_FLAGS) -> str:
-    rest = len(words) - most
-    more = f" and {rest} more" if rest > 0 else ""
-    return f"{' '.join(words[:most])}{more}"
+            yield f"{what} {name}: {first_of(words, _MOST_FLAGS, ' ')}"
 
 
 def _named_headers(paths: Sequence[str]) -> str:
     """Name headers as sources do: of `/usr/include/c++/12/vector`, what follows `include/`."""
     first = [path.rpartition("/include/")[2] for path in paths[:_MOST_HEADERS]]
-    return _named([*first, *paths[_MOST_HEADERS:]], _MOST_HEADERS)
+    return first_of([*first, *paths[_MOST_HEADERS:]], _MOST_HEADERS, " ")
 
 
 class _FileChanges(Value, frozen=True, kw_only=True):
@@ -183,16 +177,12 @@ class _FileChanges(Value, frozen=True, kw_only=True):
         """Yield what is shown for the step itself."""
         if self.added:
             new = f"{len(self.added)} of them new: {_named_headers(self.added)}"
-            yield f"includes {_headers(self.headers)}, {new}"
+            yield f"includes {counted(self.headers, 'header')}, {new}"
         if self.removed:
-            gone = f"{_headers(len(self.removed))}: {_named_headers(self.removed)}"
+            gone = f"{counted(len(self.removed), 'header')}: {_named_headers(self.removed)}"
             yield f"no longer includes {gone}"
         if self.changed:
-            yield f"{_headers(len(self.changed))} changed: {_named_headers(self.changed)}"
-
-
-def _headers(count: int) -> str:
-    return f"{count} header" if count == 1 else f"{count} headers"
+            yield f"{counted(len(self.changed), 'header')} changed: {_named_headers(self.changed)}"
 
 
 class _Files:

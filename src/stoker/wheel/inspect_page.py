@@ -20,7 +20,7 @@ from stoker.model.artifact import (
     TorchFit,
 )
 from stoker.model.distribution import read_tags
-from stoker.model.value import size
+from stoker.model.value import cut_off, first_of, size
 from stoker.outside.demangle import demangled
 from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.wheel.loads_with import releases_in_words, relevant
@@ -123,22 +123,17 @@ def _gpus(facts: ArtifactFacts) -> Listing | None:
         elif row.names:
             remarks = ["compiled from PTX when it is loaded"] if row.by is DeviceKind.PTX else []
             if row.partly:
-                remarks.append(f"some kernels missing in {_shortened(_base_names(row.partly), 3)}")
+                remarks.append(f"some kernels missing in {first_of(_base_names(row.partly), 3)}")
             remark = Text("; ".join(remarks), style="warning")
-            table.add(f"{row.arch}", _shortened(row.names), remark)
+            table.add(f"{row.arch}", first_of(row.names, _MOST_NAMES), remark)
     for without, archs in partly.items():
-        missing = f"partly: no code in {_shortened(_base_names(without), 3)}"
+        missing = f"partly: no code in {first_of(_base_names(without), 3)}"
         table.add(Text(f"{' '.join(archs)}", style="dim"), Text(missing, style="dim"))
     return table
 
 
 def _base_names(paths: Iterable[str]) -> list[str]:
     return [path.rpartition("/")[2] for path in paths]
-
-
-def _shortened(names: Sequence[str], most: int = _MOST_NAMES) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def _libraries(facts: ArtifactFacts) -> Listing | None:
@@ -213,7 +208,7 @@ def _dependencies(facts: ArtifactFacts) -> Listing | None:
                 known = f"; {row.package} has it, but is not required" if row.package else ""
                 table.add(
                     Text("MISSING", style="error"),
-                    f"{row.name}  needed by {_shortened(_base_names(row.wanted_by), 3)}{known}",
+                    f"{row.name}  needed by {first_of(_base_names(row.wanted_by), 3)}{known}",
                 )
             if len(rows) > _MOST_ROWS:
                 table.add("MISSING", f"and {len(rows) - _MOST_ROWS} more")
@@ -307,10 +302,6 @@ def fit_name(fit: TorchFit) -> str:
 
 def lacking(fit: TorchFit, most: int = _MOST_SYMBOLS) -> str:
     """Return the names of what a build of PyTorch lacks, shortened for a page."""
-    names = [*fit.absent, *(_cut(demangled(name)) for name in fit.missing)]
+    names = [*fit.absent, *(cut_off(demangled(name), _LONGEST) for name in fit.missing)]
     more = [f"and {len(names) - most} more"] if len(names) > most else []
     return "; ".join([*names[:most], *more])
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..."

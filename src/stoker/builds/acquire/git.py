@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from stoker.model.errors import CommandError, MissingError, StokerError, UsageError, nearest
 from stoker.model.secrets import redact, without_login
-from stoker.model.value import Value
+from stoker.model.value import Value, first_of
 from stoker.outside import process
 from stoker.outside.deleting import remove_file, remove_tree
 from stoker.source.git_state import submodule_states
@@ -86,11 +86,10 @@ def fetch_commit(
 
 
 def incomplete(tree: Path, lacking: Collection[str]) -> UsageError:
-    named = ", ".join(sorted(lacking)[:_MOST_NAMED])
-    more = f" and {len(lacking) - _MOST_NAMED} more" if len(lacking) > _MOST_NAMED else ""
+    named = first_of(sorted(lacking), _MOST_NAMED)
     path = shlex.quote(str(tree))
     return UsageError(
-        f"{len(lacking)} submodules are missing or at another commit: {named}{more}",
+        f"{len(lacking)} submodules are missing or at another commit: {named}",
         hints=[f"git -C {path} submodule update --init --recursive --depth 1"],
     )
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from xml.etree import ElementTree as Xml
 
+from stoker.model.value import counted
 from stoker.outside.streams import xml_text
 from stoker.report.graphs.page import graph_headline, steps_by_target, target_figures
 from stoker.report.graphs.values import BuildGraph, GraphTarget, GraphTargetKind
@@ -177,9 +178,8 @@ def _box(
     longest: float,
 ) -> None:
     x, y = corner
-    steps, time, peak = target_figures(target)
-    count = "1 step" if target.steps == 1 else f"{steps} steps"
-    figures = " · ".join(filter(None, (count, time, peak)))
+    _, time, peak = target_figures(target)
+    figures = " · ".join(filter(None, (counted(target.steps, "step"), time, peak)))
     Xml.SubElement(group, "title").text = xml_text(
         f"{target.name} ({target.kind.value}): {figures}"
     )

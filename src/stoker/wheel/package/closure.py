@@ -15,7 +15,7 @@ from stoker.knowledge.manylinux import is_system_library
 from stoker.knowledge.nvidia_packages import keeps_name, never_bundled, opened_by
 from stoker.knowledge.sonames import bringer, cuda_of, is_of_driver
 from stoker.model.errors import MissingError, UsageError
-from stoker.model.value import Value
+from stoker.model.value import Value, first_of
 from stoker.wheel.package.built_wheel import BuiltWheel
 from stoker.wheel.package.places import FoundLibrary, SearchPlaces
 from stoker.wheel.package.values import PackageMode, PackageRequest
@@ -183,10 +183,8 @@ class _Walk:
 def _not_found(missing: dict[str, list[str]], places: SearchPlaces) -> MissingError:
     (name, wanting), *others = missing.items()
     hints = [f"not usable: {file}" for file in places.unfit.get(name, ())]
-    labels = places.labels
-    more = f" and {len(labels) - _MOST_PLACES} more" if len(labels) > _MOST_PLACES else ""
     hints += [
-        f"searched {', '.join(labels[:_MOST_PLACES])}{more}",
+        f"searched {first_of(places.labels, _MOST_PLACES)}",
         "name a folder, a wheel or a folder of wheels that has it with --library-folder",
         f"use --exclude {name} if the target machine provides it",
     ]

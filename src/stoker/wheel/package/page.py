@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from stoker.model.value import size
+from stoker.model.value import first_of, size
 from stoker.outside.terminal import Group, Indented, Listing, Page, Text
 from stoker.wheel.package.values import LibraryChange, Packaged, PackagePlan
 
@@ -22,7 +22,7 @@ def package_page(plan: PackagePlan) -> Page:
         _added(plan.added),
         _search_paths((*plan.changed, *plan.added)),
         _names(plan.changed),
-        _section("Stripped", [Text(_some(stripped))] if stripped else []),
+        _section("Stripped", [Text(first_of(stripped, _MOST_NAMES))] if stripped else []),
         _section("Requires-Dist", requires),
         _section("Licences", licences),
         [Text.assemble(("note ", "note"), " ", note) for note in plan.notes],
@@ -59,7 +59,7 @@ def _search_paths(changes: Iterable[LibraryChange]) -> list[Page]:
             by_path.setdefault(change.rpath, []).append(change.path)
     lines: list[Text] = []
     for path, libraries in by_path.items():
-        lines.append(Text(_some(libraries), style="dim"))
+        lines.append(Text(first_of(libraries, _MOST_NAMES), style="dim"))
         folders = path.split(":") if path else ["none"]
         lines += [Text(f"  {folder}") for folder in folders]
     return _section("Search path (DT_RPATH)", lines)
@@ -71,12 +71,7 @@ def _names(changes: Iterable[LibraryChange]) -> list[Page]:
         for names in change.needed.items():
             by_name.setdefault(names, []).append(change.path)
     lines = [
-        Text.assemble(f"{old} -> {new}  ", (_some(libraries), "dim"))
+        Text.assemble(f"{old} -> {new}  ", (first_of(libraries, _MOST_NAMES), "dim"))
         for (old, new), libraries in by_name.items()
     ]
     return _section("Renamed dependencies", lines)
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + more

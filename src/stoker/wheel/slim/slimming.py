@@ -7,7 +7,7 @@ from pathlib import Path
 from stoker.model.artifact import TargetKind
 from stoker.model.errors import StokerError, StorageErrors, UsageError
 from stoker.model.slimming import SlimReport
-from stoker.model.value import Value, counted, size
+from stoker.model.value import Value, counted, first_of, size
 from stoker.outside.files import folder_of_process
 from stoker.wheel.elf import MAGIC
 from stoker.wheel.reader import open_file
@@ -236,8 +236,7 @@ def _remarks(cuts: Sequence[Cut]) -> list[str]:
     if empty := [row.path for row in rows if row.kept and row.kept == row.stubs]:
         notes.append(
             f"nothing in {counted(len(empty), 'file')} runs on these GPUs, as before; the smallest "
-            f"part is kept, because none may be empty: {', '.join(empty[:_FEW])}"
-            + (f" and {len(empty) - _FEW} more" if empty[_FEW:] else "")
+            f"part is kept, because none may be empty: {first_of(empty, _FEW)}"
         )
     if any(cut.nvidia and cut.changes for cut in cuts):
         notes.append(f"it holds modified NVIDIA libraries, do not redistribute it: '{PRIVATE}'")

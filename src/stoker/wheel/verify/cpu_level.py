@@ -21,7 +21,7 @@ from stoker.knowledge.cpus import InstructionSet, beyond, cpu_family, names_a_cp
 from stoker.model.artifact import ElfKind, LibraryFacts
 from stoker.model.errors import ArtifactError
 from stoker.model.finding import Finding
-from stoker.model.value import size
+from stoker.model.value import cut_off, first_of, size
 from stoker.outside import process
 from stoker.wheel.elf import SYMBOL_TABLE, Elf, Table
 from stoker.wheel.elf_tables import symbol_tables
@@ -256,17 +256,13 @@ def _by_samples(wheel: WheelUnderTest, cpu: str) -> Iterator[Finding]:
     ):
         found = [sample for sample in wheel.samples if sample.named is named]
         lines = [
-            f"{sample.path}: {use.instruction_set} in {_cut(use.function)}: {use.line}"
+            f"{sample.path}: {use.instruction_set} in {cut_off(use.function, _LONGEST)}: {use.line}"
             for sample in found
             for use in sample.uses
             if not (use.copies or names_a_cpu(use.function) or names_a_cpu(use.file))
         ]
         if lines:
             yield say(name, title, lines)
-
-
-def _cut(function: str) -> str:
-    return function if len(function) <= _LONGEST else f"{function[:_LONGEST]}..."
 
 
 def _unread(wheel: WheelUnderTest) -> Iterator[Finding]:
@@ -276,8 +272,7 @@ def _unread(wheel: WheelUnderTest) -> Iterator[Finding]:
     lines += [f"{one.path}: {size(one.read)} of {size(one.size)}, in samples" for one in partly]
     unseen = [library.path for library in wheel.libraries if library.path not in seen]
     if unseen:
-        more = f" and {len(unseen) - 3} more" if unseen[3:] else ""
-        lines.append(f"not read: {', '.join(unseen[:3])}{more}")
+        lines.append(f"not read: {first_of(unseen, 3)}")
     if lines:
         title = "the CPU level was checked for a part of the machine code only"
         yield note("cpu-level-sampled", title, lines)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from stoker.knowledge.sonames import bringer
 from stoker.model.artifact import Dependency, ElfKind, LibraryFacts, LibraryOrigin
 from stoker.model.finding import Finding
+from stoker.model.value import first_of
 from stoker.wheel.origins import portable_paths, search_folders
 from stoker.wheel.verify.tested import WheelUnderTest, error, milder, note
 
@@ -39,8 +40,7 @@ def _packaging(wheel: WheelUnderTest, packages: Collection[str | None]) -> str:
 
 def _missing(row: Dependency) -> str:
     known = f"; {row.package} has it, but the wheel does not require it" if row.package else ""
-    more = f" and {len(row.wanted_by) - 1} more" if row.wanted_by[1:] else ""
-    return f"{row.name}, needed by {row.wanted_by[0]}{more}{known}"
+    return f"{row.name}, needed by {first_of(row.wanted_by, 1)}{known}"
 
 
 def unreachable_libraries(wheel: WheelUnderTest) -> Iterator[Finding]:
