@@ -1,6 +1,5 @@
 """What `stoker build` and `stoker develop` share: from options to a build and its output."""
 
-import io
 import shlex
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ import click
 import msgspec
 
 from stoker.cli.build_options import Part, taken
-from stoker.cli.chosen import read_request, run_options, same_command, with_settings
+from stoker.cli.chosen import progress_view, read_request, run_options, same_command, with_settings
 from stoker.cli.ci import CiReport
 from stoker.model.errors import UnfinishedError, UsageError
 from stoker.model.value import byte_count
@@ -40,7 +39,6 @@ def performed(options: dict[str, Any], *, editable: bool = False) -> "Built":
     from stoker.builds.building import build
     from stoker.builds.repeating import read_recorded
     from stoker.builds.stages import StageError
-    from stoker.govern.progress import Progress, make_view
     from stoker.govern.summary import summary_text
     from stoker.model.build import BuildRequest
     from stoker.report.ci import end_line
@@ -50,8 +48,7 @@ def performed(options: dict[str, Any], *, editable: bool = False) -> "Built":
     options = with_settings(options, recorded=record is not None)
     recorded = read_recorded(Path(record)) if record else None
     request = recorded.request if recorded else BuildRequest(source=".")
-    # Python has no stderr if it is closed.
-    view = make_view(Progress(options["progress"]), sys.stderr or io.StringIO())
+    view = progress_view(options)
     ci = CiReport(view.write_own, junit=options.get("junit"))
     ended: list[Built] = []
     diagnosis: Diagnosis | None = None

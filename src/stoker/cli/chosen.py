@@ -3,6 +3,7 @@
 Independent of click, because `stoker run` starts sooner without it.
 """
 
+import io
 import shlex
 import sys
 import time
@@ -15,6 +16,7 @@ from stoker.settings.declared import BUILD_SETTINGS, OPTIONS, CommandLine, Setti
 
 if TYPE_CHECKING:
     from stoker.govern.opening import RunOptions
+    from stoker.govern.progress import View
     from stoker.model.caching import ChainOptions
     from stoker.settings.user_options import UserOptions
 
@@ -110,6 +112,14 @@ def run_options(settings: dict[str, Any]) -> "RunOptions":
         time_limit=limit,
         chain=chain_options(settings),
     )
+
+
+def progress_view(settings: dict[str, Any]) -> "View":
+    """Return what shows the progress of a build on standard error, in the form that is wanted."""
+    from stoker.govern.progress import Progress, make_view
+
+    # Python has no stderr if it is closed.
+    return make_view(Progress(settings["progress"]), sys.stderr or io.StringIO())
 
 
 def chain_options(settings: dict[str, Any]) -> "ChainOptions":

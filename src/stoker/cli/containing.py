@@ -1,8 +1,6 @@
 """`stoker build --container`: the same command line for the stoker inside."""
 
-import io
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from stoker.cli.chosen import read_request, with_settings
+from stoker.cli.chosen import progress_view, read_request, with_settings
 from stoker.cli.ci import CiReport
 from stoker.model.errors import UsageError
 
@@ -24,7 +22,6 @@ def perform_inside(options: dict[str, Any], wanted: dict[str, Any]) -> None:
     from stoker.builds.containers.engine import EngineKind
     from stoker.builds.repeating import read_recorded
     from stoker.diagnose.run_diagnoses import diagnose_folder
-    from stoker.govern.progress import Progress, make_view
     from stoker.outside.terminal import print_json
 
     if options["shell_on_failure"]:
@@ -51,7 +48,7 @@ def perform_inside(options: dict[str, Any], wanted: dict[str, Any]) -> None:
         record=str(record) if record else None,
         variables=dict(map(_variable, wanted["env"])),
     )
-    view = make_view(Progress(options["progress"]), sys.stderr or io.StringIO())
+    view = progress_view(options)
     ci = CiReport(view.write_own, junit=options["junit"])
 
     def end(built: "Built") -> None:

@@ -3,17 +3,15 @@
 Independent of click, without which it starts sooner: ``read_arguments`` reads the usual arguments.
 """
 
-import io
 import os
 import shlex
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stoker.cli.chosen import run_options, same_command, with_settings
+from stoker.cli.chosen import progress_view, run_options, same_command, with_settings
 from stoker.model.errors import ExitStatus, StorageError
 from stoker.model.value import Value
 from stoker.outside.streams import ci_system
@@ -116,7 +114,6 @@ def run_governed(
     from stoker.accelerate.run_cache import run_cache
     from stoker.diagnose.sieve import Sieve
     from stoker.govern.explanation import RunExplanation, SerialBuild, with_decisions_logged
-    from stoker.govern.progress import Progress, make_view
     from stoker.govern.running import jobs_of, kept_outputs, opened, run
     from stoker.govern.summary import summary_text, unseen_text
 
@@ -125,8 +122,7 @@ def run_governed(
         settings["cpus"] = min(settings["cpus"] or jobs, jobs)
     progress = settings["progress"]
     outputs, output = kept_outputs(), Sieve()
-    # Python has no sys.stderr if the descriptor is closed.
-    view = make_view(Progress(progress), sys.stderr or io.StringIO())
+    view = progress_view(settings)
     explanation, serial = RunExplanation(), SerialBuild()
     began = time.time()
 

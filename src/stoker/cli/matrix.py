@@ -1,13 +1,11 @@
 """`stoker matrix`: every variant of stoker.toml across Python versions."""
 
-import io
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stoker.cli.chosen import read_request, run_options, with_settings
+from stoker.cli.chosen import progress_view, read_request, run_options, with_settings
 from stoker.cli.request import setting_options
 from stoker.settings.declared import OPTIONS, SettingGroup
 
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
     from stoker.builds.matrices.values import MatrixJob, MatrixResult
     from stoker.govern.progress import View
     from stoker.model.errors import StokerError
-    from stoker.model.events import AnyEvent
 
 
 @click.command()
@@ -53,7 +50,6 @@ def matrix(**options: Any) -> None:
     from stoker.builds.matrices.page import jobs_page, results_page, whole_line
     from stoker.builds.matrices.planning import MatrixWanted, plan_matrix
     from stoker.builds.matrices.running import run_matrix
-    from stoker.govern.progress import Progress, make_view
     from stoker.outside.terminal import print_json, show
 
     settings = with_settings(options)
@@ -70,8 +66,7 @@ def matrix(**options: Any) -> None:
     if options["dry_run"]:
         print_json(jobs, "jobs") if options["as_json"] else show(jobs_page(jobs))
         return
-    # Python has no stderr if it is closed.
-    view = make_view(Progress(settings["progress"]), sys.stderr or io.StringIO())
+    view = progress_view(settings)
     view.write(f"stoker: {whole_line(jobs)}\n")
     try:
         made = run_matrix(planned, out, _governing, _watcher(view, verbose=options["verbose"]))
@@ -110,14 +105,11 @@ def _watcher(view: "View", *, verbose: bool) -> "MatrixWatcher":
     def echo(chunk: bytes) -> None:
         view.write_own(chunk.decode(errors="replace"))
 
-    def show(event: "AnyEvent") -> None:
-        view.show(event)
-
     return MatrixWatcher(
         begin=begin,
         end=end,
         build=Watcher(
-            show=show,
+            show=view.show,
             tell=lambda result: view.write(stage_line(result)),
             say=lambda text: view.write(f"stoker: {text}\n"),
             end=lambda _: None,
