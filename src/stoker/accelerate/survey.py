@@ -42,7 +42,9 @@ def survey_chain(
     cache = CacheEngine.CCACHE if cache is CacheEngine.AUTO else cache
     names = {wanted.launcher, cache.value, distribution.engine.value}
     found = {
-        name: _found(name, environment) for name in filter(None, names) if _path(name, environment)
+        name: _found(name, path, environment)
+        for name in filter(None, names)
+        if (path := _path(name, environment))
     }
     if distribution.engine is Distributor.ICECC:
         problem, slots = _icecc_state(environment, distribution.words)
@@ -95,9 +97,7 @@ def _path(name: str, environment: Mapping[str, str]) -> str | None:
     return next((str(p) for p in paths if p.is_file() and os.access(p, os.X_OK)), None)
 
 
-def _found(name: str, environment: Mapping[str, str]) -> FoundEngine:
-    path = _path(name, environment)
-    assert path is not None
+def _found(name: str, path: str, environment: Mapping[str, str]) -> FoundEngine:
     if name not in (CacheEngine.CCACHE, CacheEngine.SCCACHE):
         return FoundEngine(program=path)
     # With such a limit no cache is started (verdict.c): the cache writes files and needs memory
