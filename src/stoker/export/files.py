@@ -225,7 +225,7 @@ def _nix_values(job: ExportJob, name: str) -> dict[str, object]:
     arguments, overrides = [packages], []
     if variant.backend is Backend.CUDA:
         overrides.append("cudaSupport = true;")
-        targets = [target.arch + ("+PTX" if target.ptx else "") for target in variant.gpus]
+        targets = [target.torch_word for target in variant.gpus]
         overrides.append(f"gpuTargets = [ {' '.join(map(nix_text, targets))} ];")
         if variant.toolkit:
             arguments.append(f"cudaPackages_{variant.toolkit.replace('.', '_')}")

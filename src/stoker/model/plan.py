@@ -63,6 +63,11 @@ class GpuTarget(Value, frozen=True, kw_only=True):
         return name + ("+ptx" if self.ptx else "")
 
     @property
+    def torch_word(self) -> str:
+        """The word of PyTorch's list of architectures: ``9.0+PTX``."""
+        return self.arch + ("+PTX" if self.ptx else "")
+
+    @property
     def sort_key(self) -> tuple[tuple[int, ...], str]:
         return tuple(int(digits) for digits in re.findall(r"\d+", self.arch)), self.arch
 

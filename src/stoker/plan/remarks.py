@@ -199,7 +199,7 @@ def _missing_submodules(subject: Subject) -> Iterator[Finding]:
 def _overridden(subject: Subject) -> Iterator[Finding]:
     archs = subject.exported.get("TORCH_CUDA_ARCH_LIST")
     if archs and subject.variant.gpus:
-        planned = ";".join(t.arch + ("+PTX" if t.ptx else "") for t in subject.variant.gpus)
+        planned = ";".join(target.torch_word for target in subject.variant.gpus)
         if archs != planned:
             yield Finding(
                 name="environment-overridden",

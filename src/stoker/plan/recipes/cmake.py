@@ -59,7 +59,7 @@ def _torch_list(subject: Subject) -> Iterator[Setting]:
     tree, name = subject.tree, "TORCH_CUDA_ARCH_LIST"
     if tree is None or subject.variant.backend is not Backend.CUDA or not subject.gpus:
         return
-    archs = ";".join(target.arch + ("+PTX" if target.ptx else "") for target in subject.gpus)
+    archs = ";".join(target.torch_word for target in subject.gpus)
     if reader_of(name, tree.readers, environment=True) or tree.ask(name, environment=True):
         yield environment(name, archs, subject.gpus_origin)
     elif tree.ask(name, environment=False):

@@ -81,7 +81,7 @@ def _cuda(subject: Subject) -> Iterator[Setting]:
 def cuda_settings(subject: Subject) -> Iterator[Setting]:
     """Yield the list of targets that torch's CUDA support reads, in PyTorch and in extensions."""
     if subject.gpus:
-        archs = (target.arch + ("+PTX" if target.ptx else "") for target in subject.gpus)
+        archs = (target.torch_word for target in subject.gpus)
         yield environment("TORCH_CUDA_ARCH_LIST", ";".join(archs), subject.gpus_origin)
 
 

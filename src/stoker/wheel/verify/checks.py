@@ -180,7 +180,7 @@ def with_fix(wheel: WheelUnderTest, finding: Finding) -> Finding:
     text = FIXES.get(finding.name) or FIXES[finding.name.partition("-")[0]]
     if not text.startswith("stoker "):
         return msgspec.structs.replace(finding, advice=text)
-    gpus = ",".join(f"{gpu.arch}{'+PTX' if gpu.ptx else ''}" for gpu in wheel.expected_gpus)
+    gpus = ",".join(gpu.torch_word for gpu in wheel.expected_gpus)
     variant = name(wheel.expected) if wheel.expected else "VARIANT"
     path = shlex.quote(wheel.file_name)
     command = text.format(wheel=path, variant=shlex.quote(variant), gpus=gpus or "GPUS")

@@ -69,7 +69,7 @@ def _differences(asked: Variant, built: Variant) -> list[str]:
 
 def _words(value: object) -> str:
     if isinstance(value, tuple):
-        return ";".join(target.arch + ("+PTX" if target.ptx else "") for target in value) or "none"
+        return ";".join(target.torch_word for target in value) or "none"
     return str(value)
 
 
