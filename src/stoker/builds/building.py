@@ -42,7 +42,7 @@ from stoker.model.plan import Plan
 from stoker.model.runs import build_command
 from stoker.model.secrets import redact, redacted, without_login
 from stoker.model.source import SourceKind, SourceTree
-from stoker.model.value import Value, duration
+from stoker.model.value import Value, duration, indented_json
 from stoker.outside import process
 from stoker.outside.files import folder_problem
 from stoker.plan.planning import make_plan
@@ -276,7 +276,7 @@ class _BuildRun:
 
     def _record(self, staging: Staging) -> BuildRecord:
         plan = without_secrets(self._plan)
-        page = msgspec.json.format(msgspec.json.encode(plan_json(plan)))
+        page = indented_json(plan_json(plan))
         self._folder.attach("plan.json", page)
         tools = self._subject.toolbox.tools
         return BuildRecord(

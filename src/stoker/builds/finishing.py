@@ -4,7 +4,6 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from stoker.builds.digests import file_digest
@@ -14,6 +13,7 @@ from stoker.builds.stages import StageLog
 from stoker.model.errors import StokerError
 from stoker.model.finding import Severity
 from stoker.model.plan import PLAN_MEMBER
+from stoker.model.value import indented_json
 from stoker.outside import files
 from stoker.outside.deleting import remove_tree
 from stoker.plan.grammar import name, parse
@@ -36,7 +36,7 @@ def packed(
 ) -> Path:
     """Make a portable copy of a wheel that carries ``recorded``, alone in the folder ``into``."""
     remove_tree(into)
-    page = msgspec.json.format(msgspec.json.encode(recorded)) + b"\n"
+    page = indented_json(recorded) + b"\n"
     planned, packaged = package(wheel, request, into, notes={PLAN_MEMBER: page})
     for note in planned.notes:
         log.line(f"note: {note}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stoker.cli.chosen import progress_view, run_options, same_command, with_settings
 from stoker.model.errors import ExitStatus, StorageError
-from stoker.model.value import Value
+from stoker.model.value import Value, indented_json
 from stoker.outside.streams import ci_system
 from stoker.settings.declared import OPTIONS, SettingGroup, SettingKind
 
@@ -199,14 +199,12 @@ def _diagnosis(
 
 def _write(path: Path, summary: "RunSummary | None") -> str:
     """Write the summary; return a message if that failed. The exit status stays the command's."""
-    import msgspec
-
     from stoker.outside.files import write_named
 
     if summary is None:
         return f"stoker: no summary in {path}: there is no governor\n"
     try:
-        write_named(path, msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
+        write_named(path, indented_json(summary) + b"\n")
     except StorageError as error:
         return f"stoker: {error}\n"
     return ""

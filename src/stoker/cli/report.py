@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.model.errors import UsageError
+from stoker.model.value import indented_json
 
 
 @click.command()
@@ -138,6 +139,4 @@ def graph(
 
 
 def _json(graph: "BuildGraph") -> str:
-    import msgspec
-
-    return msgspec.json.format(msgspec.json.encode(graph)).decode() + "\n"
+    return indented_json(graph).decode() + "\n"

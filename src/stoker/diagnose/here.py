@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.model.shell import NOTHING, ShellScript, Template, fill
-from stoker.model.value import Value
+from stoker.model.value import Value, minor_release
 
 if TYPE_CHECKING:  # a log is diagnosed sooner without them
     from stoker.model.machine import OperatingSystem
@@ -97,7 +97,7 @@ def _asked(executable: str) -> Python | None:
         return None
     return Python(
         executable=executable,
-        version=".".join(found.version.split(".")[:2]),
+        version=minor_release(found.version),
         has_pip="pip" in found.packages,
         managed=found.managed,
     )

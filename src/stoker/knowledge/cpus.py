@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from stoker.knowledge import Row, table
+from stoker.model.value import minor_release
 
 
 class CpuLevel(Row, frozen=True, kw_only=True):
@@ -103,7 +104,7 @@ def cpu_flags(name: str, compiler: str, version: str) -> tuple[str, ...] | None:
         return level.flags if int(version.split(".")[0]) >= minimum else None
     from archspec.cpu import UnsupportedMicroarchitecture
 
-    release = ".".join(version.split(".")[:2])  # archspec's ranges end at releases, not patches
+    release = minor_release(version)  # archspec's ranges end at releases, not patches
     try:
         flags = microarchitectures()[name].optimization_flags(compiler, release)
     except UnsupportedMicroarchitecture:

@@ -3,6 +3,7 @@
 from functools import cache
 
 from stoker.knowledge import Row, table
+from stoker.model.value import minor_release
 
 
 class TorchRelease(Row, frozen=True, kw_only=True):
@@ -69,4 +70,4 @@ def oldest_python() -> str:
 
 def torch_release(version: str | None) -> TorchRelease | None:
     """Return the release of a version such as ``2.6.0a0+git1234``."""
-    return torch_releases().get(".".join((version or "").split(".")[:2]))
+    return torch_releases().get(minor_release(version or ""))

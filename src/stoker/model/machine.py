@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from stoker.model.value import Value
+from stoker.model.value import Value, minor_release
 
 
 class Platform(Value, frozen=True, kw_only=True, order=True):
@@ -166,7 +166,7 @@ class PythonInstallation(Value, frozen=True, kw_only=True):
     @property
     def release(self) -> str:
         """The version as a variant names it: ``3.14t``."""
-        return ".".join(self.version.split(".")[:2]) + ("t" if self.free_threaded else "")
+        return minor_release(self.version) + ("t" if self.free_threaded else "")
 
 
 class Toolbox(Value, frozen=True, kw_only=True):

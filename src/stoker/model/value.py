@@ -75,6 +75,11 @@ def json_bytes(value: Any, order: Literal["deterministic"] | None = None) -> byt
         return msgspec.json.encode(_escaped(msgspec.to_builtins(value)), order=order)
 
 
+def indented_json(value: Any) -> bytes:
+    """Return a value as JSON for files that people read."""
+    return msgspec.json.format(json_bytes(value))
+
+
 def _escaped(value: Any) -> Any:
     match value:
         case str():
@@ -114,6 +119,11 @@ def first_of(words: Sequence[str], most: int, separator: str = ", ") -> str:
 def cut_off(text: str, most: int) -> str:
     """Return the beginning of a text that is longer than ``most`` characters."""
     return text if len(text) <= most else f"{text[:most]}..."
+
+
+def minor_release(version: str) -> str:
+    """Return ``3.11`` for ``3.11.2``."""
+    return ".".join(version.split(".")[:2])
 
 
 def second_count(text: str) -> float | None:

@@ -13,7 +13,7 @@ from stoker.knowledge.torch_symbols import (
 )
 from stoker.model.artifact import LoadsWith, Symbols, TorchFit
 from stoker.model.distribution import read_version
-from stoker.model.value import Value
+from stoker.model.value import Value, minor_release
 
 
 class TorchNeeds(Value, frozen=True, kw_only=True):
@@ -141,5 +141,5 @@ def _run_in_words(run: Sequence[str], known: Sequence[str]) -> str:
 
 def _short(release: str, run: Sequence[str], known: Sequence[str]) -> str:
     """Return ``2.9`` for ``2.9.1`` if all known releases of 2.9 are in the run."""
-    minor = ".".join(release.split(".")[:2])
+    minor = minor_release(release)
     return minor if {one for one in known if one.startswith(f"{minor}.")} <= set(run) else release

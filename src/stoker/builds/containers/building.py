@@ -48,7 +48,7 @@ from stoker.model.errors import (
     UsageError,
 )
 from stoker.model.events import AnyEvent
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import UNDECODABLE, Value, indented_json
 from stoker.outside import folders, locks, process
 from stoker.outside.deleting import remove_tree, remove_whole
 from stoker.outside.files import folder_made_whole, read_json, write_whole
@@ -349,7 +349,7 @@ class _Case:
                 target = folders.state() / "runs" / folder.name
                 with folder_made_whole(target, mode=0o700) as aside:
                     shutil.copytree(folder, aside, symlinks=True, dirs_exist_ok=True)
-                    page = msgspec.json.format(msgspec.json.encode(contained))
+                    page = indented_json(contained)
                     write_whole(aside / "container.json", page, private=True)
                 return target
         return None

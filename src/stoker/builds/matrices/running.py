@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from stoker import __version__
@@ -25,7 +24,7 @@ from stoker.model.errors import StokerError, Terminated, UnfinishedError, UsageE
 from stoker.model.events import AnyEvent, Overview
 from stoker.model.govern import Role
 from stoker.model.secrets import redact
-from stoker.model.value import Value
+from stoker.model.value import Value, indented_json
 from stoker.outside import locks
 from stoker.outside.deleting import remove_file
 from stoker.outside.files import folder_of_process, write_whole
@@ -63,7 +62,7 @@ def run_matrix(
             running = _Running(item, out, aside, manifest, watcher, f"{number} of {len(planned)}")
             for result in running.results(governing):
                 manifest = _with_result(manifest, result)
-                content = msgspec.json.format(msgspec.json.encode(manifest)) + b"\n"
+                content = indented_json(manifest) + b"\n"
                 write_whole(out / MANIFEST, content)
                 results.append(result)
     return replace(manifest, results=tuple(results))

@@ -31,7 +31,7 @@ from stoker.model.errors import MissingError, StokerError, StorageErrors, UsageE
 from stoker.model.finding import Severity
 from stoker.model.machine import Platform
 from stoker.model.plan import Quantity, Variant
-from stoker.model.value import Value
+from stoker.model.value import Value, minor_release
 from stoker.outside import process
 from stoker.outside.process import threads
 from stoker.plan.grammar import name as variant_name
@@ -83,7 +83,7 @@ def plan_slim(name: str, python: str | None, chosen: UserOptions) -> tuple[Matri
     )
     if _is_requirement(given):
         python = python or variant.python
-        version = python or ".".join(read_host(target_python(None)).python.split(".")[:2])
+        version = python or minor_release(read_host(target_python(None)).python)
         slim = replace(slim, requirement=given, python=version)
         before = None
     else:

@@ -18,7 +18,7 @@ from packaging.version import Version
 from stoker.builds.toolchains.request import ToolchainRequest, constraints, requirements
 from stoker.machine.installers import FILE, PROGRESS, install_failure, own_pip
 from stoker.model.errors import CommandError, MissingError, StokerError, UsageError
-from stoker.model.value import size
+from stoker.model.value import minor_release, size
 from stoker.outside import process
 
 Say = Callable[[str], None]
@@ -146,7 +146,7 @@ def _no_such_version(request: ToolchainRequest, versions: list[str]) -> UsageErr
     """Return the error that lists the versions of which a toolchain can be made."""
     oldest = Version(request.row.oldest or "0")
     made = [v for v in versions if _RELEASE.fullmatch(v) and Version(v) >= oldest]
-    series = list(dict.fromkeys(".".join(version.split(".")[:2]) for version in made))
+    series = list(dict.fromkeys(minor_release(version) for version in made))
     return UsageError(
         f"the package index has no {request.requirement}",
         hints=[f"it has {', '.join(series[-12:])}"] if series else (),

@@ -18,7 +18,6 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
 from packaging.utils import canonicalize_name
 
 from stoker.builds.toolchains.assemble import INFORMATION, assemble, make_stub
@@ -26,7 +25,7 @@ from stoker.builds.toolchains.fetch import Say, fetch_wheels
 from stoker.builds.toolchains.request import ToolchainRequest
 from stoker.knowledge.toolchains import Proof, VersionCommand, kinds
 from stoker.model.errors import CommandError, StorageErrors, UsageError, unknown
-from stoker.model.value import Value
+from stoker.model.value import Value, indented_json, minor_release
 from stoker.outside import files, locks, process
 from stoker.outside.deleting import remove_tree, remove_whole
 from stoker.outside.files import read_json
@@ -77,7 +76,7 @@ def write_manifest(
         ),
         warnings=warnings,
     )
-    (home / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
+    (home / MANIFEST).write_bytes(indented_json(manifest))
 
 
 def read_toolchain(path: Path) -> Toolchain | None:
@@ -144,7 +143,7 @@ def verify_version(home: Path, check: VersionCommand, version: str) -> None:
     """Check that the program runs and reports the version of its package (major and minor)."""
     answer = process.check(_command(home, check.command), timeout=_SECONDS)
     match = re.search(check.pattern, answer)
-    said, expected = match[1] if match else "nothing", ".".join(version.split(".")[:2])
+    said, expected = match[1] if match else "nothing", minor_release(version)
     if said != expected:
         line = shlex.join(check.command)
         raise CommandError(f"`{line}` says {said} instead of {expected}", output=answer)

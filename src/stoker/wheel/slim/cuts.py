@@ -17,7 +17,7 @@ from stoker.knowledge.sonames import is_nvidias, unhashed
 from stoker.model.errors import ArtifactError, StorageError, StorageErrors, UsageError
 from stoker.model.plan import GpuTarget
 from stoker.model.slimming import LibrarySlim, SlimRecord
-from stoker.model.value import UNDECODABLE, Value, size
+from stoker.model.value import UNDECODABLE, Value, indented_json, size
 from stoker.outside.long_work import stage
 from stoker.outside.process import threads
 from stoker.wheel import elf
@@ -249,7 +249,7 @@ def make_record(
 
 
 def encode_record(record: SlimRecord) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(record)) + b"\n"
+    return indented_json(record) + b"\n"
 
 
 def decode_record(content: bytes) -> SlimRecord | None:
