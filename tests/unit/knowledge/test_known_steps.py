@@ -15,7 +15,7 @@ _RESULTS = Path(__file__).parents[3] / "benchmarks/results"
 
 
 @pytest.mark.parametrize("name", ["RowwiseScaledMM.cu", "GroupMM.cu", "Sort.cu"])
-def test_as_long_as_in_the_measured_build(name):
+def test_as_long_as_in_the_measured_build(name: str) -> None:
     """Some sources are compiled for sm_90a too, which takes longer than the shipped one target."""
     with lzma.open(_RESULTS / "pytorch-2.12.1-cuda-trace.json.xz") as file:
         steps = json.load(file)["steps"]
