@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conftest import MACHINE_PATH, TOOLS, Need, as_root, find_tool, missing
+from conftest import MACHINE_PATH, TOOLS, Need, as_root, missing
 from counted_compilers import Project
 from governed import STOKER, Build, finished
 from memory_groups import MakeGroup
@@ -268,68 +268,6 @@ def test_a_launcher_script_before_a_script_called_nvcc(project: Project, need: N
     second = build(0x55667788)
     assert bytes.fromhex("88776655") in second
     assert bytes.fromhex("44332211") not in second
-
-
-FORK = "import subprocess, sys; subprocess.run(sys.argv[1:], check=True, preexec_fn=int)"
-VFORK = "import subprocess, sys; subprocess.run(sys.argv[1:], check=True)"
-SPAWN = (
-    "import os, shutil, sys; words = sys.argv[1:];"
-    " pid = os.posix_spawn(shutil.which(words[0]), words, os.environ);"
-    " sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
-)
-COMPILE = "gcc -c a.c -o a.o"
-
-
-@pytest.mark.parametrize(
-    "start",
-    [
-        (),
-        ("env",),
-        ("nice", "-n1"),
-        ("bash", "-c", COMPILE),
-        ("dash", "-c", f"{COMPILE}; true"),
-        ("sh", "-c", f"exec {COMPILE}"),
-        ("sh", "-c", f"env -i PATH=$PATH {COMPILE}"),
-        ("xargs", "-a", "words", "gcc"),
-        (sys.executable, "-c", FORK),
-        (sys.executable, "-c", VFORK),
-        (sys.executable, "-c", SPAWN),
-    ],
-    ids=lambda words: " ".join(words)[:40],
-)
-def test_what_starts_a_compiler(project: Project, start: tuple[str, ...]) -> None:
-    if start:
-        find_tool(start[0])
-    project.write(a_c="int a;\n", words="-c a.c -o a.o\n")
-    whole = ("-c" in start[:2] and start[0] != sys.executable) or "xargs" in start
-    done = project.build.run(*start, *(() if whole else COMPILE.split()))
-    assert done.status == 0, done
-    assert len(project.started()) == len(project.compiles()) == 1
-    assert (project.folder / "a.o").exists()
-
-
-STATIC = """
-#include <stdio.h>
-#include <stdlib.h>
-int main(int count, char **words)
-{
-    for (int i = 1; i < count; i++)
-        printf("%s ", words[i]);
-    return system("gcc -c a.c -o a.o") != 0;
-}
-"""
-
-
-def test_a_static_build_tool_keeps_its_jobs_and_says_so(project: Project, need: Need) -> None:
-    """What it starts by a shell is governed all the same."""
-    project.write(tool_c=STATIC, a_c="int a;\n")
-    project.plain(need("gcc"), "-static", "tool.c", "-o", "ninja")
-    project.started()
-    done = project.build.run("./ninja", "-j3")
-    assert (done.status, done.out) == (0, b"-j3 "), done
-    assert "is linked statically" in done.err
-    assert "--via launcher" in done.err
-    assert len(project.compiles()) == 1
 
 
 def test_commands_that_cannot_reach_the_governor_are_counted(project: Project) -> None:

@@ -38,12 +38,8 @@ def together(build: Build) -> Build:
 @pytest.mark.parametrize(
     "words",
     [
-        ("ninja",),
         ("ninja", "-j2"),
-        ("ninja", "-j", "2", "-d", "stats"),
         ("make", "-j2"),
-        ("make", "--jobs=2"),
-        ("make", "-j", "2", "all"),
         ("make", "through-ninja"),
         ("make", "-j2", "through-make"),
         ("sh", "-c", "ninja -j2"),
@@ -59,25 +55,15 @@ def test_the_jobs_of_a_command_give_way_to_the_window(
     assert len(together.made()) == 8
 
 
-def test_a_make_that_was_told_no_jobs_stays_serial(build: Build, need: Need) -> None:
-    """Its Makefile may be written for that."""
-    need("make")
-    (build.folder / "Makefile").write_text("all: a b\na: ; sleep 0.2; touch a\nb: ; test -e a\n")
-    done = build.run("make", options=AT_ONCE)
-    assert done.status == 0, done
-
-
 SERIAL = "all: a b\na: ; sleep 0.2; touch a\nb: ; test -e a\n"
 
 
 @pytest.mark.parametrize(
     ("words", "flags"),
     [
-        (("make", "-j1"), ""),
+        (("make",), ""),
         (("make", "-j4", "--jobs=1"), ""),
         (("make",), "-k -j1"),
-        (("sh", "-c", "make -j 1"), ""),
-        (("ninja", "-j1"), ""),
         (("sh", "-c", "ninja -j 1"), ""),
     ],
 )

@@ -8,9 +8,7 @@ from stoker.knowledge.projects import builder_image
 @pytest.mark.parametrize(
     ("project", "machine", "backend", "version", "end"),
     [
-        ("pytorch", "x86_64", "cpu", None, "manylinux2_28-builder:cpu"),
         ("pytorch", "x86_64", "cuda", "13.0", "manylinux2_28-builder:cuda13.0"),
-        ("pytorch", "aarch64", "cpu", None, "manylinux2_28_aarch64-builder:cpu-aarch64"),
         ("cmake", "aarch64", "cpu", None, "manylinux_2_28_aarch64"),
     ],
 )

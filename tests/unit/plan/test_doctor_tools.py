@@ -118,21 +118,13 @@ def test_a_prefix_of_a_version_is_another_version() -> None:
     assert "python-missing" in names(doctor("cpu-py312", toolbox=box))
 
 
-@pytest.mark.parametrize(
-    ("distribution", "fix"),
-    [
-        ("debian", ("apt-get install -y python3-dev",)),
-        ("fedora", ("dnf install -y python3-devel",)),
-        ("alpine", ("apk add python3-dev",)),
-        ("arch", ()),
-    ],
-)
-def test_headers_by_distribution(distribution: str, fix: tuple[str, ...]) -> None:
+def test_headers_of_python_are_a_package_of_most_distributions() -> None:
     box = toolbox(python=python(headers=None))
-    machine = linux(os=debian(id=distribution))
-    finding = named(doctor("cpu", toolbox=box, machine=machine), "python-headers-missing")
+    finding = named(doctor("cpu", toolbox=box), "python-headers-missing")
     assert finding.severity is Severity.ERROR
-    assert finding.fix == fix
+    assert finding.fix == ("apt-get install -y python3-dev",)
+    arch = linux(os=debian(id="arch"))  # they come with Python there
+    assert named(doctor("cpu", toolbox=box, machine=arch), "python-headers-missing").fix == ()
 
 
 def test_projects_without_python_do_not_need_it() -> None:

@@ -3,14 +3,11 @@
 import shlex
 from typing import Any
 
-import pytest
-
 from stoker.model.finding import Finding, Severity
 from stoker.model.source import Submodule
 from stoker.plan.doctor import can_run
 from subjects import (
     GIB,
-    debian,
     disk,
     doctor,
     gpu,
@@ -125,28 +122,3 @@ def test_errors_have_a_title_and_names_in_kebab_case() -> None:
         assert finding.title
         assert "None" not in finding.title + finding.evidence
         assert finding.name == finding.name.lower().replace("_", "-")
-
-
-@pytest.mark.parametrize(
-    ("system", "manager"),
-    [
-        (debian(), "apt-get"),
-        (debian(id="fedora"), "dnf"),
-        (debian(id="rocky", like=("rhel", "centos", "fedora")), "dnf"),
-        (debian(id="arch"), "pacman"),
-        (debian(id="opensuse-tumbleweed", like=("opensuse", "suse")), "zypper"),
-        (debian(id="alpine"), "apk"),
-    ],
-)
-def test_packages_by_distribution(system: Any, manager: str) -> None:
-    box = toolbox(tools=(), libraries=())
-    findings = doctor("cpu-openblas", machine=linux(os=system), toolbox=box)
-    for name in ("compiler-missing", "blas-missing"):
-        assert named(findings, name).fix[0].startswith(manager), name
-
-
-def test_an_unknown_distribution_gets_no_invented_command() -> None:
-    machine = linux(os=debian(id="nixos"))
-    findings = doctor("cpu", machine=machine, toolbox=toolbox(tools=()))
-    assert named(findings, "compiler-missing").fix == ()
-    assert named(findings, "cmake-missing").fix == ("python3 -m pip install cmake",)
