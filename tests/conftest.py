@@ -91,12 +91,23 @@ def browser(chromium: Browser) -> Browser:
     return chromium
 
 
-# Commands that neither start a build nor wait: tests call them in their own process, which is ten
-# times as fast as a new one. tests/commands/test_every_command.py starts the real program.
+# Tests call these commands in their own process, which is ten times as fast as a new one; builds
+# have one of their own, as they react to signals. tests/commands/test_every_command.py starts the
+# real program.
 _IN_PROCESS = {
     *("cache", "catalogue", "clean", "diagnose", "doctor", "export", "graph", "help", "history"),
-    *("inspect", "install", "matrix", "options", "package", "plan", "report", "simulate", "slim"),
-    *("toolchain", "verify"),
+    *(
+        "inspect",
+        "install",
+        "options",
+        "package",
+        "plan",
+        "report",
+        "simulate",
+        "slim",
+        "toolchain",
+    ),
+    "verify",
 }
 # Python reads these when it starts.
 _AT_START = ("PYTHON", "_STOKER", "COMP_", "LC_", "LANG")
