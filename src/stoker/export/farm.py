@@ -86,11 +86,8 @@ def _github(export: Export) -> Iterable[ExportedFile]:
 
 
 def _github_jobs(export: Export, job: ExportJob) -> Iterable[str]:
-    name, machine = identifier(job.name)[:40], job.plan.platform.cpu
-    runner = github_runner(machine)
-    if runner is None:
-        raise UsageError(f"GitHub has no hosted runner for {machine}")
-    values = {"runner": runner, "image": yaml_text(job.image)}
+    name = identifier(job.name)[:40]
+    values = {"runner": github_runner(job), "image": yaml_text(job.image)}
     values |= {"path": yaml_text(":".join(job.folders))}
     values |= {"requirement": yaml_text(github_command([export.requirement]))}
     numbers = ", ".join(map(str, range(1, export.shards + 1)))

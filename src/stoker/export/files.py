@@ -55,9 +55,10 @@ def _fill(export: Export, name: str, values: Mapping[str, object]) -> str:
 
 def size_values(export: Export) -> dict[str, object]:
     """Return the placeholders of all builds: what is installed, and the size of the machine."""
-    size = export.size
+    size, wheel = export.size, export.requirement.removeprefix("./").partition("[")[0]
+    beside = export.requirement.startswith("./")  # the wheel of stoker lies beside the Dockerfile
     return {
-        "bring": _bring(export.requirement),
+        "bring": f"COPY {docker_words([wheel, './'])}\n" if beside else "",
         "own_python": OWN_PYTHON,
         "cpus": size.cpus,
         "memory_mb": size.memory_bytes >> 20,
@@ -65,12 +66,6 @@ def size_values(export: Export) -> dict[str, object]:
         "seconds": size.seconds,
         "minutes": -(-size.seconds // 60),
     }
-
-
-def _bring(requirement: str) -> str:
-    """Return the Dockerfile line that copies a wheel which lies beside it; none for a URL."""
-    file = requirement.removeprefix("./").partition("[")[0]
-    return f"COPY {docker_words([file, './'])}\n" if requirement.startswith("./") else ""
 
 
 def _of_job(job: ExportJob) -> dict[str, object]:
@@ -101,24 +96,18 @@ def _dockerfiles(export: Export) -> Iterable[ExportedFile]:
             lines = ["# Settings: `stoker plan` shows them for the source tree."]
         pip = ("/opt/stoker/bin/pip", "install", "--no-cache-dir", export.requirement)
         build = ("/opt/stoker/bin/stoker", *job.command[1:], "--out", "/wheels")
+        # The wheel of an extension alone would bring the PyTorch of the usual index.
+        torch = ("pip", "install", "--no-cache-dir", *job.torch)
         values = {
             **_of_job(job),
             "tag": identifier(job.name),
             "environment": "\n".join(lines),
             "install": docker_words(pip),
             "build": docker_words((*build, "--progress", "log")),
-            "torch": _torch_line(job),
+            "torch": f"RUN {docker_words(torch)}\n" if job.torch else "",
         }
         path = f"Dockerfile.{job.name}" if len(export.jobs) > 1 else "Dockerfile"
         yield ExportedFile(path=path, text=_fill(export, "dockerfile", values))
-
-
-def _torch_line(job: ExportJob) -> str:
-    """Return the line that installs the PyTorch of an extension; the wheel alone would bring that
-    of the usual index.
-    """
-    words = ("pip", "install", "--no-cache-dir", *job.torch)
-    return f"RUN {docker_words(words)}\n" if job.torch else ""
 
 
 def _cloud_builds(export: Export) -> Iterable[ExportedFile]:
@@ -145,11 +134,7 @@ def words_of_script(export: Export, job: ExportJob, *, indent: int) -> str:
 def _github(export: Export) -> Iterable[ExportedFile]:
     rows = []
     for job in export.jobs:
-        machine = job.plan.platform.cpu
-        runner = github_runner(machine)
-        if runner is None:
-            raise UsageError(f"GitHub has no hosted runner for {machine}")
-        row = {"variant": job.name, "runner": runner, "image": job.image}
+        row = {"variant": job.name, "runner": github_runner(job), "image": job.image}
         row |= {"path": ":".join(job.folders), "command": github_command(job.command)}
         rows.append(_yaml_row(row, indent=10))
     requirement = yaml_text(github_command([export.requirement]))
@@ -204,15 +189,7 @@ def _kubernetes(export: Export) -> Iterable[ExportedFile]:
     yield ExportedFile(path="wheels.yaml", text="---\n".join(texts))
 
 
-def _nix(export: Export) -> Iterable[ExportedFile]:
-    return _nix_files(export, "")
-
-
-def _flox(export: Export) -> Iterable[ExportedFile]:
-    return _nix_files(export, ".flox/pkgs/")
-
-
-def _nix_files(export: Export, folder: str) -> Iterable[ExportedFile]:
+def _nix(export: Export, folder: str = "") -> Iterable[ExportedFile]:
     for job in export.jobs:
         name = f"pytorch-{job.name}"
         text = _fill(export, "nix", {**_nix_values(job, name), "file": f"{name}.nix"})
@@ -276,5 +253,5 @@ _RENDERERS: dict[ExportFormat, Callable[[Export], Iterable[ExportedFile]]] = {
     ExportFormat.SLURM: _slurm,
     ExportFormat.KUBERNETES: _kubernetes,
     ExportFormat.NIX: _nix,
-    ExportFormat.FLOX: _flox,
+    ExportFormat.FLOX: lambda export: _nix(export, ".flox/pkgs/"),
 }

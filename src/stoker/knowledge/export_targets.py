@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from stoker.knowledge import Row, table
+from stoker.model.errors import UsageError
 from stoker.model.govern import Role
 from stoker.model.plan import Plan
 from stoker.model.value import Value
@@ -174,8 +175,13 @@ def cloud_build_machine(cpus: int, memory_bytes: int) -> MachineType:
     return next(fitting, rows[-1])
 
 
-def github_runner(machine: str) -> str | None:
-    return _table().github_runner.get(machine)
+def github_runner(job: ExportJob) -> str:
+    """Return the hosted runner of GitHub for a job; raise UsageError if there is none."""
+    machine = job.plan.platform.cpu
+    runner = _table().github_runner.get(machine)
+    if runner is None:
+        raise UsageError(f"GitHub has no hosted runner for {machine}")
+    return runner
 
 
 def most_jobs(form: ExportFormat) -> int | None:

@@ -8,7 +8,7 @@ import hashlib
 import re
 import sys
 from ast import literal_eval
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from html.parser import HTMLParser
 from pathlib import Path
@@ -89,13 +89,14 @@ def read_index() -> PackageIndex:
         ) from error
     closed = settings.get("no-index", "").lower() in ("1", "true", "yes", "on")
     roots = (main.strip(), *settings.get("extra-index-url", "").split())
+    timeout = settings.get("timeout") or settings.get("default-timeout") or ""
     return PackageIndex(
         roots=() if closed else roots,
         links=tuple(settings.get("find-links", "").split()),
         web=Web(
             certificates=settings.get("cert"),
             proxy=settings.get("proxy"),
-            timeout_s=_timeout(settings),
+            timeout_s=float(timeout) if _SECONDS.fullmatch(timeout) else Web().timeout_s,
         ),
     )
 
@@ -127,12 +128,6 @@ def download(file: File, folder: Path, index: PackageIndex, *, say: Say) -> Path
             hints=["it was changed on its way, or the index is wrong: do not use it"],
         )
     return target
-
-
-def _timeout(settings: Mapping[str, str]) -> float:
-    """Return pip's timeout, under either of its names; our default if it is not a number."""
-    said = settings.get("timeout") or settings.get("default-timeout") or ""
-    return float(said) if _SECONDS.fullmatch(said) else Web().timeout_s
 
 
 def files_of(package: str, index: PackageIndex) -> list[File]:

@@ -200,11 +200,6 @@ def _settings_file() -> str | None:
     return str(found) if found else None
 
 
-def _settings_folder(tree: str) -> Path:
-    """Return the folder in which stoker starts inside, so that it finds the same stoker.toml."""
-    return Path(_settings_file() or f"{tree}/any").parent
-
-
 @contextmanager
 def _running(
     engine: ContainerEngine, box: Box, launch: tuple[str, ...], *, keep: bool, say: Say
@@ -271,18 +266,20 @@ class _Case:
         places = {str(made): str(out), str(self._home / "state"): str(folders.state())}
         before = self._runs()
         words = ("build", tree, "--out", str(made), *wanted.words, "--progress", "json")
+        # The stoker inside starts where it finds the same stoker.toml.
+        folder = Path(_settings_file() or f"{tree}/any").parent
         outputs: tuple[Path, ...] = ()
         try:
-            told = self._stoker(words, _settings_folder(tree), places, watcher)
+            told = self._stoker(words, folder, places, watcher)
             if told.ok:
                 outputs = tuple(
                     _bring(path, out)
                     for path in sorted(path for path in made.glob("*") if not path.is_symlink())
                 )
         finally:
-            folder = self._bring_run(before, tree, contained)
+            brought = self._bring_run(before, tree, contained)
             remove_tree(made)
-        built = _read_built(folder, outputs)
+        built = _read_built(brought, outputs)
         if built:
             watcher.end(built)
         check_ended(told, outputs, has_record=built is not None)
