@@ -1,11 +1,11 @@
 """The options by which commands ask a build what it compiles, and what they do with the answer."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from stoker.cli.request import F
 from stoker.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from stoker.model.plan import Plan
     from stoker.settings.declared import CommandLine
 
-F = TypeVar("F", bound=Callable[..., Any])
 _WAYS = {"--ask=open": "--ask-open", "--ask=closed": "--ask"}
 
 

@@ -8,13 +8,11 @@ options (a test checks that).
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import click
 
-from stoker.cli.request import Option
-
-F = TypeVar("F", bound=Callable[..., Any])
+from stoker.cli.request import F, Option
 
 
 class Part(Enum):

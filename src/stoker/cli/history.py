@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from stoker.govern.broadcast import Watching
+
 _FEW = 20  # steps that are shown without --all
 
 
@@ -113,10 +116,6 @@ def _show_trends(page: Path | None, as_json: bool) -> None:
         click.echo(page)
     else:
         show(trends_page(found))
-
-
-if TYPE_CHECKING:
-    from stoker.govern.broadcast import Watching
 
 
 @click.command()

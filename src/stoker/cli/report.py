@@ -8,6 +8,9 @@ import click
 from stoker.model.errors import UsageError
 from stoker.model.value import indented_json
 
+if TYPE_CHECKING:
+    from stoker.report.graphs.values import BuildGraph
+
 
 @click.command()
 @click.argument("run", required=False, metavar="[RUN]")
@@ -78,10 +81,6 @@ def report(
     click.echo(out)
 
 
-if TYPE_CHECKING:
-    from stoker.report.graphs.values import BuildGraph
-
-
 @click.command()
 @click.argument(
     "place", type=click.Path(path_type=Path, readable=False), default=Path(), metavar="[FOLDER]"
@@ -111,7 +110,6 @@ def graph(
     Times and memory are those of the latest build under stoker; for other steps ninja's log has
     the time.
     """
-    from stoker.model.errors import UsageError
     from stoker.outside.files import write_named
     from stoker.outside.terminal import print_json, show
     from stoker.report.graphs.drawing import graph_svg
@@ -119,11 +117,7 @@ def graph(
     from stoker.report.graphs.page import graph_page
     from stoker.report.graphs.reading import graph_of
 
-    kinds = {
-        ".svg": graph_svg,
-        ".html": graph_html,
-        ".json": _json,
-    }
+    kinds = {".svg": graph_svg, ".html": graph_html, ".json": _json}
     if out and out.suffix not in kinds:
         raise UsageError(
             f"the kind of {out} is unknown", hints=[f"name a file with {', '.join(kinds)}"]

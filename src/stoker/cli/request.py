@@ -11,6 +11,7 @@ import click
 from stoker.model.errors import UnknownWordError, UsageError
 from stoker.settings.declared import OPTIONS, Declared, SettingGroup, SettingKind
 
+# A command that an option is added to.
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SHOW_ALL = "stoker.show-all"

@@ -1,14 +1,11 @@
 """`stoker run`: run any build command under the governor."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from stoker.cli.governed import FLAGS, GROUPS, run_governed
-from stoker.cli.request import setting_options
-
-F = TypeVar("F", bound=Callable[..., Any])
+from stoker.cli.request import F, setting_options
 
 
 def _options(function: F) -> F:
