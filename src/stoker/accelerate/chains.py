@@ -43,6 +43,19 @@ _CCACHE = (
         "another compiler at the same path differs",
     ),
 )
+# ccache takes this variable into the key of its direct mode alone, because it can only change what
+# the preprocessor finds. Compilers of C and C++ do not read it.
+_DIRECT_KEY = "OBJC_INCLUDE_PATH"
+_REPLACED = (
+    "CCACHE_EXTRAFILES",
+    "CCACHE_NAMESPACE",
+    _DIRECT_KEY,
+    "DISTCC_HOSTS",
+    "STOKER_ASSEMBLER",
+    "SCCACHE_DIRECT",
+    "STOKER_WRAPPER",
+    *(f"STOKER_{name}" for name in _NVCC_FLAGS),
+)
 
 
 def resolve_chain(
@@ -338,21 +351,6 @@ def chain_environment(
         added["SCCACHE_IGNORE_SERVER_IO_ERROR"] = "1"
     # The namespace and the hosts are made from the user's own; the records would be wrong.
     return {name: value for name, value in added.items() if name not in base or name in _REPLACED}
-
-
-# ccache takes this variable into the key of its direct mode alone, because it can only change what
-# the preprocessor finds. Compilers of C and C++ do not read it.
-_DIRECT_KEY = "OBJC_INCLUDE_PATH"
-_REPLACED = (
-    "CCACHE_EXTRAFILES",
-    "CCACHE_NAMESPACE",
-    _DIRECT_KEY,
-    "DISTCC_HOSTS",
-    "STOKER_ASSEMBLER",
-    "SCCACHE_DIRECT",
-    "STOKER_WRAPPER",
-    *(f"STOKER_{name}" for name in _NVCC_FLAGS),
-)
 
 
 def _namespace(own: str, flags: str) -> str:

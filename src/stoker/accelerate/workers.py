@@ -17,6 +17,12 @@ _ICECC_PORT = 10245
 _SCHEDULER_PORT = 8765  # the next port answers questions in words
 _JOBS = re.compile(rb"jobs=\d+/(\d+) ")
 _PORTS = {"redis": 6379, "http": 80, "https": 443, "memcached": 11211}
+_WORKER_TIMEOUT_S = 10.0
+_MOST = 32  # workers that are asked at once
+_PROBE = "probe.cpp"
+# Instructions, a name that is mangled and a constant: enough to tell compilers apart, which also
+# write their version into each object.
+_TEXT = "double probe(double x, long n) { return n > 3 ? x * n : 0.1; }\n"
 
 
 def remote_problem(url: str) -> str | None:
@@ -93,14 +99,6 @@ def _asked(connection: Connection, *words: str) -> str:
     encoded = [word.encode() for word in words]
     parts = [b"*%d\r\n" % len(encoded), *(b"$%d\r\n%b\r\n" % (len(w), w) for w in encoded)]
     return connection.ask(b"".join(parts)).decode(errors="replace").partition("\r\n")[0]
-
-
-_WORKER_TIMEOUT_S = 10.0
-_MOST = 32  # workers that are asked at once
-_PROBE = "probe.cpp"
-# Instructions, a name that is mangled and a constant: enough to tell compilers apart, which also
-# write their version into each object.
-_TEXT = "double probe(double x, long n) { return n > 3 ? x * n : 0.1; }\n"
 
 
 class WorkerProblem(StrEnum):

@@ -32,6 +32,8 @@ CMaker.configure = configure
 del sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
+# Versions of the package wheel that do not know --compression.
+_CANNOT_STORE = re.compile(r"0\.([0-2]?\d|3[0-3])\b")
 
 
 def configure_tree(
@@ -108,10 +110,6 @@ def _builder(tree: Path, python: str, execute: Execute) -> Iterator["ProjectBuil
         raise CommandError("the build back end failed", output=said) from error
     except BuildException as error:
         raise UsageError(str(error), where=str(tree)) from error
-
-
-# Versions of the package wheel that do not know --compression.
-_CANNOT_STORE = re.compile(r"0\.([0-2]?\d|3[0-3])\b")
 
 
 def clear_copies(build: Path) -> None:

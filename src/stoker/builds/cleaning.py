@@ -21,6 +21,7 @@ from stoker.plan import run_folder
 
 _MOST_OF_A_KIND = 12
 _DAY = 86_400
+_LONGEST_RUN = 7 * 86_400  # seconds; one that has not ended by then was killed
 
 
 class CleanupKind(StrEnum):
@@ -144,9 +145,6 @@ def _places(path: Path) -> set[Path]:
 def _build_of(path: Path) -> Path:
     """Return the path that may be a link into memory: the build folder itself or one inside it."""
     return path if path.is_symlink() else path / "build"
-
-
-_LONGEST_RUN = 7 * 86_400  # seconds; one that has not ended by then was killed
 
 
 def survey_all(kinds: Collection[CleanupKind], *, older_than: float, keep: int) -> Cleaning:

@@ -18,6 +18,7 @@ ONE_READ = 1 << 16
 
 # A cgroup removed meanwhile answers ENODEV, a pressure file of a kernel without PSI EOPNOTSUPP.
 NOT_THERE = (ENOENT, ENOTDIR, ENODEV, EOPNOTSUPP)
+ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 class FileTree:
@@ -112,9 +113,6 @@ def newest_first(paths: Iterable[Path]) -> list[Path]:
 def content_of(file: OpenFile | None) -> str:
     """Return the current content of a file; empty if it does not exist."""
     return (file.text() if file else None) or ""
-
-
-ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 class Mount(Value, frozen=True, kw_only=True):

@@ -8,6 +8,11 @@ from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
 
+_LONGEST_NAME = 200
+_LEAST_PART = 3  # letters of a word that is part of a name
+_MOST_NEAR = 3  # names that a hint suggests
+_MOST_LISTED = 30  # names that fit in a hint
+
 
 class ExitStatus(IntEnum):
     """The exit statuses of `stoker`, documented in docs/reference/exit-status.md."""
@@ -161,12 +166,6 @@ class CommandError(StokerError):
     def __init__(self, message: str, *, output: str = "", hints: Iterable[str] = ()):
         super().__init__(message, hints=hints)
         self.output = output
-
-
-_LONGEST_NAME = 200
-_LEAST_PART = 3  # letters of a word that is part of a name
-_MOST_NEAR = 3  # names that a hint suggests
-_MOST_LISTED = 30  # names that fit in a hint
 
 
 def nearest(

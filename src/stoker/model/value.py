@@ -21,6 +21,11 @@ Percent = Annotated[int, Meta(ge=0, le=100)]
 UNDECODABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 _MOST_TOML = 1 << 20  # characters
 _MOST_DOTS = 2000  # of one line
+_AMOUNT = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)([KMGT]?)(?:I?B)?", re.ASCII)
+_TIME = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(min|[smhdw])", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_LARGEST = 1 << 100  # bytes
+_STEPS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
 
 
 def checked_toml(text: str) -> str:
@@ -37,13 +42,6 @@ def checked_toml(text: str) -> str:
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
     """The base class of values: immutable, compared by content, stored as JSON as declared."""
-
-
-_AMOUNT = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)([KMGT]?)(?:I?B)?", re.ASCII)
-_TIME = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(min|[smhdw])", re.ASCII)
-_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_LARGEST = 1 << 100  # bytes
-_STEPS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
 
 
 def whole_number(text: str, most: int = 20) -> int | None:

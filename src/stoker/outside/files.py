@@ -19,6 +19,8 @@ from stoker.outside.deleting import ASIDE, remove_file, remove_tree
 from stoker.outside.folders import entries, nearest_existing, unwritable
 
 T = TypeVar("T")
+_OWN_PAGE = b'<meta name="generator" content="stoker">'
+_HEAD = 4096  # bytes in which a page names what made it
 
 
 def sha256_of(path: Path) -> str:
@@ -57,10 +59,6 @@ def write_named(path: Path, content: bytes | str) -> None:
             stream.write(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise unwritable(path, error) from error
-
-
-_OWN_PAGE = b'<meta name="generator" content="stoker">'
-_HEAD = 4096  # bytes in which a page names what made it
 
 
 def write_page(path: Path, page: str, *, force: bool = False) -> None:

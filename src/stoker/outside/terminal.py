@@ -23,6 +23,14 @@ _INDENT = 4
 _TAB = 8
 _WORD = re.compile(r"\s*\S+\s*")
 _CONTROLS = dict.fromkeys(map(ord, "\a\b\v\f\r"))  # they would move the cursor
+JSON_VERSION = 1  # of all that commands print; it grows when a key changes its name or meaning
+_MARKS = {
+    Severity.OK: ("ok   ", "ok"),
+    Severity.NOTE: ("note ", "note"),
+    Severity.WARNING: ("warn ", "warning"),
+    Severity.ERROR: ("ERROR", "error"),
+}
+_FINDING_INDENT = 7
 
 
 class Page(Protocol):
@@ -169,9 +177,6 @@ def _width(stream: TextIO, *, terminal: bool) -> int:
     return streams.columns(stream) if terminal else _UNLIMITED
 
 
-JSON_VERSION = 1  # of all that commands print; it grows when a key changes its name or meaning
-
-
 def print_json(value: Any, named: str = "items") -> None:
     """Print a value to standard output as a JSON object with its version. ``named`` is the key of a
     list.
@@ -296,15 +301,6 @@ def _wrapped(text: Text, width: int) -> Iterator[Text]:
                 used = 0
             used += cell_len(word[0])
         yield from line.divide(breaks)
-
-
-_MARKS = {
-    Severity.OK: ("ok   ", "ok"),
-    Severity.NOTE: ("note ", "note"),
-    Severity.WARNING: ("warn ", "warning"),
-    Severity.ERROR: ("ERROR", "error"),
-}
-_FINDING_INDENT = 7
 
 
 def finding_lines(finding: Finding) -> list[Page]:

@@ -41,6 +41,7 @@ _CHUNK = 1 << 20
 _SLOWEST = 1 << 10  # bytes a second, over a whole timeout
 _ANSWERS = 3  # timeouts until all lines before the content must be there, redirects included
 _AGAIN = "try again; PIP_TIMEOUT=SECONDS gives a slow server of packages more time"
+_GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 
 
 class Web(Value, frozen=True, kw_only=True):
@@ -330,9 +331,6 @@ class _NoFtp(FTPHandler):
 
     def ftp_open(self, req: Request) -> Any:
         raise ValueError(f"it leads to {req.full_url}, which is neither http nor https")
-
-
-_GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 
 
 def _taken_apart(url: str) -> tuple[str, str | None]:

@@ -17,6 +17,12 @@ from stoker.model.visible import html_text
 from stoker.outside.streams import CiSystem, xml_text
 
 _WIDTH = max(len("configure"), len("prepare"))
+_LONGEST = 400  # characters of a line of evidence
+_MOST_EVIDENCE = 10  # lines
+# "a.cpp:12:5: error:" as gcc and clang write it, "a.cu(12): error:" as nvcc does.
+_LOCATION = re.compile(
+    r"(?P<file>[^\s:(),]+\.\w+)(?::(?P<line>\d+)(?::\d+)?:|\((?P<nvcc>\d+)\):) (?:fatal )?error"
+)
 
 
 def stage_line(result: StageResult) -> str:
@@ -37,14 +43,6 @@ def end_line(record: BuildRecord, folder: str) -> str:
     """Return the end of a successful build: its time and its run folder."""
     seconds = sum(result.wall_s for result in record.stages)
     return f"stoker: built in {duration(seconds)}; record and logs in {folder}\n"
-
-
-_LONGEST = 400  # characters of a line of evidence
-_MOST_EVIDENCE = 10  # lines
-# "a.cpp:12:5: error:" as gcc and clang write it, "a.cu(12): error:" as nvcc does.
-_LOCATION = re.compile(
-    r"(?P<file>[^\s:(),]+\.\w+)(?::(?P<line>\d+)(?::\d+)?:|\((?P<nvcc>\d+)\):) (?:fatal )?error"
-)
 
 
 class Sections:

@@ -18,6 +18,7 @@ _BAR = 10
 _YEAR = len("2026-")
 _SHORT = 7  # characters of a commit, where space is scarce
 _COMMIT = 8  # characters
+COLUMNS = ("run", "when", "commit", "steps", "CPU", "peak", "cached", "took")
 
 
 class StepCosts(Value, frozen=True, kw_only=True):
@@ -130,9 +131,6 @@ def _chart(trend: Trend) -> Listing:
         bar = "█" * max(1, round(_BAR * summary_of_ended(run).wall_s / (longest or 1.0)))
         table.add(number, when[_YEAR:], commit[:_SHORT], *figures, Text(bar, style="bar"))
     return table
-
-
-COLUMNS = ("run", "when", "commit", "steps", "CPU", "peak", "cached", "took")
 
 
 def cells(run: Run) -> tuple[str, ...]:

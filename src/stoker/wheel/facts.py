@@ -29,6 +29,7 @@ Also = Callable[[Elf], None] | None  # what else is to be read of each ELF file
 _LARGEST_METADATA = 16 << 20
 _MOST_THREADS = 4  # each needs about 50 MB to read a library
 _PEEK = 1024  # compressed bytes that contain the first of a file, after the code tables
+_MOST_FILES = 1 << 20
 
 
 def read_wheel(
@@ -172,9 +173,6 @@ def read_files(root: Path, files: Iterable[str], also: Also = None) -> tuple[Lib
         if library:
             libraries.append(library)
     return tuple(libraries)
-
-
-_MOST_FILES = 1 << 20
 
 
 def installed_facts(dist_info: Path) -> tuple[WheelFacts, tuple[str, ...]]:

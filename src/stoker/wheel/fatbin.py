@@ -48,6 +48,11 @@ _ARCHITECTURE_SPECIFIC, _FAMILY_SPECIFIC = 0x100000, 0x200000
 
 LARGEST = 128 << 20  # bytes that one entry may unpack to
 _LEVEL = 6  # of 22; higher ones take twice the time for a few per cent
+SECTION = ".nvFatBinSegment"
+REGION_FIELD = 8  # offset of the region's address
+_WRAPPER = struct.Struct("<IIQQ")
+_MARK, _VERSIONS = 0x466243B1, (1, 2)
+_MOST_BYTES = _WRAPPER.size << 17  # the largest libraries have about ten thousand wrappers
 
 
 class FatbinEntry(NamedTuple):
@@ -247,14 +252,6 @@ class FatbinLookout:
             else:
                 self._next = following
         return True
-
-
-SECTION = ".nvFatBinSegment"
-REGION_FIELD = 8  # offset of the region's address
-
-_WRAPPER = struct.Struct("<IIQQ")
-_MARK, _VERSIONS = 0x466243B1, (1, 2)
-_MOST_BYTES = _WRAPPER.size << 17  # the largest libraries have about ten thousand wrappers
 
 
 class Wrapper(NamedTuple):

@@ -35,6 +35,14 @@ _SERIES = ("GLIBC", "GLIBCXX", "CXXABI")
 
 _MOST_SYMBOLS = 2  # missing symbols of one release that a page shows
 _LONGEST = 120  # characters of one
+_ORIGINS = {
+    LibraryOrigin.FOUND: "included",
+    LibraryOrigin.BESIDE: "included, not on the search path",
+    LibraryOrigin.SYSTEM: "any Linux",
+    LibraryOrigin.DRIVER: "driver",
+    LibraryOrigin.PACKAGE: "required packages",
+    LibraryOrigin.MISSING: "not included",
+}
 
 
 def inspection_page(facts: ArtifactFacts) -> Page:
@@ -216,16 +224,6 @@ def _dependencies(facts: ArtifactFacts) -> Listing | None:
             names = (f"{row.name} ({row.package})" if row.package else row.name for row in rows)
             table.add(f"{_ORIGINS[origin]}", Text("  ".join(names), style="dim"))
     return table
-
-
-_ORIGINS = {
-    LibraryOrigin.FOUND: "included",
-    LibraryOrigin.BESIDE: "included, not on the search path",
-    LibraryOrigin.SYSTEM: "any Linux",
-    LibraryOrigin.DRIVER: "driver",
-    LibraryOrigin.PACKAGE: "required packages",
-    LibraryOrigin.MISSING: "not included",
-}
 
 
 def fact_differences_page(differences: Sequence[FactDifference]) -> Page:

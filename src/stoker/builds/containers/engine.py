@@ -15,6 +15,10 @@ from stoker.model.errors import MissingError
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import process
 
+_TIMEOUT_S = 300.0  # seconds
+_DEVICES = ("/etc/cdi", "/var/run/cdi")  # where devices for containers are described
+_RAISES_LIMITS = 1 << 24  # CAP_SYS_RESOURCE
+
 
 class EngineKind(StrEnum):
     PODMAN = "podman"
@@ -39,11 +43,6 @@ class ContainerHost(Value, frozen=True, kw_only=True):
     hybrid_cgroups: bool = False  # version 1 with a tree of version 2 beside it
     runc: bool = False  # is installed
     open_files: int | None = None  # the highest limit we may set; None if there is no limit
-
-
-_TIMEOUT_S = 300.0  # seconds
-_DEVICES = ("/etc/cdi", "/var/run/cdi")  # where devices for containers are described
-_RAISES_LIMITS = 1 << 24  # CAP_SYS_RESOURCE
 
 
 def find_engine(wanted: EngineKind | None = None) -> ContainerEngine:

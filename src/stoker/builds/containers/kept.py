@@ -9,19 +9,18 @@ from stoker.model.errors import UsageError, unknown
 from stoker.model.value import Value
 from stoker.outside import process
 
+_CONTAINER_TIMEOUT_S = 300.0
+_IMAGE = {
+    EngineKind.PODMAN: f'{{{{index .Labels "{LABEL}"}}}}',
+    EngineKind.DOCKER: f'{{{{.Label "{LABEL}"}}}}',
+}
+
 
 class KeptContainer(Value, frozen=True, kw_only=True):
     name: str
     engine: EngineKind
     image: str
     status: str
-
-
-_CONTAINER_TIMEOUT_S = 300.0
-_IMAGE = {
-    EngineKind.PODMAN: f'{{{{index .Labels "{LABEL}"}}}}',
-    EngineKind.DOCKER: f'{{{{.Label "{LABEL}"}}}}',
-}
 
 
 def containers(engine: EngineKind | None) -> tuple[KeptContainer, ...]:

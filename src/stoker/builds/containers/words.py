@@ -6,6 +6,12 @@ from stoker.builds.containers.engine import ContainerEngine, ContainerHost, Engi
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.value import Value
 
+LABEL = "stoker"
+# Stays until it is killed, and takes care of orphans, which the first process must.
+_FIRST = ("sh", "-c", "while :; do sleep 3600; done")
+_SHARE_IN_MEMORY = 4  # of the limit, the part that files in /tmp may take; as much in /dev/shm
+_MOST_PROCESSES = 32768
+
 
 class Bind(Value, frozen=True, kw_only=True):
     """A folder or file of the machine that has the same path inside."""
@@ -23,13 +29,6 @@ class Box(Value, frozen=True, kw_only=True):
     memory: int | None = None
     ipc: str = "private"
     binds: tuple[Bind, ...] = ()
-
-
-LABEL = "stoker"
-# Stays until it is killed, and takes care of orphans, which the first process must.
-_FIRST = ("sh", "-c", "while :; do sleep 3600; done")
-_SHARE_IN_MEMORY = 4  # of the limit, the part that files in /tmp may take; as much in /dev/shm
-_MOST_PROCESSES = 32768
 
 
 def run_words(engine: ContainerEngine, host: ContainerHost, box: Box) -> tuple[str, ...]:

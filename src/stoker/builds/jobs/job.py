@@ -17,6 +17,10 @@ from stoker.plan.records import lasting_json
 from stoker.plan.subject import Subject
 from stoker.source.ninja import Edge, edges_below
 
+_NATIVE = re.compile(rb"=native\b")
+_FLAGS = ("CFLAGS", "CXXFLAGS", "CUDAFLAGS", "LDFLAGS", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")
+_NO_OPTIONS = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
+
 
 def _ranges(numbers: Iterable[int]) -> Iterator[str]:
     """Yield increasing numbers as ``3`` and ``5-8``."""
@@ -103,9 +107,6 @@ class Job:
             yield f"the checkpoint got none of the {compiled} objects that were compiled here"
 
 
-_NATIVE = re.compile(rb"=native\b")
-
-
 def names_native(build: Path) -> bool:
     """Return whether commands of a build folder compile for the CPU at hand; if in doubt, yes."""
     try:
@@ -113,10 +114,6 @@ def names_native(build: Path) -> bool:
     except OSError:
         return True
     return not texts or any(map(_NATIVE.search, texts))
-
-
-_FLAGS = ("CFLAGS", "CXXFLAGS", "CUDAFLAGS", "LDFLAGS", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")
-_NO_OPTIONS = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
 
 
 def identity_of(subject: Subject, plan: Plan, environment: Mapping[str, str]) -> BuildIdentity:

@@ -30,6 +30,8 @@ from stoker.settings.toml import SettingsFile, find_file, read_file, variant_nam
 from stoker.settings.user_options import UserOptions, read_user_options
 from stoker.wheel.revision import new_version
 
+MANIFEST = "matrix.json"
+
 
 class MatrixWanted(Value, frozen=True, kw_only=True):
     """What the command line asks for. ``pythons`` replace those of the file."""
@@ -192,9 +194,6 @@ def _with_earlier(item: Planned, before: MatrixManifest) -> Planned:
     if item.slim and result and result.end is MatrixEnd.DONE:
         return replace(item, job=replace(item.job, seconds=earlier_seconds(result)))
     return item
-
-
-MANIFEST = "matrix.json"
 
 
 def read_manifest(out: Path) -> MatrixManifest:

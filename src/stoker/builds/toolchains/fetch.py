@@ -30,6 +30,7 @@ _MISSED = re.compile(
     r"Could not find a version that satisfies the requirement (?P<package>[\w.-]+)(?P<rest>\S*)"
     r".*?\(from versions: (?P<versions>[^)]*)\)"
 )
+_DECIMAL = {"kB": 1e3, "MB": 1e6, "GB": 1e9}
 
 
 def fetch_wheels(
@@ -107,9 +108,6 @@ class Narrator:
         if self._tenths < tenths < 10:
             self._tenths = tenths
             yield f"  {self._file}: {10 * tenths} % of {size(total)}"
-
-
-_DECIMAL = {"kB": 1e3, "MB": 1e6, "GB": 1e9}
 
 
 def _in_bytes(told: str) -> str:

@@ -38,6 +38,7 @@ th { font-weight: 600; color: var(--muted); position: sticky; top: 0; background
 .number { text-align: right; white-space: nowrap; } td:last-child { overflow-wrap: anywhere; }
 tr:target { background: var(--mark); } a:focus-visible .box { stroke: var(--accent); }
 """
+_NUMBERS = ("steps", "time", "peak", "compiles that wait for it", "done at the earliest")
 
 
 def graph_html(graph: BuildGraph) -> str:
@@ -101,9 +102,6 @@ def _impact_section(graph: BuildGraph) -> Iterator[str]:
 
 def _section(title: str, content: str) -> tuple[str, ...]:
     return "<section>", f"<h2>{title}</h2>", content, "</section>"
-
-
-_NUMBERS = ("steps", "time", "peak", "compiles that wait for it", "done at the earliest")
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str]], *, ids: bool = False) -> str:

@@ -34,6 +34,8 @@ from stoker.wheel.reader import FileReader, open_file
 
 SMALL = 64 << 20  # bytes of a member that may be read at once; libraries are streamed
 _CHUNK = 1 << 20
+_READ = 256 << 10
+_READ_BYTES = 1 << 20  # bytes that are decompressed at a time
 
 
 class Content(Value, frozen=True, kw_only=True):
@@ -73,10 +75,6 @@ def _read(path: Path) -> Iterator[bytes]:
     with StorageErrors("read", path), path.open("rb", buffering=0) as stream:
         while chunk := stream.read(_CHUNK):
             yield chunk
-
-
-_READ = 256 << 10
-_READ_BYTES = 1 << 20  # bytes that are decompressed at a time
 
 
 class Archive:

@@ -19,6 +19,9 @@ from stoker.wheel.reader import Reader
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]|^[A-Za-z]:")
 _LONGEST = 4096  # the longest path on Linux
 _DEEPEST = 100  # nested folders
+_DIRECTORY_LIMIT = 32 << 20  # a quarter of a million members
+_NEWEST = 63  # version of the zip format
+_KNOWN_FLAGS = zip_.DESCRIPTOR | zip_.UTF8 | zip_.DEFLATE_HINTS
 
 
 def name_problem(name: str) -> str | None:
@@ -56,11 +59,6 @@ def name_place(name: str) -> tuple[bool, bool, str]:
     folder, _, rest = name.partition("/")
     in_dist_info = folder.endswith(".dist-info")
     return in_dist_info, in_dist_info and rest == "RECORD", name
-
-
-_DIRECTORY_LIMIT = 32 << 20  # a quarter of a million members
-_NEWEST = 63  # version of the zip format
-_KNOWN_FLAGS = zip_.DESCRIPTOR | zip_.UTF8 | zip_.DEFLATE_HINTS
 
 
 class ZipLimits(Value, frozen=True, kw_only=True):

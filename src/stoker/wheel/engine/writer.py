@@ -28,6 +28,9 @@ from stoker.wheel.engine.edit import CopiedMember, OutputMember
 from stoker.wheel.engine.record import RecordRow, render_record, written
 
 _UNKNOWN = zip_.Sizes(0, 0, 0)
+CHUNK = 1 << 20
+_WINDOW = 32 << 10  # how far back deflate can refer
+_LEVEL = 6
 
 
 class ZipOutput:
@@ -86,11 +89,6 @@ class ZipOutput:
     def _list(self, entry: OutputMember, header: zip_.MemberHeader) -> None:
         mode = stat.S_IFREG | entry.mode
         self._directory.append(zip_.pack_entry(header, mode=mode, offset=self._start))
-
-
-CHUNK = 1 << 20
-_WINDOW = 32 << 10  # how far back deflate can refer
-_LEVEL = 6
 
 
 class Chunk(NamedTuple):

@@ -21,6 +21,8 @@ from stoker.wheel.package.places import FoundLibrary, SearchPlaces
 from stoker.wheel.package.values import PackageMode, PackageRequest
 
 _MOST_PLACES = 12
+_RELEASE = re.compile(r"([0-9]{2})(\.[0-9]{1,2})?")
+_TORCH_FOLDER = "torch/lib"
 
 
 class LibraryProvider(StrEnum):
@@ -56,9 +58,6 @@ class Providers:
         if row and row.name != "torch" and self._mode is PackageMode.PYPI:
             return LibraryProvider.PACKAGE
         return LibraryProvider.BUNDLE
-
-
-_RELEASE = re.compile(r"([0-9]{2})(\.[0-9]{1,2})?")
 
 
 class Cuda(Value, frozen=True, kw_only=True):
@@ -206,9 +205,6 @@ def _check_sonames(found: dict[str, FoundLibrary]) -> None:
                 f"two libraries have the name {soname}: {other.source} and {library.source}",
                 hints=[f"use --exclude {library.name} if the target machine provides it"],
             )
-
-
-_TORCH_FOLDER = "torch/lib"
 
 
 def to_be_hashed(closure: Closure) -> tuple[FoundLibrary, ...]:
