@@ -29,7 +29,6 @@ Also = Callable[[Elf], None] | None  # what else is to be read of each ELF file
 _LARGEST_METADATA = 16 << 20
 _MOST_THREADS = 4  # each needs about 50 MB to read a library
 _PEEK = 1024  # compressed bytes that contain the first of a file, after the code tables
-_MOST_FILES = 1 << 20
 
 
 def read_wheel(
@@ -191,7 +190,7 @@ def installed_facts(dist_info: Path) -> tuple[WheelFacts, tuple[str, ...]]:
 
 def _record(path: Path) -> Iterable[str]:
     try:
-        return record.parse_record(path.read_bytes(), most=_MOST_FILES)
+        return record.parse_record(path.read_bytes())
     except FileNotFoundError:
         raise ArtifactError(
             "the distribution has no RECORD, so its files are unknown", file=str(path)

@@ -33,9 +33,8 @@ from stoker.wheel.engine.record import (
 from stoker.wheel.reader import FileReader, open_file
 
 SMALL = 64 << 20  # bytes of a member that may be read at once; libraries are streamed
-_CHUNK = 1 << 20
-_READ = 256 << 10
-_READ_BYTES = 1 << 20  # bytes that are decompressed at a time
+_CHUNK = 1 << 20  # bytes that are read from a file, or decompressed, at a time
+_BLOCK = 256 << 10  # compressed bytes that are read at a time
 
 
 class Content(Value, frozen=True, kw_only=True):
@@ -90,7 +89,7 @@ class Archive:
         """Yield the bytes of a member as they are in the file."""
         position, end = member.data, member.data + member.compressed_size
         while position < end:
-            block = self._file.read(position, min(_READ, end - position))
+            block = self._file.read(position, min(_BLOCK, end - position))
             yield block
             position += len(block)
 
@@ -120,10 +119,10 @@ class Archive:
             if inflater.eof:
                 raise self.error("bytes after the end of the compressed data", member)
             try:
-                chunk = inflater.decompress(block, _READ_BYTES)
+                chunk = inflater.decompress(block, _CHUNK)
                 while chunk:
                     yield chunk
-                    chunk = inflater.decompress(inflater.unconsumed_tail, _READ_BYTES)
+                    chunk = inflater.decompress(inflater.unconsumed_tail, _CHUNK)
             except zlib_ng.error as error:  # type: ignore[misc]  # its stub says: no class
                 raise self.error(f"the compressed data is broken ({error})", member) from None
         if not inflater.eof:

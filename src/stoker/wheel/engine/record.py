@@ -32,7 +32,7 @@ class Mismatch(Value, frozen=True, kw_only=True):
     problem: str
 
 
-def parse_record(content: bytes, *, most: int) -> dict[str, RecordRow]:
+def parse_record(content: bytes, *, most: int = 1 << 20) -> dict[str, RecordRow]:
     """Return at most ``most`` rows by name, or raise a ValueError with a message."""
     rows: dict[str, RecordRow] = {}
     try:

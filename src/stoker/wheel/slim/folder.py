@@ -28,8 +28,6 @@ from stoker.wheel.slim.cuts import (
 )
 from stoker.wheel.slim.in_place import STORE, Site, Stamp, StoreState, give, stamp_of, state_of
 
-_MOST_ROWS = 1 << 20
-
 
 class Installed(Value, frozen=True, kw_only=True):
     """A distribution: its dist-info folder, and the rows of its RECORD by absolute path.
@@ -54,7 +52,7 @@ class Installed(Value, frozen=True, kw_only=True):
 def read_installed(dist_info: Path) -> Installed:
     try:
         stamp = stamp_of(dist_info / "RECORD")
-        rows = record.parse_record((dist_info / "RECORD").read_bytes(), most=_MOST_ROWS)
+        rows = record.parse_record((dist_info / "RECORD").read_bytes())
     except FileNotFoundError:
         raise UsageError(
             f"{dist_info.name} has no RECORD, so its files are unknown",
