@@ -22,6 +22,7 @@ class Bringer(Row, frozen=True, kw_only=True):
     plain_from: int | None = None
     numbered: bool = False
     cuda: dict[str, int] = {}
+    of_torch: bool = False
 
     def package(self, cuda: int | None) -> str:
         """Return the name of the package for a major CUDA version; ``cuNN`` if that is unknown."""

@@ -119,11 +119,13 @@ def _requirement_for(row: Bringer, cuda: int | None, required: dict[str, set[str
             return name
         if name == "cuda-toolkit" and row.extra in extras:
             return f"{name}[{row.extra}]"
-    return None
+    return "torch" if row.of_torch and "torch" in required else None
 
 
 def _required(requires: Sequence[str]) -> dict[str, set[str]]:
-    """Return required names with their extras; markers are ignored."""
+    """Return required names with their extras. Markers are ignored, but what an extra of the wheel
+    requires is not required.
+    """
     from packaging.requirements import InvalidRequirement
     from packaging.utils import canonicalize_name
 
@@ -135,5 +137,6 @@ def _required(requires: Sequence[str]) -> dict[str, set[str]]:
             requirement = read_requirement(line)
         except InvalidRequirement:
             continue
-        found.setdefault(canonicalize_name(requirement.name), set()).update(requirement.extras)
+        if "extra" not in str(requirement.marker or ""):
+            found.setdefault(canonicalize_name(requirement.name), set()).update(requirement.extras)
     return found

@@ -64,7 +64,9 @@ def test_the_system_and_the_driver() -> None:
 
 def test_required_packages_bring_their_libraries() -> None:
     found = _resolve(
-        _library("a.so", "libcublasLt.so.12", "libcudnn.so.9", "libcufft.so.12", "libc10.so"),
+        _library(
+            "a.so", "libcublasLt.so.12", "libnvshmem_host.so.3", "libcufft.so.12", "libc10.so"
+        ),
         requires=(
             'nvidia-cublas-cu12==12.8.4.1; platform_system == "Linux"',
             "cuda-toolkit[cudart,cufft]==13.0.2",
@@ -78,8 +80,20 @@ def test_required_packages_bring_their_libraries() -> None:
         "libcufft.so.12": "cuda-toolkit[cufft]",
         "libc10.so": "torch",
     }
-    assert found["libcudnn.so.9"].origin is LibraryOrigin.MISSING
-    assert found["libcudnn.so.9"].package == "nvidia-cudnn-cuNN", "it needs two versions of CUDA"
+    missing = found["libnvshmem_host.so.3"]
+    assert missing.origin is LibraryOrigin.MISSING
+    assert missing.package == "nvidia-nvshmem-cuNN", "it needs two versions of CUDA"
+
+
+def test_pytorch_brings_the_libraries_of_its_cuda() -> None:
+    """A build of causal-conv1d ended after the last compile: libcudart was called missing."""
+    needing = _library("a.so", "libcudart.so.13", "libnvjpeg.so.13")
+    found = _resolve(needing, requires=("torch==2.12.1",))
+    assert found["libcudart.so.13"].package == "torch"
+    assert found["libcudart.so.13"].origin is LibraryOrigin.PACKAGE
+    assert found["libnvjpeg.so.13"].origin is LibraryOrigin.MISSING
+    found = _resolve(needing, requires=('torch; extra == "test"',))
+    assert found["libcudart.so.13"].origin is LibraryOrigin.MISSING
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,11 @@ def test_torch_has_loaded_the_packages_of_its_extensions(requirement: str, fine:
     assert (bad(wheel) == {}) is fine
 
 
+def test_the_search_path_of_an_extension_is_not_that_of_nvidias_packages() -> None:
+    extension = library(needed=("libcudart.so.13", "libc10.so"), runpath=("$ORIGIN",))
+    assert bad(case(extension, requires=("torch==2.12.1",))) == {}
+
+
 @pytest.mark.parametrize(
     ("folder", "name"),
     [

@@ -208,7 +208,9 @@ def runpaths(wheel: WheelUnderTest) -> Iterator[Finding]:
     LD_LIBRARY_PATH overrides DT_RUNPATH, and libraries do not inherit it.
     """
     of_packages = {
-        row.name for row in wheel.facts.dependencies if row.origin is LibraryOrigin.PACKAGE
+        row.name
+        for row in wheel.facts.dependencies
+        if row.origin is LibraryOrigin.PACKAGE and row.package != "torch"
     }
     found = [
         library
