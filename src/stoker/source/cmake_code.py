@@ -21,7 +21,8 @@ _CALLS_NVCC = re.compile(r"nvcc(?!_flags)", re.IGNORECASE)
 _FIND_CUDA = re.compile(r"cuda_(?:add|compile|wrap)\w*")
 _DEVICE_SOURCE = re.compile(r"\.(?:cu|hip)(?![\w.])")
 _LISTS_SOURCES = re.compile(
-    r"set|list|file|source|(?:\w+_)?(?:add|target|define)_\w+|\w*(?:library|executable|module)"
+    r"set|list|file|source|(?!add_custom_)(?:\w+_)?(?:add|target|define)_\w+"
+    r"|\w*(?:library|executable|module)"
 )
 
 
@@ -100,7 +101,8 @@ def cuda_code(command: CMakeCommand) -> CudaCode | None:
     if _FIND_CUDA.fullmatch(command.name):
         return CudaCode.FIND_CUDA
     listed = command.name not in ("set", "list", "file") and compiles_device_code(command)
-    nvcc = any(map(_CALLS_NVCC.search, words))
+    text = command.name == "option" or "CACHE" in words  # of an option, for people
+    nvcc = not text and any(map(_CALLS_NVCC.search, words))
     return CudaCode.UNKNOWN if listed or nvcc else None
 
 

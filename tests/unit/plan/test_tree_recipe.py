@@ -289,6 +289,20 @@ def test_kernels_that_cmake_may_compile(tmp_path: Path, line: str) -> None:
     assert made.targets.compiles
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        'option(LIB_WARNINGS "more warnings of nvcc" OFF)',
+        "add_custom_target(c ALL COMMAND ${CMAKE_COMMAND} -E copy a.cu b.cu)",
+        "list(APPEND CUDA_NVCC_FLAGS -O3)",
+    ],
+)
+def test_kernels_that_are_only_spoken_of(tmp_path: Path, line: str) -> None:
+    made = planned(tmp_path, "cu130-sm90", cmake=f"{AT_RUN_TIME}\n{line}\n")
+    assert made.targets
+    assert not made.targets.compiles
+
+
 def test_the_folder_that_pyproject_names_is_what_is_built(tmp_path: Path) -> None:
     """The library beside it has kernels, and is not a part of the package."""
     (tmp_path / "python").mkdir()
