@@ -118,7 +118,7 @@ def measured(log: Path) -> dict[str, Any]:
 def labelled(errors: Path | None, wanted: str | None) -> Iterator[tuple[str, bytes, list[str]]]:
     """Yield the name, the content and the possible causes of each log."""
     for log in tomllib.loads(LABELLED.read_text())["log"]:
-        if wanted in (None, log["set"]):
+        if wanted == log["set"] or (wanted is None and log["set"] != "unseen"):
             yield log["name"], log["text"].encode(), log["cause"]
     if errors:
         for row in (errors / "index.tsv").read_text().splitlines()[1:]:
@@ -188,7 +188,7 @@ def main() -> None:
     parser.add_argument("--labelled", action="store_true")
     parser.add_argument("--unseen", action="store_true")
     parser.add_argument("--errors", type=Path)
-    parser.add_argument("--set", choices=("first", "second", "check"))
+    parser.add_argument("--set", choices=("first", "second", "check", "made", "learned", "unseen"))
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     if asked.labelled or asked.unseen:

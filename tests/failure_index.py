@@ -14,7 +14,7 @@ import msgspec
 
 from log_patterns import literals, problem
 from release_changes import Change, ChangeTable, ReleaseTable, cause_of
-from stoker.diagnose import signs, steps
+from stoker.diagnose import statements, steps, symptoms
 from stoker.diagnose.answers import NAMES
 from stoker.knowledge import load
 from stoker.knowledge.failures import (
@@ -181,7 +181,9 @@ def index() -> FailureIndex:
         products=table,
         literals={
             pattern: tuple(tuple(sorted(words)) for words in found)
-            for pattern in sorted({*patterns, *steps.PATTERNS, *signs.PATTERNS})
+            for pattern in sorted(
+                {*patterns, *steps.PATTERNS, *statements.PATTERNS, *symptoms.PATTERNS}
+            )
             if (found := literals(pattern))
         },
     )

@@ -53,6 +53,14 @@ def joined_lines(lines: Sequence[Line], span: Iterable[int]) -> str:
     return " ".join(lines[index].text.strip(" \t│") for index in span)
 
 
+def message_text(lines: Sequence[Line], span: range) -> str:
+    """Return the text of a complete message of CMake, without its head and the call stack."""
+    body = [index for index in span[1:] if lines[index].text.strip()]
+    callers = (index for index in body if lines[index].text.lstrip().startswith(_CALLERS))
+    end = next(callers, span.stop)
+    return joined_lines(lines, (index for index in body if index < end))
+
+
 def _plain_end(lines: Sequence[Line], begin: int) -> int:
     end = begin
     while end < min(begin + _LONGEST_PLAIN, len(lines)) and not _ENDS_PLAIN(lines[end].text):

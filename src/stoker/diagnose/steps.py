@@ -132,6 +132,13 @@ _HARMLESS = (
     r"^\s{0,24}-- ",
     r"\(ignored\)",
 )
+# What the last lines of a log that failed say, whatever the tool.
+_COMPLAINT = (
+    r"(?<![\w./=-])(?:[Ee]rror|ERROR|FAILED|[Ff]ailed|[Ff]atal|[Cc]annot|[Cc]ould not|[Uu]ndefined"
+    r"|unexpected|[Nn]ot found|No such file|[Dd]enied|[Rr]efused|[Aa]borted)(?![\w-]|\.\w|: 0\b)"
+)
+_LAST = 3  # lines with text at the end of a log
+_QUOTES = r"\s{0,9}\d{0,7} ?\|"  # source that a compiler shows below its message
 _OF_CMAKE = (r"^\s{0,24}CMake Error",)  # old ones say after it that files were written
 _STEP = (
     _START + r"FAILED: ",
@@ -238,7 +245,8 @@ PATTERNS = (
 def find_steps(lines: Sequence[Line], texts: Texts) -> LogSteps:
     levels, successes = _levels(_GIVEN_UP, texts), _levels(_SUCCEEDED, texts)
     echoes = set(levels)
-    errors = [line for line in _with(_ERROR, texts) if line not in echoes and _counts(lines[line])]
+    named = {*_with(_ERROR, texts), *_last_words(lines)} - echoes - successes.keys()
+    errors = sorted(line for line in named if _counts(lines[line]))
     of_cmake = set(_with(_OF_CMAKE, texts))
     levels |= {line: Level.BUILD if line in of_cmake else Level.LINE for line in errors}
     found, last_success = messages(lines, texts), _last(successes)
@@ -265,6 +273,17 @@ def failed_step(texts: Texts) -> str:
     """
     found = [hit for text in _MADE for hit in texts.search(text, most=1).items()]
     return min(found, key=lambda hit: hit[0])[1]["what"] if found else ""
+
+
+def _last_words(lines: Sequence[Line]) -> list[int]:
+    """Return the lines at the end of a log that complain."""
+    last = [index for index in range(len(lines) - 1, -1, -1) if lines[index].text][:_LAST]
+    texts = {index: lines[index].text for index in last}
+    return [
+        index
+        for index, text in texts.items()
+        if compiled(_COMPLAINT).search(text) and not compiled(_QUOTES).match(text)
+    ]
 
 
 def _with(patterns: Iterable[str], texts: Texts) -> list[int]:

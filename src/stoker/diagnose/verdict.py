@@ -12,8 +12,9 @@ from stoker.diagnose.ages import source_month, suspects, versions_of
 from stoker.diagnose.answers import answers, headline, value
 from stoker.diagnose.lines import Texts
 from stoker.diagnose.sieve import Line, Log
-from stoker.diagnose.signs import LogSearch, Match, find_matches, find_symptoms
+from stoker.diagnose.signs import LogSearch, Match, find_matches
 from stoker.diagnose.steps import LogSteps, failed_step, find_steps
+from stoker.diagnose.symptoms import find_symptoms
 from stoker.diagnose.values import Diagnosis, FailedRun, FoundCause, LogEvidence, Status
 from stoker.knowledge.failures import Depth, Failure, stated
 from stoker.model.secrets import redact

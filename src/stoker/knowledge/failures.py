@@ -111,7 +111,7 @@ class Failure(Row, frozen=True, kw_only=True, omit_defaults=True):
     stage: FailureStage
     depth: Depth = Depth.TOOL
     why: str
-    sign: tuple[Sign, ...] = ()  # empty if ``groups`` are found by diagnose/signs.py
+    sign: tuple[Sign, ...] = ()  # empty if ``groups`` are found by diagnose/symptoms.py
     groups: tuple[str, ...] = ()
     fix: tuple[Fix, ...]
     misled_by: tuple[str, ...] = ()

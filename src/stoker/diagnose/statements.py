@@ -1,0 +1,86 @@
+"""What projects say themselves when they refuse to be built: the answer in their own words.
+
+A message counts if the project wrote it for this case: `message(FATAL_ERROR)` of CMake, `error()`
+of Meson, AC_MSG_ERROR of configure, `#error`, `static_assert`, `raise` in setup.py, `panic!` in
+build.rs. What a tool says of its own accord does not count, nor that a step failed.
+"""
+
+from collections.abc import Iterator
+
+from stoker.diagnose.lines import compiled
+from stoker.diagnose.messages import message_text
+from stoker.diagnose.signs import LogSearch
+
+_MOST = 50  # statements of one kind that are looked into
+_LEAST_WORDS = 5
+_PLACE = r"^\s{0,24}(?P<file>[^\s:'\"][^:'\"\n]{0,300}\.\w{1,5}):\d{1,7}(?::\d{1,5})?: "
+_PLACE_IN_BRACKETS = (
+    r"^\s{0,24}(?P<file>[^\s('\"][^('\"\n]{0,300}\.\w{1,5})\(\d{1,7}(?:,\d{1,5})?\): "
+)
+_SAID = r"(?P<message>\S.{0,300})"
+_DIRECT = (
+    rf"(?:^|\s)(?P<file>configure): error: {_SAID}",
+    rf"(?P<file>\S{{0,200}}meson\.build):\d+:\d+: ERROR: Problem encountered: {_SAID}",
+    rf"{_PLACE}(?:fatal )?error: #error:? {{0,4}}{_SAID}",
+    rf"{_PLACE}error: static assertion failed(?: due to requirement '.{{0,300}}?')?: {_SAID}",
+    rf"{_PLACE_IN_BRACKETS}(?:fatal )?error(?: C\d{{4}})?: #error:? {{1,4}}{_SAID}",
+    rf"{_PLACE_IN_BRACKETS}error(?: C\d{{4}})?: static.assert\w{{0,3}} failed(?: with|:)? {_SAID}",
+)
+_CMAKE = r"^\s{0,24}CMake Error at (?P<file>\S{1,300}):\d{1,6} \(message\):"
+_OF_CMAKE = r"/share/cmake[^/]{0,10}/Modules/|CMakeFiles/\d"  # CMake's own files
+_QUOTED = r"^\s{0,9}\d{1,7} \|\s{1,12}#\s{0,4}error\b"  # clang shows the line below its message
+_COMPILER = _PLACE + r"(?:fatal )?error: (?P<message>[^#\s].{0,300})"
+_PANIC = r"panicked at (?P<file>\S{0,300}build\.rs):\d{1,6}:\d{1,5}:$"
+# What autoconf says in every configure.
+_OF_AUTOCONF = (
+    r"^(?:C\+?\+? (?:compiler|preprocessor)|cannot (?:run|compute|guess|find|determine|create)"
+    r"|no acceptable|Package requirements|source directory already|newly created|in [`'/]|invalid"
+    r"|unrecognized option|working directory|unsafe|clean the build|changes in the environment)"
+)
+_NO_REASON = (
+    r"(?:exit|return)(?:ed|s)?\b.{0,30}(?:code|status|value|non-zero)|[Ss]tep .{0,60} failed"
+    r"|failed (?:with|to run|to execute)\b|errors? occurred"
+)
+_SEE = r"[;,.(]?\s{0,3}\b[Ss]ee .{0,80}(?:log|details|above|below|output).{0,80}$"
+_OF_MSBUILD = r"\s{1,4}\[[^\]]{1,300}proj[^\]]{0,100}\]$"
+_OPTION = (
+    r"(?<![\w-])(?:-D ?[A-Za-z_]\w{1,60}|--[a-z][\w-]{2,50}|[A-Z][A-Z0-9_]{3,50}(?==))"
+    r"(?:=[\w./+-]{0,40}[\w/+-])?"
+)
+PATTERNS = (*_DIRECT, _QUOTED, _PANIC)
+
+
+def statements(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield what a project says: the line, and its file, message and the option that it names."""
+    for line, file, message in _messages(search):
+        if said := statement(message):
+            yield line, {"file": file} | said
+
+
+def statement(message: str) -> dict[str, str]:
+    """Return a message and the option that it names, if it says more than that a step failed."""
+    text = " ".join(compiled(_OF_MSBUILD).sub("", message).split()).strip("\"' ")
+    text = compiled(_SEE).sub("", text)
+    words = compiled(r"[A-Za-z]{2,}").findall(text)
+    if len(words) < _LEAST_WORDS or compiled(_NO_REASON).search(text):
+        return {}
+    option = compiled(_OPTION).search(text)
+    return {"message": text} | ({"option": option[0]} if option else {})
+
+
+def _messages(search: LogSearch) -> Iterator[tuple[int, str, str]]:
+    lines, texts = search.lines, search.texts
+    for begin, span in search.steps.refusals.items():
+        head = compiled(_CMAKE).match(lines[begin].text)
+        if head and not compiled(_OF_CMAKE).search(head["file"]):
+            yield begin, head["file"], message_text(lines, span)
+    for pattern in _DIRECT:
+        for line, match in texts.search(pattern, most=_MOST).items():
+            if not compiled(_OF_AUTOCONF).match(match["message"]):
+                yield line, match["file"], match["message"]
+    for line in texts.search(_QUOTED, most=_MOST):
+        if line and (match := compiled(_COMPILER).match(lines[line - 1].text)):
+            yield line - 1, match["file"], match["message"]
+    for line, match in texts.search(_PANIC, most=_MOST).items():
+        if line + 1 < len(lines):
+            yield line, match["file"], lines[line + 1].text

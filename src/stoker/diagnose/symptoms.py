@@ -1,0 +1,279 @@
+"""Explains failures by their kind, where no entry of knowledge/failures knows more. Ranks nothing.
+
+A symptom says what failed and where, in the words of the tool: an error in a source, a missing file
+or library, a traceback. Two kinds of message say why: one that the project wrote itself for this
+case (statements.py), and one about a name that a library does not have.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+from stoker.diagnose.lines import compiled
+from stoker.diagnose.messages import message_text
+from stoker.diagnose.sieve import Line
+from stoker.diagnose.signs import LogSearch, Match
+from stoker.diagnose.statements import statement, statements
+from stoker.knowledge.failures import failures
+from stoker.knowledge.providers import ProvidedKind, library_of, provider
+
+_MOST = 200  # errors of one kind that are looked into
+_LONGEST = 160  # characters of a message that is repeated in a headline
+# How compilers name a place: gcc and clang, nvcc, Microsoft's.
+_COMPILER_ERRORS = (
+    (
+        r"^\s{0,24}(?P<file>[^\s:'\"][^:'\"\n]{0,300}\.\w{1,5}):(?P<line>\d{1,7})(?::\d{1,5})?"
+        r": (?:fatal )?error: (?P<message>\S.{0,300})"
+    ),
+    (
+        r"^\s{0,24}(?P<file>[^\s('\"][^('\"\n]{0,300}\.\w{1,5})\((?P<line>\d{1,7})(?:,\d{1,5})?\)"
+        r": (?:fatal )?error(?: [A-Z]{0,3}#?[\d-]{1,7}D?)?: (?P<message>\S.{0,300})"
+    ),
+)
+_NO_HEADER = (
+    r"fatal error: ['\"\u2018]?(?P<header>[\w./+-]{2,120}?)['\"\u2019]?"
+    r"(?:: No such file or directory| file not found)"
+    r"|Cannot open include file: '(?P<opened>[\w./+-]{2,120})'"
+)
+_UNDEFINED = (
+    r"undefined reference to [`'\u2018](?P<symbol>[^'\u2019\n]{1,400})['\u2019]",
+    r"undefined symbol: (?P<symbol>[^\s'\"][^\n]{0,300}?)(?: \(|$)",
+    r"^\s{2,24}\"_?(?P<symbol>[^\"\n]{1,300})\", referenced from:",
+)
+# The type that a template returns, before its name: it tells nothing of the library that lacks.
+_RETURNED = r"^[\w:]{1,100}::\w{1,100}[ *&]{1,4}(?=[\w:]{1,100}::\w)"
+_NOT_NAMED = (r"/lib(?P<library>[\w+-]{1,60})\.so[\d.]{0,12}: error adding symbols: DSO missing",)
+_NO_LIBRARY = (
+    r"cannot find -l:?(?P<library>[\w.+-]{1,60})(?::|\s|$)",
+    r"cannot find /[^\s:]{1,300}/lib(?P<library>[\w+-]{1,60})\.(?:a|so)\b",
+    r"unable to find library -l(?P<library>[\w.+-]{1,60})",
+    r"library (?:not found for -l|')(?P<library>[\w.+-]{1,60})(?:' not found|\s|$)",
+)
+_NO_RULE = (
+    (
+        r"No rule to make target [`'\u2018](?P<file>[^'\u2019\n]{1,300})['\u2019]"
+        r"(?:, needed by [`'\u2018](?P<for>[^'\u2019\n]{1,300})['\u2019])?"
+    ),
+    (
+        r"ninja: error: '(?P<file>[^'\n]{1,300})'(?:, needed by '(?P<for>[^'\n]{1,300})')?"
+        r", missing and no known rule"
+    ),
+)
+_CONFIGURE = (r"(?:^|\s)configure: error: (?P<message>\S.{0,300})",)
+# What a message of configure, Meson or CMake says is lacking, by words that name it.
+_STATED = 0.76  # strength of what a project says itself
+_RAISED = 4  # lines before an exception in which the statement that raised it is shown
+_LACKS = r"not found|\b[Nn]o |missing|(?:not|n't) find|[Rr]equire|[Nn]eed|[Ii]nstall"
+_NAMED = (
+    r"\b(?P<header>[\w/+-]{2,40}\.h)\b"
+    r"|\b(?P<library>(?:lib)?[\w.+-]{3,30}) (?:development |devel )?(?:header|librar|devel|package)"
+)
+_C_LIBRARY = {"libc6-dev", "linux-libc-dev"}  # packages that are never what is lacking
+_MESON = (r"^\s{0,24}(?:\S{1,200}meson\.build:\d+:\d+: )ERROR: (?P<message>\S.{0,300})",)
+_EXCEPTION = (
+    r"^\s{0,24}(?P<kind>[A-Za-z_][\w.]{0,100}"
+    r"(?:Error|Exception|Exit|NotFound|Failed|Warning|Interrupt))(?:: (?P<message>.{1,300}))?$"
+)
+_FRAME = r'^\s{0,30}File "(?P<file>[^"\n]{1,300})", line (?P<line>\d{1,7})'
+# Frames of the tools that run a build; the error lies in what they were given.
+_TOOLS = (
+    r"/lib/python3?[\d.]*/(?!(?:site|dist)-packages/)"
+    r"|/(?:pip|setuptools|pyproject_hooks|pep517|build|wheel|distutils|_distutils_hack"
+    r"|scikit_build_core|skbuild|mesonpy|hatchling|flit_core|poetry|uv)/"
+    r"|<string>|<frozen|^<|in_process"
+)
+_ECHOES = ("CalledProcessError", "SystemExit", "KeyboardInterrupt", "DeprecationWarning")
+# Sources that are not the user's: headers of the system, of packages, and bundled projects.
+_FOREIGN = (
+    r"^/usr/(?!src/)|^/opt/|/site-packages/|/dist-packages/|/envs/[^/]+/include|/conda/|/cuda[^/]*/"
+    r"|/pip-(?:install|download|build-env|wheel|unpack)-|/sdists-v\d|/builds-v\d|/\.cargo/|/go/pkg/mod/"
+    r"|(?:^|/)(?:third[_-]?party|_deps|vendor(?:ed)?|extern(?:al)?s?|deps|subprojects|submodules"
+    r"|node_modules|vcpkg(?:_installed)?|\.conan2?|bazel-\w+/external)/"
+)
+_OWNER = r"['\"\u2018](?:const )?(?:(?:class|struct|union|enum) )?(?P<owner>[A-Za-z_][\w:]{1,120})"
+_MEMBER = r"['\"\u2018](?P<member>\w{1,80})['\"\u2019]"
+_NO_MEMBER = (
+    rf"error: (?:namespace |class |struct )?{_OWNER}.{{0,300}} has no member (?:named )?{_MEMBER}",
+    rf"error: {_MEMBER} (?:is not a member of|in (?:namespace|class|struct)) {_OWNER}",
+    rf"no (?:member|type|template) named {_MEMBER} in (?:namespace )?{_OWNER}",
+    rf"error C2039: {_MEMBER}: is not a member of {_OWNER}",
+)
+_STANDARD = ("std", "__gnu_cxx", "__cxxabiv1")
+PATTERNS = (
+    *_NO_MEMBER,
+    *_COMPILER_ERRORS,
+    _NO_HEADER,
+    *_NOT_NAMED,
+    *_UNDEFINED,
+    *_NO_LIBRARY,
+    *_NO_RULE,
+    *_CONFIGURE,
+    *_MESON,
+    _EXCEPTION,
+)
+
+
+def find_symptoms(search: LogSearch, explained: Collection[int]) -> list[Match]:
+    """Return the failures that can be explained by their kind, without the lines that are
+    ``explained`` already.
+    """
+    kinds: tuple[Callable[[LogSearch], Iterable[Match]], ...] = (
+        _stated,
+        _foreign_names,
+        _missing_headers,
+        _missing_libraries,
+        _undefined_symbols,
+        _source_errors,
+        _missing_inputs,
+        _configure_errors,
+        _cmake_errors,
+        _exceptions,
+    )
+    steps = search.steps
+    found = (match for kind in kinds for match in kind(search))
+    return [
+        match for match in found if match.line not in explained and not steps.taken_back(match.line)
+    ]
+
+
+def _hits(search: LogSearch, patterns: Iterable[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    for pattern in patterns:
+        for line, match in search.texts.search(pattern, most=_MOST).items():
+            yield line, {name: text for name, text in match.groupdict().items() if text}
+
+
+def _symptom(name: str, line: int, strength: float, groups: Mapping[str, str]) -> Match:
+    short = {group: text.strip()[:_LONGEST] for group, text in groups.items()}
+    return Match(cause=failures()[name], sign=name, strength=strength, line=line, groups=short)
+
+
+def _stated(search: LogSearch) -> Iterator[Match]:
+    for line, groups in statements(search):
+        yield _symptom("stated-by-project", line, _STATED, groups)
+
+
+def _foreign_names(search: LogSearch) -> Iterator[Match]:
+    """Yield the names that a library does not have, where the error is not in its own source."""
+    for line, groups in _hits(search, _NO_MEMBER):
+        root = groups["owner"].partition("::")[0]
+        place = search.lines[line].text.partition("error")[0]
+        if (library := _library_of(groups["owner"], root)) and root not in place:
+            named = {"library": library, "member": groups["member"]}
+            yield _symptom("dependency-api-changed", line, 0.78, named)
+
+
+def _library_of(owner: str, root: str) -> str | None:
+    """Return the library of a namespace: one whose symbols or headers begin with its name."""
+    if root in _STANDARD:
+        return None
+    if library := library_of(f"{owner}::"):
+        return library
+    return root if provider(ProvidedKind.HEADER, f"{root}/{root}.h") else None
+
+
+def _missing_headers(search: LogSearch) -> Iterator[Match]:
+    for line, groups in _hits(search, [_NO_HEADER]):
+        header = groups.get("header") or groups.get("opened", "")
+        if provider(ProvidedKind.HEADER, header.removeprefix("./")):
+            yield _symptom("system-headers-missing", line, 0.82, {"header": header})
+        else:
+            source = compiled(_COMPILER_ERRORS[0]).match(search.lines[line].text)
+            file = {"file": source["file"]} if source else {}
+            yield _symptom("file-missing", line, 0.7, {"header": header} | file)
+
+
+def _missing_libraries(search: LogSearch) -> Iterator[Match]:
+    for line, groups in _hits(search, _NO_LIBRARY):
+        if "warning: " in search.lines[line].text:
+            continue
+        yield _symptom("system-library-missing", line, 0.88, groups)
+
+
+def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
+    for line, groups in _hits(search, _NOT_NAMED):
+        yield _symptom("library-not-linked", line, 0.85, {"symbol": groups["library"]} | groups)
+    for line, groups in _hits(search, _UNDEFINED):
+        symbol = compiled(_RETURNED).sub("", groups["symbol"])
+        if library := library_of(symbol):
+            yield _symptom("library-not-linked", line, 0.8, {"symbol": symbol, "library": library})
+        else:
+            yield _symptom("undefined-reference", line, 0.6, {"symbol": symbol})
+
+
+def _source_errors(search: LogSearch) -> Iterator[Match]:
+    for line, groups in _hits(search, _COMPILER_ERRORS):
+        if not re.search(_NO_HEADER, search.lines[line].text):
+            if compiled(_FOREIGN).search(groups["file"]):
+                yield _symptom("dependency-source-error", line, 0.6, {})
+            else:
+                yield _symptom("source-error", line, 0.65, groups)
+
+
+def _missing_inputs(search: LogSearch) -> Iterator[Match]:
+    for line, groups in _hits(search, _NO_RULE):
+        if not groups["file"].startswith("/"):  # others are of no step of this build
+            yield _symptom("input-not-made", line, 0.6, groups)
+
+
+def _configure_errors(search: LogSearch) -> Iterator[Match]:
+    for line, groups in _hits(search, (*_CONFIGURE, *_MESON)):
+        if lacking := _lacking(groups["message"]):
+            yield _symptom("system-headers-missing", line, 0.8, lacking)
+        else:
+            yield _symptom("configure-error", line, 0.6, groups)
+
+
+def _lacking(message: str) -> dict[str, str]:
+    """Return the header or the module of pkg-config that a message says is lacking, if a package is
+    known to have it.
+    """
+    if not compiled(_LACKS).search(message):
+        return {}
+    for named in compiled(_NAMED).finditer(message):
+        name = named["library"] or ""
+        for module in (name, name.lower(), f"lib{name.lower()}"):
+            if name and provider(ProvidedKind.PKGCONFIG, module):
+                return {"pkgconfig": module}
+        header = named["header"] or f"{name.lower().removeprefix('lib')}.h"
+        known = provider(ProvidedKind.HEADER, header)
+        if known and not _C_LIBRARY & set(known.packages.values()):
+            return {"header": header}
+    return {}
+
+
+def _cmake_errors(search: LogSearch) -> Iterator[Match]:
+    for begin, span in search.steps.refusals.items():
+        message = message_text(search.lines, span)
+        if lacking := _lacking(message):
+            yield _symptom("system-headers-missing", begin, 0.8, lacking)
+        else:
+            said = message or search.lines[begin].text.strip()
+            yield _symptom("cmake-error", begin, 0.6, {"message": said})
+
+
+def _exceptions(search: LogSearch) -> Iterator[Match]:
+    """Yield the exceptions that end a traceback, with the last frame outside of the tools."""
+    for line, groups in _hits(search, [_EXCEPTION]):
+        heads = [head for head in search.steps.tracebacks if head < line]
+        if not heads or groups["kind"].endswith(_ECHOES) or line in search.steps.echoes:
+            continue
+        frames = [
+            match
+            for one in search.lines[heads[-1] : line]
+            if (match := compiled(_FRAME).match(one.text))
+        ]
+        own = [frame for frame in frames if not compiled(_TOOLS).search(frame["file"])]
+        said = statement(groups.get("message", ""))
+        if (
+            own
+            and own[-1] is frames[-1]
+            and said
+            and _is_raised(search.lines[max(0, line - _RAISED) : line])
+        ):
+            yield _symptom("stated-by-project", line, _STATED, {"file": own[-1]["file"]} | said)
+        elif own:
+            yield _symptom("python-error", line, 0.6, groups | own[-1].groupdict())
+
+
+def _is_raised(lines: Sequence[Line]) -> bool:
+    """Return whether a traceback ends with a line that raises an error on purpose."""
+    return any(line.text.lstrip().startswith("raise ") for line in lines)

@@ -1,0 +1,220 @@
+"""Failures that no entry knows, explained by what their messages say and whose names they lack."""
+
+from io import BytesIO
+
+import pytest
+
+from stoker.diagnose.sieve import read_log
+from stoker.diagnose.values import Diagnosis, Status
+from stoker.diagnose.verdict import diagnose
+
+
+def diagnosis(*lines: str) -> Diagnosis:
+    return diagnose(read_log(BytesIO("\n".join(lines).encode())))
+
+
+STATED = [
+    pytest.param(
+        (
+            "CMake Error at cmake/Mill.cmake:5 (message):",
+            "  The mill needs water: set -DMILL_WHEEL=water or build without",
+            "  it",
+            "",
+            "",
+            "-- Configuring incomplete, errors occurred!",
+        ),
+        "cmake/Mill.cmake says: The mill needs water: set -DMILL_WHEEL=water or build without it",
+        "-DMILL_WHEEL=water",
+        id="cmake",
+    ),
+    pytest.param(
+        (
+            "checking whether the mill grinds... no",
+            "configure: error: the mill does not grind; use --disable-mill to go without it",
+        ),
+        "configure says: the mill does not grind; use --disable-mill to go without it",
+        "--disable-mill",
+        id="configure",
+    ),
+    pytest.param(
+        (
+            "../meson.build:12:4: ERROR: Problem encountered: the mill is for rivers, not for seas",
+            "",
+            "A full log can be found at /src/build/meson-logs/meson-log.txt",
+        ),
+        "../meson.build says: the mill is for rivers, not for seas",
+        "",
+        id="meson",
+    ),
+    pytest.param(
+        (
+            "Traceback (most recent call last):",
+            '  File "/tmp/pip-install-a1/mill_1/setup.py", line 117, in <module>',
+            "    raise RuntimeError(",
+            "RuntimeError: The mill needs a river of 3 metres; set MILL_RIVER=wide if it has one.",
+        ),
+        "/tmp/pip-install-a1/mill_1/setup.py says: The mill needs a river of 3 metres; "
+        "set MILL_RIVER=wide if it has one.",
+        "MILL_RIVER=wide",
+        id="python",
+    ),
+    pytest.param(
+        (
+            "In file included from mill.c:1:",
+            'river.h:12:2: error: #error "The river must be defined before the mill"',
+            "   12 | #error The river must be defined before the mill",
+            "make: *** [Makefile:2: mill.o] Error 1",
+        ),
+        "river.h says: The river must be defined before the mill",
+        "",
+        id="gcc",
+    ),
+    pytest.param(
+        (
+            "river.h:12:2: error: The river must be defined before the mill",
+            "   12 | #error The river must be defined before the mill",
+            "      |  ^",
+            "1 error generated.",
+        ),
+        "river.h says: The river must be defined before the mill",
+        "",
+        id="clang",
+    ),
+    pytest.param(
+        (
+            r"C:\src\river.h(12): fatal error C1189: #error:  The river must be before the mill",
+            "Build FAILED.",
+        ),
+        r"C:\src\river.h says: The river must be before the mill",
+        "",
+        id="microsoft",
+    ),
+    pytest.param(
+        (
+            "mill.hpp:9:15: error: static assertion failed: the wheel needs at least four spokes",
+            '    9 | static_assert(spokes > 3, "the wheel needs at least four spokes");',
+            "make: *** [Makefile:2: mill.o] Error 1",
+        ),
+        "mill.hpp says: the wheel needs at least four spokes",
+        "",
+        id="static-assert",
+    ),
+    pytest.param(
+        (
+            "error: failed to run custom build command for `mill-sys v0.3.0 (/src/mill-sys)`",
+            "  --- stderr",
+            "  thread 'main' (4711) panicked at /src/mill-sys/build.rs:40:9:",
+            "  MILL_LIB_DIR must name the folder with its library",
+            "  note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace",
+        ),
+        "/src/mill-sys/build.rs says: MILL_LIB_DIR must name the folder with its library",
+        "",
+        id="cargo",
+    ),
+]
+
+
+@pytest.mark.parametrize(("log", "title", "option"), STATED)
+def test_what_a_project_says_itself_is_the_answer(
+    log: tuple[str, ...], title: str, option: str
+) -> None:
+    found = diagnosis(*log).findings
+    assert [one.cause for one in found] == ["stated-by-project"]
+    assert found[0].title == title
+    assert found[0].fix[0].text.endswith(f"names {option}") == bool(option)
+    assert not any(fix.commands for fix in found[0].fix)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        (  # CMake itself speaks
+            "CMake Error at CMakeLists.txt:9 (add_subdirectory):",
+            "  The source directory /src/third_party/mill has no water at all in it",
+            "-- Configuring incomplete, errors occurred!",
+        ),
+        (  # only that a step failed
+            "CMake Error at mill-launcher.cmake:43 (message):",
+            "  Mill: the step grind failed with exit code 'Segmentation fault'.",
+            "make: *** [Makefile:3: grind] Error 1",
+        ),
+        ("configure: error: see config.log for details of this",),
+        (  # nobody wrote these words for this case
+            "Traceback (most recent call last):",
+            '  File "/src/setup.py", line 7, in <module>',
+            "    wheel = river[3]",
+            "KeyError: there are no words in here that say why",
+        ),
+    ],
+)
+def test_what_a_tool_says_of_itself_is_no_statement(log: tuple[str, ...]) -> None:
+    assert diagnosis(*log).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "mill.cpp:7:12: error: no member named 'grind' in 'spdlog::logger'",
+        "m.cc:7:2: error: \u2018class spdlog::logger\u2019 has no member named \u2018grind\u2019",
+        "mill.cpp:7:12: error: \u2018grind\u2019 is not a member of \u2018spdlog\u2019",
+        "mill.cpp:7:12: error: no type named 'grind' in namespace 'spdlog'",
+        'mill.cu(7): error: namespace "spdlog" has no member "grind"',
+        r"C:\src\mill.cpp(7,12): error C2039: 'grind': is not a member of 'spdlog::logger'",
+    ],
+)
+def test_a_name_that_a_library_does_not_have_is_one_of_another_release(error: str) -> None:
+    found = diagnosis("c++ -c mill.cpp", error, "make: *** [Makefile:2: mill.o] Error 1").findings
+    assert [one.cause for one in found] == ["dependency-api-changed"]
+    assert found[0].title == "spdlog has no grind: the source is for another release of spdlog"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "mill.cpp:7:12: error: no member named 'grind' in 'mill::wheel'",  # the project's own
+        "mill.cpp:7:12: error: \u2018class Wheel\u2019 has no member named \u2018grind\u2019",
+    ],
+)
+def test_a_name_of_no_known_library_is_unknown(error: str) -> None:
+    found = diagnosis("c++ -c mill.cpp", error, "make: *** [Makefile:2: mill.o] Error 1")
+    assert found.status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        (
+            "./configure: line 9: syntax error near unexpected token `x,'",
+            "./configure: line 9: `A(x, y)'",
+        ),
+        ("../meson.build:3:0: ERROR: keyword argument 'x' was of type y", "", "A full log is at z"),
+        ("# mill", "./mill.go:5:2: undefined: wheel"),
+    ],
+)
+def test_a_log_that_ends_with_a_complaint_has_failed(log: tuple[str, ...]) -> None:
+    assert diagnosis("Building", *log).status is not Status.NOTHING_FAILED
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        ("warning: the error is not found", "[9/9] Linking mill"),
+        ("0 errors, 0 failures, 3 tests passed",),
+        ("FAIL: 0  ERROR: 0  XFAIL: 2",),
+        ("-- Looking for mill.h - not found", "done"),
+        ("gcc -o error_test -c failed.c", "touch not_found.stamp"),
+    ],
+)
+def test_words_of_errors_at_the_end_of_a_success_are_no_complaint(log: tuple[str, ...]) -> None:
+    assert diagnosis("Building", *log).status is Status.NOTHING_FAILED
+
+
+def test_a_symbol_that_names_a_release_is_of_other_headers_than_the_library() -> None:
+    found = diagnosis(
+        "cc -o mill mill.o -lx264 -licuuc",
+        "/usr/bin/ld: mill.o: in function `grind':",
+        "mill.c:(.text+0x9): undefined reference to `x264_encoder_open_164'",
+        "collect2: error: ld returned 1 exit status",
+    ).findings
+    assert [one.cause for one in found] == ["library-release-mismatch"]
+    assert "x264_encoder_open_164" in found[0].title
