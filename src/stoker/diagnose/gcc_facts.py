@@ -24,7 +24,7 @@ def _nvcc_gcc(about: About) -> str | None:
     limits = [int(word) for word in about.groups.get("newest", ()) if word.isdecimal()]
     limits += [number - 1 for number in _used_gccs(about)]  # nvcc has refused this one
     most = min([*limits, *([release.gcc_max] if release else [])], default=None)
-    fitting = [number for number in _gccs(about) if most is not None and number <= most]
+    fitting = [number for number in about.here.gccs if most is not None and number <= most]
     return str(max(fitting)) if fitting else None
 
 
@@ -33,7 +33,7 @@ def _nvcc_gcc(about: About) -> str | None:
 )
 def _newer_gcc(about: About) -> str | None:
     needed = _needed_gcc(about)
-    fitting = [number for number in _gccs(about) if needed and number >= needed]
+    fitting = [number for number in about.here.gccs if needed and number >= needed]
     return str(min(fitting)) if fitting else None
 
 
@@ -59,7 +59,7 @@ def _install_nvcc_gcc(about: About) -> ShellScript | None:
 
 @FACTS.text("machine.newest_gcc", "the newest gcc that the system has")
 def _newest_gcc(about: About) -> str | None:
-    return str(max(_gccs(about))) if _gccs(about) else None
+    return str(max(about.here.gccs)) if about.here.gccs else None
 
 
 @FACTS.command("machine.install_newest_gcc", "the command that installs it, if it is missing")
@@ -69,8 +69,8 @@ def _install_newest_gcc(about: About) -> ShellScript | None:
 
 @FACTS.text("machine.other_gcc", "an older release of gcc than the one that was used")
 def _other_gcc(about: About) -> str | None:
-    newest = next(iter(_used_gccs(about)), max(_gccs(about), default=0))
-    older = [number for number in _gccs(about) if number < newest]
+    newest = next(iter(_used_gccs(about)), max(about.here.gccs, default=0))
+    older = [number for number in about.here.gccs if number < newest]
     return str(max(older)) if older else None
 
 
@@ -89,15 +89,6 @@ def _install_gcc(version: str | None, about: About) -> ShellScript | None:
     if version is None or about.here.which(f"g++-{version}"):
         return None
     return system_commands([f"g++-{version}"], about.here, "apt")
-
-
-def _gccs(about: About) -> set[int]:
-    """Return the versions of g++ that are installed, or that the system has as packages."""
-    from stoker.knowledge.packages import gcc_versions
-    from stoker.machine.file_tree import installed_gccs
-
-    packaged = gcc_versions(about.here.system) if about.here.manager == "apt" else ()
-    return {*installed_gccs(about.here.environment), *packaged}
 
 
 def _needed_gcc(about: About) -> int | None:

@@ -48,6 +48,15 @@ class Here:
         return read_system(FileTree(self.root), self.environment)
 
     @cached_property
+    def gccs(self) -> frozenset[int]:
+        """The versions of g++ that are installed, or that the system has as packages."""
+        from stoker.knowledge.packages import gcc_versions
+        from stoker.machine.file_tree import installed_gccs
+
+        packaged = gcc_versions(self.system) if self.manager == "apt" else ()
+        return frozenset({*installed_gccs(self.environment), *packaged})
+
+    @cached_property
     def manager(self) -> str | None:
         """The package manager of the system: apt, dnf, ..."""
         from stoker.knowledge.packages import system_manager

@@ -11,7 +11,7 @@ from itertools import accumulate, islice
 
 from stoker.knowledge.failures import literals
 
-_SHORT = 50_000  # characters of a text in which a literal is found sooner than its words
+_SHORT = 8_000  # characters of a text in which a literal is found sooner than its words
 _WORDS = re.compile(r"\w{4,}", re.ASCII)
 
 
@@ -25,6 +25,7 @@ class Texts:
         self._whole = "\n".join(texts)
         self._starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
         self._vocabulary: str | None = None
+        self._known: dict[str, bool] = {}
         self._having: dict[str, list[int]] = {}
         self._found: dict[tuple[str, int | None], dict[int, re.Match[str]]] = {}
 
@@ -41,23 +42,27 @@ class Texts:
         """Return the matches of a pattern by the indices of their texts, in order and at most
         ``most``. The result is kept, because several signs need the same lines.
         """
-        if (pattern, most) not in self._found:
-            found = self._matches(pattern)
-            self._found[pattern, most] = dict(found if most is None else islice(found, most))
-        return self._found[pattern, most]
+        if (found := self._found.get((pattern, most))) is None:
+            candidates = self._candidates(pattern)
+            found = dict(islice(self._matches(pattern, candidates), most)) if candidates else {}
+            self._found[pattern, most] = found
+        return found
 
-    def _matches(self, pattern: str) -> Iterator[tuple[int, re.Match[str]]]:
-        if candidates := self._candidates(pattern):
-            search = compiled(pattern).search
-            for index in candidates:
-                if match := search(self._texts[index]):
-                    yield index, match
+    def _matches(
+        self, pattern: str, candidates: Sequence[int]
+    ) -> Iterator[tuple[int, re.Match[str]]]:
+        search = compiled(pattern).search
+        for index in candidates:
+            if match := search(self._texts[index]):
+                yield index, match
 
     def _candidates(self, pattern: str) -> Sequence[int]:
         """Return the indices of the texts that contain a literal of each group."""
         groups = literals(pattern)
         if not groups:
             return range(len(self._texts))
+        if not all(any(map(self._may_have, words)) for words in groups):
+            return ()
         found = self._having_any(groups[0])
         for words in groups[1:]:
             found = [at for at in found if any(word in self._texts[at] for word in words)]
@@ -69,8 +74,14 @@ class Texts:
         return sorted({index for word in words for index in self.having(word)})
 
     def _may_have(self, literal: str) -> bool:
-        """Return whether a literal may occur. A long log has few different words, so that looking
-        for the longest word of the literal among them is quicker.
+        """Return whether a literal may occur."""
+        if literal not in self._known:
+            self._known[literal] = self._is_known(literal)
+        return self._known[literal]
+
+    def _is_known(self, literal: str) -> bool:
+        """A long log has few different words, so that looking for the longest word of the literal
+        among them is quicker.
         """
         if len(self._whole) < _SHORT:
             return literal in self._whole

@@ -5,7 +5,6 @@ or library, a traceback. Two kinds of message say why: one that the project wrot
 case (statements.py), and one about a name that a library does not have.
 """
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from stoker.diagnose.lines import compiled
@@ -14,9 +13,15 @@ from stoker.diagnose.sieve import Line
 from stoker.diagnose.signs import LogSearch, Match
 from stoker.diagnose.statements import statement, statements
 from stoker.knowledge.failures import failures
-from stoker.knowledge.providers import ProvidedKind, library_of, provider
+from stoker.knowledge.providers import (
+    ProvidedKind,
+    library_of,
+    library_of_namespace,
+    provider,
+)
 
 _MOST = 200  # errors of one kind that are looked into
+_FEW = 40  # errors in sources: the first of a step is the one that counts
 _LONGEST = 160  # characters of a message that is repeated in a headline
 # How compilers name a place: gcc and clang, nvcc, Microsoft's.
 _COMPILER_ERRORS = (
@@ -97,6 +102,7 @@ _NO_MEMBER = (
     rf"no (?:member|type|template) named {_MEMBER} in (?:namespace )?{_OWNER}",
     rf"error C2039: {_MEMBER}: is not a member of {_OWNER}",
 )
+_DEEPEST = 2  # parts of the name of a namespace that a library has
 _STANDARD = ("std", "__gnu_cxx", "__cxxabiv1")
 PATTERNS = (
     *_NO_MEMBER,
@@ -135,9 +141,11 @@ def find_symptoms(search: LogSearch, explained: Collection[int]) -> list[Match]:
     ]
 
 
-def _hits(search: LogSearch, patterns: Iterable[str]) -> Iterator[tuple[int, dict[str, str]]]:
+def _hits(
+    search: LogSearch, patterns: Iterable[str], most: int = _MOST
+) -> Iterator[tuple[int, dict[str, str]]]:
     for pattern in patterns:
-        for line, match in search.texts.search(pattern, most=_MOST).items():
+        for line, match in search.texts.search(pattern, most=most).items():
             yield line, {name: text for name, text in match.groupdict().items() if text}
 
 
@@ -153,21 +161,21 @@ def _stated(search: LogSearch) -> Iterator[Match]:
 
 def _foreign_names(search: LogSearch) -> Iterator[Match]:
     """Yield the names that a library does not have, where the error is not in its own source."""
-    for line, groups in _hits(search, _NO_MEMBER):
+    for line, groups in _hits(search, _NO_MEMBER, most=_FEW):
         root = groups["owner"].partition("::")[0]
         place = search.lines[line].text.partition("error")[0]
-        if (library := _library_of(groups["owner"], root)) and root not in place:
+        if root in _STANDARD or root in place:
+            continue
+        if library := _library_of(groups["owner"]):
             named = {"library": library, "member": groups["member"]}
             yield _symptom("dependency-api-changed", line, 0.78, named)
 
 
-def _library_of(owner: str, root: str) -> str | None:
-    """Return the library of a namespace: one whose symbols or headers begin with its name."""
-    if root in _STANDARD:
-        return None
-    if library := library_of(f"{owner}::"):
-        return library
-    return root if provider(ProvidedKind.HEADER, f"{root}/{root}.h") else None
+def _library_of(owner: str) -> str | None:
+    """Return the library of a class or a namespace, by the longest part of its name."""
+    parts = owner.strip(":").split("::")
+    names = ("::".join(parts[:end]) for end in range(min(len(parts), _DEEPEST), 0, -1))
+    return next(filter(None, map(library_of_namespace, names)), None)
 
 
 def _missing_headers(search: LogSearch) -> Iterator[Match]:
@@ -200,8 +208,9 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
 
 
 def _source_errors(search: LogSearch) -> Iterator[Match]:
-    for line, groups in _hits(search, _COMPILER_ERRORS):
-        if not re.search(_NO_HEADER, search.lines[line].text):
+    no_header = search.texts.search(_NO_HEADER, most=_MOST)
+    for line, groups in _hits(search, _COMPILER_ERRORS, most=_FEW):
+        if line not in no_header:
             if compiled(_FOREIGN).search(groups["file"]):
                 yield _symptom("dependency-source-error", line, 0.6, {})
             else:

@@ -80,6 +80,16 @@ def library_of(symbol: str) -> str | None:
 
 
 @cache
+def library_of_namespace(name: str) -> str | None:
+    """Return the library of a namespace of C++, such as ``google::protobuf``, by its symbols or by
+    the folder of its headers.
+    """
+    if row := _row("symbol", f"{name}::*"):
+        return row[1]
+    return name.replace("::", "/") if _row("header", name.replace("::", "/") + "/") else None
+
+
+@cache
 def _symbols() -> dict[str, str]:
     rows = (line.split("\t") for line in _table().splitlines() if line.startswith("symbol\t"))
     return {row[1]: row[3] for row in rows}

@@ -139,7 +139,7 @@ def test_what_a_project_says_itself_is_the_answer(
             "make: *** [Makefile:3: grind] Error 1",
         ),
         ("configure: error: see config.log for details of this",),
-        (  # nobody wrote these words for this case
+        (  # these words were not written for this case
             "Traceback (most recent call last):",
             '  File "/src/setup.py", line 7, in <module>',
             "    wheel = river[3]",
