@@ -66,22 +66,27 @@ def main() -> int:
             found[name] = result | ({"first": first} if first else {})
             print(name, found[name]["end"], found[name]["cause"], flush=True)
             if asked.json:
-                asked.json.write_text(json.dumps(summary(found), indent=2) + "\n")
+                stored = summary(found, results.get("reasons", {}))
+                asked.json.write_text(json.dumps(stored, indent=2) + "\n")
     print(json.dumps({key: value for key, value in summary(found).items() if key != "cases"}))
     return 0
 
 
-def summary(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the figures. ``first`` of a case is how its first try ended, before any correction."""
+def summary(found: dict[str, Any], reasons: dict[str, str] | None = None) -> dict[str, Any]:
+    """Return the figures. ``first`` of a case is how its first try ended, before any correction.
+    ``reasons``, which are written by hand, are kept for the cases that are not fixed.
+    """
     valid = {name: one for name, one in found.items() if one["end"] != "not made"}
     new = [one["first"] for one in valid.values() if one.get("first", "not made") != "not made"]
+    open_cases = sorted(name for name, one in valid.items() if one["end"] != "fixed")
     return {
         "failures": len(valid),
         "of real packages": sum(one["real"] for one in valid.values()),
         "fixed by the first fix": sum(one["end"] == "fixed" for one in valid.values()),
         "at the first try": {"failures": len(new), "fixed": new.count("fixed")},
-        "not fixed": sorted(name for name, one in valid.items() if one["end"] != "fixed"),
+        "not fixed": open_cases,
         "not made": sorted(found.keys() - valid.keys()),
+        "reasons": {name: why for name, why in (reasons or {}).items() if name in open_cases},
         "cases": dict(sorted(found.items())),
     }
 

@@ -79,8 +79,8 @@ def _messages(search: LogSearch) -> Iterator[tuple[int, str, str]]:
             if not compiled(_OF_AUTOCONF).match(match["message"]):
                 yield line, match["file"], match["message"]
     for line in texts.search(_QUOTED, most=_MOST):
-        if line and (match := compiled(_COMPILER).match(lines[line - 1].text)):
-            yield line - 1, match["file"], match["message"]
+        if line and (above := compiled(_COMPILER).match(lines[line - 1].text)):
+            yield line - 1, above["file"], above["message"]
     for line, match in texts.search(_PANIC, most=_MOST).items():
         if line + 1 < len(lines):
             yield line, match["file"], lines[line + 1].text

@@ -112,6 +112,7 @@ _ERROR = (
     r"^\s{0,24}(?:[\w.]{1,100})?(?:Error|Exception)(?::|$)",
     r"\bfatal\s{0,4}: ",
     r"^\s{0,24}ERROR[: ]",
+    r"^E: [A-Z][a-z']",  # apt
     r"\b(?:ninja|make(?:\[\d+\])?): (?:error|fatal|\*\*\*)",
     r"died due to signal",
     r"undefined reference to",

@@ -102,10 +102,16 @@ _NO_MEMBER = (
     rf"no (?:member|type|template) named {_MEMBER} in (?:namespace )?{_OWNER}",
     rf"error C2039: {_MEMBER}: is not a member of {_OWNER}",
 )
+_NO_MATCH = (
+    r"^\s{0,24}(?P<file>[^\s:'\"][^:'\"\n]{0,300}\.\w{1,5}):\d{1,7}:\d{1,5}: error: "
+    rf"no matching (?:member )?function for call to {_OWNER}"
+)
+_INTERNAL = r"/(?:details?|internal|impl)/"  # headers of a library that no other project should use
 _DEEPEST = 2  # parts of the name of a namespace that a library has
 _STANDARD = ("std", "__gnu_cxx", "__cxxabiv1")
 PATTERNS = (
     *_NO_MEMBER,
+    _NO_MATCH,
     *_COMPILER_ERRORS,
     _NO_HEADER,
     *_NOT_NAMED,
@@ -169,6 +175,14 @@ def _foreign_names(search: LogSearch) -> Iterator[Match]:
         if library := _library_of(groups["owner"]):
             named = {"library": library, "member": groups["member"]}
             yield _symptom("dependency-api-changed", line, 0.78, named)
+    for line, groups in _hits(search, [_NO_MATCH], most=_FEW):
+        root, _, rest = groups["owner"].partition("::")
+        if root in (*_STANDARD, *groups["file"].split("/")):
+            continue
+        library = _library_of(groups["owner"])
+        if library and compiled(_FOREIGN).search(groups["file"]):
+            named = {"library": library, "member": f"{rest.rpartition('::')[2]} for this call"}
+            yield _symptom("dependency-api-changed", line, 0.74, named)
 
 
 def _library_of(owner: str) -> str | None:
@@ -181,7 +195,11 @@ def _library_of(owner: str) -> str | None:
 def _missing_headers(search: LogSearch) -> Iterator[Match]:
     for line, groups in _hits(search, [_NO_HEADER]):
         header = groups.get("header") or groups.get("opened", "")
-        if provider(ProvidedKind.HEADER, header.removeprefix("./")):
+        library = library_of_namespace(header.partition("/")[0])
+        if library and compiled(_INTERNAL).search(header):
+            named = {"library": library, "member": header}
+            yield _symptom("dependency-api-changed", line, 0.78, named)
+        elif provider(ProvidedKind.HEADER, header.removeprefix("./")):
             yield _symptom("system-headers-missing", line, 0.82, {"header": header})
         else:
             source = compiled(_COMPILER_ERRORS[0]).match(search.lines[line].text)

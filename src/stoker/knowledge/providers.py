@@ -85,7 +85,9 @@ def library_of_namespace(name: str) -> str | None:
     the folder of its headers.
     """
     if row := _row("symbol", f"{name}::*"):
-        return row[1]
+        return (
+            name if row[1].startswith(f"{name}_") else row[1]
+        )  # absl, of which absl_base is a part
     return name.replace("::", "/") if _row("header", name.replace("::", "/") + "/") else None
 
 

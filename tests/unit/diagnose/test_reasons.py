@@ -189,6 +189,7 @@ def test_a_name_of_no_known_library_is_unknown(error: str) -> None:
         ),
         ("../meson.build:3:0: ERROR: keyword argument 'x' was of type y", "", "A full log is at z"),
         ("# mill", "./mill.go:5:2: undefined: wheel"),
+        ("E: Unable to correct problems, you have held broken packages.",),
     ],
 )
 def test_a_log_that_ends_with_a_complaint_has_failed(log: tuple[str, ...]) -> None:
@@ -218,3 +219,19 @@ def test_a_symbol_that_names_a_release_is_of_other_headers_than_the_library() ->
     ).findings
     assert [one.cause for one in found] == ["library-release-mismatch"]
     assert "x264_encoder_open_164" in found[0].title
+
+
+def test_an_internal_header_of_a_library_is_one_of_another_release() -> None:
+    error = "mill.cpp:2:10: fatal error: spdlog/details/mill.h: No such file or directory"
+    found = diagnosis("c++ -c mill.cpp", error, "compilation terminated.").findings
+    assert [one.cause for one in found] == ["dependency-api-changed"]
+    assert found[0].title.startswith("spdlog has no spdlog/details/mill.h")
+
+
+def test_headers_of_two_libraries_that_do_not_fit_are_of_different_ages() -> None:
+    found = diagnosis(
+        "c++ -c mill.cpp",
+        "/usr/include/mill.h:4:5: error: no matching function for call to 'spdlog::v1::log(int)'",
+        "make: *** [Makefile:2: mill.o] Error 1",
+    ).findings
+    assert [one.cause for one in found] == ["dependency-api-changed"]
