@@ -49,7 +49,7 @@ def _is_chosen(value: ast.expr) -> bool:
         return False
     numbers = (each.value for each in ast.walk(value) if isinstance(each, ast.Constant))
     return any(
-        isinstance(each, float) or (isinstance(each, int) and each not in (0, 1))
+        (isinstance(each, float) and each != 0.0) or (isinstance(each, int) and each not in (0, 1))
         for each in numbers
     )
 

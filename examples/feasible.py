@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stoker.govern import profile
-from stoker.govern.forecast import Forecast, reach
+from stoker.govern.forecast import Forecast
+from stoker.govern.upper import expected, reach
 from stoker.model.govern import Basis, Prediction, Request, Running, State
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 760, 300, 70, 30, 46
@@ -68,7 +69,7 @@ def main() -> None:
 def _at(request: Request, age: float) -> float:
     """Return the memory that a step may use at this age."""
     seconds = request.prediction.seconds or 0.0
-    return profile.expected(request.prediction)(age, age) if age < seconds else 0.0
+    return expected(request.prediction)(age, age) if age < seconds else 0.0
 
 
 def drawn(layers: Sequence[Sequence[float]]) -> str:

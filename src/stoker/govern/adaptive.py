@@ -21,8 +21,9 @@ from math import inf
 
 from msgspec.structs import replace
 
-from stoker.govern.forecast import Forecast, reach
+from stoker.govern.forecast import Forecast
 from stoker.govern.modes import ModeChooser
+from stoker.govern.upper import REACTION, reach
 from stoker.model.govern import Basis, Decision, Reason, Request, Running, State
 from stoker.model.value import Value
 
@@ -37,7 +38,6 @@ class Adaptive(Value, frozen=True, kw_only=True):
     """
 
     cushion: float = 0.01  # share of the limit left free [pytorch16th-4cpu-2G-warm 1.22]
-    reaction: float = 0.5  # seconds until a pause or a kill takes effect [tables-2cpu-2G-cold 1.38]
     longest_pause: float = 5.0  # seconds [6 other draws of that build 1.007]
     # Seconds for which memory must suffice for a resumed step [the same 1.06 with 0.5].
     foresight: float = 2.0
@@ -97,7 +97,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         steps may use then, and other processes twice as much as now, and no more than memory in use
         grows to at its present speed.
         """
-        within = self.reaction + state.late
+        within = REACTION + state.late
         growth = max(0.0, state.growth) * within
         if state.used + growth > self._line(state):
             growth = min(growth, state.other_usage + _growth(state, _active(state), within))
@@ -109,7 +109,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         """
         active = [step for step in _by_loss(state) if not step.is_paused]
         for step in active:
-            if excess > 0 and (growth := _growth(state, [step], self.reaction + state.late)):
+            if excess > 0 and (growth := _growth(state, [step], REACTION + state.late)):
                 excess -= growth
                 yield step.id
 

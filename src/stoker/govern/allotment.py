@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from heapq import heapify, heapreplace
 from math import inf
 
-from stoker.govern import profile
+from stoker.govern.upper import remaining
 from stoker.model.govern import ModeEffect, Request, Running, State
-
-_UNKNOWN = 1.0  # seconds; durations are compared, so any number does if none is known
 
 
 def allotments(state: State, room: float) -> dict[int, ModeEffect]:
@@ -72,13 +70,13 @@ class _Task:
 
 
 def _waiting(request: Request, cpus: int) -> _Task:
-    seconds = request.prediction.seconds or request.path or _UNKNOWN
+    seconds = request.prediction.seconds or request.path
     return _Task(request, cpus, seconds, max(0.0, request.path - seconds))
 
 
 def _running(step: Running, state: State) -> _Task:
     request, age = step.request, step.age(state.now)
-    seconds, known = profile.remaining(request.prediction, age), request.prediction.seconds
+    seconds, known = remaining(request.prediction, age), request.prediction.seconds
     if known is None or seconds == inf:
         return _Task(request, state.cpus, max(0.0, request.path - age), 0.0)
     return _Task(request, state.cpus, seconds, max(0.0, request.path - known))

@@ -8,27 +8,17 @@ all be wrong in the same direction, so theirs add up.
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from functools import lru_cache
 from itertools import chain
 from math import inf, sqrt
+from typing import NamedTuple
 
-from msgspec.structs import replace
-
-from stoker.govern import profile
-from stoker.model.govern import Basis, Pace, Prediction, Request, Running, State
-from stoker.model.value import Value
+from stoker.govern import upper
+from stoker.govern.upper import Upper
+from stoker.model.govern import Request, State
 
 _SHORTEST = 0.25  # seconds
 _GROWTH = 1.03  # factor from one stretch's end to the next
-# Share of a learned prediction's width that is kept free. Being wrong now and then, and killing the
-# youngest step, costs less than idle CPUs [pytorch16th-4cpu-2G-cold 1.21].
-_CAUTION = 0.25
 _SPAN = 32  # stretches that are looked at as a whole; where memory is short, more never have room
-_MOMENT = 1e-9  # seconds; every step takes part of the first stretch, also one that should be over
-_PRIOR = Basis.PRIOR
-# Share of its memory by which a step may still grow if nothing says where it ends
-# [tables-4cpu-2G-cold 1.25].
-_FURTHER = 0.5
 
 
 def _ends() -> tuple[float, ...]:
@@ -41,23 +31,12 @@ def _ends() -> tuple[float, ...]:
 _ENDS = _ends()
 
 
-class _Claim(Value, frozen=True, kw_only=True):
-    """What one step takes from the stretch ``first`` on, until a time in seconds from now.
-    ``margin`` is a share of its memory.
-    """
+class _Claim(NamedTuple):
+    """What one step takes from the stretch ``first`` on."""
 
     first: int
-    until: float
     slots: int
-    memory: profile.Expected
-    margin: float
-    independent: bool
-
-    def share(self, begin: float, end: float) -> tuple[float, float]:
-        """Return its memory and the variance of that between two times."""
-        memory = self.memory(begin, end)
-        margin = memory * self.margin
-        return (memory, margin * margin) if self.independent else (memory + margin, 0.0)
+    upper: Upper
 
 
 class Forecast:
@@ -81,7 +60,8 @@ class Forecast:
         for step in state.running:
             self.remote += step.request.remote
             self._busy += step.slots_of(state.cpus)
-            self._highest += max(_highest(step), reach(step) if self._is_tried(step) else 0.0)
+            tried = upper.is_tried(step, usual=usual)
+            self._highest += max(upper.most_of(step), upper.reach(step) if tried else 0.0)
         self.added: list[Request] = []
         self._until: list[float] = []  # the ends of the stretches, once they are looked at
         self._claims: list[_Claim] = []
@@ -95,11 +75,18 @@ class Forecast:
         if self._until:
             return
         state = self._state
-        positions = [_position(step, state) for step in state.running]
-        self._until = _stretches(state, (life for *_, life in positions))
+        claims = [
+            _Claim(
+                first=0,
+                slots=step.slots_of(state.cpus),
+                upper=upper.running(step, state.now, state.pace, usual=self._usual),
+            )
+            for step in state.running
+        ]
+        self._until = _stretches(state, (claim.upper.life for claim in claims))
         self._tight = bisect_left(self._until, state.tight_at - state.now)
-        for position in positions:
-            self._take(self._running_claim(*position))
+        for claim in claims:
+            self._take(claim)
         for request in self.added:
             self._take(self._starting(request))
 
@@ -125,7 +112,10 @@ class Forecast:
             return True  # a step that runs alone always fits
         if request.slots_of(self._state.cpus) > self.free_slots:
             return False
-        if self._highest + _high(request.prediction) <= self.room and not self._reserved:
+        if (
+            self._highest + upper.most_at_start(request.prediction) <= self.room
+            and not self._reserved
+        ):
             return True
         self._look_ahead()
         claim = self._starting(request)
@@ -141,7 +131,7 @@ class Forecast:
         """Count a step that starts now."""
         self.remote += request.remote
         self._busy += request.slots_of(self._state.cpus)
-        self._highest += _high(request.prediction)
+        self._highest += upper.most_at_start(request.prediction)
         self.added.append(request)
         if self._until:
             self._take(self._starting(request))
@@ -162,7 +152,7 @@ class Forecast:
         self._reserved = request
 
     def _keep_place(self, request: Request) -> None:
-        ends = sorted({bisect_left(self._until, claim.until) + 1 for claim in self._claims})
+        ends = sorted({bisect_left(self._until, claim.upper.until) + 1 for claim in self._claims})
         ends = ends[: bisect_left(ends, len(self._until))]
         if not self.remote:  # a remote step has no slot
             ends = [index for index in ends if self._slots(index) < self._slots(index - 1)]
@@ -172,36 +162,12 @@ class Forecast:
 
     def _starting(self, request: Request) -> _Claim:
         state = self._state
-        claim = _claim(request.prediction, state.pace, request.slots_of(state.cpus))
-        if self._usual and not request.learned:
-            return replace(claim, margin=_CAUTION * claim.margin, independent=True)
-        return claim
+        own = upper.starting(request.prediction, state.pace, usual=self._usual)
+        return _Claim(first=0, slots=request.slots_of(state.cpus), upper=own)
 
     def _starting_later(self, request: Request, first: int) -> _Claim:
         claim, begin = self._starting(request), self._begin(first)
-        memory = profile.delayed(claim.memory, begin)
-        return replace(claim, first=first, until=begin + claim.until, memory=memory)
-
-    def _running_claim(
-        self, step: Running, course: profile.Course, ages: profile.Ages, life: float
-    ) -> _Claim:
-        prediction = course.prediction
-        margin, independent = _margin(prediction, profile.to_come(prediction, ages[0]))
-        memory = profile.expected_from(prediction, ages, step.current, course.spread)
-        if self._is_tried(step):
-            memory, margin = profile.flat(reach(step)), 0.0
-        return _Claim(
-            first=0,
-            until=max(_MOMENT, life * course.spread),
-            slots=step.slots_of(self._state.cpus),
-            memory=memory,
-            margin=margin,
-            independent=independent,
-        )
-
-    def _is_tried(self, step: Running) -> bool:
-        """Return whether a step counts with what it reaches as a rule, not with its worst case."""
-        return (self._usual or step.on_trial) and not step.request.learned
+        return claim._replace(first=first, upper=upper.delayed(claim.upper, begin))
 
     def _has_room(self, claim: _Claim) -> bool:
         # Where the latest claim did not fit, this one hardly does. As time passes, that moves on to
@@ -230,22 +196,22 @@ class Forecast:
     def _fits_in(self, claim: _Claim, first: int, length: int) -> bool:
         """Return whether a claim fits into a span as a whole, or ends before it."""
         begin = self._begin(first)
-        if begin >= claim.until:
+        if begin >= claim.upper.until:
             return True
         taken, variance, slots = self._sum(first, length)
         if not slots and not taken:
             return True
         if slots + claim.slots > self._state.cpus:
             return False
-        memory, own = claim.share(begin, self._end(first, length))
+        memory, own = claim.upper.share(begin, self._end(first, length))
         return taken + memory + sqrt(variance + own) <= self.room
 
     def _take(self, claim: _Claim) -> None:
         self._claims.append(claim)
         for (first, length), (taken, variance, slots) in self._sums.items():
             begin = self._begin(first)
-            if claim.first < first + length and begin < claim.until:
-                memory, own = claim.share(begin, self._end(first, length))
+            if claim.first < first + length and begin < claim.upper.until:
+                memory, own = claim.upper.share(begin, self._end(first, length))
                 self._sums[first, length] = taken + memory, variance + own, slots + claim.slots
 
     def _sum(self, first: int, length: int) -> tuple[float, float, int]:
@@ -255,15 +221,15 @@ class Forecast:
         memory, variance, slots, stop = 0.0, 0.0, 0, first + length
         begin, end = self._begin(first), self._end(first, length)
         for claim in self._claims:
-            if claim.first < stop and begin < claim.until:
-                each, own = claim.share(begin, end)
+            if claim.first < stop and begin < claim.upper.until:
+                each, own = claim.upper.share(begin, end)
                 memory, variance, slots = memory + each, variance + own, slots + claim.slots
         self._sums[first, length] = memory, variance, slots
         return memory, variance, slots
 
     def _slots(self, index: int) -> int:
         begin = self._begin(index)
-        active = (each for each in self._claims if each.first <= index and begin < each.until)
+        active = (each for each in self._claims if each.first <= index and begin < each.upper.until)
         return sum(claim.slots for claim in active)
 
     def _begin(self, first: int) -> float:
@@ -276,74 +242,12 @@ class Forecast:
         return self._until[first + length - 1] if first + length < len(self._until) else inf
 
 
-@lru_cache(maxsize=1024)  # the same steps wait in one decision after another
-def _claim(prediction: Prediction, pace: Pace, slots: int) -> _Claim:
-    """Return what a step takes that starts now."""
-    course = profile.course(prediction, pace)
-    margin, independent = _margin(prediction, 1.0)
-    return _Claim(
-        first=0,
-        until=max(_MOMENT, course.seconds * course.spread),
-        slots=slots,
-        memory=course.memory,
-        margin=margin,
-        independent=independent,
-    )
-
-
 def _stretches(state: State, running: Iterable[float]) -> list[float]:
     """Return the ends of the stretches: as far ahead as the durations of the running steps and of
     the next one are known, then all the rest.
     """
     first = state.waiting[:1]
-    waiting = (profile.course(each.prediction, state.pace).seconds for each in first)
+    waiting = (upper.course(each.prediction, state.pace).seconds for each in first)
     horizon = max((life for life in chain(waiting, running) if life < inf), default=0.0)
     horizon *= state.pace.spread  # some may be slower
     return [*_ENDS[: bisect_left(_ENDS, horizon)], horizon, inf]
-
-
-def _position(step: Running, state: State) -> tuple[Running, profile.Course, profile.Ages, float]:
-    """Return the step, what is expected of it, how much of that has passed, and the seconds until
-    it ends.
-    """
-    course = profile.course(step.request.prediction, state.pace)
-    ages = profile.lived(course, step.age(state.now), step.peak)
-    return step, course, ages, profile.remaining(course.prediction, ages[0])
-
-
-def _margin(prediction: Prediction, to_come: float) -> tuple[float, bool]:
-    """Return the margin as a share of the step's memory, and whether it is independent of other
-    steps. The more of a step has been seen, the less is uncertain.
-    """
-    caution = _CAUTION if prediction.learned else 1.0
-    return _width(prediction) * to_come * caution, prediction.basis is not _PRIOR
-
-
-def _width(prediction: Prediction) -> float:
-    """Return by which share few such steps pass the predicted peak."""
-    return prediction.high / prediction.peak - 1 if prediction.high > prediction.peak > 0 else 0.0
-
-
-def reach(step: Running) -> float:
-    """Return the memory that a running step of unknown size reaches as a rule: what is predicted,
-    or its memory now if that is more, with the caution of a learned prediction. Nothing says
-    where it ends if shipped figures are all that is known, or if it has passed its prediction: it
-    may need half as much again as it uses.
-    """
-    prediction, current = step.request.prediction, step.current
-    usual = max(current, prediction.peak) * (1 + _CAUTION * _width(prediction))
-    ends = prediction.basis is not _PRIOR and current <= prediction.high
-    return usual if ends else max(usual, (1 + _FURTHER) * current)
-
-
-def _high(prediction: Prediction) -> int:
-    """Return the most memory of a step that has not started, margin included."""
-    return max(prediction.high, prediction.peak)
-
-
-def _highest(step: Running) -> float:
-    """Return the most memory of a running step at any time, margin included."""
-    prediction, current = step.request.prediction, step.current
-    if current <= prediction.peak:
-        return _high(prediction)
-    return (current + max(0, current - prediction.high)) * (1 + _margin(prediction, 1.0)[0])

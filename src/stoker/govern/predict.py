@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 from msgspec.structs import replace
 
-from stoker.govern.modes import ModeEffects, ModeKnowledge
+from stoker.govern.modes import KEPT, ModeEffects, ModeKnowledge
 from stoker.govern.profile import PARTS, SAMPLING, TYPICAL_SHARE, climb, profile_of, stepped
 from stoker.knowledge.compiler_modes import measured_effect, nvcc_rounds, thread_effects
 from stoker.knowledge.steps import KnownStep, Prior, known_step, prior_of, usual_seconds
@@ -36,15 +36,13 @@ from stoker.model.value import Bytes, Count, Ratio, Seconds, Value
 
 # A name in brackets is the scenario of tests/scenarios.py that guards a figure, with its time over
 # the stored one if the figure is left out.
-_KEPT = 64  # latest rows of each group [tables-4cpu-2G-cold 1.23 with 16]
 _MOST_ROWS = 20_000  # that are kept in all: several builds of PyTorch
 # Rows that a folder needs to be used [24 first builds: 7 OOM kills with 1, not 2], and as which the
-# shipped figure counts beside them [the same: 1.02 and 7 OOM kills without].
+# shipped figure counts beside them [the same: 1.02 and 7 OOM kills without]. As many of the latest
+# profiles of a command count [24 first builds: 1.007 and an OOM kill more with 1].
 _ENOUGH = 4
 # Factor beyond which a source is of another kind by its size [tables-4cpu-2G-cold 1.18].
 _FAR = 8
-# Rows whose profiles count [24 first builds: 1.007 and an OOM kill more with 1].
-_LATEST = 4
 _QUANTILE = 0.9  # share of peaks that stay below ``high`` [tables-4cpu-2G-third-gc-off 1.06 with 1]
 # ``high`` over ``peak`` of a command that was seen once [tables-4cpu-2G-third-gc-off 1.04 with 1.1]
 _WIDTH = 1.05
@@ -247,7 +245,7 @@ class Predictor:
         for basis, power in known.offsets.items():
             self._memory[basis].power = power
         for role, scales in known.scales.items():
-            self._over_shipped[role] = deque(scales, maxlen=_KEPT)
+            self._over_shipped[role] = deque(scales, maxlen=KEPT)
         self._modes.recall(known.modes)
         for bound in known.bounds:
             self._keep_bound(bound)
@@ -453,16 +451,16 @@ def _within(bounds: tuple[float, float], value: float) -> float:
 
 
 def _group() -> deque[Any]:
-    return deque(maxlen=_KEPT)
+    return deque(maxlen=KEPT)
 
 
 def _latest(samples: tuple[_Sample, ...] | None, sample: _Sample) -> tuple[_Sample, ...]:
     """Return the samples with a new one, without those that are too old."""
-    return (*(samples or ())[1 - _KEPT :], sample)
+    return (*(samples or ())[1 - KEPT :], sample)
 
 
 def _scales() -> deque[float]:
-    return deque(_ASSUMED_SCALES, maxlen=_KEPT)
+    return deque(_ASSUMED_SCALES, maxlen=KEPT)
 
 
 def _folders(source: str) -> Iterator[str]:
@@ -477,7 +475,7 @@ def _folders(source: str) -> Iterator[str]:
 def _profiles(samples: Sequence[_Sample], rounds: int) -> tuple[bytes, ...]:
     """Return the latest profiles of steps with as many rounds."""
     alike = (each.profile for each in reversed(samples) if each.rounds == rounds)
-    return tuple(islice((profile for profile in alike if len(profile) == PARTS), _LATEST))
+    return tuple(islice((profile for profile in alike if len(profile) == PARTS), _ENOUGH))
 
 
 def _peak_and_high(basis: Basis, peaks: list[float], prior: Prior) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern import profile as profiles
+from stoker.govern import upper
 from stoker.govern.forecast import Forecast
 from stoker.govern.profile import Profile
 from stoker.model.govern import Basis, Pace, Prediction, Request, Running, State
@@ -30,14 +30,14 @@ def step(
     return make.running(Request(id=1, asked=0.0, prediction=expected), current=current)
 
 
-def ahead(seen: Running, now: float) -> profiles.Expected:
+def ahead(seen: Running, now: float) -> upper.Expected:
     """Expected memory of a step whose age is all that is known of its progress."""
     age = seen.age(now)
-    return profiles.expected_from(seen.request.prediction, (age, age), seen.current)
+    return upper.expected_from(seen.request.prediction, (age, age), seen.current)
 
 
 def test_a_profile_is_stretched_to_the_expected_life() -> None:
-    expected = profiles.expected(make.prediction(GB, profile=HILL, seconds=100))
+    expected = upper.expected(make.prediction(GB, profile=HILL, seconds=100))
     assert expected(0, 20) == 0.2 * GB
     assert expected(0, 30) == GB  # the most of the whole span
     assert expected(30, 40) == GB
@@ -46,15 +46,15 @@ def test_a_profile_is_stretched_to_the_expected_life() -> None:
 
 
 def test_without_a_profile_or_a_duration_the_peak_counts_throughout() -> None:
-    assert profiles.expected(make.prediction(GB))(0.0, 0.1) == GB
-    assert profiles.expected(make.prediction(GB, profile=HILL, seconds=None))(0.0, 0.1) == GB
+    assert upper.expected(make.prediction(GB))(0.0, 0.1) == GB
+    assert upper.expected(make.prediction(GB, profile=HILL, seconds=None))(0.0, 0.1) == GB
 
 
 @given(make.predictions(), st.floats(0, 2000), st.floats(0, 2000), st.floats(0, 2000))
 def test_a_longer_span_needs_no_less(
     prediction: Prediction, begin: float, length: float, more: float
 ) -> None:
-    expected = profiles.expected(prediction)
+    expected = upper.expected(prediction)
     short, long = expected(begin, begin + length), expected(begin, begin + length + more)
     assert 0 <= short <= long <= prediction.peak
     # Before its end no time is forgotten.
@@ -63,18 +63,18 @@ def test_a_longer_span_needs_no_less(
 
 def test_a_late_step_is_expected_to_run_a_while_longer() -> None:
     known = make.prediction(GB, seconds=100)
-    assert profiles.remaining(known, 0) == pytest.approx(102)
-    assert profiles.remaining(known, 300) == pytest.approx(30)
-    assert profiles.remaining(make.prediction(GB, seconds=None), 5) == inf
+    assert upper.remaining(known, 0) == pytest.approx(102)
+    assert upper.remaining(known, 300) == pytest.approx(30)
+    assert upper.remaining(make.prediction(GB, seconds=None), 5) == inf
 
 
 def test_the_share_of_the_last_wave_that_lies_ahead() -> None:
     known = make.prediction(GB, seconds=100)
-    assert [profiles.to_come(known, age) for age in (0, 50, 100, 200)] == [1.0, 0.5, 0.0, 0.0]
+    assert [upper.to_come(known, age) for age in (0, 50, 100, 200)] == [1.0, 0.5, 0.0, 0.0]
     twice = replace(known, waves=2)
-    assert [profiles.to_come(twice, age) for age in (0, 50, 75, 100)] == [1.0, 1.0, 0.5, 0.0]
-    assert profiles.to_come(replace(known, basis=Basis.FOLDER), 90) == 1.0
-    assert profiles.to_come(replace(known, seconds=None), 90) == 1.0
+    assert [upper.to_come(twice, age) for age in (0, 50, 75, 100)] == [1.0, 1.0, 0.5, 0.0]
+    assert upper.to_come(replace(known, basis=Basis.FOLDER), 90) == 1.0
+    assert upper.to_come(replace(known, seconds=None), 90) == 1.0
 
 
 def test_on_its_course_it_follows_its_profile() -> None:
@@ -149,13 +149,11 @@ def test_what_is_expected_is_within_reason(
     assert memory(begin, begin + length) <= memory(begin, begin + 2 * length)
 
 
-def lived(
-    peak: float, age: float, *, profile: Profile = HILL, spread: float = 1.0
-) -> profiles.Ages:
+def lived(peak: float, age: float, *, profile: Profile = HILL, spread: float = 1.0) -> upper.Ages:
     """Predicted: up to 1 GB after 25 s of 100 s."""
     known = make.prediction(GB, profile=profile, seconds=100)
-    course = replace(profiles.course(known, Pace()), spread=spread)
-    return profiles.lived(course, age, round(peak))
+    course = replace(upper.course(known, Pace()), spread=spread)
+    return upper.lived(course, age, round(peak))
 
 
 def test_a_step_on_its_course_has_lived_its_age() -> None:
@@ -184,8 +182,8 @@ def test_where_durations_differ_a_step_may_be_anywhere_near_its_age() -> None:
 def test_how_far_a_step_is_stays_within_reason(
     prediction: Prediction, age: float, peak: int, spread: float
 ) -> None:
-    course = replace(profiles.course(prediction, Pace()), spread=spread)
-    least, most = profiles.lived(course, age, peak)
+    course = replace(upper.course(prediction, Pace()), spread=spread)
+    least, most = upper.lived(course, age, peak)
     assert 0 <= least <= most
     assert least >= min(age / spread, age / 2.5) * 0.999999
     assert most <= max(age * spread, prediction.seconds or 0.0) * 1.000001
@@ -195,7 +193,7 @@ def test_a_pace_stretches_what_was_seen_of_the_step_itself() -> None:
     slow = Pace(usual=2.0, spread=1.2)
     known = make.prediction(GB, seconds=100)
     guessed = replace(known, basis=Basis.FOLDER)
-    course, uncertain = profiles.course(known, slow), profiles.course(guessed, slow)
+    course, uncertain = upper.course(known, slow), upper.course(guessed, slow)
     assert (course.prediction.seconds, course.spread) == (200, 1.1)
     assert (uncertain.prediction.seconds, uncertain.spread) == (100, 1.0)
 

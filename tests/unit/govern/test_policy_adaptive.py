@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern import profile as profiles
+from stoker.govern import upper
 from stoker.govern.adaptive import Adaptive
 from stoker.govern.profile import climb
 from stoker.model.govern import Basis, Decision, Prediction, Reason, Request, State
@@ -548,16 +548,16 @@ def test_steps_are_killed_when_another_process_grows() -> None:
 def test_five_thousand_who_wait_cost_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a few of them are looked at closely: time is not asserted, work is."""
     asked = 0
-    span = profiles.expected
+    span = upper.expected
 
-    def counted(prediction: Prediction, spread: float) -> profiles.Expected:
+    def counted(prediction: Prediction, spread: float) -> upper.Expected:
         nonlocal asked
         asked += 1
         return span(prediction, spread)
 
     heavy = [make.request(i, 3 * GB + i % 97, path=float(i)) for i in range(5000)]
     busy = [make.running(make.request(9000 + i, GB), current=GB) for i in range(6)]
-    monkeypatch.setattr(profiles, "expected", counted)
+    monkeypatch.setattr(upper, "expected", counted)
     decision = ADAPTIVE.decide(make.state(cpus=64, steps=busy, waiting=heavy))
     assert decision == Decision(held={request.id: Reason.MEMORY for request in heavy})
     assert 0 < asked < 100
