@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # it learns what modes change with the class ModeEffects
 # Share of CPUs that are idle because steps wait for memory, from which on steps save memory: about
 # what that costs in time. Below it they may take more.
 _MEMORY_BOUND = 0.06
+_MOST_EFFECT = 1000.0  # what a damaged history can do
 KEPT = 64  # latest figures of each kind that count [tables-4cpu-2G-cold 1.23 with 16]
 
 _Kind = tuple[Role, str, CompileMode]  # steps of a build folder in one mode
@@ -135,7 +136,8 @@ class ModeEffects:
         """Yield what modes change of a step that was measured in them and in the default mode."""
         if default is not None:
             for mode, peak in self._peaks.get(step.key, {}).items():
-                memory = max(1, peak) / max(1, default)
+                # No mode changes memory that much; a step that used next to none shows nothing.
+                memory = min(_MOST_EFFECT, max(1 / _MOST_EFFECT, max(1, peak) / max(1, default)))
                 yield replace(measured_effect(mode, peak), mode=mode, memory=memory)
 
     def of(self, step: Step, peak: int) -> tuple[ModeEffect, ...]:

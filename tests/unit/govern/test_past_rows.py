@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import governed_steps as make
@@ -107,6 +107,13 @@ RECORDS = st.builds(
 )
 
 
+def _in_mode(mode: CompileMode, peak: int) -> StepRecord:
+    step = Step(key="k", role=Role.CXX, source="a.cc", directory="/b", collector=Collector.FREE)
+    return StepRecord(step=step, wall_s=1.0, cpu_s=1.0, peak_bytes=peak, mode=mode)
+
+
+@example([_in_mode(CompileMode.DEFAULT, 0), _in_mode(CompileMode.LEAN, 1 << 60)])
+@example([_in_mode(CompileMode.DEFAULT, 1 << 60), _in_mode(CompileMode.LEAN, 0)])
 @given(st.lists(RECORDS, max_size=5))
 def test_every_valid_record_can_be_learned_and_predicted(records: list[StepRecord]) -> None:
     predictor = Predictor(records)
