@@ -22,11 +22,10 @@ from stoker.catalogue.store import Say
 from stoker.model.build import Isolation
 from stoker.model.distribution import read_requirement
 from stoker.model.errors import MissingError, UsageError
-from stoker.model.plan import Estimate, Plan
+from stoker.model.plan import Backend, Estimate, Plan
 from stoker.model.value import Value, duration, size
 from stoker.outside.package_index import PackageIndex
 from stoker.outside.web import Web
-from stoker.plan.doctor import examine
 from stoker.plan.left_out import named
 from stoker.plan.planning import make_plan
 from stoker.plan.shown import amount
@@ -108,17 +107,12 @@ def planned(
             return replace(subject, keep_targets=subject.keep_targets or keep_targets)
 
         subject = surveyed(variant)
-        toolchain = None
-        if any(one.name == "nvcc-missing" for one in examine(subject, _plan(subject))):
-            toolkit = str(subject.variant.toolkit)
-            if near := _of_the_same_major(subject, toolkit):
-                variant = _variant(place, near)
-                subject = surveyed(variant)
-            else:
-                toolchain = f"cuda=={toolkit}"
+        if _has_no_compiler(subject) and (near := _of_the_same_major(subject)):
+            variant = _variant(place, near)
+            subject = surveyed(variant)
         plan = _plan(subject)
         unknown = plan.estimate.wall_s.amount is None
-        if not toolchain and (unknown or not is_settled(subject, plan)):
+        if not _has_no_compiler(subject) and (unknown or not is_settled(subject, plan)):
             plan = _plan(_asked(subject, say))
     return ObtainedBuild(
         source=source,
@@ -126,7 +120,7 @@ def planned(
         python=python,
         isolation=chosen or (Isolation.TORCH if place.torch else None),
         estimate=plan.estimate,
-        toolchain=toolchain,
+        toolchain=_missing_toolchain(subject),
         own_targets=_own_targets(plan),
         left_out=named(plan.targets.left_out) if plan.targets else (),
         keep_targets=keep_targets,
@@ -168,9 +162,19 @@ def _variant(place: Place, toolkit: str | None) -> str:
     return f"cu{toolkit.replace('.', '')}-{targets}"
 
 
-def _of_the_same_major(subject: Subject, toolkit: str) -> str | None:
+def _has_no_compiler(subject: Subject) -> bool:
+    return subject.variant.backend is Backend.CUDA and subject.toolkit is None
+
+
+def _missing_toolchain(subject: Subject) -> str | None:
+    """Return what to install: a compiler, or one with the headers that the installed one lacks."""
+    lacks = subject.toolkit.lacks if subject.toolkit and subject.is_with_torch else ()
+    return f"cuda=={subject.cuda_version}" if lacks or _has_no_compiler(subject) else None
+
+
+def _of_the_same_major(subject: Subject) -> str | None:
     """Return the release of an installed compiler that PyTorch accepts in place of its own."""
-    major = toolkit.partition(".")[0]
+    major = str(subject.variant.toolkit).partition(".")[0]
     found = (one.version for one in subject.toolbox.cuda if not one.problem and one.version)
     return next((version for version in found if version.partition(".")[0] == major), None)
 

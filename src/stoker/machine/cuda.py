@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from stoker.machine.python import Probe  # starts programs, which finding nvcc does not need
 
 HOME_VARIABLES = ("CUDA_HOME", "CUDA_PATH")
+_INCLUDED = ("cublas_v2.h", "cusolverDn.h", "cusparse.h")  # by ATen/cuda/CUDAContext.h
+_SYSTEM_HEADERS = Path("/usr/include")  # where distributions put those of their toolkit
 SYSTEM_HOMES = ("/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit")
 
 
@@ -61,7 +63,17 @@ def read_toolkit(nvcc: Path, probe: "Probe") -> CudaToolkit:
         nvcc=str(own if os.access(own, os.X_OK) else nvcc),
         version=version,
         archs=parse_archs(probe.ask([nvcc, "--list-gpu-code"]).printed),
+        lacks=tuple(_missing_headers(home, printed)),
     )
+
+
+def _missing_headers(home: Path, printed: str) -> Iterator[str]:
+    """Yield what is neither in the toolkit's own folders nor in those that nvcc says it uses."""
+    told = re.findall(r'"-I([^"]+)"', printed)
+    folders = [home / "include", *home.glob("targets/*/include"), *map(Path, told), _SYSTEM_HEADERS]
+    for name in _INCLUDED:
+        if not any((folder / name).is_file() for folder in folders):
+            yield name
 
 
 def best_first(toolkits: Iterable[CudaToolkit]) -> tuple[CudaToolkit, ...]:

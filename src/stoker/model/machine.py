@@ -134,12 +134,15 @@ class Tool(Value, frozen=True, kw_only=True):
 
 
 class CudaToolkit(Value, frozen=True, kw_only=True):
-    """A CUDA toolkit with a compiler. ``archs`` are those nvcc itself lists, as ``9.0``."""
+    """A CUDA toolkit with a compiler. ``archs`` are those nvcc itself lists, as ``9.0``;
+    ``lacks`` are headers of CUDA's libraries that PyTorch's own headers include.
+    """
 
     home: str
     nvcc: str
     version: str | None  # "13.0"
     archs: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
     problem: str | None = None
 
 

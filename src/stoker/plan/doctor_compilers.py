@@ -112,6 +112,16 @@ def check_cuda(planned: PlannedBuild) -> Iterator[Finding]:
             evidence=f"{toolkit.nvcc} lists {' '.join(toolkit.archs)}",
             fix=_toolkit_fix(planned),
         )
+    elif toolkit.lacks and planned.subject.is_with_torch:
+        missing_headers = ", ".join(toolkit.lacks)
+        yield warning(
+            "cuda-headers-missing",
+            f"CUDA {toolkit.version} lacks {missing_headers}, which PyTorch's headers include",
+            evidence=toolkit.home,
+            fix=(
+                f"stoker toolchain install cuda=={toolkit.version} --with cublas,cusolver,cusparse",
+            ),
+        )
     else:
         yield ok("nvcc", f"CUDA {toolkit.version}", toolkit.nvcc)
 

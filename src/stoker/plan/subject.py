@@ -119,7 +119,10 @@ class Subject(Value, frozen=True, kw_only=True):
 
     @property
     def toolkit(self) -> CudaToolkit | None:
-        """The CUDA toolkit of this machine that fits the variant and makes its targets, if any."""
+        """The CUDA toolkit of this machine that fits the variant and makes its targets, if any.
+        What is compiled with PyTorch gets one that has the headers which PyTorch's include, if
+        there is one.
+        """
         if self.variant.backend is not Backend.CUDA or not self.here:
             return None
         wanted = self.variant.toolkit
@@ -128,8 +131,15 @@ class Subject(Value, frozen=True, kw_only=True):
             for cuda in self.toolbox.cuda
             if cuda.version and not cuda.problem and wanted in (None, cuda.version)
         ]
+        if self.is_with_torch:
+            usable.sort(key=lambda cuda: len(cuda.lacks))
         able = (cuda for cuda in usable if _makes_all(cuda, self.variant.gpus))
         return next(able, usable[0] if usable else None)
+
+    @property
+    def is_with_torch(self) -> bool:
+        """Whether PyTorch is compiled, or something with its headers."""
+        return self.kind in (ProjectKind.PYTORCH, ProjectKind.EXTENSION)
 
     @property
     def toolkit_home(self) -> str | None:

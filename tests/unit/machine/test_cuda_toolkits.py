@@ -35,7 +35,21 @@ def test_the_compiler_tells_what_it_is(script: Script, tmp_path: Path) -> None:
         nvcc=str(path),
         version="12.9",
         archs=("9.0", "9.0a", "12.0"),
+        lacks=("cublas_v2.h", "cusolverDn.h", "cusparse.h"),
     )
+
+
+def test_headers_of_its_libraries_are_where_the_compiler_says(
+    script: Script, tmp_path: Path
+) -> None:
+    path = nvcc(script, tmp_path, "cuda-13.0", "13.0")
+    for place in (
+        "cuda-13.0/include/cublas_v2.h",
+        "cuda-13.0/targets/sbsa-linux/include/cusparse.h",
+    ):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).touch()
+    assert read_toolkit(path, probe()).lacks == ("cusolverDn.h",)
 
 
 def test_a_script_on_the_path_leads_to_the_compiler_itself(script: Script, tmp_path: Path) -> None:

@@ -144,6 +144,18 @@ def test_only_a_broken_nvcc_is_none() -> None:
     assert {"nvcc-broken", "nvcc-missing"} <= names(findings)
 
 
+def test_a_toolkit_without_the_headers_that_pytorch_includes() -> None:
+    """torch-scatter ended after its first compile: cusparse.h, which the toolkit did not have."""
+    bare = toolkit("13.0", lacks=("cusparse.h",))
+    finding = named(doctor("cu130-sm90", toolbox=toolbox(cuda=(bare,))), "cuda-headers-missing")
+    assert finding.severity is Severity.WARNING
+    assert "cusparse.h" in finding.title
+    assert finding.fix == ("stoker toolchain install cuda==13.0 --with cublas,cusolver,cusparse",)
+    whole = toolkit("13.0", home="/whole", nvcc="/whole/bin/nvcc")
+    findings = doctor("cu130-sm90", toolbox=toolbox(cuda=(bare, whole)))
+    assert named(findings, "nvcc").evidence == "/whole/bin/nvcc"
+
+
 def test_an_nvcc_that_lists_no_such_target() -> None:
     """The table of releases says that it makes one; the installed nvcc is asked first."""
     box = toolbox(cuda=(toolkit("13.0", archs=("8.0", "9.0")),))
