@@ -78,6 +78,25 @@ def test_a_cause_is_status_0_and_its_page_has_the_line(stoker: Stoker, log: Path
     assert f"{log}:1: nvcc error" in done.stdout
 
 
+def test_json_is_as_documented(stoker: Stoker, log: Path) -> None:
+    found = json.loads(stoker("diagnose", "--json", str(log)).stdout)
+    assert found["status"] == "failed"
+    first = found["findings"][0]
+    assert first["cause"] == "oom-nvcc"
+    assert 0.5 < first["confidence"] <= 1
+    assert first["evidence"][0]["line"] == 1
+    assert first["evidence"][0]["text"] == KILLED.strip()
+    assert first["why"]
+    assert first["fix"][0]["text"]
+    assert all(link.startswith("https://") for link in first["links"])
+
+
+def test_fix_script_is_only_printed(stoker: Stoker, log: Path) -> None:
+    done = stoker("diagnose", "--fix-script", str(log))
+    assert done.stdout.startswith("#!/bin/sh\n")
+    assert "\nset -e\n" in done.stdout
+
+
 def test_standard_input() -> None:
     done = subprocess.run(
         [STOKER, "diagnose", "-"], input=KILLED, capture_output=True, text=True, check=False

@@ -22,6 +22,7 @@ from stoker.catalogue.store import Say
 from stoker.model.build import Isolation
 from stoker.model.distribution import read_requirement
 from stoker.model.errors import MissingError, UsageError
+from stoker.model.machine import TORCH_INCLUDES
 from stoker.model.plan import Backend, Estimate, Plan
 from stoker.model.value import Value, duration, size
 from stoker.outside.package_index import PackageIndex
@@ -32,9 +33,6 @@ from stoker.plan.shown import amount
 from stoker.plan.subject import Subject
 from stoker.plan.survey import estimated, survey
 from stoker.settings.declared import CommandLine
-
-# Headers of PyTorch include those of these libraries.
-_WITH_TORCH = ("cublas", "cusolver", "cusparse")
 
 Build = Callable[["ObtainedBuild"], Built]
 
@@ -182,7 +180,7 @@ def _of_the_same_major(subject: Subject) -> str | None:
 def obtained(plan: ObtainedBuild, found: Found, place: Place, build: Build, *, say: Say) -> Found:
     """Build the wheel, keep it, and judge it as any other one; return the result."""
     if plan.toolchain:
-        install_toolchain(parse_request(plan.toolchain, _WITH_TORCH), say=say)
+        install_toolchain(parse_request(plan.toolchain, tuple(TORCH_INCLUDES)), say=say)
     built = build(plan)
     (wheel,) = built.record.outputs
     keep(Path(wheel), built.record.plan.name, place, plan.source.sha256, say=say)

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.machine.file_tree import FileTree
-from stoker.model.machine import CudaToolkit
+from stoker.model.machine import TORCH_INCLUDES, CudaToolkit
 
 if TYPE_CHECKING:
     from stoker.machine.python import Probe  # starts programs, which finding nvcc does not need
 
 HOME_VARIABLES = ("CUDA_HOME", "CUDA_PATH")
-_INCLUDED = ("cublas_v2.h", "cusolverDn.h", "cusparse.h")  # by ATen/cuda/CUDAContext.h
 _SYSTEM_HEADERS = Path("/usr/include")  # where distributions put those of their toolkit
 SYSTEM_HOMES = ("/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit")
 
@@ -71,7 +70,7 @@ def _missing_headers(home: Path, printed: str) -> Iterator[str]:
     """Yield what is neither in the toolkit's own folders nor in those that nvcc says it uses."""
     told = re.findall(r'"-I([^"]+)"', printed)
     folders = [home / "include", *home.glob("targets/*/include"), *map(Path, told), _SYSTEM_HEADERS]
-    for name in _INCLUDED:
+    for name in TORCH_INCLUDES.values():
         if not any((folder / name).is_file() for folder in folders):
             yield name
 

@@ -133,6 +133,10 @@ class Tool(Value, frozen=True, kw_only=True):
     problem: str | None = None
 
 
+# Libraries and their headers that ATen/cuda/CUDAContext.h of PyTorch includes.
+TORCH_INCLUDES = {"cublas": "cublas_v2.h", "cusolver": "cusolverDn.h", "cusparse": "cusparse.h"}
+
+
 class CudaToolkit(Value, frozen=True, kw_only=True):
     """A CUDA toolkit with a compiler. ``archs`` are those nvcc itself lists, as ``9.0``;
     ``lacks`` are headers of CUDA's libraries that PyTorch's own headers include.

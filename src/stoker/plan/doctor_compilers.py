@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from stoker.knowledge.gpus import cuda_releases
 from stoker.knowledge.packages import gcc_versions, install_command
 from stoker.model.finding import Finding, error, ok, warning
-from stoker.model.machine import CudaToolkit, Tool
+from stoker.model.machine import TORCH_INCLUDES, CudaToolkit, Tool
 from stoker.model.plan import Backend, GpuTarget
 from stoker.plan.planning import PlannedBuild
 
@@ -113,14 +113,12 @@ def check_cuda(planned: PlannedBuild) -> Iterator[Finding]:
             fix=_toolkit_fix(planned),
         )
     elif toolkit.lacks and planned.subject.is_with_torch:
-        missing_headers = ", ".join(toolkit.lacks)
+        missing_headers, wanted = ", ".join(toolkit.lacks), ",".join(TORCH_INCLUDES)
         yield warning(
             "cuda-headers-missing",
             f"CUDA {toolkit.version} lacks {missing_headers}, which PyTorch's headers include",
             evidence=toolkit.home,
-            fix=(
-                f"stoker toolchain install cuda=={toolkit.version} --with cublas,cusolver,cusparse",
-            ),
+            fix=(f"stoker toolchain install cuda=={toolkit.version} --with {wanted}",),
         )
     else:
         yield ok("nvcc", f"CUDA {toolkit.version}", toolkit.nvcc)
