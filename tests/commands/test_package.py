@@ -13,6 +13,7 @@ import pytest
 from built_libraries import build
 from conftest import Need, Stoker, missing
 from stoker.wheel.inspecting import inspect
+from torch_extensions import WARN, torch_stub
 from wheel_files import record, unpacked, zipped
 
 MACHINE = os.uname().machine
@@ -220,6 +221,31 @@ def test_plain_removes_search_paths_of_the_build_machine(
     (library,) = inspect(str(made)).libraries
     assert library.runpath == ("$ORIGIN/more",)
     install(tmp_path / "environment", made)
+
+
+def test_plain_removes_search_paths_where_an_added_requirement_has_the_library(
+    stoker: Stoker, need: Need, libraries: Path, tmp_path: Path
+) -> None:
+    """As the linker flags of a Python that was built from source leave an extension of PyTorch."""
+    site = torch_stub(need, tmp_path / "built", (WARN,))
+    linked = build(
+        need,
+        tmp_path,
+        *("-Wl,--no-as-needed", "-Wl,-rpath,/opt/python/lib"),
+        *(str(site / "torch/lib/libc10.so"), str(libraries / "libcudart.so.13")),
+        source=f'extern "C" {{ void {WARN}(); void warm() {{ {WARN}(); }} }}',
+        name="libwarm.so",
+    )
+    wheel = make_wheel(tmp_path, linked.read_bytes(), "numpy")
+    words = ("--mode", "plain", "--requires", "torch==2.12.1")
+    assert not any(
+        "nothing in the wheel" in note for note in planned(stoker, wheel, *words)["notes"]
+    )
+    made = package(stoker, wheel, *words, "--out", tmp_path / "dist")
+    after = stoker("verify", str(made))
+    assert after.returncode == 0, after.stdout
+    (library,) = inspect(str(made)).libraries
+    assert (library.rpath, library.runpath) == ((), ())
 
 
 def test_plain_says_what_is_missing_and_records_what_the_machine_provides(

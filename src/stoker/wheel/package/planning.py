@@ -48,6 +48,10 @@ def make_package_plan(
     paths = None if request.mode is PackageMode.PLAIN else _search_paths(built, request, bundled)
     added = added_requirements(built, request, providers)
     gone = dropped_requirements(built, added, closure.found)
+    # What an added requirement provides is not missing.
+    rows = _dependencies(
+        built, (*(line for line in built.facts.requires if line not in gone), *added)
+    )
     version = new_version(built.facts.version, request.label)
     everything = (*built.libraries, *(found.facts for found in closure.found.values()))
     tags, tag_notes = new_tags(built.facts.tags, everything, built.machine)
@@ -62,13 +66,13 @@ def make_package_plan(
         ),
         version=version,
         tags=tags,
-        changed=tuple(_changed(built, request, paths, bundled)),
+        changed=tuple(_changed(built, request, paths, bundled, rows)),
         added=tuple(_added(paths, bundled)) if paths else (),
         requires_added=tuple(line for line in added if line not in gone),
         requires_dropped=tuple(line for line in gone if line not in added),
         excluded=request.exclude,
         licences=tuple(licences),
-        notes=(*closure.notes, *notes, *tag_notes, *_lacking(built, request)),
+        notes=(*closure.notes, *notes, *tag_notes, *_lacking(rows, request)),
     )
 
 
@@ -95,20 +99,20 @@ def new_tags(
     return tuple(made), ()
 
 
-def _dependencies(built: BuiltWheel) -> tuple[Dependency, ...]:
+def _dependencies(built: BuiltWheel, requires: Sequence[str]) -> tuple[Dependency, ...]:
     return resolve_needed(
         built.libraries,
         holds={installed_path(member) for member in built.members}.__contains__,
         files={PurePosixPath(member).name for member in built.members},
-        requires=built.facts.requires,
+        requires=requires,
     )
 
 
-def _lacking(built: BuiltWheel, request: PackageRequest) -> Iterator[str]:
+def _lacking(rows: Sequence[Dependency], request: PackageRequest) -> Iterator[str]:
     """Yield a note on what a plain wheel needs and nothing provides: `stoker verify` rejects it."""
     if request.mode is not PackageMode.PLAIN:
         return
-    names = [row.name for row in _dependencies(built) if row.origin is LibraryOrigin.MISSING]
+    names = [row.name for row in rows if row.origin is LibraryOrigin.MISSING]
     names = [name for name in names if not any(fnmatchcase(name, p) for p in request.exclude)]
     if names:
         yield (
@@ -151,9 +155,13 @@ def _package_folders(
 
 
 def _changed(
-    built: BuiltWheel, request: PackageRequest, paths: SearchPaths | None, bundled: BundledLibraries
+    built: BuiltWheel,
+    request: PackageRequest,
+    paths: SearchPaths | None,
+    bundled: BundledLibraries,
+    rows: Sequence[Dependency],
 ) -> Iterator[LibraryChange]:
-    repaired = {} if paths else portable_paths(built.libraries, _dependencies(built))
+    repaired = {} if paths else portable_paths(built.libraries, rows)
     for library in built.libraries:
         portable = repaired.get(library.path)
         change = LibraryChange(
