@@ -7,6 +7,7 @@ from stoker.knowledge.packages import gcc_versions, install_command
 from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.machine import TORCH_INCLUDES, CudaToolkit, Tool
 from stoker.model.plan import Backend, GpuTarget
+from stoker.model.source import ProjectKind
 from stoker.plan.planning import PlannedBuild
 
 # The compiler, the toolkit, the page that explains how to install it, and its setup command.
@@ -113,12 +114,12 @@ def check_cuda(planned: PlannedBuild) -> Iterator[Finding]:
             fix=_toolkit_fix(planned),
         )
     elif toolkit.lacks and planned.subject.is_with_torch:
-        missing_headers, wanted = ", ".join(toolkit.lacks), ",".join(TORCH_INCLUDES)
+        missing_headers = ", ".join(toolkit.lacks)
         yield warning(
             "cuda-headers-missing",
             f"CUDA {toolkit.version} lacks {missing_headers}, which PyTorch's headers include",
             evidence=toolkit.home,
-            fix=(f"stoker toolchain install cuda=={toolkit.version} --with {wanted}",),
+            fix=(f"stoker toolchain install cuda=={toolkit.version}{_components(planned)}",),
         )
     else:
         yield ok("nvcc", f"CUDA {toolkit.version}", toolkit.nvcc)
@@ -130,6 +131,14 @@ def _makes(toolkit: CudaToolkit, target: GpuTarget) -> bool:
     return not listed or target.arch.rstrip("af") in listed
 
 
+def _components(planned: PlannedBuild) -> str:
+    """Return the option that adds what PyTorch needs, or what its headers include."""
+    if not planned.subject.is_with_torch:
+        return ""
+    is_torch = planned.subject.kind is ProjectKind.PYTORCH
+    return f" --with {'torch' if is_torch else ','.join(TORCH_INCLUDES)}"
+
+
 def _toolkit_fix(planned: PlannedBuild) -> tuple[str, ...]:
     """Return the command that installs a toolkit. The index has compilers from CUDA 13 on."""
     targets = {target.arch for target in planned.subject.gpus}
@@ -138,7 +147,7 @@ def _toolkit_fix(planned: PlannedBuild) -> tuple[str, ...]:
         return ()  # no single release makes them all
     wanted = planned.subject.variant.toolkit or ("13.0" if "13.0" in able else able[-1])
     if command := install_command("cuda", planned.subject.machine.os, wanted):
-        return command
+        return (f"{command[0]}{_components(planned)}",)
     return (f"export CUDA_HOME=/usr/local/cuda-{wanted}   # once it is installed there",)
 
 

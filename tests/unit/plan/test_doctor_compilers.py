@@ -121,7 +121,9 @@ def test_a_missing_nvcc_is_installed_from_the_index_if_the_index_has_it() -> Non
     assert finding.severity is Severity.ERROR
     assert finding.title == "no working CUDA 13.0 compiler"
     assert "none" in finding.evidence
-    assert finding.fix == ("stoker toolchain install cuda==13.0",)
+    assert finding.fix == ("stoker toolchain install cuda==13.0 --with torch",)
+    other = doctor("cu130-sm90", toolbox=toolbox(cuda=()), tree=cmake_tree())
+    assert named(other, "nvcc-missing").fix == ("stoker toolchain install cuda==13.0",)
 
 
 def test_another_version_is_evidence() -> None:
@@ -147,10 +149,15 @@ def test_only_a_broken_nvcc_is_none() -> None:
 def test_a_toolkit_without_the_headers_that_pytorch_includes() -> None:
     """torch-scatter ended after its first compile: cusparse.h, which the toolkit did not have."""
     bare = toolkit("13.0", lacks=("cusparse.h",))
-    finding = named(doctor("cu130-sm90", toolbox=toolbox(cuda=(bare,))), "cuda-headers-missing")
+    box, command = toolbox(cuda=(bare,)), "stoker toolchain install cuda==13.0 --with"
+    findings = doctor("cu130-sm90", toolbox=box, tree=extension_tree())
+    finding = named(findings, "cuda-headers-missing")
     assert finding.severity is Severity.WARNING
     assert "cusparse.h" in finding.title
-    assert finding.fix == ("stoker toolchain install cuda==13.0 --with cublas,cusolver,cusparse",)
+    assert finding.fix == (f"{command} cublas,cusolver,cusparse",)
+    # PyTorch itself needs the other libraries of the toolkit as well.
+    findings = doctor("cu130-sm90", toolbox=box, tree=pytorch_tree())
+    assert named(findings, "cuda-headers-missing").fix == (f"{command} torch",)
     whole = toolkit("13.0", home="/whole", nvcc="/whole/bin/nvcc")
     findings = doctor("cu130-sm90", toolbox=toolbox(cuda=(bare, whole)))
     assert named(findings, "nvcc").evidence == "/whole/bin/nvcc"
@@ -186,7 +193,7 @@ def test_an_nvcc_whose_list_could_not_be_read_is_believed() -> None:
 @pytest.mark.parametrize("words", ["cuda-sm70", "cuda-sm107", "cuda-sm90", "cuda-sm61+sm90"])
 def test_no_toolkit_is_advised_that_cannot_make_the_target(words: str) -> None:
     finding = named(doctor(words, toolbox=toolbox(cuda=())), "nvcc-missing")
-    versions = [fix.partition("cuda==")[2] for fix in finding.fix if "cuda==" in fix]
+    versions = [fix.partition("cuda==")[2].split()[0] for fix in finding.fix if "cuda==" in fix]
     wanted = {"cuda-sm70": {"7.0"}, "cuda-sm107": {"10.7"}, "cuda-sm90": {"9.0"}}
     for version in versions:
         assert wanted.get(words, {"6.1", "9.0"}) <= set(cuda_releases()[version].archs)
