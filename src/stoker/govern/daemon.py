@@ -167,7 +167,7 @@ class Daemon:
             if served := self._runs.get(run):
                 served.work.expect(steps)
                 expected = {output: each.seconds for output, each in steps.items()}
-                self._governor.expect(run, expected, now)
+                self._governor.deadlines.expect(run, expected, now)
             self._governor.reconsider()
         self._take_reports(now)
         if self._governor.busy:
@@ -365,7 +365,7 @@ class Daemon:
         share = terms.share or RunShare(cpus=self._options.cpus, cap=self._options.cap)
         self._governor.modes.link_with(run, terms.linkers)
         if terms.seconds is not None:
-            self._governor.limit_time(
+            self._governor.deadlines.limit(
                 run, terms.seconds_left, terms.seconds, self._now(), grace=terms.grace
             )
         peer.run, self._had_clients = run, True

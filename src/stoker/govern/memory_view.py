@@ -6,7 +6,8 @@ A cap of the user limits builds alone: memory of other processes does not count 
 from collections import deque
 from collections.abc import Mapping
 
-from stoker.model.govern import Running
+from stoker.model.govern import Reason, Running
+from stoker.model.runs import Intervention
 from stoker.model.value import Value
 
 
@@ -101,6 +102,9 @@ class MemoryView:
             return self.reading.limit
         return min(self.reading.limit, self._cap + self.used(ours) - ours)
 
-    def counted(self, ours: int) -> int:
-        """Return the memory in use that counts against the limit in force."""
-        return max(ours, self.reading.used - self.spare)
+    def intervention(self, reason: Reason, ours: int, now: float) -> Intervention:
+        """Return the cause of a pause or kill, with the memory in use. What other processes use
+        counts only if it is part of the limit in force.
+        """
+        used = max(ours, self.reading.used - self.spare)
+        return Intervention(at=now, reason=reason, used_bytes=used, limit_bytes=self.limit)

@@ -385,6 +385,11 @@ def _estimated(step: Step, basis: Basis, samples: Sequence[_Sample]) -> _Estimat
     )
 
 
+def usual_duration(step: Step) -> float:
+    """Return the seconds that steps of this kind and size usually take."""
+    return usual_seconds(step.role, step.source, step.input_bytes) * step.rounds
+
+
 def _at_least(bound: _Sample, step: Step, prediction: Prediction) -> Prediction:
     """Return the prediction of a step that needed more than ``bound`` until it was killed."""
     least = round(bound.peak * prior_of(step).peak)
@@ -392,7 +397,7 @@ def _at_least(bound: _Sample, step: Step, prediction: Prediction) -> Prediction:
     prediction = replace(prediction, peak=peak, high=max(prediction.high, peak))
     expected, seconds = prediction.seconds, bound.seconds * nvcc_rounds(step)
     if expected is None:
-        expected = usual_seconds(step.role, step.source, step.input_bytes) * step.rounds
+        expected = usual_duration(step)
     longer = seconds > expected
     return replace(prediction, seconds=seconds, at_least=True) if longer else prediction
 

@@ -73,12 +73,15 @@ class ServedRun:
         return KernelStarts(at=now, run=run, title=step.title, targets=compiled.named)
 
     def overview(self, view: Overview, now: float) -> Overview:
-        """Return the governor's overview, with what is left to do."""
-        seen = view.done + len(view.running) + view.waiting
+        """Return the governor's overview, with what is done and what is left to do."""
+        done = self.tally.steps
+        seen = done + len(view.running) + view.waiting
         left = self.work.time(now, (step.seconds for step in view.running))
         return replace(
             view,
-            total=max(seen, view.done + self.work.steps),
+            done=done,
+            repeats=self.tally.repeats,
+            total=max(seen, done + self.work.steps),
             total_known=self.work.is_known,
             seconds_left=left and left.seconds,
             at_least=left is not None and left.at_least,

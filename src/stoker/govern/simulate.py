@@ -188,7 +188,7 @@ class _Simulation:
 
     def limit_time(self, seconds: float) -> None:
         self._limited = True
-        self._governor.limit_time(_RUN, seconds, seconds, 0.0, grace=inf)
+        self._governor.deadlines.limit(_RUN, seconds, seconds, 0.0, grace=inf)
 
     def run(self) -> SimulationResult:
         self._ask()

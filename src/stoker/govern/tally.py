@@ -12,6 +12,8 @@ from stoker.knowledge.compiler_modes import nvcc_rounds
 from stoker.model.govern import CompileMode, Role, StepRecord
 from stoker.model.runs import Attempt, Outcome, RunSummary
 
+_REPEATED = (Outcome.PREEMPTED, Outcome.OOM, Outcome.REFUSED)
+
 
 class Tally:
     """Collects the attempts and readings of a run and makes its summary."""
@@ -21,7 +23,7 @@ class Tally:
         self._policy = policy
         self._began = time.monotonic()
         self._governor_cpu = 0.0
-        self._steps = self._remote_steps = 0
+        self.steps = self._remote_steps = 0
         self._bound = RunningBound()
         self._spans: list[tuple[float, float]] = []  # in which attempts waited or ran
         self._outcomes: Counter[Outcome] = Counter()
@@ -65,7 +67,7 @@ class Tally:
         asked = attempt.explanation.asked if attempt.explanation else attempt.started
         _cover(self._spans, asked, max(asked, attempt.started + attempt.record.wall_s))
         if attempt.outcome in (Outcome.DONE, Outcome.FAILED):
-            self._steps += 1
+            self.steps += 1
             self._remote_steps += attempt.record.step.role is Role.REMOTE
             self._bound.add(attempt.record)
         if attempt.outcome is Outcome.DONE:
@@ -85,14 +87,19 @@ class Tally:
             self._mode_bytes[effect.mode] += round(record.peak_bytes * (1 - 1 / effect.memory))
             self._mode_cpu[effect.mode] += record.cpu_s * (1 - 1 / effect.seconds)
 
+    @property
+    def repeats(self) -> int:
+        """The attempts after which a step had to run again."""
+        return sum(self._outcomes[each] for each in _REPEATED)
+
     def summary(self, status: int) -> RunSummary:
         bound = None
-        if self._steps and self._limit and status == 0:
+        if self.steps and self._limit and status == 0:
             bound = self._bound.seconds(cpus=self._cpus, memory=self._limit)
         governed = sum(end - begin for begin, end in self._spans)
         return RunSummary(
             status=status,
-            steps=self._steps,
+            steps=self.steps,
             remote_steps=self._remote_steps,
             wall_s=time.monotonic() - self._began,
             cpu_s=self._cpu_seconds,

@@ -103,9 +103,9 @@ class Overview(Event, frozen=True, kw_only=True, tag="overview"):
     other_usage: int  # the part of the limit that other processes take
     running: tuple[RunningStep, ...]
     waiting: int
-    done: int
-    repeats: int
     waits: dict[Reason, int] = {}  # the number of waiting steps by reason
+    done: int = 0
+    repeats: int = 0
     total: int = 0
     total_known: bool = True
     seconds_left: float | None = None

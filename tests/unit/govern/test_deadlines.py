@@ -33,7 +33,7 @@ def late(events: list[AnyEvent]) -> list[tuple[str, bool]]:
 def test_a_step_that_would_end_too_late_waits_while_others_run(world: World) -> None:
     learned(world, "long.cpp", 30.0)
     learned(world, "short.cpp", 5.0)
-    world.governor.limit_time(100, 20.0, 40.0, 100.0, grace=inf)
+    world.governor.deadlines.limit(100, 20.0, 40.0, 100.0, grace=inf)
     world.ask(7, source="long.cpp")
     world.ask(8, source="short.cpp")
     world.governor.decide(100.0)
@@ -52,8 +52,8 @@ def test_a_step_that_would_end_too_late_waits_while_others_run(world: World) -> 
 
 def test_a_step_that_never_fits_is_named_once_at_the_start(world: World) -> None:
     learned(world, "long.cpp", 60.0)
-    world.governor.limit_time(100, 40.0, 40.0, 100.0, grace=inf)
-    world.governor.expect(100, {"long.cpp.o": 60.0, "short.cpp.o": 5.0}, 100.0)
+    world.governor.deadlines.limit(100, 40.0, 40.0, 100.0, grace=inf)
+    world.governor.deadlines.expect(100, {"long.cpp.o": 60.0, "short.cpp.o": 5.0}, 100.0)
     warned = [each for each in world.events if isinstance(each, Warned)]
     assert [each.text for each in warned] == [
         "long.cpp.o takes about 1 min: it does not fit into --stop-after 40 s"
@@ -68,7 +68,7 @@ def test_a_step_that_never_fits_is_named_once_at_the_start(world: World) -> None
 
 def test_a_step_that_turns_out_to_be_short_starts_after_all(world: World) -> None:
     """Steps of this kind count with 10 s until some in the same folder were measured."""
-    world.governor.limit_time(100, 12.0, 12.0, 100.0, grace=inf)
+    world.governor.deadlines.limit(100, 12.0, 12.0, 100.0, grace=inf)
     for number in range(4):
         world.ask(10 + number, source=f"f/{number}.cpp")
     world.governor.decide(100.0)
@@ -84,7 +84,7 @@ def test_a_step_that_turns_out_to_be_short_starts_after_all(world: World) -> Non
 
 def test_other_runs_are_not_limited(world: World) -> None:
     learned(world, "long.cpp", 30.0)
-    world.governor.limit_time(100, 1.0, 40.0, 100.0, grace=inf)
+    world.governor.deadlines.limit(100, 1.0, 40.0, 100.0, grace=inf)
     world.ask(7, run=101, source="long.cpp")
     world.governor.decide(100.0)
     assert world.words(7) == ["run"]
@@ -92,7 +92,7 @@ def test_other_runs_are_not_limited(world: World) -> None:
 
 def test_a_launcher_that_is_gone_is_not_refused(world: World) -> None:
     learned(world, "long.cpp", 30.0)
-    world.governor.limit_time(100, 1.0, 40.0, 100.0, grace=inf)
+    world.governor.deadlines.limit(100, 1.0, 40.0, 100.0, grace=inf)
     world.ask(7, source="long.cpp")
     world.governor.decide(100.0)
     world.governor.lost(7)
@@ -103,7 +103,7 @@ def test_a_launcher_that_is_gone_is_not_refused(world: World) -> None:
 
 def test_a_step_that_runs_on_is_ended_when_the_grace_is_over(world: World) -> None:
     """How long it takes was unknown when it started."""
-    world.governor.limit_time(100, 12.0, 40.0, 100.0, grace=5.0)
+    world.governor.deadlines.limit(100, 12.0, 40.0, 100.0, grace=5.0)
     world.ask(7, source="endless.cpp")
     world.governor.decide(100.0)
     world.governor.decide(116.9)
@@ -127,18 +127,18 @@ def test_a_step_that_runs_on_is_ended_when_the_grace_is_over(world: World) -> No
 
 def test_what_a_step_ran_until_it_was_ended_counts_in_the_next_run(world: World) -> None:
     """Nothing else is known of it; steps of its kind usually take 10 s."""
-    world.governor.limit_time(100, 12.0, 40.0, 100.0, grace=5.0)
+    world.governor.deadlines.limit(100, 12.0, 40.0, 100.0, grace=5.0)
     world.ask(7, source="endless.cpp")
     world.governor.decide(100.0)
     world.governor.decide(117.0)
     world.governor.stopped(7, after(17.0).usage, 117.0)
-    world.governor.limit_time(101, 12.0, 40.0, 200.0, grace=5.0)
+    world.governor.deadlines.limit(101, 12.0, 40.0, 200.0, grace=5.0)
     world.ask(8, run=101, source="endless.cpp")
     world.ask(9, run=101, source="other.cpp")
     world.governor.decide(200.0)
     assert world.words(9) == ["run"]
     assert world.words(8) == [], "it takes at least 17 s"
-    world.governor.limit_time(102, 12.0, 15.0, 300.0, grace=5.0)
+    world.governor.deadlines.limit(102, 12.0, 15.0, 300.0, grace=5.0)
     world.ask(10, run=102, source="endless.cpp")
     world.governor.decide(300.0)
     warned = [each.text for each in world.events if isinstance(each, Warned)]
@@ -149,7 +149,7 @@ def test_what_a_step_ran_until_it_was_ended_counts_in_the_next_run(world: World)
 
 
 def test_a_step_that_must_not_be_started_twice_ends_by_itself(world: World) -> None:
-    world.governor.limit_time(100, 12.0, 40.0, 100.0, grace=5.0)
+    world.governor.deadlines.limit(100, 12.0, 40.0, 100.0, grace=5.0)
     world.ask(7, source="once.cpp", once="it reads a pipe")
     world.governor.decide(100.0)
     world.ask(8, source="next.cpp")
@@ -162,7 +162,7 @@ def test_a_step_that_must_not_be_started_twice_ends_by_itself(world: World) -> N
 
 def test_a_step_that_asks_again_after_the_end_is_refused_at_once(world: World) -> None:
     """It was killed for lack of memory just before."""
-    world.governor.limit_time(100, 12.0, 40.0, 100.0, grace=0.0)
+    world.governor.deadlines.limit(100, 12.0, 40.0, 100.0, grace=0.0)
     world.ask(7)
     world.governor.decide(100.0)
     world.policy.kill = (1,)
@@ -173,7 +173,7 @@ def test_a_step_that_asks_again_after_the_end_is_refused_at_once(world: World) -
 
 
 def test_steps_of_other_runs_are_not_ended(world: World) -> None:
-    world.governor.limit_time(100, 12.0, 40.0, 100.0, grace=5.0)
+    world.governor.deadlines.limit(100, 12.0, 40.0, 100.0, grace=5.0)
     world.ask(7, run=101, source="other.cpp")
     world.governor.decide(100.0)
     world.governor.decide(200.0)

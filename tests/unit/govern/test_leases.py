@@ -170,7 +170,7 @@ def test_there_are_no_leases_while_others_need_the_places(
         case "runs":
             world.governor.join(101, RunShare(cpus=4, cap=None))
         case "deadline":
-            world.governor.limit_time(100, 10.0, 10.0, 1.0, grace=1.0)
+            world.governor.deadlines.limit(100, 10.0, 10.0, 1.0, grace=1.0)
     world.ask(7, lease=lease())
     world.governor.offer_leases(1.0, allowed=True)
     assert leases.places == 0
@@ -209,7 +209,6 @@ def test_a_step_that_ran_by_a_lease_is_known(world: World) -> None:
     assert (started.at, ended.at) == (1.5, 3.5)
     assert (explanation(world).asked, explanation(world).basis) == (1.0, Basis.LEASE)
     assert explanation(world).needs_bytes == 20 * MIB
-    assert world.governor.overview(100, 4.0).done == 1
 
 
 def test_one_that_outgrew_its_lease_runs_like_any_other(world: World, leases: Leases) -> None:

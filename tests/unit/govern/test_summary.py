@@ -55,6 +55,14 @@ def test_the_peak_is_the_most_that_the_steps_had_at_once_or_one_of_them_alone() 
     assert counted.summary(0).peak_bytes == 4 * GB
 
 
+def test_steps_that_ended_and_attempts_that_were_repeated_are_counted_apart() -> None:
+    counted = tally()
+    for outcome in Outcome:
+        counted.add(Attempt(record=make.record("a"), started=0.0, outcome=outcome))
+    assert (counted.steps, counted.repeats) == (2, 3)
+    assert counted.summary(0).steps == 2
+
+
 def test_a_summary_keeps_no_steps() -> None:
     """It kept every record, which made the governor of a large build larger than its compilers."""
     first, second = Predictor(), Predictor()
