@@ -40,6 +40,47 @@ def record(
     )
 
 
+def step(
+    source: str = "src/core/a.cpp",
+    *,
+    key: str | None = None,
+    role: Role = Role.CXX,
+    archs: tuple[str, ...] = (),
+    threads: int = 1,
+    input_bytes: int = 0,
+) -> Step:
+    return Step(
+        key=key or f"key of {source}",
+        role=role,
+        source=source,
+        archs=archs,
+        threads=threads,
+        input_bytes=input_bytes,
+    )
+
+
+def row(
+    measured: Step,
+    peak: float,
+    *,
+    seconds: float = 10.0,
+    share: float | None = None,
+    profile: Profile = (),
+) -> StepRecord:
+    return StepRecord(
+        step=measured,
+        wall_s=seconds,
+        cpu_s=seconds,
+        peak_bytes=round(peak),
+        byte_seconds=None if share is None else share * peak * seconds,
+        profile=profile,
+    )
+
+
+def killed(measured: Step, peak: float, seconds: float) -> StepRecord:
+    return replace(row(measured, peak, seconds=seconds), killed=True)
+
+
 def run_summary(**changes: Any) -> RunSummary:
     """Return the summary of a run of one step."""
     usual = RunSummary(

@@ -14,6 +14,8 @@ from stoker.model.govern import Collector, Decision, Gc, Role, State, Step
 from stoker.model.runs import Attempt, Explanation
 
 GIB = 1024**3
+# What a driver says whose compiler was killed.
+KILLED = b"g++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.\n"
 
 
 class Scripted:

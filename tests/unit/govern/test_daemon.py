@@ -251,9 +251,6 @@ def test_a_fault_in_a_thread_is_one_of_the_governor(tmp_path: Path) -> None:
     governor.end()
 
 
-# -- how long it lives ---------------------------------------------------------------------------
-
-
 def test_it_ends_with_the_last_of_its_clients(governor: RealGovernor) -> None:
     other = governor.greet(RUN + 1)
     governor.client.__exit__(None, None, None)

@@ -142,9 +142,6 @@ def test_two_phase_runs_the_heavy_ones_first_and_few_at_once() -> None:
     assert len(TwoPhase().decide(make.state(cpus=8, waiting=light)).admit) == 8
 
 
-# -- the queue ----------------------------------------------------------------------------------
-
-
 @given(make.requests(0, 30), st.sets(st.integers(0, 30)))
 def test_a_queue_is_in_order_whatever_comes_and_goes(
     requests: list[Request], gone: set[int]
@@ -173,9 +170,6 @@ def test_a_step_that_asks_much_later_cannot_overtake() -> None:
     early, late = make.request(1, path=0, asked=0), make.request(2, path=60, asked=1000)
     assert urgency(early) < urgency(late)
     assert urgency(replace(late, asked=10.0)) < urgency(early)
-
-
-# -- asking again -------------------------------------------------------------------------------
 
 
 EXPECTED = make.request(7, GB, high=1.5 * GB, profile=make.profile(50, 100), asked=3.0)
@@ -241,9 +235,6 @@ def test_after_running_out_of_memory_a_step_takes_no_more_than_by_default() -> N
     again = after_oom(make.running(fast, peak=GB), observed=GB)
     assert again is not None
     assert again.mode is CompileMode.DEFAULT
-
-
-# -- growth -------------------------------------------------------------------------------------
 
 
 def test_growth_is_that_of_the_last_second() -> None:

@@ -7,52 +7,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import governed_steps as make
-from governed_steps import GB
+from governed_steps import GB, killed, row, step
 from stoker.govern.predict import Knowledge, Predictor
 from stoker.govern.profile import PARTS, Profile, climb
-from stoker.knowledge.compiler_modes import shipped_effects
-from stoker.knowledge.steps import prior_of, priors, usual_seconds
-from stoker.model.govern import Basis, CompileMode, Pace, Role, Step, StepRecord
-
-
-def step(
-    source: str = "src/core/a.cpp",
-    *,
-    key: str | None = None,
-    role: Role = Role.CXX,
-    archs: tuple[str, ...] = (),
-    threads: int = 1,
-    input_bytes: int = 0,
-) -> Step:
-    return Step(
-        key=key or f"key of {source}",
-        role=role,
-        source=source,
-        archs=archs,
-        threads=threads,
-        input_bytes=input_bytes,
-    )
-
-
-def row(
-    measured: Step,
-    peak: float,
-    *,
-    seconds: float = 10.0,
-    share: float | None = None,
-    profile: Profile = (),
-) -> StepRecord:
-    return StepRecord(
-        step=measured,
-        wall_s=seconds,
-        cpu_s=seconds,
-        peak_bytes=round(peak),
-        byte_seconds=None if share is None else share * peak * seconds,
-        profile=profile,
-    )
-
-
-# -- where a prediction comes from --------------------------------------------------------------
+from stoker.knowledge.steps import prior_of, usual_seconds
+from stoker.model.govern import Basis, CompileMode, Pace, Role, StepRecord
 
 
 def test_the_best_basis_is_taken() -> None:
@@ -102,9 +61,6 @@ def test_without_a_duration_or_a_course_there_is_none() -> None:
     assert Predictor().predict(step()).seconds is None
 
 
-# -- profiles -----------------------------------------------------------------------------------
-
-
 def test_with_a_mean_alone_a_climb_is_predicted() -> None:
     assert Predictor([row(step(), GB, share=0.7)]).predict(step()).profile == climb(0.7)
 
@@ -142,13 +98,6 @@ def test_a_folder_has_a_course_too() -> None:
     rows = [row(step(f"src/{n}.cpp"), GB, profile=make.profile(20, 100)) for n in range(6)]
     known = Predictor(rows).predict(step("src/new.cpp"))
     assert (known.basis, known.profile) == (Basis.FOLDER, make.profile(20, 100))
-
-
-# -- durations ----------------------------------------------------------------------------------
-
-
-def killed(measured: Step, peak: float, seconds: float) -> StepRecord:
-    return replace(row(measured, peak, seconds=seconds), killed=True)
 
 
 def test_a_step_that_was_killed_takes_at_least_what_it_took_until_then() -> None:
@@ -200,9 +149,6 @@ def test_the_latest_duration_of_each_output_of_a_folder_is_known() -> None:
 
 def test_a_row_that_does_not_tell_its_folder_says_nothing_of_any() -> None:
     assert Predictor([make.record("a.o")]).durations == {}
-
-
-# -- sizes --------------------------------------------------------------------------------------
 
 
 def test_nvcc_needs_memory_for_each_target_it_compiles_at_once() -> None:
@@ -259,9 +205,6 @@ def test_a_notorious_source_stays_heavier_than_its_folder() -> None:
     predictor = Predictor(rows)
     usual, notorious = step("gen/new.cpp"), step("gen/RegisterCPU.cpp")
     assert predictor.predict(notorious).peak > 1.5 * predictor.predict(usual).peak
-
-
-# -- learning from misses -----------------------------------------------------------------------
 
 
 def test_predictions_that_were_too_low_rise() -> None:
@@ -399,141 +342,8 @@ def test_any_history_gives_usable_predictions(
         assert known.seconds is None or known.seconds >= 0
 
 
-# -- shipped figures ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("role", Role)
-def test_every_role_has_a_shipped_figure_for_any_source(role: Role) -> None:
-    assert prior_of(step("any/thing", role=role)).peak > 0
-
-
-def test_shipped_figures_make_sense() -> None:
-    for figure in priors():
-        assert 0 < figure.peak <= figure.high
-        assert figure.basis
-
-
-@pytest.mark.parametrize(
-    ("source", "least"),
-    [
-        ("hopper/instantiations/flash_fwd_hdim128_bf16_sm90.cu", 17),
-        ("csrc/flash_attn/src/flash_bwd_hdim256_bf16_sm80.cu", 6.6),
-        ("csrc/flash_attn/src/flash_fwd_hdim192_bf16_sm80.cu", 4.3),
-        ("csrc/ops/scale.cu", 1),
-    ],
-)
-def test_known_kernels_are_not_underrated(source: str, least: float) -> None:
-    assert prior_of(step(source, role=Role.CUDA)).high >= least * GB
-
-
-# -- figures of well-known sources ---------------------------------------------------------------
-
-LARGE, SMALLER = "torch/csrc/jit/python/init.cpp", "torch/csrc/autograd/init.cpp"
-
-
-@pytest.mark.parametrize("tree", ["", "pytorch/", "/home/someone/src/torch-2.9/"])
-def test_a_first_build_knows_the_sources_of_a_well_known_project(tree: str) -> None:
-    known = Predictor().predict(step(tree + LARGE))
-    assert (known.basis, known.learned) == (Basis.KNOWN, True)
-    assert known.peak > 1.5 * GB
-    assert known.seconds
-    assert known.seconds > 30
-    assert usual_seconds(Role.CXX, tree + LARGE) == known.seconds
-
-
-def test_a_source_that_is_only_named_alike_is_unknown() -> None:
-    other = Predictor().predict(step("csrc/jit/python/init.cpp"))
-    assert other.basis is Basis.PRIOR
-    assert Predictor().predict(step(LARGE, role=Role.CUDA)).basis is Basis.PRIOR
-
-
-def test_a_first_build_knows_kernels_of_any_project_that_has_them() -> None:
-    def kernel(name: str, archs: tuple[str, ...] = ("90",)) -> Step:
-        source = f"csrc/flash_attn/src/{name}_sm80.cu"
-        return step(source, role=Role.CUDA, archs=archs, threads=len(archs))
-
-    predictor = Predictor()
-    known = predictor.predict(kernel("flash_bwd_hdim128_fp16"))
-    assert (known.basis, len(known.profile), max(known.profile)) == (Basis.KNOWN, PARTS, 100)
-    assert known.profile[-1] < 30  # ptxas needs much less than the compiler before it
-    both = predictor.predict(kernel("flash_bwd_hdim128_fp16", ("80", "90")))
-    assert both.peak == pytest.approx(2 * known.peak)
-    assert predictor.predict(kernel("flash_bwd_hdim128_new")).basis is Basis.PRIOR
-    for _ in range(12):
-        predictor.learn(row(step(SMALLER), 4 * GB))
-    assert predictor.predict(kernel("flash_bwd_hdim128_fp16")).peak == known.peak
-
-
-def test_shipped_figures_follow_the_compiler_of_this_build() -> None:
-    predictor = Predictor()
-    before = predictor.predict(step(LARGE)).peak
-    shipped = predictor.predict(step(SMALLER)).peak
-    for _ in range(12):
-        predictor.learn(row(step(SMALLER), 1.5 * shipped))
-    assert predictor.predict(step(LARGE)).peak == pytest.approx(1.5 * before)
-    predictor.learn(row(step(LARGE), 1.1 * GB))
-    assert predictor.predict(step(LARGE)).basis is Basis.EXACT
-
-
-# -- modes ---------------------------------------------------------------------------------------
-
-
-def measured(source: str, peak: float, seconds: float, mode: CompileMode) -> StepRecord:
-    return replace(row(step(source), round(peak * GB), seconds=seconds), mode=mode)
-
-
-@pytest.mark.parametrize("peak", [0.1, 0.5, 2.0])
-def test_a_lean_peak_is_not_taken_for_a_default_one(peak: float) -> None:
-    _, lean, _ = shipped_effects(peak * GB)
-    row = measured("a.cc", peak * lean.memory, 10.0, CompileMode.LEAN)
-    known = Predictor([row]).predict(step("a.cc"))
-    assert known.peak == pytest.approx(peak * GB, rel=0.01)
-    assert known.seconds == pytest.approx(10 / lean.seconds)
-    assert known.basis is Basis.EXACT
-
-
-def test_large_steps_have_more_garbage() -> None:
-    rows = [measured(f"{peak}.cc", peak, 10.0, CompileMode.DEFAULT) for peak in (0.5, 2.0)]
-    effects = Predictor(rows).effects
-    small, large = (effects(step(f"{peak}.cc"))[1] for peak in (0.5, 2.0))
-    assert large.memory < small.memory
-
-
-def test_what_was_measured_by_default_counts_more_than_what_was_converted() -> None:
-    rows = [
-        measured("a.cc", 2.0, 10.0, CompileMode.DEFAULT),
-        measured("a.cc", 1.9, 11.0, CompileMode.LEAN),
-    ]
-    for order in (rows, rows[::-1]):
-        assert Predictor(order).predict(step("a.cc")).peak == pytest.approx(2 * GB, rel=0.01)
-
-
-def test_factors_of_a_step_are_learned_once_both_modes_were_measured() -> None:
-    predictor = Predictor([measured("a.cc", 2.0, 10.0, CompileMode.DEFAULT)])
-    shipped = shipped_effects(2 * GB)
-    assert predictor.effects(step("a.cc")) == tuple(replace(e, assumed=True) for e in shipped)
-    predictor.learn(measured("a.cc", 1.8, 11.0, CompileMode.LEAN))
-    predictor.learn(measured("a.cc", 2.2, 9.0, CompileMode.FAST))
-    fast, lean, low = predictor.effects(step("a.cc"))
-    assert (fast.memory, lean.memory) == pytest.approx((1.1, 0.9), rel=0.01)
-    assert (fast.seconds, lean.seconds) == (shipped[0].seconds, shipped[1].seconds)
-    # The lean mode saved 37 % of what it is shipped to save; so does the low one.
-    assert low.memory == pytest.approx(1 - 0.1 / 0.27 * (1 - shipped[2].memory), rel=0.01)
-    other_flags = replace(step("a.cc"), key="other flags")
-    assert predictor.effects(other_flags) == (fast, lean, low)
-
-
-def test_modes_that_saved_nothing_of_one_source_are_not_expected_to_save_of_another() -> None:
-    """Large tables have no garbage: what is shipped was measured of PyTorch's sources."""
-    first, second = (replace(step(name), directory="build") for name in ("a.cc", "b.cc"))
-    rows = [row(each, 2 * GB) for each in (first, second)]
-    predictor = Predictor([*rows, replace(rows[0], mode=CompileMode.LEAN)])
-    _, lean, low = predictor.effects(second)
-    assert (lean.memory, low.memory, lean.assumed, low.assumed) == (1.0, 1.0, False, False)
-
-
 def test_what_was_learned_can_be_stored() -> None:
-    known = replace(step(LARGE), directory="build")
+    known = replace(step("torch/csrc/jit/python/init.cpp"), directory="build")
     rows = [row(replace(step(f"{n}.cc"), directory="build"), (n + 1) * GB // 10) for n in range(9)]
     rows += [row(known, 2 * GB), replace(row(known, GB), mode=CompileMode.LEAN)]
     rows += [killed(step("ended.cc"), 3 * GB, 900.0)]

@@ -173,9 +173,6 @@ def use_up_inodes(disk: Path) -> list[Path]:
         return made[:-1]
 
 
-# -- room on a disk --------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A file system of 8 MiB."""

@@ -78,9 +78,6 @@ def project(heavy: int = 6, light: int = 60) -> tuple[StepRecord, ...]:
     return tuple(steps)
 
 
-# -- whatever the steps are like ----------------------------------------------------------------
-
-
 @pytest.mark.slow
 @given(
     steps=make.builds(largest=8 * GB),
@@ -202,9 +199,6 @@ def test_gpu_targets_one_after_another_are_no_surprise() -> None:
     assert result("80", "90").wall_s <= result("90").wall_s
 
 
-# -- no starvation ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("warm", [True, False])
 def test_a_heavy_step_does_not_wait_for_all_the_light_ones(warm: bool) -> None:
     """It needs most of the memory, and light steps never stop coming."""
@@ -236,9 +230,6 @@ def test_light_steps_are_seen_behind_a_window_of_heavy_ones() -> None:
     steps = [*heavy, *light]
     result = simulate(steps, Adaptive(), cpus=4, memory=8 * GB, history=steps, shape=flat)
     assert result.wall_s < 1.02 * sum(step.wall_s for step in heavy)
-
-
-# -- the mechanics ------------------------------------------------------------------------------
 
 
 def test_one_job_at_a_time_takes_the_sum() -> None:
@@ -339,9 +330,6 @@ def test_steps_that_need_more_than_history_says_are_paused_before_memory_is_shor
     assert result.pauses > 0
 
 
-# -- shapes -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_shape_is_measured_as_a_governor_would(shape: Shape) -> None:
     step = make.record("a.cpp", seconds=10, peak=GB)
@@ -403,9 +391,6 @@ def test_scattered_peaks_stay_within_their_share() -> None:
     ratios = [new.peak_bytes / old.peak_bytes for new, old in zip(other, steps, strict=True)]
     assert 0.9 <= min(ratios) < 0.95
     assert 1.05 < max(ratios) <= 1.1
-
-
-# -- other builds of the same source -------------------------------------------------------------
 
 
 def test_a_warm_cache_leaves_links_and_the_compiles_that_it_lacks() -> None:
