@@ -14,7 +14,7 @@ import msgspec
 
 from log_patterns import literals, problem
 from release_changes import Change, ChangeTable, ReleaseTable, cause_of
-from stoker.diagnose import statements, steps, symptoms
+from stoker.diagnose import interfaces, statements, steps, symptoms
 from stoker.diagnose.answers import NAMES
 from stoker.knowledge import load
 from stoker.knowledge.failures import (
@@ -182,7 +182,13 @@ def index() -> FailureIndex:
         literals={
             pattern: tuple(tuple(sorted(words)) for words in found)
             for pattern in sorted(
-                {*patterns, *steps.PATTERNS, *statements.PATTERNS, *symptoms.PATTERNS}
+                {
+                    *patterns,
+                    *steps.PATTERNS,
+                    *statements.PATTERNS,
+                    *symptoms.PATTERNS,
+                    *interfaces.PATTERNS,
+                }
             )
             if (found := literals(pattern))
         },

@@ -6,7 +6,13 @@ from itertools import chain, islice
 
 from stoker.diagnose.ages import Versions, may_show
 from stoker.diagnose.lines import Texts
-from stoker.diagnose.messages import joined_lines, paragraphs, uv_messages
+from stoker.diagnose.messages import (
+    joined_lines,
+    message_text,
+    messages,
+    paragraphs,
+    uv_messages,
+)
 from stoker.diagnose.sieve import Line
 from stoker.diagnose.steps import LogSteps
 from stoker.knowledge.failures import Failure, Sign, failures
@@ -89,6 +95,9 @@ def _whole_messages(lines: Sequence[Line], texts: Texts) -> Iterator[tuple[int, 
     for index, line in enumerate(lines[:-1]):
         if _may_wrap(line.text) and _CONTINUES(rest := lines[index + 1].text):
             yield index, f"{line.text} {rest.lstrip()}", len(line.text)
+    for span in messages(lines, texts)["Error"]:
+        whole = message_text(lines, span)
+        yield span.start, whole, len(whole)
     wrapped = chain(paragraphs(lines, texts), uv_messages(lines, texts))
     for paragraph in islice(wrapped, _MOST_PARAGRAPHS):
         for begin in paragraph[:-1]:

@@ -47,6 +47,28 @@ _OPTION = (
     r"(?<![\w-])(?:-D ?[A-Za-z_]\w{1,60}|--[a-z][\w-]{2,50}|[A-Z][A-Z0-9_]{3,50}(?==))"
     r"(?:=[\w./+-]{0,40}[\w/+-])?"
 )
+# What a message says that names a reason, whatever the tool.
+_REASON = (
+    r"\b(?:requires?|required|must (?:be|have|not|match|provide|set|use|specify)|at least"
+    r"|needs? (?:to|a|an|at)|not (?:yet )?(?:supported|compatible|allowed|permitted|installed)"
+    r"|not (?:enabled|available (?:on|for|in))|unsupported|(?:does not|doesn't) support"
+    r"|only (?:supports?|works?|available|allowed|for)|too (?:old|new|small|large|long)"
+    r"|or (?:newer|later|higher|above)|no longer|removed in|incompatible|mismatch"
+    r"|[Cc]onflict(?:s|ing)?|cannot be used|mutually exclusive|[Mm]issing required"
+    r"|[Pp]lease (?:install|use|set|upgrade|update|specify|provide|remove|add|enable|disable)"
+    r"|expected .{1,60} (?:found|got))\b"
+)
+_MARKED = (
+    r"(?:^|[\s\]])(?:[Ee]rror(?: in fail)?|ERROR|[Ff]atal(?: error)?|FATAL)\]?: {1,4}"
+    r"(?P<message>\S.{0,400})"
+)
+_OF_SOURCE = (
+    r"^\s{0,24}\S[^:(\n]{0,300}\.(?:[chlyCHS]|cc|cpp|cxx|hh|hpp|hxx|ipp|tcc|inl|cu|cuh|mm?|rs|go"
+    r"|swift|java|kt|ts|js|f90|F90|pyx|zig|hip|s|asm|inc)(?::\d|\(\d)"
+    r"|^error\[E\d|^error: could not compile"
+)
+_GRADLE = "* What went wrong:"
+_GRADLE_LINES = 12
 PATTERNS = (*_DIRECT, _QUOTED, _PANIC)
 
 
@@ -55,6 +77,25 @@ def statements(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
     for line, file, message in _messages(search):
         if said := statement(message):
             yield line, {"file": file} | said
+
+
+def requirements(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the messages of any tool that name what is required, unsupported or in conflict; those
+    of compilers about a source are left out.
+    """
+    lines, steps = search.lines, search.steps
+    for line in steps.errors[:_MOST]:
+        text = lines[line].text
+        found = compiled(_MARKED).search(text)
+        if not found or compiled(_OF_SOURCE).match(text) or not compiled(_REASON).search(text):
+            continue
+        if said := statement(found["message"]):
+            yield line, said
+    for head in search.texts.having(_GRADLE):
+        for line in range(head + 1, min(head + _GRADLE_LINES, len(lines))):
+            text = lines[line].text.strip(" >")
+            if compiled(_REASON).search(text) and (said := statement(text)):
+                yield line, said
 
 
 def statement(message: str) -> dict[str, str]:

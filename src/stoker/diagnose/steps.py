@@ -113,6 +113,10 @@ _ERROR = (
     r"\bfatal\s{0,4}: ",
     r"^\s{0,24}ERROR[: ]",
     r"^E: [A-Z][a-z']",  # apt
+    r"^(?:\./)?[\w./@+-]{1,200}\.go:\d{1,6}:\d{1,5}: ",  # Go
+    r"^e: file://",  # Kotlin
+    r"^(?:npm ERR!|npm error|gyp ERR!) ",
+    r"^\* What went wrong:",  # Gradle
     r"\b(?:ninja|make(?:\[\d+\])?): (?:error|fatal|\*\*\*)",
     r"died due to signal",
     r"undefined reference to",

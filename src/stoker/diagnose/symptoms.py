@@ -7,12 +7,14 @@ case (statements.py), and one about a name that a library does not have.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+from stoker.diagnose.interfaces import misfits, missing_name
 from stoker.diagnose.lines import compiled
 from stoker.diagnose.messages import message_text
 from stoker.diagnose.sieve import Line
 from stoker.diagnose.signs import LogSearch, Match
-from stoker.diagnose.statements import statement, statements
+from stoker.diagnose.statements import requirements, statement, statements
 from stoker.knowledge.failures import failures
+from stoker.knowledge.owners import platform_of
 from stoker.knowledge.providers import (
     ProvidedKind,
     library_of,
@@ -47,6 +49,11 @@ _UNDEFINED = (
 # The type that a template returns, before its name: it tells nothing of the library that lacks.
 _RETURNED = r"^[\w:]{1,100}::\w{1,100}[ *&]{1,4}(?=[\w:]{1,100}::\w)"
 _NOT_NAMED = (r"/lib(?P<library>[\w+-]{1,60})\.so[\d.]{0,12}: error adding symbols: DSO missing",)
+# A finished library of the system or of an environment that needs a symbol.
+_FINISHED = (
+    r"(?:^|\s)(?:/usr|/lib|/opt|/nix|/home/\S{1,200}conda|/\S{1,200}/envs)\S{0,300}/"
+    r"(?P<library>lib[\w.+-]{1,80}?)\.(?:so[\d.]{0,12}|dylib): undefined reference"
+)
 _NO_LIBRARY = (
     r"cannot find -l:?(?P<library>[\w.+-]{1,60})(?::|\s|$)",
     r"cannot find /[^\s:]{1,300}/lib(?P<library>[\w+-]{1,60})\.(?:a|so)\b",
@@ -94,24 +101,8 @@ _FOREIGN = (
     r"|(?:^|/)(?:third[_-]?party|_deps|vendor(?:ed)?|extern(?:al)?s?|deps|subprojects|submodules"
     r"|node_modules|vcpkg(?:_installed)?|\.conan2?|bazel-\w+/external)/"
 )
-_OWNER = r"['\"\u2018](?:const )?(?:(?:class|struct|union|enum) )?(?P<owner>[A-Za-z_][\w:]{1,120})"
-_MEMBER = r"['\"\u2018](?P<member>\w{1,80})['\"\u2019]"
-_NO_MEMBER = (
-    rf"error: (?:namespace |class |struct )?{_OWNER}.{{0,300}} has no member (?:named )?{_MEMBER}",
-    rf"error: {_MEMBER} (?:is not a member of|in (?:namespace|class|struct)) {_OWNER}",
-    rf"no (?:member|type|template) named {_MEMBER} in (?:namespace )?{_OWNER}",
-    rf"error C2039: {_MEMBER}: is not a member of {_OWNER}",
-)
-_NO_MATCH = (
-    r"^\s{0,24}(?P<file>[^\s:'\"][^:'\"\n]{0,300}\.\w{1,5}):\d{1,7}:\d{1,5}: error: "
-    rf"no matching (?:member )?function for call to {_OWNER}"
-)
 _INTERNAL = r"/(?:details?|internal|impl)/"  # headers of a library that no other project should use
-_DEEPEST = 2  # parts of the name of a namespace that a library has
-_STANDARD = ("std", "__gnu_cxx", "__cxxabiv1")
 PATTERNS = (
-    *_NO_MEMBER,
-    _NO_MATCH,
     *_COMPILER_ERRORS,
     _NO_HEADER,
     *_NOT_NAMED,
@@ -130,7 +121,8 @@ def find_symptoms(search: LogSearch, explained: Collection[int]) -> list[Match]:
     """
     kinds: tuple[Callable[[LogSearch], Iterable[Match]], ...] = (
         _stated,
-        _foreign_names,
+        _misfits,
+        _required,
         _missing_headers,
         _missing_libraries,
         _undefined_symbols,
@@ -165,39 +157,27 @@ def _stated(search: LogSearch) -> Iterator[Match]:
         yield _symptom("stated-by-project", line, _STATED, groups)
 
 
-def _foreign_names(search: LogSearch) -> Iterator[Match]:
-    """Yield the names that a library does not have, where the error is not in its own source."""
-    for line, groups in _hits(search, _NO_MEMBER, most=_FEW):
-        root = groups["owner"].partition("::")[0]
-        place = search.lines[line].text.partition("error")[0]
-        if root in _STANDARD or root in place:
-            continue
-        if library := _library_of(groups["owner"]):
-            named = {"library": library, "member": groups["member"]}
-            yield _symptom("dependency-api-changed", line, 0.78, named)
-    for line, groups in _hits(search, [_NO_MATCH], most=_FEW):
-        root, _, rest = groups["owner"].partition("::")
-        if root in (*_STANDARD, *groups["file"].split("/")):
-            continue
-        library = _library_of(groups["owner"])
-        if library and compiled(_FOREIGN).search(groups["file"]):
-            named = {"library": library, "member": f"{rest.rpartition('::')[2]} for this call"}
-            yield _symptom("dependency-api-changed", line, 0.74, named)
+def _required(search: LogSearch) -> Iterator[Match]:
+    for line, groups in requirements(search):
+        yield _symptom("stated-by-tool", line, 0.7, groups)
 
 
-def _library_of(owner: str) -> str | None:
-    """Return the library of a class or a namespace, by the longest part of its name."""
-    parts = owner.strip(":").split("::")
-    names = ("::".join(parts[:end]) for end in range(min(len(parts), _DEEPEST), 0, -1))
-    return next(filter(None, map(library_of_namespace, names)), None)
+def _misfits(search: LogSearch) -> Iterator[Match]:
+    for line, groups in misfits(search):
+        yield _symptom("dependency-api-changed", line, 0.78, groups)
 
 
 def _missing_headers(search: LogSearch) -> Iterator[Match]:
     for line, groups in _hits(search, [_NO_HEADER]):
         header = groups.get("header") or groups.get("opened", "")
         library = library_of_namespace(header.partition("/")[0])
-        if library and compiled(_INTERNAL).search(header):
-            named = {"library": library, "member": header}
+        on_windows = "opened" in groups
+        if platform := platform_of(header, on_windows=on_windows):
+            named = {"header": header, "platform": platform}
+            windows = {"windows": header} if on_windows else {}
+            yield _symptom("source-for-other-platform", line, 0.8, named | windows)
+        elif library and compiled(_INTERNAL).search(header):
+            named = {"library": library, "owner": library, "member": header}
             yield _symptom("dependency-api-changed", line, 0.78, named)
         elif provider(ProvidedKind.HEADER, header.removeprefix("./")):
             yield _symptom("system-headers-missing", line, 0.82, {"header": header})
@@ -219,7 +199,11 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
         yield _symptom("library-not-linked", line, 0.85, {"symbol": groups["library"]} | groups)
     for line, groups in _hits(search, _UNDEFINED):
         symbol = compiled(_RETURNED).sub("", groups["symbol"])
-        if library := library_of(symbol):
+        finished = compiled(_FINISHED).search(search.lines[line].text)
+        if finished and not library_of(symbol):
+            needs = {"symbol": symbol, "library": finished["library"]}
+            yield _symptom("library-needs-other-library", line, 0.76, needs)
+        elif library := library_of(symbol):
             yield _symptom("library-not-linked", line, 0.8, {"symbol": symbol, "library": library})
         else:
             yield _symptom("undefined-reference", line, 0.6, {"symbol": symbol})
@@ -297,6 +281,10 @@ def _exceptions(search: LogSearch) -> Iterator[Match]:
             and _is_raised(search.lines[max(0, line - _RAISED) : line])
         ):
             yield _symptom("stated-by-project", line, _STATED, {"file": own[-1]["file"]} | said)
+        elif own and (
+            lacking := missing_name(groups["kind"], groups.get("message", ""), own[-1]["file"])
+        ):
+            yield _symptom("dependency-api-changed", line, 0.74, lacking)
         elif own:
             yield _symptom("python-error", line, 0.6, groups | own[-1].groupdict())
 

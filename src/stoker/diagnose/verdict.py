@@ -180,9 +180,10 @@ def _best_of_each(matches: Iterable[Match], steps: LogSteps) -> list[tuple[float
     return sorted(best.values(), key=_order)
 
 
-def _order(found: tuple[float, Match]) -> tuple[bool, float, int]:
+def _order(found: tuple[float, Match]) -> tuple[bool, bool, float, int]:
     strength, match = found
-    return match.cause.depth is Depth.SYMPTOM, -strength, match.line
+    restates = match.cause.restates and match.sign == match.cause.name
+    return match.cause.depth is Depth.SYMPTOM, restates, -strength, match.line
 
 
 def _independent(

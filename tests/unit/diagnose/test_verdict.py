@@ -383,11 +383,11 @@ LABELLED = Path(__file__).parents[3] / "benchmarks" / "labelled.toml"
 # Its symbol is also that of another ABI; nothing is known of this error of ninja; the log does not
 # tell that Eigen is installed.
 NOT_FOUND = {"torch-abi-schema", "ninja-multiple-rules", "supercell-eigen5"}
-# Nothing is known of these: errors of a commit, of Go, Meson, glslc, a generator, awk, Conan, a
-# PKGBUILD, an internal header of Thrust, and Homebrew.
+# Nothing is known of these: errors of a commit, of Go, glslc, a generator, awk, Conan, and an
+# internal header of Thrust.
 UNKNOWN = {
-    "msgo-nocgo", "fdpp-meson111", "openssl-backport", "llama-termux-glslc", "slicer-pythonqt",
-    "nvidia-linux7", "conan-boost-cobalt", "millennium-package", "cusp-guarded", "brew-tap",
+    "msgo-nocgo", "openssl-backport", "llama-termux-glslc", "slicer-pythonqt", "nvidia-linux7",
+    "conan-boost-cobalt", "cusp-guarded",
 }  # fmt: skip
 
 

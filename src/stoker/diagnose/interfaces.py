@@ -1,0 +1,150 @@
+"""Errors where a source and a library that it uses do not fit: whose name, or whose declaration.
+
+A library is known by the name itself, or by the file in which the compiler says that it is
+declared. Which of the two is older cannot be told from the message.
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+
+from stoker.diagnose.lines import compiled
+from stoker.diagnose.sieve import Line
+from stoker.diagnose.signs import LogSearch
+from stoker.knowledge.owners import owner_of_name, owner_of_path
+from stoker.knowledge.providers import library_of_namespace
+
+_MOST = 40  # errors that are looked into
+_BELOW = 30  # lines of an error in which its notes are
+_OF_RUST = "error"  # stands for the file in an error of rustc, whose place is in the next line
+_SAID = r"(?P<message>\S.{0,400})"
+# An error of a compiler: of gcc and clang, of Microsoft's, of rustc.
+_ERRORS = (
+    r"^\s{0,24}(?P<file>[^\s:'\"][^:'\"\n]{0,300}\.\w{1,5}):\d{1,7}(?::\d{1,5})?: error: " + _SAID,
+    r"^\s{0,24}(?P<file>[^\s('\"][^('\"\n]{0,300}\.\w{1,5})\(\d{1,7}(?:,\d{1,5})?\)"
+    r": error(?: [A-Z]{1,3}\d{4})?: " + _SAID,
+    rf"^\s{{0,24}}(?P<file>{_OF_RUST})\[E0\d{{3}}\]: {_SAID}",
+)
+_NOTE = (
+    r"^\s{0,24}(?:In file included from )?(?P<file>[^\s:'\"][^:'\"\n]{0,300}\.\w{1,5})"
+    r"(?::\d{1,7}|\(\d{1,7}).{0,12}: (?:note|message)\s?: "
+)
+_RUST_PLACE = r"^\s{0,12}(?:-->|:::) (?P<file>\S{1,300}?):\d{1,7}:\d{1,5}"
+# What an error says if a use and a declaration differ.
+_DIFFERS = (
+    r"no matching (?:member |overloaded )?function|too (?:few|many) (?:template )?arguments"
+    r"|has no member|no member named|cannot convert|could not convert|invalid conversion"
+    r"|is not a member|does not override|is private|is protected|no viable|no overloaded function"
+    r"|incompatible (?:pointer|type|function)|cannot initialize|pure virtual|abstract class"
+    r"|not all trait items implemented|takes \d+ (?:generic )?arguments?|mismatched types"
+    r"|no (?:method|field|function)|missing (?:structure )?field|has no field"
+    r"|(?:expected|does not take) \d+ arguments?"
+)
+_OPEN, _CLOSE, _KIND = r"['\"`\u2018]", r"['\"`\u2019]", r"(?:(?:class|struct|union|enum) )?"
+_NAME = rf"{_OPEN}(?P<name>[\w:]{{2,100}})"
+_OWNER = rf"{_OPEN}(?:const )?{_KIND}(?P<owner>[A-Za-z_][\w:]{{1,120}})"
+_MEMBER = rf"{_OPEN}(?P<name>\w{{1,80}}){_CLOSE}"
+_UNKNOWN = (
+    (
+        rf"^{_NAME}{_CLOSE}:? (?:was not declared|undeclared|does not name a type|has incomplete"
+        r"|has not been declared|is not a class|identifier not found|is undefined)"
+    ),
+    (
+        r"^(?:use of undeclared identifier|unknown type name|identifier|call to undeclared function"
+        rf"|implicit declaration of function) {_NAME}"
+    ),
+)
+_LACKS = (
+    rf"{_OWNER}.{{0,300}} has no member (?:named )?{_MEMBER}",
+    rf"no (?:member|type|template) named {_MEMBER} in (?:namespace )?{_OWNER}",
+    rf"{_MEMBER}:? (?:is not a member of|in (?:namespace|class|struct)) {_OWNER}",
+)
+_NO_MATCH = rf"no matching (?:member )?function for call to {_OWNER}"
+_NO_ATTRIBUTE = (
+    r"module '(?P<module>[\w.]{1,80})' has no attribute '(?P<name>\w{1,80})'",
+    r"cannot import name '(?P<name>\w{1,80})' from '(?P<module>[\w.]{1,80})' \((?P<path>[^)]+)\)",
+)
+_DEEPEST = 2  # parts of the name of a namespace that a library has
+_STANDARD = ("std", "__gnu_cxx", "__cxxabiv1")
+_QUOTED = rf"{_OPEN}(?P<name>[\w:~<>.]{{2,80}})"
+PATTERNS = _ERRORS
+
+
+def misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the errors about what a library does not have: the line, the library, the name."""
+    for pattern in _ERRORS:
+        for line, found in search.texts.search(pattern, most=_MOST).items():
+            message, file = found["message"], found["file"]
+            said = _by_name(message, file) or _by_note(message, file, _below(search, line))
+            if said:
+                yield line, said
+
+
+def missing_name(kind: str, message: str, asking: str) -> dict[str, str]:
+    """Return the Python module that lacks a name, if it is not the one of the file that asks."""
+    found = _first(_NO_ATTRIBUTE, message)
+    if not found or not kind.endswith(("AttributeError", "ImportError")):
+        return {}
+    module, path = found["module"].partition(".")[0], found.groupdict().get("path", "")
+    if f"/{module}/" in asking or asking.endswith(f"/{module}.py"):
+        return {}
+    if path and not (owner_of_path(path) or "/lib/python" in path):
+        return {}
+    return _named("Python" if module in sys.stdlib_module_names else module, found["name"])
+
+
+def _by_name(message: str, file: str) -> dict[str, str]:
+    """Return the library of a name that is unknown, or of the type that lacks a member."""
+    if found := _first(_LACKS, message):
+        kind, member, library = found["owner"], found["name"], _library_of(found["owner"])
+    elif found := _first(_UNKNOWN, message):
+        kind, member, library = found["name"], found["name"], None
+    elif (found := compiled(_NO_MATCH).search(message)) and owner_of_path(file):
+        kind, library = found["owner"], _library_of(found["owner"])
+        member = f"{kind.rpartition('::')[2]} for this call"
+    else:
+        return {}
+    root = kind.partition("::")[0]
+    library = owner_of_name(kind) or library
+    if not library or root in _STANDARD or root.lower() in file.lower():
+        return {}
+    return _named(library, member)
+
+
+def _library_of(kind: str) -> str | None:
+    """Return the library of a class or a namespace, by the longest part of its name."""
+    parts = kind.strip(":").split("::")
+    names = ("::".join(parts[:end]) for end in range(min(len(parts), _DEEPEST), 0, -1))
+    return next(filter(None, map(library_of_namespace, names)), None)
+
+
+def _by_note(message: str, file: str, below: Sequence[Line]) -> dict[str, str]:
+    """Return the library in whose file the compiler says that the other side is declared."""
+    if not compiled(_DIFFERS).search(message):
+        return {}
+    found = (_first((_NOTE, _RUST_PLACE), line.text) for line in below)
+    places = [place["file"] for place in found if place]
+    if file == _OF_RUST:
+        file, places = (places[0], places[1:]) if places else ("", [])
+    own = owner_of_path(file)
+    for owner in filter(None, map(owner_of_path, places)):
+        if not own or owner.name != own.name:
+            quoted = compiled(_QUOTED).search(message)
+            member = f"{quoted['name']} as it is used here" if quoted else "such interface"
+            return _named(owner.name, member, str(owner))
+    return {}
+
+
+def _named(library: str, member: str, owner: str = "") -> dict[str, str]:
+    return {"library": library, "owner": owner or library, "member": member}
+
+
+def _first(patterns: Sequence[str], text: str) -> re.Match[str] | None:
+    return next((found for one in patterns if (found := compiled(one).search(text))), None)
+
+
+def _below(search: LogSearch, line: int) -> Sequence[Line]:
+    """Return the lines after an error up to the next one."""
+    end = min(len(search.lines), line + 1 + _BELOW)
+    errors = (at for at in search.steps.errors if line < at < end)
+    return search.lines[line + 1 : next(errors, end)]

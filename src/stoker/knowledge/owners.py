@@ -1,0 +1,57 @@
+"""Whose file a path names, whose name a name of C or C++ is, and which system has a header."""
+
+import re
+from functools import cache
+
+from stoker.knowledge import Row, table
+from stoker.model.value import Value
+
+
+class _Owners(Row, frozen=True, kw_only=True):
+    paths: tuple[str, ...]
+    no_owner: str
+    names: dict[str, str]
+    platforms: dict[str, str]
+    not_of_windows: dict[str, str]
+
+
+_owners = table("owners", _Owners)
+
+
+class Owner(Value, frozen=True, kw_only=True):
+    """A package, and its version if the path tells it."""
+
+    name: str
+    version: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}".rstrip()
+
+
+@cache
+def owner_of_path(path: str) -> Owner | None:
+    """Return the package whose file a path is; ``None`` for files of the project or the system."""
+    plain = path.replace("\\", "/")
+    for pattern in _owners().paths:
+        if found := re.search(pattern, plain):
+            if re.search(_owners().no_owner, found["name"]):
+                return None
+            return Owner(name=found["name"], version=found.groupdict().get("version") or "")
+    return None
+
+
+@cache
+def owner_of_name(name: str) -> str | None:
+    """Return the library whose names begin like this one."""
+    return _first(_owners().names, name)
+
+
+def platform_of(header: str, *, on_windows: bool) -> str | None:
+    """Return the system that has a header, if it is one of the systems only."""
+    others = _owners().not_of_windows if on_windows else {}
+    return _first(others | _owners().platforms, header)
+
+
+def _first(patterns: dict[str, str], text: str) -> str | None:
+    found = (name for name, pattern in patterns.items() if re.fullmatch(pattern, text))
+    return next(found, None)

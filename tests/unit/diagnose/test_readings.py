@@ -1,0 +1,242 @@
+"""What messages of tools say in general: the kind of failure, what it is about, and whose it is."""
+
+from io import BytesIO
+
+import pytest
+
+from stoker.diagnose.sieve import read_log
+from stoker.diagnose.values import Diagnosis, Status
+from stoker.diagnose.verdict import diagnose
+
+
+def diagnosis(*lines: str) -> Diagnosis:
+    return diagnose(read_log(BytesIO("\n".join(lines).encode())))
+
+
+MISFITS = [
+    pytest.param(
+        (
+            "src/mill.cpp:20:15: error: no matching function for call to 'grind(int, double)'",
+            "   20 |     grind(1, 2.0);",
+            (
+                "/opt/homebrew/Cellar/sluice/4.2.0/include/grind.h:31:6: note: candidate: 'void"
+                " grind(int)'"
+            ),
+            "make: *** [Makefile:3: mill.o] Error 1",
+        ),
+        "sluice 4.2.0 has no grind as it is used here: the source is for another release of sluice",
+        id="declared-in-homebrew",
+    ),
+    pytest.param(
+        (
+            "src/mill.c:20:5: error: too few arguments to function 'slgrind'; expected 3, have 2",
+            "In file included from src/mill.c:3:",
+            "/usr/include/sluice-2.0/sluice/grind.h:31:6: note: declared here",
+            "make: *** [Makefile:3: mill.o] Error 1",
+        ),
+        "sluice 2.0 has no slgrind as it is used here: the source is for another release of sluice",
+        id="declared-in-usr-include",
+    ),
+    pytest.param(
+        (
+            "error[E0061]: this method takes 1 argument but 2 arguments were supplied",
+            "   --> src/main.rs:12:8",
+            "note: method defined here",
+            "   --> /root/.cargo/registry/src/index/sluice-0.3.2/src/lib.rs:9:12",
+            'error: could not compile `mill` (bin "mill") due to 1 previous error',
+        ),
+        "sluice 0.3.2 has no such interface: the source is for another release of sluice",
+        id="declared-in-a-crate",
+    ),
+    pytest.param(
+        (
+            "src/mill.c:20:5: error: 'SDL_Event' has no member named 'mill'",
+            "make: *** [Makefile:3: mill.o] Error 1",
+        ),
+        "SDL has no mill: the source is for another release of SDL",
+        id="type-of-a-library",
+    ),
+    pytest.param(
+        (
+            "/build/mill.cpp:20:15: error: 'QRegExp' was not declared in this scope",
+            "make: *** [Makefile:3: mill.o] Error 1",
+        ),
+        "Qt has no QRegExp: the source is for another release of Qt",
+        id="name-of-a-library",
+    ),
+    pytest.param(
+        (
+            "error[E0432]: unresolved import `sluice::gate::Wheel`",
+            "  --> src/main.rs:1:5",
+            'error: could not compile `mill` (bin "mill") due to 1 previous error',
+        ),
+        "sluice has no gate::Wheel: the source is for another release of sluice",
+        id="rust",
+    ),
+    pytest.param(
+        ("# example.com/mill", "./main.go:12:9: undefined: sluice.Grind"),
+        "sluice has no Grind: the source is for another release of sluice",
+        id="go",
+    ),
+    pytest.param(
+        (
+            "Traceback (most recent call last):",
+            '  File "/src/mill/setup.py", line 3, in <module>',
+            "    from sluice.gate import Opener",
+            (
+                "ImportError: cannot import name 'Opener' from 'sluice.gate' "
+                "(/usr/lib/python3/dist-packages/sluice/gate.py)"
+            ),
+        ),
+        "sluice has no Opener: the source is for another release of sluice",
+        id="python",
+    ),
+]
+
+
+@pytest.mark.parametrize(("log", "title"), MISFITS)
+def test_what_a_library_lacks_is_said_with_its_owner(log: tuple[str, ...], title: str) -> None:
+    found = diagnosis(*log).findings[0]
+    assert (found.cause, found.title) == ("dependency-api-changed", title)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        pytest.param(
+            (
+                "src/mill.cpp:20:15: error: no matching function for call to 'grind(int)'",
+                "src/wheel.h:31:6: note: candidate: 'void grind(double, int)'",
+            ),
+            id="declared-in-the-project",
+        ),
+        pytest.param(
+            (
+                "src/mill.cpp:20:15: error: no matching function for call to 'sort(int)'",
+                "/usr/include/c++/15/bits/stl_algo.h:31:6: note: candidate: 'void sort(It)'",
+            ),
+            id="declared-in-the-standard-library",
+        ),
+        pytest.param(
+            (
+                "/usr/include/sluice/a.h:20:15: error: no matching function for call to 'grind(1)'",
+                "/usr/include/sluice/b.h:31:6: note: candidate: 'void grind(double, int)'",
+            ),
+            id="both-in-one-library",
+        ),
+        pytest.param(
+            (
+                "Traceback (most recent call last):",
+                '  File "/src/mill/setup.py", line 3, in <module>',
+                "    from gate import Opener",
+                "ImportError: cannot import name 'Opener' from 'gate' (/src/mill/gate.py)",
+            ),
+            id="own-module",
+        ),
+    ],
+)
+def test_a_misfit_within_one_project_is_unknown(log: tuple[str, ...]) -> None:
+    assert diagnosis(*log, "make: *** [Makefile:3: mill.o] Error 1").status is Status.UNKNOWN
+
+
+SAID = [
+    (
+        (
+            "meson.build:12:8: ERROR: Dependency lookup for sluice with method 'pkgconfig' failed:"
+            " Invalid version, need 'sluice' ['>= 2.1'] found '1.9.0'."
+        ),
+        "version-not-accepted",
+        "sluice 1.9.0 is there, and >= 2.1 is required",
+    ),
+    (
+        "src/mill.y:3.10-14: error: require bison 3.8, but have 3.5.1",
+        "version-not-accepted",
+        "bison 3.5.1 is there, and 3.8 is required",
+    ),
+    (
+        (
+            "error: 'mill': package 'mill' is using Swift tools version 6.2.0 but the installed"
+            " version is 6.0.3"
+        ),
+        "version-not-accepted",
+        "Swift tools 6.0.3 is there, and 6.2.0 is required",
+    ),
+    (
+        (
+            'CMake Error at CMakeLists.txt:40 (target_link_libraries):\n  Target "mill" links to:\n'
+            "\n    Sluice::gate\n\n  but the target was not found.  Possible reasons include:\n\n"
+            "    * There is a typo in the target name.\n\nCMake Generate step failed."
+        ),
+        "build-target-missing",
+        "the build files name Sluice::gate, which nothing that was found defines",
+    ),
+    (
+        "../meson.build:12:8: ERROR: Program 'sluicegen' not found or not executable",
+        "build-tool-missing",
+        "a program that the build calls is not installed: sluicegen",
+    ),
+    (
+        'error: failed to select a version for the requirement `sluice = "^0.9"`',
+        "dependency-conflict",
+        "the wanted packages contradict one another",
+    ),
+    (
+        (
+            "install: cannot stat 'build/libmill.so': No such file or directory\n"
+            "==> ERROR: A failure occurred in package()."
+        ),
+        "file-not-built",
+        "build/libmill.so is to be copied or installed, and the build did not make it",
+    ),
+    (
+        (
+            "C:\\src\\mill.c(3): fatal error C1083: Cannot open include file: 'unistd.h': No such"
+            " file or directory"
+        ),
+        "source-for-other-platform",
+        "unistd.h belongs to POSIX systems, and this build is for another system",
+    ),
+    (
+        (
+            "/usr/bin/ld: /usr/lib/libsluice.so.3: undefined reference to `gate_open@GATE_2.1'\n"
+            "collect2: error: ld returned 1 exit status"
+        ),
+        "library-needs-other-library",
+        (
+            "libsluice needs gate_open@GATE_2.1, which no library of the link has: "
+            "they are of different releases"
+        ),
+    ),
+    (
+        "ERROR: sluice/1.2.0: Invalid configuration: the gate does not support Windows before 11",
+        "stated-by-tool",
+        "sluice/1.2.0: Invalid configuration: the gate does not support Windows before 11",
+    ),
+    (
+        (
+            "FAILURE: Build failed with an exception.\n\n* What went wrong:\n"
+            "A problem occurred configuring project ':mill'.\n"
+            "> The wheel requires at least three spokes in this release."
+        ),
+        "stated-by-tool",
+        "The wheel requires at least three spokes in this release.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("log", "cause", "title"), SAID)
+def test_a_message_that_says_why_is_read(log: str, cause: str, title: str) -> None:
+    found = diagnosis(*log.split("\n")).findings[0]
+    assert (found.cause, found.title) == (cause, title)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "src/mill.cpp:3:1: error: the wheel requires at least three spokes here",
+        "error: the step that grinds all of the grain failed",
+        "make: *** [Makefile:3: mill.o] Error 1",
+    ],
+)
+def test_what_names_no_reason_or_is_of_a_source_is_unknown(log: str) -> None:
+    assert diagnosis(log).status is Status.UNKNOWN
