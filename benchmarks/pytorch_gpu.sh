@@ -3,33 +3,36 @@
 # PYTHON has the requirements of torch, pytest, pytest-xdist, expecttest, hypothesis and psutil. OURS and OFFICIAL are
 # folders with an unpacked wheel of torch each (and NVIDIA's packages, where the wheel looks for them). TESTS is the
 # folder test of PyTorch's source, OPERATORS a program that writes a digest of each operator to the file that it is
-# given. RESULT gets logs and figures. benchmarks/results/pytorch-2.12.1-cuda-gpu.json was measured by these commands,
-# with all files of tests at once, which test_cuda.py does not stand; here it runs alone.
+# given. RESULT gets logs and figures. Environment: ROUNDS of the speed comparison (5), SECONDS_PER_FILE of tests (no
+# limit), BUILDS whose tests run ("ours official"), FILES of tests, OFFICIAL_PRELOAD, a library with functions that the
+# machine's NVIDIA packages lack. test_cuda.py does not stand other tests beside it: it runs alone and in one process.
 set -euo pipefail
 python=$1 ours=$(realpath "$2") official=$(realpath "$3") tests=$(realpath "$4") operators=$(realpath "$5") result=$6
 here=$(realpath "$(dirname "$0")")
 mkdir -p "$result"
 result=$(realpath "$result")
 
-with() { # with FOLDER COMMAND...: the build in FOLDER is the one that is imported
-    local folder=$1
+with() { # with BUILD COMMAND...: BUILD (ours or official) is the one that is imported
+    local build=$1 preload=
     shift
-    PYTORCH_TESTING_DEVICE_ONLY_FOR=cuda OMP_NUM_THREADS=2 PYTHONPATH="$folder" "$@"
+    [ "$build" = official ] && preload=${OFFICIAL_PRELOAD:-}
+    PYTORCH_TESTING_DEVICE_ONLY_FOR=cuda OMP_NUM_THREADS=2 LD_PRELOAD=$preload \
+        PYTHONPATH="${!build}${PYTHONPATH:+:$PYTHONPATH}" "$@"
 }
 
-for round in 1 2 3 4 5; do
+for round in $(seq "${ROUNDS:-5}"); do
     echo "speed, round $round"
-    with "$ours" "$python" "$here/pytorch_gpu_speed.py" >> "$result/speed-ours.jsonl"
-    with "$official" "$python" "$here/pytorch_gpu_speed.py" >> "$result/speed-official.jsonl"
+    for build in ours official; do with $build "$python" "$here/pytorch_gpu_speed.py" >> "$result/speed-$build.jsonl"; done
 done
 cd "$tests"
-for build in ours official; do
-    with "${!build}" "$python" "$operators" "$result/operators-$build.json" | tail -n 1
-    for file in test_torch test_nn test_cuda test_transformers; do
-        workers=8
-        [ $file = test_cuda ] && workers=1
+for build in ours official; do with $build "$python" "$operators" "$result/operators-$build.json" | tail -n 1; done
+for file in ${FILES:-test_torch test_nn test_cuda test_transformers}; do
+    workers=$(nproc)
+    [ "$file" = test_cuda ] && workers=1
+    for build in ${BUILDS:-ours official}; do
         # A failed test is a result. conftest.py is for PyTorch's own CI.
-        with "${!build}" "$python" -m pytest --noconftest -p no:cacheprovider -n $workers -v $file.py > "$result/$file-$build.txt" 2>&1 || true
+        with "$build" timeout -k 10 -s INT "${SECONDS_PER_FILE:-0}" "$python" -m pytest --noconftest -p no:cacheprovider -n $workers -v \
+            "$file.py" > "$result/$file-$build.txt" 2>&1 || true
         echo "$build $file: $(tail -n 1 "$result/$file-$build.txt")"
     done
 done
