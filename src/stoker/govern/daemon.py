@@ -181,6 +181,8 @@ class Daemon:
         if now - self._viewed >= _VIEW:
             self._viewed = now
             self._count_cpu()
+            for number, served in self._runs.items():
+                served.work.made(self._graphs.made(number))
             self._governor.work_left = sum(run.work.work for run in self._runs.values())
             for number, served in self._runs.items():
                 self._emit(served.overview(self._governor.overview(number, now), now))

@@ -5,12 +5,13 @@ and again when a step was not expected and build.ninja was written or another ni
 every path is 0 and the time left is unknown.
 
 A step is left if its output is missing or older than its inputs. Headers are not looked at (ninja
-keeps them in a log of its own), so there can be more to do than expected.
+keeps them in a log of its own), so there can be more to do than expected. A step that never asks,
+because a cache has its result, is done when its output appears.
 """
 
 import os
 import re
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Thread
@@ -37,6 +38,8 @@ _OBJECTS = (".o", ".obj")
 _ENOUGH = 8  # finished steps that are a rough guess for steps that never ran before
 _ENOUGH_SHARE = 1 / 3  # of the steps that are left, in a small build
 
+_LOOKS = 200  # files of a folder that are asked about for one overview, in less than a millisecond
+
 Age = Callable[[str], float | None]  # when a file was changed; ``None`` if it does not exist
 Size = Callable[[str], int]  # of a file; 0 if it does not exist
 
@@ -55,6 +58,8 @@ class _Folder:
         self.paths: dict[str, float] = {}
         self.expected = {""}  # outputs of steps that will ask, and those that have surprised
         self.reading: _Reading | None = None  # the latest one; it may not have ended yet
+        # Outputs that are left, and when they were changed before the graph was read.
+        self.missing: deque[tuple[str, float | None]] = deque()
 
 
 class Graphs:
@@ -103,6 +108,21 @@ class Graphs:
         while self._left:
             yield self._left.pop()
 
+    def made(self, run: int) -> Iterator[str]:
+        """Yield outputs that were left and have been made since. A few files are looked at in each
+        call, and all of them in turn.
+        """
+        for (number, folder), known in self._folders.items():
+            if number == run:
+                files = _Files(Path(folder))
+                for output, before in [
+                    known.missing.popleft() for _ in range(min(_LOOKS, len(known.missing)))
+                ]:
+                    if files.age(output) in (before, None):
+                        known.missing.append((output, before))
+                    else:
+                        yield output
+
     def _load(self, run: int, folder: str, reading: "_Reading", seen: Mapping[str, float]) -> None:
         place = Path(folder)
         graph, durations = read_graph(place), {**read_durations(place), **seen}
@@ -113,6 +133,7 @@ class Graphs:
         if known and known.reading is reading:  # else the run has ended, or it is read again
             known.expected.update(left)
             known.paths = {"": max(paths.values(), default=0.0), **paths}
+            known.missing = deque((output, files.age(output)) for output in left)
             self._left.append((run, left))
 
 
@@ -129,6 +150,7 @@ class WorkLeft:
     def __init__(self) -> None:
         self._began: float | None = None  # when the first step asked
         self._left: dict[str, Expected] = {}
+        self._made: dict[str, Expected] = {}  # steps whose output is there, but which never ended
         # Of the steps that are left, by kind: summed up here, since a build may have 20,000.
         self._seconds_left: defaultdict[str, float] = defaultdict(float)
         self._steps_left: Counter[str] = Counter()
@@ -150,14 +172,29 @@ class WorkLeft:
         for each in self._left.values():
             self._seconds_left[each.kind] += each.seconds
 
+    def made(self, outputs: Iterable[str]) -> None:
+        """Take in outputs that are there: those of a cache, or of a step that will end soon."""
+        for output in outputs:
+            if expected := self._take(output):
+                self._made[output] = expected
+
     def finished(self, output: str, seconds: float) -> None:
         self._finished += 1
         self._worked += seconds
-        if expected := self._left.pop(output, None):
+        if expected := self._made.pop(output, None) or self._take(output):
             self._expected[expected.kind] += expected.seconds
             self._taken[expected.kind] += seconds
+
+    def _take(self, output: str) -> Expected | None:
+        if expected := self._left.pop(output, None):
             self._seconds_left[expected.kind] -= expected.seconds
             self._steps_left[expected.kind] -= 1
+        return expected
+
+    @property
+    def found(self) -> int:
+        """The steps that are done but never ran under the governor."""
+        return len(self._made)
 
     @property
     def steps(self) -> int:

@@ -283,32 +283,6 @@ def status_line(view: Overview) -> str:
     return f"{progress_line(view, inf)} | {memory_line(view, inf)}"
 
 
-class HitsInView:
-    """Adds cache hits to the governor's overview of a run, which never sees them.
-
-    The governor counts the steps that were left when it read the graph of the build. Hits of the
-    time before are not among them, those afterwards are.
-    """
-
-    def __init__(self) -> None:
-        self._before: int | None = None
-
-    def added(self, view: Overview, hits: int) -> Overview:
-        if self._before is None and view.total_known:
-            self._before = hits
-        left = view.total - view.done
-        found = min(hits - (self._before or 0), left - len(view.running) - view.waiting)
-        if not view.total_known or found <= 0:
-            return replace(view, cache_hits=hits)
-        seconds = view.seconds_left
-        return replace(
-            view,
-            cache_hits=hits,
-            done=view.done + found,
-            seconds_left=None if seconds is None else seconds * (left - found) / left,
-        )
-
-
 def progress_line(view: Overview, width: float) -> str:
     """Return stage, steps that are done, and the time left: none if no step runs or waits, because
     commands without steps, such as those that make a wheel, take an unknown time.

@@ -16,7 +16,6 @@ from stoker.govern.chain import governed_environment
 from stoker.govern.client import Client, NoGovernor
 from stoker.govern.commands import Commands, Echo
 from stoker.govern.native import stable_native
-from stoker.govern.progress import HitsInView
 from stoker.govern.scratch import DiskGuard, ScratchFolder
 from stoker.govern.summary import unfinished
 from stoker.machine.counters import KillCounter, processes_allowed, read_written, written_since
@@ -130,7 +129,6 @@ class Session:
     ):
         self.late: list[StepTooLate] = []  # steps that the time limit has refused or ended
         self._steps_done = 0
-        self._hits = HitsInView()
         self._time_limit = time_limit
         self._client = client
         self._targets = targets
@@ -370,7 +368,7 @@ class Session:
         for event in self._client.events():
             self._note(event)
             if isinstance(event, Overview):
-                event = self._hits.added(event, self._cache.hits)
+                event = replace(event, cache_hits=self._cache.hits)
             self._show(event)
         if not self._client.alive:
             self._replace(self._client.why_gone)

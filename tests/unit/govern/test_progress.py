@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from governed_steps import run_summary
 from stoker.govern.progress import (
-    HitsInView,
     JsonView,
     LiveView,
     LogView,
@@ -405,16 +404,3 @@ def test_the_summary_says_which_linker_was_used_and_what_it_brought(
 ) -> None:
     lines = summary_text(replace(ENDED, linker_why="--linker lld", **values)).splitlines()
     assert f"  {says}" in lines
-
-
-def test_hits_count_as_done_steps_from_when_the_graph_was_read() -> None:
-    hits = HitsInView()
-    view = replace(FULL, total=0, total_known=False, done=0, seconds_left=None)
-    assert hits.added(view, 1000).done == 0
-    read = replace(view, total=700, total_known=True, done=100, seconds_left=600.0)
-    read = replace(read, running=(), waiting=200)
-    assert hits.added(read, 1040).done == 100
-    later = hits.added(read, 1340)
-    assert (later.done, later.total, later.cache_hits) == (400, 700, 1340)
-    assert later.seconds_left == 300.0
-    assert hits.added(read, 9000).done == 500  # what waits is no hit

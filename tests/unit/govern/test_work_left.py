@@ -247,3 +247,31 @@ def test_sources_of_one_kind_differ_as_is_usual_for_them() -> None:
     work.expect({"small.o": usual(10.0), "large.o": usual(30.0)})
     work.finished("small.o", 2.0)
     assert work.work == pytest.approx(6.0)
+
+
+def test_steps_that_a_cache_has_are_done_when_their_output_appears(tmp_path: Path) -> None:
+    """They never ask. Counting hits instead needs their number when the graph was read."""
+    outputs = [f"{number}.o" for number in range(1000)]
+    lines = [f"build {output}: CXX_COMPILER__x {output}.cpp" for output in outputs]
+    (tmp_path / "build.ninja").write_text("\n".join(lines) + "\n")
+    (tmp_path / "999.o").write_text("of an earlier build")
+    os.utime(tmp_path / "999.o", (1.0, 1.0))
+    (tmp_path / "999.o.cpp").write_text("newer than its output")
+    graphs, work = Graphs({}), WorkLeft()
+    graphs.path(1, str(tmp_path), "", None)
+    while not work.is_known:
+        for _, steps in graphs.news():
+            work.expect(steps)
+    assert (work.steps, work.found) == (1000, 0)
+    for output in [*outputs[:400], "999.o"]:
+        (tmp_path / output).write_text("from the cache")
+    for _ in range(5):  # all files have been looked at then
+        work.made(graphs.made(1))
+    assert (work.steps, work.found) == (599, 401)
+    work.finished("0.o", 1.0)  # it had written its output before it ended
+    assert (work.steps, work.found) == (599, 400)
+    work.finished("500.o", 1.0)
+    (tmp_path / "500.o").write_text("")
+    for _ in range(5):
+        work.made(graphs.made(1))
+    assert (work.steps, work.found) == (598, 400)
