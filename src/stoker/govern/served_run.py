@@ -74,7 +74,7 @@ class ServedRun:
 
     def overview(self, view: Overview, now: float) -> Overview:
         """Return the governor's overview, with what is done and what is left to do."""
-        done = self.tally.steps
+        done = self.tally.steps + self.work.found
         seen = done + len(view.running) + view.waiting
         left = self.work.time(now, (step.seconds for step in view.running))
         return replace(
