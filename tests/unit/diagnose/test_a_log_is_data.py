@@ -130,7 +130,20 @@ COMMANDS = (
     *("apt-get", "apt-file", "cmake", "conda", "dnf", "git", "ldconfig", "make", "mkdir", "mv"),
     *("cp", "chmod", "chown", "ninja", "nohup", "pip", "python", "python3", "stoker", "sudo", "uv"),
     *("sysctl", "tee", "find", "xargs", "sed", "rustup", "id", "date", "docker", "ccache"),
-    *("hipcc", "xcode-select", "grep", "printf", "cat", "head", "tr", "wc", "df", "ls", "env"),
+    *(
+        "cpan",
+        "hipcc",
+        "xcode-select",
+        "grep",
+        "printf",
+        "cat",
+        "head",
+        "tr",
+        "wc",
+        "df",
+        "ls",
+        "env",
+    ),
 )
 
 
@@ -183,6 +196,27 @@ def test_a_command_that_a_log_shows_is_one_command(text: str, stubs: Path, tmp_p
         assert found.findings
         only_its_own_commands(fix_script(found), stubs, tmp_path / "sandbox")
         assert all("touch MARKER" not in fix.build for fix in found.findings[0].fix)
+
+
+@pytest.mark.parametrize("text", INJECTED)
+def test_an_option_that_a_message_names_is_no_part_of_a_command(
+    text: str, stubs: Path, tmp_path: Path
+) -> None:
+    for said in (
+        f"configure: error: the mill does not grind here; use --disable-mill={text}",
+        f"configure: error: the mill does not grind here; set -DMILL=a{text} or MILL_WHEEL={text}",
+        f'ERROR: Unknown option: "mill{text}".',
+        f"gen.py: error: unrecognized arguments: --wheel{text}",
+        f"error: the mill requires at least one wheel: --wheel=a{text}",
+    ):
+        found = answer(f"{said}\nmake: *** [Makefile:3: mill] Error 1\n", FailedRun(command="make"))
+        only_its_own_commands(fix_script(found), stubs, tmp_path / "sandbox")
+        assert all(
+            "MARKER" not in command
+            for finding in found.findings
+            for fix in finding.fix
+            for command in (*fix.commands, fix.build)
+        )
 
 
 def _places() -> list[tuple[str, tuple[int, int]]]:
