@@ -23,6 +23,15 @@ _PREFIX = "|".join(
         r"\s{0,8}(?:\d\.\d{3}|\d\d\.\d\d|\d{3,6}\.\d)(?: |$)",
         r">{1,2} (?!\[)",  # quoted in a message
         r" => => # ",
+        r"\s{2,12}> (?=\S)",  # nix, with the last lines of a log
+        r"\| (?=\S)",  # bitbake
+        r" ?│ ?│ ",  # rattler-build
+        r"\s{0,4}\d{1,3}>(?=[A-Za-z]:\\|\S{1,100}[.:(])",  # MSBuild, by project
+        r"\s{0,4}>> \d{1,7}\s{1,8}(?=\S)",  # spack
+        r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d (?:WARN|INFO|ERRO) ",  # melange
+        # what a build script of cargo prints of its compiler
+        r"(?:warning: [\w-]{1,60}@[\w.+-]{1,30}: |\s{0,4}cargo:warning=)(?=.{0,200}error\b)",
+        r"npm (?:error|ERR!) (?=\S{1,200}:\d{1,6}(?::\d{1,5})?: |make|ninja|In file included)",
         r"[a-z][\w.-]{0,40}[-_]\d{1,3}[ \t]{1,20}\| ",  # docker compose
         r"\[(?:rank|default)\d{1,4}\]: ?",  # torchrun
         r"\([\w ]{1,40}pid=\d{1,9}\) ",  # Ray, vLLM

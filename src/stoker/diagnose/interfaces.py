@@ -46,7 +46,7 @@ _OWNER = rf"{_OPEN}(?:const )?{_KIND}(?P<owner>[A-Za-z_][\w:]{{1,120}})"
 _MEMBER = rf"{_OPEN}(?P<name>\w{{1,80}}){_CLOSE}"
 _UNKNOWN = (
     (
-        rf"^{_NAME}{_CLOSE}:? (?:was not declared|undeclared|does not name a type|has incomplete"
+        rf"^{_NAME}{_CLOSE}:? (?:was not declared|undeclared|does not name a type"
         r"|has not been declared|is not a class|identifier not found|is undefined)"
     ),
     (
@@ -59,6 +59,13 @@ _LACKS = (
     rf"no (?:member|type|template) named {_MEMBER} in (?:namespace )?{_OWNER}",
     rf"{_MEMBER}:? (?:is not a member of|in (?:namespace|class|struct)) {_OWNER}",
 )
+_INCOMPLETE = (
+    (
+        r"(?:invalid use of|invalid application of .{1,40} to|has) (?:an? )?"
+        rf"(?:incomplete|undefined) type {_OWNER}"
+    ),
+    rf"(?:incomplete definition of|member access into incomplete) type {_OWNER}",
+)
 _NO_MATCH = rf"no matching (?:member )?function for call to {_OWNER}"
 _NO_ATTRIBUTE = (
     r"module '(?P<module>[\w.]{1,80})' has no attribute '(?P<name>\w{1,80})'",
@@ -66,6 +73,17 @@ _NO_ATTRIBUTE = (
 )
 _DEEPEST = 2  # parts of the name of a namespace that a library has
 _STANDARD = ("std", "__gnu_cxx", "__cxxabiv1")
+# A name that is declared twice, and the files of the C library and of C++'s standard library.
+_TWICE = (
+    r"(?:redefinition of|conflicting (?:types for|declaration(?: of)?)|redeclar\w{2,5}(?: of)?"
+    r"|reference to|multiple definition of|typedef redefinition|declaration of|different type for)"
+    rf" {_OPEN}?.{{0,60}}?(?P<name>~?[A-Za-z_]\w{{1,80}})(?:\(.{{0,200}}\)|\[.{{0,20}}\])?{_CLOSE}"
+    r"(?: (?:is|as) (?:ambiguous|different)|[;,:]|$)"
+)
+_OF_SYSTEM = (
+    r"^/usr/include/(?:[\w-]{1,40}-linux-\w{1,12}/)?(?:(?P<cxx>c\+\+)/|(?:bits|sys|arpa|net\w{0,8})/"
+    r"|[a-z]{3,12}\.h$)|/(?P<cxx2>c\+\+)/(?:v1|\d{1,2})/|/SDKs/\w{1,20}[\w.]{0,12}\.sdk/usr/include/"
+)
 _QUOTED = rf"{_OPEN}(?P<name>[\w:~<>.]{{2,80}})"
 PATTERNS = _ERRORS
 
@@ -78,6 +96,39 @@ def misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
             said = _by_name(message, file) or _by_note(message, file, _below(search, line))
             if said:
                 yield line, said
+
+
+def collisions(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the errors about a name that a library declares too: the line, library and name."""
+    for pattern in _ERRORS[:2]:
+        for line, found in search.texts.search(pattern, most=_MOST).items():
+            named = compiled(_TWICE).search(found["message"])
+            if not named:
+                continue
+            places = [found["file"], *_places(_below(search, line))]
+            owners = [_declaring(place) for place in places]
+            if len(set(owners)) > 1:
+                library = next(filter(None, owners))
+                yield line, {"library": library, "member": named["name"]}
+
+
+def _declaring(file: str) -> str:
+    """Return whose declaration a file has: of a package, the C or the standard library; empty for a
+    file of the project.
+    """
+    if found := compiled(_OF_SYSTEM).search(file):
+        return (
+            "the standard library of the compiler"
+            if found["cxx"] or found["cxx2"]
+            else "the C library"
+        )
+    owner = owner_of_path(file)
+    return str(owner) if owner else ""
+
+
+def _places(lines: Sequence[Line]) -> list[str]:
+    found = (_first((_NOTE, _RUST_PLACE), line.text) for line in lines)
+    return [place["file"] for place in found if place]
 
 
 def missing_name(kind: str, message: str, asking: str) -> dict[str, str]:
@@ -97,6 +148,8 @@ def _by_name(message: str, file: str) -> dict[str, str]:
     """Return the library of a name that is unknown, or of the type that lacks a member."""
     if found := _first(_LACKS, message):
         kind, member, library = found["owner"], found["name"], _library_of(found["owner"])
+    elif found := _first(_INCOMPLETE, message):
+        kind, member, library = found["owner"], f"visible {found['owner']}", None
     elif found := _first(_UNKNOWN, message):
         kind, member, library = found["name"], found["name"], None
     elif (found := compiled(_NO_MATCH).search(message)) and owner_of_path(file):
@@ -122,8 +175,7 @@ def _by_note(message: str, file: str, below: Sequence[Line]) -> dict[str, str]:
     """Return the library in whose file the compiler says that the other side is declared."""
     if not compiled(_DIFFERS).search(message):
         return {}
-    found = (_first((_NOTE, _RUST_PLACE), line.text) for line in below)
-    places = [place["file"] for place in found if place]
+    places = _places(below)
     if file == _OF_RUST:
         file, places = (places[0], places[1:]) if places else ("", [])
     own = owner_of_path(file)

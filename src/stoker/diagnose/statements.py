@@ -30,7 +30,8 @@ _CMAKE = r"^\s{0,24}CMake Error at (?P<file>\S{1,300}):\d{1,6} \(message\):"
 _OF_CMAKE = r"/share/cmake[^/]{0,10}/Modules/|CMakeFiles/\d"  # CMake's own files
 _QUOTED = r"^\s{0,9}\d{1,7} \|\s{1,12}#\s{0,4}error\b"  # clang shows the line below its message
 _COMPILER = _PLACE + r"(?:fatal )?error: (?P<message>[^#\s].{0,300})"
-_PANIC = r"panicked at (?P<file>\S{0,300}build\.rs):\d{1,6}:\d{1,5}:$"
+_PANIC = r"panicked at (?P<file>\S{0,300}\.rs):\d{1,6}:\d{1,5}:$"
+_PANIC_BEFORE = r"panicked at ['\"](?P<message>.{1,300})['\"], (?P<file>\S{1,300}\.rs):\d{1,6}"
 # What autoconf says in every configure.
 _OF_AUTOCONF = (
     r"^(?:C\+?\+? (?:compiler|preprocessor)|cannot (?:run|compute|guess|find|determine|create)"
@@ -69,7 +70,7 @@ _OF_SOURCE = (
 )
 _GRADLE = "* What went wrong:"
 _GRADLE_LINES = 12
-PATTERNS = (*_DIRECT, _QUOTED, _PANIC)
+PATTERNS = (*_DIRECT, _QUOTED, _PANIC, _PANIC_BEFORE)
 
 
 def statements(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
@@ -123,5 +124,9 @@ def _messages(search: LogSearch) -> Iterator[tuple[int, str, str]]:
         if line and (above := compiled(_COMPILER).match(lines[line - 1].text)):
             yield line - 1, above["file"], above["message"]
     for line, match in texts.search(_PANIC, most=_MOST).items():
-        if line + 1 < len(lines):
-            yield line, match["file"], lines[line + 1].text
+        own = match["file"].endswith("build.rs")
+        said = [text for one in lines[line + 1 : line + 4] if (text := one.text.strip())]
+        if said and (own or compiled(_REASON).search(said[0])):
+            yield line, match["file"], said[0]
+    for line, match in texts.search(_PANIC_BEFORE, most=_MOST).items():
+        yield line, match["file"], match["message"]

@@ -7,16 +7,17 @@ case (statements.py), and one about a name that a library does not have.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from stoker.diagnose.interfaces import misfits, missing_name
+from stoker.diagnose.interfaces import collisions, misfits, missing_name
 from stoker.diagnose.lines import compiled
 from stoker.diagnose.messages import message_text
 from stoker.diagnose.sieve import Line
 from stoker.diagnose.signs import LogSearch, Match
 from stoker.diagnose.statements import requirements, statement, statements
 from stoker.knowledge.failures import failures
-from stoker.knowledge.owners import platform_of
+from stoker.knowledge.owners import owner_of_path, platform_of
 from stoker.knowledge.providers import (
     ProvidedKind,
+    Provider,
     library_of,
     library_of_namespace,
     provider,
@@ -36,10 +37,19 @@ _COMPILER_ERRORS = (
         r": (?:fatal )?error(?: [A-Z]{0,3}#?[\d-]{1,7}D?)?: (?P<message>\S.{0,300})"
     ),
 )
+_INCLUDED = r"^\s{0,24}(?:In file included )?from (?P<file>[^\s:]{1,300}):\d{1,7}"
+_SOURCE = r"\.(?:c|cc|cpp|cxx|cu|m|mm|C|f|f90|F90|hip)$"
+_ABOVE = 24  # lines in which includes are listed
 _NO_HEADER = (
     r"fatal error: ['\"\u2018]?(?P<header>[\w./+-]{2,120}?)['\"\u2019]?"
     r"(?:: No such file or directory| file not found)"
     r"|Cannot open include file: '(?P<opened>[\w./+-]{2,120})'"
+)
+# What CMake, Meson and configure say of a library that is there.
+_IS_FOUND = (
+    r"-- Found (?P<name>[A-Za-z][\w+.-]{1,40})",
+    r"[Dd]ependency (?P<name>[A-Za-z][\w+.-]{1,40}) found: YES",
+    r"checking for (?P<name>[A-Za-z][\w+.-]{1,40})(?: [<>=]{1,2} \S{1,20})?\.\.\. yes",
 )
 _UNDEFINED = (
     r"undefined reference to [`'\u2018](?P<symbol>[^'\u2019\n]{1,400})['\u2019]",
@@ -105,6 +115,7 @@ _INTERNAL = r"/(?:details?|internal|impl)/"  # headers of a library that no othe
 PATTERNS = (
     *_COMPILER_ERRORS,
     _NO_HEADER,
+    *_IS_FOUND,
     *_NOT_NAMED,
     *_UNDEFINED,
     *_NO_LIBRARY,
@@ -165,6 +176,8 @@ def _required(search: LogSearch) -> Iterator[Match]:
 def _misfits(search: LogSearch) -> Iterator[Match]:
     for line, groups in misfits(search):
         yield _symptom("dependency-api-changed", line, 0.78, groups)
+    for line, groups in collisions(search):
+        yield _symptom("declared-by-library-too", line, 0.74, groups)
 
 
 def _missing_headers(search: LogSearch) -> Iterator[Match]:
@@ -179,12 +192,38 @@ def _missing_headers(search: LogSearch) -> Iterator[Match]:
         elif library and compiled(_INTERNAL).search(header):
             named = {"library": library, "owner": library, "member": header}
             yield _symptom("dependency-api-changed", line, 0.78, named)
-        elif provider(ProvidedKind.HEADER, header.removeprefix("./")):
-            yield _symptom("system-headers-missing", line, 0.82, {"header": header})
+        elif known := provider(ProvidedKind.HEADER, header.removeprefix("./")):
+            yield _lacking_header(search, line, header, known)
         else:
             source = compiled(_COMPILER_ERRORS[0]).match(search.lines[line].text)
             file = {"file": source["file"]} if source else {}
             yield _symptom("file-missing", line, 0.7, {"header": header} | file)
+
+
+def _lacking_header(search: LogSearch, line: int, header: str, known: Provider) -> Match:
+    """Return why a header of a known package is not found: the package is not installed, or the log
+    shows that it is, and the header is in a folder that is not searched or in no folder.
+    """
+    library = known.packages.get("apt", "").removeprefix("lib").partition("-")[0]
+    names = {library, header.partition("/")[0]}
+    names = {name.lower().rstrip("0123456789.") for name in names if "." not in name}
+    if not names & _found(search):
+        return _symptom("system-headers-missing", line, 0.8, {"header": header})
+    if known.root and not search.texts.having(f"include/{known.root.rpartition('/')[2]}"):
+        groups = {"header": header, "library": library, "folder": known.root}
+        return _symptom("header-folder-not-searched", line, 0.76, groups)
+    named = {"library": library, "owner": library, "member": header}
+    return _symptom("dependency-api-changed", line, 0.76, named)
+
+
+def _found(search: LogSearch) -> set[str]:
+    """Return the names of the libraries that a configure says it found, without their versions."""
+    named = (
+        match["name"].removeprefix("lib").partition("-")[0].lower().rstrip("0123456789.")
+        for pattern in _IS_FOUND
+        for match in search.texts.search(pattern, most=_MOST).values()
+    )
+    return set(named)
 
 
 def _missing_libraries(search: LogSearch) -> Iterator[Match]:
@@ -213,10 +252,22 @@ def _source_errors(search: LogSearch) -> Iterator[Match]:
     no_header = search.texts.search(_NO_HEADER, most=_MOST)
     for line, groups in _hits(search, _COMPILER_ERRORS, most=_FEW):
         if line not in no_header:
-            if compiled(_FOREIGN).search(groups["file"]):
+            owner = compiled(_FOREIGN).search(groups["file"]) and owner_of_path(groups["file"])
+            if owner and owner_of_path(_compiled_file(search, line, groups["file"])) == owner:
+                groups = {"owner": str(owner), "message": groups["message"]}
+                yield _symptom("bundled-source-error", line, 0.66, groups)
+            elif compiled(_FOREIGN).search(groups["file"]):
                 yield _symptom("dependency-source-error", line, 0.6, {})
             else:
                 yield _symptom("source-error", line, 0.65, groups)
+
+
+def _compiled_file(search: LogSearch, line: int, file: str) -> str:
+    """Return the file that was compiled when an error was found in a file that it includes."""
+    above = search.lines[max(0, line - _ABOVE) : line]
+    chain = [found["file"] for one in above if (found := compiled(_INCLUDED).match(one.text))]
+    named = chain[-1] if chain else file
+    return named if compiled(_SOURCE).search(named) else ""
 
 
 def _missing_inputs(search: LogSearch) -> Iterator[Match]:

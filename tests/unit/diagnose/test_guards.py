@@ -53,7 +53,7 @@ def test_a_log_that_was_pasted_as_one_line_is_read_as_lines(tmp_path: Path) -> N
         ("/tmp/pip-req-build-x1/a.cpp", []),
         ("/tmp/pip-install-x1/foo_2/a.cpp", []),
         ("/venv/lib/python3.11/site-packages/torch/include/a.h", []),
-        ("/root/.cargo/registry/src/index/foo-1.0/a.c", []),
+        ("/root/.cargo/registry/src/index/foo-1.0/a.c", ["bundled-source-error"]),
     ],
 )
 def test_only_files_of_the_folder_of_the_run_are_the_users_source(

@@ -214,6 +214,25 @@ SAID = [
     ),
     (
         (
+            "src/mill.c:12:5: error: redefinition of 'struct grain'\n"
+            "/usr/include/sys/grain.h:31:8: note: originally defined here"
+        ),
+        "declared-by-library-too",
+        "the C library declares grain too: it is newer than the source, or another one",
+    ),
+    (
+        (
+            "In file included from /src/build/_deps/sluice-src/gate.cpp:3:\n"
+            "/src/build/_deps/sluice-src/gate.h:20:10: error: expected ';' before 'spoke'"
+        ),
+        "bundled-source-error",
+        (
+            "sluice, which the build brings or downloads, does not compile here: "
+            "the compiler or a library is newer than it expects"
+        ),
+    ),
+    (
+        (
             "FAILURE: Build failed with an exception.\n\n* What went wrong:\n"
             "A problem occurred configuring project ':mill'.\n"
             "> The wheel requires at least three spokes in this release."
@@ -240,3 +259,32 @@ def test_a_message_that_says_why_is_read(log: str, cause: str, title: str) -> No
 )
 def test_what_names_no_reason_or_is_of_a_source_is_unknown(log: str) -> None:
     assert diagnosis(log).status is Status.UNKNOWN
+
+
+NO_HEADER = (
+    "mill.cpp:10:10: fatal error: {}: No such file or directory",
+    "compilation terminated.",
+    "make: *** [Makefile:3: mill.o] Error 1",
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "header", "cause"),
+    [
+        ("-- Looking for a mill", "fmt/old.h", "system-headers-missing"),
+        (
+            '-- Found fmt: /usr/lib/cmake/fmt (found version "12.0.0")',
+            "fmt/old.h",
+            "dependency-api-changed",
+        ),
+        ("Run-time dependency fmt found: YES 12.0.0", "fmt/old.h", "dependency-api-changed"),
+        ("checking for fmt >= 9... yes", "fmt/old.h", "dependency-api-changed"),
+        ("-- Found Eigen3: /usr/share", "Eigen/Core", "header-folder-not-searched"),
+        ("-- Found ZLIB: /usr/lib/libz.so", "Eigen/Core", "system-headers-missing"),
+    ],
+)
+def test_a_library_that_was_found_is_not_offered_for_installation(
+    found: str, header: str, cause: str
+) -> None:
+    log = [found, *(line.format(header) for line in NO_HEADER)]
+    assert diagnosis(*log).findings[0].cause == cause
