@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "text.h"
+
 /* The file name of the library; its entry in LD_PRELOAD is recognised by it, whatever its folder. */
 #define PRELOAD_LIBRARY "libstoker-preload.so"
 
@@ -15,6 +17,18 @@ const char *program_name(const char *path);
 /* True for a compiler driver or a linker under any version and target prefix, and for a name among
  * `extra` (separated by colons; may be NULL). */
 bool is_compiler(const char *name, const char *extra);
+
+/* The same for a word. */
+bool names_compiler(struct word name, const char *extra);
+
+/* True for a linker under any version and target prefix. */
+bool is_linker(struct word name);
+
+/* gcc for gcc-12 and for gcc-real. */
+struct word without_version(struct word name);
+
+/* True for a name of the list, itself or with a prefix as in aarch64-linux-gnu-gcc. */
+bool ends_with_one_of(struct word name, const char *const *list);
 
 /* True for a name among `extra`. */
 bool is_extra_compiler(const char *name, const char *extra);

@@ -297,7 +297,7 @@ void page_release(void);
  * there was space for them. */
 bool page_report(const char *socket, const struct line *line);
 
-/* ---- step.c: the conversation with the governor (Linux) --------------------------------------*/
+/* ---- step.c: the life of a step, from the question to the report (Linux) ----------------------*/
 
 /* Runs the command under the governor and exits with its status. Returns only if the command must run
  * without the launcher. */

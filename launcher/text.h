@@ -49,4 +49,65 @@ static inline const char *variable(char *const *environment, const char *name)
     return NULL;
 }
 
+/* A word within a longer text. */
+struct word {
+    const char *start;
+    size_t length;
+};
+
+static inline struct word word_of(const char *text)
+{
+    return (struct word){text, text_length(text)};
+}
+
+static inline bool is_word(struct word word, const char *text)
+{
+    size_t at = 0;
+    while (at < word.length && text[at] == word.start[at])
+        at++;
+    return at == word.length && text[at] == '\0';
+}
+
+static inline bool is_among(struct word word, const char *const *list)
+{
+    while (*list && !is_word(word, *list))
+        list++;
+    return *list != NULL;
+}
+
+static inline bool is_byte_of(char byte, const char *set)
+{
+    while (*set && *set != byte)
+        set++;
+    return *set != '\0';
+}
+
+static inline bool contains(const char *text, const char *part)
+{
+    while (*text && !starts_with(text, part))
+        text++;
+    return *text != '\0';
+}
+
+static inline struct word base_name(struct word word)
+{
+    for (size_t at = word.length; at > 0; at--)
+        if (word.start[at - 1] == '/')
+            return (struct word){word.start + at, word.length - at};
+    return word;
+}
+
+/* The word up to the next of the separators, which it passes. */
+static inline struct word next_word(const char **text, const char *separators)
+{
+    struct word word = {*text, 0};
+    for (; **text; ++*text, word.length++)
+        for (const char *separator = separators; *separator; separator++)
+            if (**text == *separator) {
+                ++*text;
+                return word;
+            }
+    return word;
+}
+
 #endif

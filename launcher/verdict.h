@@ -1,5 +1,5 @@
 /* Decides what the preloaded library does with a call of exec or posix_spawn. It starts nothing;
- * preload.c does what it says. */
+ * start.c does what it says. */
 #ifndef STOKER_VERDICT_H
 #define STOKER_VERDICT_H
 

@@ -12,9 +12,10 @@ from unit.launcher.conftest import ROOT, names_option
 
 @pytest.fixture(scope="module")
 def compilers(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """compilers.c by itself, for its functions to be called."""
+    """What recognizes programs, for its functions to be called."""
     library = tmp_path_factory.mktemp("compilers") / "compilers.so"
-    source = str(ROOT / "launcher" / "compilers.c")
+    parts = ("compilers", "probes", "caching", "custom", "build_tools")
+    sources = [str(ROOT / "launcher" / f"{name}.c") for name in parts]
     warnings = [
         "-Wall",
         "-Wextra",
@@ -23,7 +24,7 @@ def compilers(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         "-Werror",
         names_option(library.parent),
     ]
-    command = ["cc", "-std=c11", "-shared", "-fPIC", *warnings, source, "-o", str(library)]
+    command = ["cc", "-std=c11", "-shared", "-fPIC", *warnings, *sources, "-o", str(library)]
     subprocess.run(command, check=True)
     loaded = ctypes.CDLL(str(library))
     for name in ("is_compiler", "is_probe", "is_custom_command", "remove_preload_library"):

@@ -1,0 +1,164 @@
+/* What caches and distributors may do with a compile. */
+#include "compilers.h"
+
+#include "text.h"
+
+#include "names.h" /* CACHED and DISTRIBUTORS */
+
+static const char *const COMPILE_ONLY[] = {"-c", "--compile", "-dc", "--device-c", NULL};
+
+static const char *const DEVICE_LANGUAGES[] = {"cu", "cuda", "hip", NULL};
+
+/* An assembler reads files that no preprocessor and no list of headers shows. */
+static const char *const ASSEMBLER_LANGUAGES[] = {
+    "s", "S", "sx", "asm", "assembler", "assembler-with-cpp", NULL,
+};
+
+/* Long options of nvcc and their short forms, which caches know from gcc. */
+static const char *const SHORT_OPTIONS[][2] = {
+    {"--generate-dependencies-with-compile", "-MD"},
+    {"--generate-nonsystem-dependencies-with-compile", "-MMD"},
+    {"--dependency-output", "-MF"},
+    {"--dependency-target-name", "-MT"},
+    {"--output-file", "-o"},
+};
+
+/* What follows the last dot. */
+static struct word suffix_of(struct word word)
+{
+    size_t dot = word.length;
+    while (dot > 0 && word.start[dot - 1] != '.')
+        dot--;
+    return dot > 0 ? (struct word){word.start + dot, word.length - dot} : (struct word){"", 0};
+}
+
+/* An option by which a compiler reads modules, or starts other programs than its own. CMake has the
+ * names of modules in a response file. */
+static bool hides_inputs(struct word option)
+{
+    return starts_with(option.start, "-fmodule") || is_word(option, "-wrapper") ||
+           is_word(suffix_of(option), "modmap");
+}
+
+const char *short_option(const char *word)
+{
+    for (size_t at = 0; at < sizeof SHORT_OPTIONS / sizeof *SHORT_OPTIONS; at++)
+        if (same_text(word, SHORT_OPTIONS[at][0]))
+            return SHORT_OPTIONS[at][1];
+    return word;
+}
+
+/* An option by which a compiler writes a file that ccache does not keep: a hit would not make it. */
+static bool hides_output(struct word option)
+{
+    static const char *const OPTIONS[] = {
+        "-fopt-info", "-aux-info", "-fcallgraph-info", "-fsave-optimization-record",
+        "-foptimization-record-file", "-header-include-file", "-diagnostic-log-file",
+        "-fproc-stat-report", "-save-stats", "-stats-file", "-dependency-dot",
+        "-gen-cdb-fragment-path", NULL,
+    };
+    const char *const *name = OPTIONS;
+    while (*name && !starts_with(option.start, *name))
+        name++;
+    return *name || is_word(option, "-da");
+}
+
+/* What a command that makes one object file says. */
+struct compile {
+    bool known; /* such a command, of a compiler that caches understand */
+    bool device;
+    bool lists;   /* writes the names of the headers that it reads */
+    bool partly;  /* without those of the system */
+    bool hides;   /* reads or writes files of which a cache does not learn */
+};
+
+static struct compile read_compile(const char *compiler, char *const *arguments)
+{
+    struct word name = without_version(word_of(compiler));
+    struct compile found = {.device = is_word(name, "nvcc")};
+    for (char *const *word = arguments + 1; *word; word++) {
+        struct word whole = word_of(short_option(*word));
+        bool option = **word == '-';
+        struct word language = is_word(whole, "-x") && word[1] ? word_of(word[1]) : suffix_of(whole);
+        found.device |= is_among(language, DEVICE_LANGUAGES);
+        found.hides |= (!option || is_word(whole, "-x")) && is_among(language, ASSEMBLER_LANGUAGES);
+        found.hides |= hides_inputs(whole) || hides_output(whole);
+        found.lists |= is_word(whole, "-MD");
+        found.partly |= is_word(whole, "-MMD");
+        found.known |= is_among(whole, COMPILE_ONLY);
+    }
+    found.known &= ends_with_one_of(name, CACHED);
+    return found;
+}
+
+enum caching judge_caching(const char *compiler, char *const *arguments)
+{
+    struct compile compile = read_compile(compiler, arguments);
+    if (!compile.known)
+        return NO_COMPILE;
+    if (compile.hides)
+        return UNSAFE;
+    if (!compile.device)
+        return SAFE;
+    return compile.lists && !compile.partly ? SAFE_BY_LIST : UNSAFE_BY_TEXT;
+}
+
+const char *source_of(char *const *arguments)
+{
+    static const char *const SOURCES[] = {"c", "cc", "cpp", "cxx", "c++", "C", "cu", NULL};
+    for (char *const *word = arguments; *word && *++word;)
+        if (**word != '-' && is_among(suffix_of(word_of(*word)), SOURCES))
+            return *word;
+    return NULL;
+}
+
+/* True for a directive behind a quote, a blank, or an escape for the end of a line or a tab. */
+static bool is_directive(const char *text, size_t before, const char *name)
+{
+    size_t length = text_length(name);
+    char last = before > 0 ? text[-1] : '\n';
+    bool escape = before > 1 && text[-2] == '\\' && (last == 'n' || last == 't');
+    return (escape || is_byte_of(last, "\"' \t\n;")) && starts_with(text, name) &&
+           is_byte_of(text[length], " \t\\\"");
+}
+
+bool has_assembler_files(const char *text, size_t length)
+{
+    for (size_t at = 0; at < length; at++)
+        if (text[at] == '.' && (is_directive(text + at, at, ".incbin") ||
+                                is_directive(text + at, at, ".include")))
+            return true;
+    return false;
+}
+
+/* The value of an option that is one word or two, or NULL. */
+static const char *option_value(char *const *word, const char *option)
+{
+    if (!starts_with(*word, option))
+        return NULL;
+    size_t length = text_length(option);
+    return (*word)[length] ? *word + length : word[1];
+}
+
+const char *next_prefix(char *const **word)
+{
+    while (**word) {
+        const char *prefix = option_value((*word)++, "-B");
+        if (prefix)
+            return prefix;
+    }
+    return NULL;
+}
+
+bool is_distributor(const char *name)
+{
+    return is_among(word_of(name), DISTRIBUTORS);
+}
+
+bool is_remote_compile(const char *program, char *const *arguments)
+{
+    if (!is_distributor(program) || !arguments[0] || !arguments[1])
+        return false;
+    struct compile compile = read_compile(program_name(arguments[1]), arguments + 1);
+    return compile.known && !compile.device;
+}

@@ -1,0 +1,339 @@
+/* Makes the call of a program, or starts the launcher or a cache in its place, as verdict.c says. The rules
+ * for all code of the library are in preload.c. */
+#define _GNU_SOURCE
+#include "preload.h"
+
+#include "compilers.h"
+#include "programs.h"
+#include "targets.h"
+#include "text.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { WORDS_ON_STACK = 1024 }; /* a longer list gets memory of its own: the caller's stack may be small */
+
+static int make_unchanged(const struct call *call)
+{
+    return make(call, call->file, call->search, call->arguments, call->environment);
+}
+
+static char **borrow(size_t words)
+{
+    void *memory = mmap(NULL, words * sizeof(char *), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* Declares a list of so many words; NULL if there is no memory for it. A long one stays behind in the
+ * parent if a child of vfork executes a program, so typical ones are on the stack. */
+#define LIST(list, words)                                                                          \
+    size_t list##_words = (words);                                                                 \
+    char *list##_few[list##_words <= WORDS_ON_STACK ? list##_words : 1];                           \
+    char **list = list##_words <= WORDS_ON_STACK ? list##_few : borrow(list##_words)
+
+#define END_OF(list)                                                                               \
+    do {                                                                                           \
+        if (list != list##_few)                                                                    \
+            munmap(list, list##_words * sizeof(char *));                                           \
+    } while (0)
+
+/* Writes the launcher's command line for the call's. `kind` is its option, if it needs one. */
+static void write_words(char **words, const struct call *call, const char *kind, const char *path)
+{
+    const char *own = call->arguments[0];
+    *words++ = (char *)call->launcher;
+    if (kind)
+        *words++ = (char *)kind;
+    if (!same_text(own, path)) {
+        *words++ = "--as";
+        *words++ = (char *)own;
+    }
+    *words++ = (char *)path;
+    for (char *const *word = call->arguments + 1; *word; word++)
+        *words++ = *word;
+    *words = NULL;
+}
+
+/* Writes the call's environment, and what the launcher needs to know where that lacks it. Returns
+ * the end. */
+static char **write_environment(char **entries, const struct call *call)
+{
+    for (char *const *entry = call->environment; entry && *entry; entry++)
+        *entries++ = *entry;
+    if (!variable(call->environment, "STOKER_LAUNCHER"))
+        for (size_t at = 0; at < saved.count; at++)
+            *entries++ = saved.entries[at];
+    *entries = NULL;
+    return entries;
+}
+
+/* Starts the same program with an LD_PRELOAD in which our library is missing. */
+static int start_without_us(const struct call *call)
+{
+    const char *preload = variable(call->environment, "LD_PRELOAD");
+    if (!preload)
+        return make_unchanged(call);
+    size_t entries = count(call->environment), length = text_length(preload);
+    LIST(environment, entries + 1 + (sizeof PRELOAD + length) / sizeof(char *) + 1);
+    if (!environment)
+        return make_unchanged(call);
+    char *value = (char *)(environment + entries + 1), **place = environment;
+    copy(value, PRELOAD, sizeof PRELOAD - 1);
+    copy(value + sizeof PRELOAD - 1, preload, length);
+    bool others = remove_preload_library(value + sizeof PRELOAD - 1);
+    for (char *const *entry = call->environment; *entry; entry++) {
+        bool ours = *entry + sizeof PRELOAD - 1 == preload;
+        if (!ours || others)
+            *place++ = ours ? value : *entry;
+    }
+    *place = NULL;
+    int result = make(call, call->file, call->search, call->arguments, environment);
+    END_OF(environment);
+    return result;
+}
+
+/* Starts the same program with our variables and our library, so that we see what it starts. Where its
+ * environment is new, that is not the one that the settings of a cache were made for, so it has none. */
+static int start_with_us(const struct call *call)
+{
+    char own[PATH_MAX];
+    bool is_new = !variable(call->environment, "STOKER_LAUNCHER");
+    bool cached = is_compiler_wrapper(calling_program(own)) &&
+                  !variable(call->environment, WRAPPED_MARK);
+    if ((!is_new && !cached) || (is_new && !saved.preload))
+        return make_unchanged(call);
+    LIST(environment, count(call->environment) + saved.count + 3);
+    if (!environment)
+        return make_unchanged(call);
+    char **end = write_environment(environment, call);
+    if (is_new && !variable(call->environment, "LD_PRELOAD"))
+        *end++ = saved.preload;
+    if (is_new || cached)
+        *end++ = WRAPPED_MARK "=1";
+    *end = NULL;
+    int result = make(call, call->file, call->search, call->arguments, environment);
+    END_OF(environment);
+    return result;
+}
+
+static int start_launcher(const struct call *call, const char *kind, const char *path)
+{
+    size_t most = count(call->arguments) + 5;
+    bool is_new = !variable(call->environment, "STOKER_LAUNCHER");
+    LIST(words, most + (is_new ? count(call->environment) + saved.count + 1 : 0));
+    if (!words)
+        return make_unchanged(call);
+    write_words(words, call, kind, path);
+    if (is_new)
+        write_environment(words + most, call);
+    int result = make(call, call->launcher, false, words, is_new ? words + most : call->environment);
+    END_OF(words);
+    /* The launcher may have vanished, or its command line be too long for the kernel. */
+    return call->spawns && result == 0 ? 0 : start_without_us(call);
+}
+
+enum {
+    PREFIX_BYTES = sizeof CCACHE_PREFIX + 1 + PATH_MAX,
+    CCACHE_VARIABLES = 2, /* the most that ccache_variables returns */
+};
+
+/* Writes the variable by which ccache starts the launcher. Returns false if that is not needed. */
+static bool write_prefix(char *entry, const struct call *call, const char *cache)
+{
+    static const char NAME[] = CCACHE_PREFIX "=";
+    size_t length = text_length(call->launcher);
+    if (length >= PATH_MAX || !takes_prefix(call, cache))
+        return false;
+    copy(entry, NAME, sizeof NAME - 1);
+    copy(entry + sizeof NAME - 1, call->launcher, length);
+    return true;
+}
+
+/* ccache's direct mode takes the same command in two folders for the same compile, although the
+ * compiler looks for headers below each of them. This variable is a part of its key (chains.py); the
+ * folder is added where the source lies below it. Build folders of one tree still share objects. */
+#define DIRECT_KEY "OBJC_INCLUDE_PATH"
+enum { PLACE_BYTES = 2 * PATH_MAX };
+
+/* Writes that variable. Returns false if it is not needed. */
+static bool write_place(char *entry, const struct call *call, char *const *words)
+{
+    static const char NAME[] = DIRECT_KEY "=";
+    char folder[PATH_MAX];
+    const char *key = variable(call->environment, DIRECT_KEY), *place = folder;
+    const char *base = variable(call->environment, "CCACHE_BASEDIR");
+    size_t length = key ? text_length(key) : 0;
+    const char *source = source_of(words);
+    if (!key || !source || *source == '/' || starts_with(source, "..") ||
+        variable(call->environment, "CCACHE_NOHASHDIR") ||
+        length + sizeof NAME + 1 > PATH_MAX || syscall(SYS_getcwd, folder, sizeof folder) <= 0)
+        return false;
+    if (base && starts_with(folder, base))
+        place += text_length(base); /* another checkout shares objects */
+    copy(entry, NAME, sizeof NAME - 1);
+    copy(entry + sizeof NAME - 1, key, length);
+    length += sizeof NAME - 1;
+    entry[length++] = ':';
+    copy(entry + length, place, text_length(place));
+    return true;
+}
+
+/* Starts a ccache of the user's own with the variables that this compile needs. A static one also
+ * starts the launcher for each compile that it lacks. */
+static int start_ccache(const struct call *call, const char *path)
+{
+    char prefix[PREFIX_BYTES];
+    LIST(environment, count(call->environment) + saved.count + 2 + CCACHE_VARIABLES);
+    if (!environment)
+        return make_unchanged(call);
+    char **end = write_environment(environment, call);
+    char *const *words = call->arguments + is_ccache(program_name(path));
+    if (write_prefix(prefix, call, path))
+        *end++ = prefix;
+    for (const char *const *more = ccache_variables(call, *words ? *words : "", words); *more; more++)
+        *end++ = (char *)*more;
+    *end = NULL;
+    int result = make(call, call->file, call->search, call->arguments, environment);
+    END_OF(environment);
+    return result;
+}
+
+/* nvcc reads options from a file beside it, of which ccache does not know. */
+enum { PROFILE_BYTES = 2 * PATH_MAX };
+
+/* Writes the variable that names that file to ccache, together with the user's own files. Returns
+ * false if there is nothing to name. */
+static bool write_profile(char *entry, const struct call *call, const char *path)
+{
+    static const char NAME[] = "CCACHE_EXTRAFILES=";
+    char profile[PATH_MAX];
+    const char *own = variable(call->environment, "CCACHE_EXTRAFILES");
+    size_t length = sizeof NAME - 1, own_length = own && *own ? text_length(own) : 0;
+    if (!is_nvcc(program_name(path)) || !file_beside(path, "nvcc.profile", profile) ||
+        length + own_length + text_length(profile) + 2 > PROFILE_BYTES)
+        return false;
+    copy(entry, NAME, length);
+    copy(entry + length, own, own_length);
+    length += own_length;
+    if (own_length > 0)
+        entry[length++] = ':';
+    copy(entry + length, profile, text_length(profile));
+    return true;
+}
+
+/* Starts the wrapper with the compiler's command, and the launcher if there is no wrapper any more. */
+static int start_wrapper(const struct call *call, const char *path)
+{
+    size_t most = count(call->arguments) + 2;
+    size_t entries = count(call->environment) + 5 + CCACHE_VARIABLES;
+    const char *wrapper = variable(call->environment, "STOKER_WRAPPER");
+    LIST(words, most + entries);
+    if (!words)
+        return start_launcher(call, NULL, path);
+    char **environment = words + most, **end = environment;
+    char profile[PROFILE_BYTES], prefix[PREFIX_BYTES], place[PLACE_BYTES];
+    words[0] = (char *)wrapper;
+    words[1] = (char *)path;
+    for (size_t at = 1; at + 1 < most; at++)
+        words[at + 1] = call->arguments[at] ? (char *)short_option(call->arguments[at]) : NULL;
+    if (write_profile(profile, call, path))
+        *end++ = profile; /* the first of two variables of a name counts */
+    if (write_prefix(prefix, call, wrapper))
+        *end++ = prefix;
+    if (leads_to_ccache(wrapper) && write_place(place, call, words + 1))
+        *end++ = place;
+    if (leads_to_ccache(wrapper))
+        for (const char *const *more = ccache_variables(call, path, words + 1); *more; more++)
+            *end++ = (char *)*more;
+    for (char *const *entry = call->environment; entry && *entry; entry++)
+        *end++ = *entry;
+    *end++ = WRAPPED_MARK "=1";
+    *end = NULL;
+    int result = -1;
+    if (is_remote_compile(program_name(wrapper), words)) {
+        struct call remote = *call;
+        remote.file = wrapper, remote.search = false;
+        remote.arguments = words, remote.environment = environment;
+        result = start_launcher(&remote, "--remote", wrapper);
+    } else {
+        /* A distributor would start this compiler here anyway. */
+        if (!is_distributor(program_name(wrapper)))
+            result = make(call, wrapper, false, words, environment);
+        if (!call->spawns || result != 0)
+            result = start_launcher(call, NULL, path);
+    }
+    END_OF(words);
+    return result;
+}
+
+/* Starts a build tool that asks for more jobs at once than it has CPUs. */
+static int start_open(const struct call *call)
+{
+    char jobs[16] = "-j";
+    const char *number = variable(call->environment, "STOKER_JOBS");
+    if (!number || text_length(number) + 3 > sizeof jobs)
+        return make_unchanged(call);
+    LIST(arguments, count(call->arguments) + 2);
+    if (!arguments)
+        return make_unchanged(call);
+    copy(jobs + 2, number, text_length(number));
+    write_jobs(arguments, call->arguments, jobs);
+    int result = make(call, call->file, call->search, arguments, call->environment);
+    END_OF(arguments);
+    return result;
+}
+
+static int start_judged(struct call call)
+{
+    char path[PATH_MAX];
+    int before = errno;
+    enum verdict verdict = judge(&call, path);
+    errno = before;
+    if (verdict == WITHOUT_US)
+        return start_without_us(&call);
+    if (verdict == WITH_US)
+        return start_with_us(&call);
+    if (verdict == OPEN)
+        return start_open(&call);
+    if (verdict == WRAPPED)
+        return start_wrapper(&call, path);
+    if (verdict == CCACHED)
+        return start_ccache(&call, path);
+    if (verdict == LAUNCHED)
+        return start_launcher(&call, NULL, path);
+    if (verdict == LAUNCHED_CUSTOM || verdict == LAUNCHED_REMOTE)
+        return start_launcher(&call, verdict == LAUNCHED_CUSTOM ? "--custom" : "--remote", path);
+    return make_unchanged(&call);
+}
+
+/* A compiler that a cache starts gets the words of the cache: these are the key of its object. */
+static const char *targets_to_leave_out(const struct call *call)
+{
+    char own[PATH_MAX];
+    if (!call->launcher || !call->arguments || !names_nvcc(call->arguments))
+        return NULL;
+    const char *list = variable(call->environment, LEFT_OUT);
+    if (!list && !variable(call->environment, "STOKER_LAUNCHER"))
+        list = variable(saved.entries, LEFT_OUT);
+    return list && !is_compiler_wrapper(calling_program(own)) ? list : NULL;
+}
+
+int start(struct call call)
+{
+    int before = errno;
+    const char *launcher = variable(call.environment, "STOKER_LAUNCHER");
+    call.launcher = launcher ? launcher : saved.launcher;
+    const char *left_out = targets_to_leave_out(&call);
+    errno = before;
+    if (!left_out)
+        return start_judged(call);
+    LIST(words, count(call.arguments) + 1);
+    if (words && leave_out_targets(words, call.arguments, left_out))
+        call.arguments = words;
+    int result = start_judged(call);
+    END_OF(words);
+    return result;
+}
