@@ -66,6 +66,11 @@ _INCOMPLETE = (
     ),
     rf"(?:incomplete definition of|member access into incomplete) type {_OWNER}",
 )
+# A value of one type where another is wanted; both are named, and may be of a library.
+_CONVERTS = r"(?:conver|initializ|incompatible|assign|no known)"
+_TYPE = (
+    rf"{_OPEN}(?:const )?{_KIND}(?P<owner>[A-Za-z_][\w:]{{2,120}})[ *&]{{0,4}}(?:const)?{_CLOSE}"
+)
 _NO_MATCH = rf"no matching (?:member )?function for call to {_OWNER}"
 _NO_ATTRIBUTE = (
     r"module '(?P<module>[\w.]{1,80})' has no attribute '(?P<name>\w{1,80})'",
@@ -116,7 +121,7 @@ def _declaring(file: str) -> str:
     """Return whose declaration a file has: of a package, the C or the standard library; empty for a
     file of the project.
     """
-    if found := compiled(_OF_SYSTEM).search(file):
+    if found := compiled(_OF_SYSTEM).search(file.rpartition(" ")[2]):
         return (
             "the standard library of the compiler"
             if found["cxx"] or found["cxx2"]
@@ -152,6 +157,9 @@ def _by_name(message: str, file: str) -> dict[str, str]:
         kind, member, library = found["owner"], f"visible {found['owner']}", None
     elif found := _first(_UNKNOWN, message):
         kind, member, library = found["name"], found["name"], None
+    elif compiled(_CONVERTS).search(message) and (found := _known_type(message)):
+        kind, library = found["owner"], _library_of(found["owner"])
+        member = f"{kind} as it is used here"
     elif (found := compiled(_NO_MATCH).search(message)) and owner_of_path(file):
         kind, library = found["owner"], _library_of(found["owner"])
         member = f"{kind.rpartition('::')[2]} for this call"
@@ -162,6 +170,12 @@ def _by_name(message: str, file: str) -> dict[str, str]:
     if not library or root in _STANDARD or root.lower() in file.lower():
         return {}
     return _named(library, member)
+
+
+def _known_type(message: str) -> re.Match[str] | None:
+    """Return the first type in a message whose library is known by its name."""
+    types = compiled(_TYPE).finditer(message)
+    return next((one for one in types if owner_of_name(one["owner"])), None)
 
 
 def _library_of(kind: str) -> str | None:

@@ -68,9 +68,14 @@ _OF_SOURCE = (
     r"|swift|java|kt|ts|js|f90|F90|pyx|zig|hip|s|asm|inc)(?::\d|\(\d)"
     r"|^error\[E\d|^error: could not compile"
 )
+# Why a tool stopped, where it says so in a sentence of its own; programs in Rust list causes.
+_BECAUSE = (
+    r"^\s{0,24}\W{0,3}(?:Caused by: |(?:Compilation |Build |Configuration )?[Ff]ailed because )"
+    r"(?P<message>\S.{0,400})"
+)
 _GRADLE = "* What went wrong:"
 _GRADLE_LINES = 12
-PATTERNS = (*_DIRECT, _QUOTED, _PANIC, _PANIC_BEFORE)
+PATTERNS = (*_DIRECT, _QUOTED, _PANIC, _PANIC_BEFORE, _BECAUSE)
 
 
 def statements(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
@@ -87,9 +92,14 @@ def requirements(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
     lines, steps = search.lines, search.steps
     for line in steps.errors[:_MOST]:
         text = lines[line].text
+        if text.endswith((":", ": ")) and line + 1 < len(lines):  # it says so in the next one
+            text = f"{text} {lines[line + 1].text.strip()}"
         found = compiled(_MARKED).search(text)
         if not found or compiled(_OF_SOURCE).match(text) or not compiled(_REASON).search(text):
             continue
+        if said := statement(found["message"]):
+            yield line, said
+    for line, found in search.texts.search(_BECAUSE, most=_MOST).items():
         if said := statement(found["message"]):
             yield line, said
     for head in search.texts.having(_GRADLE):

@@ -115,6 +115,7 @@ _ERROR = (
     r"^E: [A-Z][a-z']",  # apt
     r"^(?:\./)?[\w./@+-]{1,200}\.go:\d{1,6}:\d{1,5}: ",  # Go
     r"^e: file://",  # Kotlin
+    r"^Error in \w{1,40}:",  # Bazel
     r"^(?:npm ERR!|npm error|gyp ERR!) ",
     r"^\* What went wrong:",  # Gradle
     r"\b(?:ninja|make(?:\[\d+\])?): (?:error|fatal|\*\*\*)",

@@ -14,7 +14,7 @@ from stoker.diagnose.sieve import Line
 from stoker.diagnose.signs import LogSearch, Match
 from stoker.diagnose.statements import requirements, statement, statements
 from stoker.knowledge.failures import failures
-from stoker.knowledge.owners import owner_of_path, platform_of
+from stoker.knowledge.owners import owner_of_name, owner_of_path, platform_of
 from stoker.knowledge.providers import (
     ProvidedKind,
     Provider,
@@ -51,6 +51,7 @@ _IS_FOUND = (
     r"[Dd]ependency (?P<name>[A-Za-z][\w+.-]{1,40}) found: YES",
     r"checking for (?P<name>[A-Za-z][\w+.-]{1,40})(?: [<>=]{1,2} \S{1,20})?\.\.\. yes",
 )
+_SEARCHED = r"\s-(?:I|isystem) ?(?P<folders>/\S{1,300}(?: -(?:I|isystem) ?/\S{1,300}){0,20})"
 _UNDEFINED = (
     r"undefined reference to [`'\u2018](?P<symbol>[^'\u2019\n]{1,400})['\u2019]",
     r"undefined symbol: (?P<symbol>[^\s'\"][^\n]{0,300}?)(?: \(|$)",
@@ -116,6 +117,7 @@ PATTERNS = (
     *_COMPILER_ERRORS,
     _NO_HEADER,
     *_IS_FOUND,
+    _SEARCHED,
     *_NOT_NAMED,
     *_UNDEFINED,
     *_NO_LIBRARY,
@@ -194,6 +196,9 @@ def _missing_headers(search: LogSearch) -> Iterator[Match]:
             yield _symptom("dependency-api-changed", line, 0.78, named)
         elif known := provider(ProvidedKind.HEADER, header.removeprefix("./")):
             yield _lacking_header(search, line, header, known)
+        elif owner := _searched_owner(search, header):
+            named = {"library": owner, "owner": owner, "member": header}
+            yield _symptom("dependency-api-changed", line, 0.74, named)
         else:
             source = compiled(_COMPILER_ERRORS[0]).match(search.lines[line].text)
             file = {"file": source["file"]} if source else {}
@@ -214,6 +219,14 @@ def _lacking_header(search: LogSearch, line: int, header: str, known: Provider) 
         return _symptom("header-folder-not-searched", line, 0.76, groups)
     named = {"library": library, "owner": library, "member": header}
     return _symptom("dependency-api-changed", line, 0.76, named)
+
+
+def _searched_owner(search: LogSearch, header: str) -> str | None:
+    """Return the library that a header is named after, if a command searches a folder of it."""
+    owner = owner_of_name(header.rpartition("/")[2].partition(".")[0])
+    folders = search.texts.search(_SEARCHED, most=_MOST).values() if owner else ()
+    named = (owner or "").lower()
+    return owner if any(named in match["folders"].lower() for match in folders) else None
 
 
 def _found(search: LogSearch) -> set[str]:

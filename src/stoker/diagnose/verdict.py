@@ -26,6 +26,7 @@ _CLEARLY = 0.15  # less sure than the first: not worth naming in the same step
 _LEAST = 0.45  # below it the cause is unknown
 _APART = 0.01  # between two that are equally sure; the earlier one goes first
 _MOST_LINKS = 2
+_MESSAGE = "message"  # a group that is a whole sentence
 _MOST_EVIDENCE = 12  # lines of an excerpt
 _MOST_BELOW = 3  # lines that belong to a message of a compiler
 
@@ -147,12 +148,15 @@ def finding_of(
 
 
 def _groups(match: Match, matches: Iterable[Match]) -> dict[str, tuple[str, ...]]:
-    """Return what a match names, and what the same sign names elsewhere in the log."""
+    """Return what a match names, and what the same sign names elsewhere in the log; of messages
+    only its own.
+    """
     found: dict[str, dict[str, None]] = {}
     others = (one for one in matches if one.sign == match.sign and one.cause is match.cause)
     for one in (match, *others):
         for name, text in one.groups.items():
-            found.setdefault(name, {})[text] = None
+            if one is match or name != _MESSAGE:
+                found.setdefault(name, {})[text] = None
     return {name: tuple(texts) for name, texts in found.items()}
 
 

@@ -112,6 +112,13 @@ def test_what_a_library_lacks_is_said_with_its_owner(log: tuple[str, ...], title
         ),
         pytest.param(
             (
+                "/home/me/mill/src/mill.cc:2:15: error: no matching function for call to 'f(int)'",
+                "/home/me/mill/include/mill/f.h:31:6: note: candidate: 'void f(double, int)'",
+            ),
+            id="declared-in-the-include-folder-of-the-project",
+        ),
+        pytest.param(
+            (
                 "src/mill.cpp:20:15: error: no matching function for call to 'sort(int)'",
                 "/usr/include/c++/15/bits/stl_algo.h:31:6: note: candidate: 'void sort(It)'",
             ),
@@ -239,6 +246,55 @@ SAID = [
         ),
         "stated-by-tool",
         "The wheel requires at least three spokes in this release.",
+    ),
+]
+
+
+SAID += [
+    (
+        "Error in fail: \n         The wheel has been removed. Please add a `load()` for it.",
+        "stated-by-tool",
+        "The wheel has been removed. Please add a `load()` for it.",
+    ),
+    (
+        (
+            "maturin failed\n  Caused by: the folder of the wheel does not exist; create it\n"
+            "  Caused by: No such file or directory (os error 2)\nerror: metadata-generation-failed"
+        ),
+        "stated-by-tool",
+        "the folder of the wheel does not exist; create it",
+    ),
+    (
+        (
+            "mill.c:2:10: fatal error: gate.h: No such file or directory\ncompilation terminated.\n"
+            "Compilation failed because mill.c includes gate.h, which is in the component sluice."
+        ),
+        "stated-by-tool",
+        "mill.c includes gate.h, which is in the component sluice.",
+    ),
+    (
+        (
+            "mill.cpp:20:5: error: invalid conversion from 'const OGRMill*' to 'OGRMill*'\n"
+            "make: *** [Makefile:3: mill.o] Error 1"
+        ),
+        "dependency-api-changed",
+        "GDAL has no OGRMill as it is used here: the source is for another release of GDAL",
+    ),
+    (
+        (
+            "a.c:2:5: error: implicit declaration of function 'zend_mill'; did you mean 'zend_til'?"
+            " [-Wimplicit-function-declaration]\nmake: *** [Makefile:3: mill.o] Error 1"
+        ),
+        "dependency-api-changed",
+        "PHP has no zend_mill: the source is for another release of PHP",
+    ),
+    (
+        (
+            "cc -O2 -I/usr/local/php85/include/php -c mill.c\n"
+            "mill.c:34:10: fatal error: ext/php_mill.h: No such file or directory"
+        ),
+        "dependency-api-changed",
+        "PHP has no ext/php_mill.h: the source is for another release of PHP",
     ),
 ]
 
