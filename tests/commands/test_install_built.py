@@ -15,6 +15,7 @@ import pytest
 
 from catalogue_wheels import make_wheel
 from conftest import Need, Stoker, find_tool, missing
+from stoker.catalogue.installing import run_installer
 
 SETUP = """
 from setuptools import Extension, setup
@@ -67,7 +68,7 @@ def test_built_kept_and_shared(stoker: Stoker, tmp_path: Path, index: dict[str, 
     first = _python(tmp_path / "first")
     dry = stoker("install", "mill", "--python", first, "--dry-run", timeout=300, **index)
     assert dry.returncode == 0, dry.stderr
-    assert "none of the 1 wheels of mill fits this machine" in dry.stderr
+    assert "the only wheel of mill does not fit this machine" in dry.stderr
     assert "mill==1.0 is built from source for cpu" in dry.stderr
     never = stoker("install", "mill", "--python", first, "--no-build", timeout=300, **index)
     assert never.returncode != 0
@@ -154,6 +155,46 @@ def _repeat(stoker: Stoker, tmp_path: Path, index: dict[str, str], shared: Path)
     wheel.write_bytes(content)
 
 
+LINKED = """
+import os, subprocess
+from setuptools import Extension, setup
+here, fire = os.path.abspath("mill"), {folder!r}
+shared = ["cc", "-shared", "-fPIC", "one.c"]
+subprocess.run([*shared, "-Wl,-soname,libstone.so", "-o", "mill/libstone.so"], check=True)
+subprocess.run([*shared, "-Wl,-soname,libfire.so", "-o", fire + "/libfire.so"], check=True)
+needed = ["-Wl,--no-as-needed", "-lstone", "-lfire"]
+linked = Extension("mill._C", ["c.c"], library_dirs=[here, fire],
+                   runtime_library_dirs=[here, fire], extra_link_args=needed)
+setup(name="mill", version="1.0", packages=["mill"], package_data={{"mill": ["*.so"]}},
+      ext_modules=[linked])
+"""
+
+
+def test_a_wheel_that_works_only_here_is_made_to_pass_its_checks(
+    stoker: Stoker, tmp_path: Path, index: dict[str, str]
+) -> None:
+    """It needs a library of this machine, and one of its own that its search path finds only in the
+    folder of the build.
+    """
+    folder = tmp_path / "fire"
+    folder.mkdir()
+    contents = {
+        "setup.py": LINKED.format(folder=str(folder)),
+        "one.c": "int one;",
+        "c.c": CODE,
+        "mill/__init__.py": "from . import _C",
+    }
+    _pack(Path(index["PIP_FIND_LINKS"]) / "mill-1.0.tar.gz", contents)
+    python = _python(tmp_path / "environment")
+    done = stoker("install", "mill", "--python", python, timeout=300, **index)
+    assert done.returncode == 0, done.stderr
+    assert "packaged with --mode bundle, because otherwise required libraries are missing" in (
+        done.stderr
+    )
+    (folder / "libfire.so").unlink()
+    assert _imports(python)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_build_with_the_packages_that_are_here(
@@ -171,6 +212,17 @@ def test_a_build_with_the_packages_that_are_here(
     assert "--isolation none builds with the packages that are here" in failed.stderr
     done = stoker(*words, "--isolation", "none", timeout=300, **index)
     assert done.returncode == 0, done.stderr
+
+
+def test_requirements_that_are_installed_are_not_listed(tmp_path: Path) -> None:
+    """pip names each with the whole address of the wheel that requires it."""
+    wheel = make_wheel(tmp_path, name="mill", version="1.0", requires=("packaging",))
+    python = _python(tmp_path / "environment")
+    said: list[str] = []
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--no-index", str(wheel)]
+    run_installer(pip, said.append)
+    assert any("Successfully installed" in line for line in said)
+    assert not any("packaging" in line for line in said)
 
 
 def test_options_that_exclude_each_other(stoker: Stoker) -> None:
@@ -192,3 +244,6 @@ def test_a_project_that_no_place_has(stoker: Stoker, tmp_path: Path) -> None:
     done = stoker("install", "mill", timeout=300, **nowhere)
     assert done.returncode != 0
     assert done.stderr.count("no place has a wheel or a source of mill") == 1
+    assert "`pip config list` shows the indexes that were searched" in done.stderr
+    wrong = stoker("install", "flash-atn==2.8", timeout=300, **nowhere)
+    assert "did you mean flash-attn?" in wrong.stderr

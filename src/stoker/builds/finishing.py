@@ -1,7 +1,7 @@
 """The last stages of a build: add the plan to the wheel, make it portable, verify, deliver."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -10,19 +10,21 @@ from stoker.builds.digests import file_digest
 from stoker.builds.hindrances import mending
 from stoker.builds.repeating import read_recorded
 from stoker.builds.stages import StageLog
-from stoker.model.errors import StokerError
-from stoker.model.finding import Severity
+from stoker.model.artifact import LibraryOrigin
+from stoker.model.errors import MissingError, StokerError, UsageError
+from stoker.model.finding import Finding, Severity
 from stoker.model.plan import PLAN_MEMBER
 from stoker.model.value import indented_json
 from stoker.outside import files
 from stoker.outside.deleting import remove_tree
 from stoker.plan.grammar import name, parse
-from stoker.wheel.package.packaging import package
+from stoker.wheel.inspecting import inspect
+from stoker.wheel.package.packaging import package, plan_package
 from stoker.wheel.package.values import PackageMode, PackageRequest
-from stoker.wheel.verify.tested import shortened_evidence
+from stoker.wheel.verify.tested import Verification, shortened_evidence
 from stoker.wheel.verify.verifying import verify
 
-_OF_MODES = ("missing-library", "library-off-path")  # findings that another --mode fixes
+AUTO = "auto"  # plain, unless `verify` refuses such a wheel and another mode repairs it
 _NEXT = {
     PackageMode.BUNDLE: "next: --mode bundle takes these libraries into the wheel and sets its "
     "search paths; or add the packages that bring them to the project's requirements",
@@ -31,16 +33,38 @@ _NEXT = {
 }
 
 
-def packed(
-    wheel: Path, recorded: Mapping[str, object], request: PackageRequest, into: Path, log: StageLog
-) -> Path:
-    """Make a portable copy of a wheel that carries ``recorded``, alone in the folder ``into``."""
-    remove_tree(into)
-    page = indented_json(recorded) + b"\n"
-    planned, packaged = package(wheel, request, into, notes={PLAN_MEMBER: page})
-    for note in planned.notes:
-        log.line(f"note: {note}")
-    return Path(packaged.path)
+class Packing:
+    """Makes portable copies of a wheel that carry ``recorded``, alone in the folder ``into``."""
+
+    def __init__(self, wheel: Path, recorded: Mapping[str, object], into: Path, log: StageLog):
+        self._wheel = wheel
+        self._notes = {PLAN_MEMBER: indented_json(recorded) + b"\n"}
+        self._into = into
+        self._log = log
+
+    def packed(self, request: PackageRequest) -> Path:
+        remove_tree(self._into)
+        planned, packaged = package(self._wheel, request, self._into, notes=self._notes)
+        for note in planned.notes:
+            self._log.line(f"note: {note}")
+        return Path(packaged.path)
+
+    def repaired(self, plain: Path, request: PackageRequest, say: Callable[[str], None]) -> Path:
+        """Return ``plain``, or a wheel of the mode that repairs what `verify` refuses in it."""
+        mode = _repairing(wrong := _errors(verify(plain)), PackageMode.PLAIN)
+        if mode is None:
+            return plain
+        rows = inspect(str(plain)).dependencies
+        provided = (row.name for row in rows if row.origin is LibraryOrigin.PACKAGE)
+        exclude = tuple(provided) if mode is PackageMode.BUNDLE else ()
+        better = replace(request, mode=mode, exclude=(*request.exclude, *exclude))
+        try:
+            plan_package(self._wheel, better)
+        except (MissingError, UsageError) as error:
+            self._log.line(f"note: --mode {mode} is not possible: {error.message}")
+            return plain
+        say(f"packaged with --mode {mode}, because otherwise {wrong[0].title}")
+        return self.packed(better)
 
 
 def check_wheel(wheel: Path, log: StageLog, mode: str) -> None:
@@ -51,14 +75,24 @@ def check_wheel(wheel: Path, log: StageLog, mode: str) -> None:
         for line in finding.evidence.splitlines():
             log.line(f"    {line}")
     if not verification.ok:
-        wrong = [one for one in verification.findings if one.severity is Severity.ERROR]
+        wrong = _errors(verification)
         hints = mending(
             [replace(shortened_evidence(one), fix=()) for one in wrong]
         )  # the wheel has not been delivered yet
-        fixes = " ".join(line for one in wrong if one.name in _OF_MODES for line in one.fix)
-        better = (each for each in _NEXT if f"--mode {each}" in fixes and each != mode)
-        hints += [_NEXT[each] for each in better][:1] if mode != PackageMode.BUNDLE else []
+        if better := _repairing(wrong, PackageMode.PLAIN if mode == AUTO else mode):
+            hints.append(_NEXT[better])
         raise StokerError(f"{wrong[0].title} (the wheel is {wheel})", hints=hints)
+
+
+def _errors(verification: Verification) -> list[Finding]:
+    return [one for one in verification.findings if one.severity is Severity.ERROR]
+
+
+def _repairing(wrong: Sequence[Finding], mode: str) -> PackageMode | None:
+    """Return the mode of packaging that repairs errors of a wheel of another one."""
+    fixes = " ".join(line for one in wrong for line in one.fix)
+    modes = () if mode == PackageMode.BUNDLE else _NEXT
+    return next((each for each in modes if f"--mode {each}" in fixes and each != mode), None)
 
 
 def handed_over(wheel: Path, out: Path) -> Path:

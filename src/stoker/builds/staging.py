@@ -17,7 +17,7 @@ from stoker.builds.device_compiles import (
 )
 from stoker.builds.digests import digest, file_digest, installed_files, tree_state
 from stoker.builds.execution import Execution
-from stoker.builds.finishing import check_wheel, handed_over, packed
+from stoker.builds.finishing import AUTO, Packing, check_wheel, handed_over
 from stoker.builds.hindrances import (
     build_requirements,
     fitting_isolation,
@@ -461,21 +461,24 @@ class Staging:
         return {**lasting_json(self._plan), "build": built}
 
     def _package(self, wheel: Path, log: StageLog) -> tuple[Path, ...]:
+        mode = self._request.mode
         request = PackageRequest(
-            mode=PackageMode(self._request.mode),
+            mode=PackageMode.PLAIN if mode == AUTO else PackageMode(mode),
             label=self._label(),
             **self._requirement_of_torch(),
         )
-        return (packed(wheel, self._recorded(), request, self._work.packed, log),)
+        packing = Packing(wheel, self._recorded(), self._work.packed, log)
+        made = packing.packed(request)
+        return (packing.repaired(made, request, self._say) if mode == AUTO else made,)
 
     def _label(self) -> str | None:
         return self._plan.label if self._request.label == "auto" else self._request.label
 
     def _requirement_of_torch(self) -> dict[str, Any]:
-        """Return the requirement of an extension, which fits only the PyTorch that it was built
-        with: the one that the back end saw.
+        """Return the PyTorch that the back end saw. An extension requires it, because it fits no
+        other; any other project only if a library of it is found to need PyTorch.
         """
-        if self.tree.kind is not ProjectKind.EXTENSION:
+        if self.tree.kind is ProjectKind.PYTORCH:
             return {}
         if self._isolation is Isolation.FULL:
             version = Isolated.version(self._work.environment, "torch")
@@ -483,7 +486,9 @@ class Staging:
             version = self._subject.toolbox.python.packages.get("torch")
         if version is None:
             return {}
-        return {"torch": version, "requires": (f"torch=={version.partition('+')[0]}",)}
+        is_extension = self.tree.kind is ProjectKind.EXTENSION
+        requires = (f"torch=={version.partition('+')[0]}",) if is_extension else ()
+        return {"torch": version, "requires": requires}
 
     def _verify(self, wheel: Path, log: StageLog) -> tuple[Path, ...]:
         check_wheel(wheel, log, self._request.mode)

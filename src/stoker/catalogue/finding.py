@@ -16,8 +16,9 @@ from stoker.catalogue.opening import Judge, Judged
 from stoker.catalogue.ranking import rank
 from stoker.catalogue.store import Say
 from stoker.catalogue.values import Fit
+from stoker.knowledge.projects import projects, wheel_sources
 from stoker.machine.python import Probe, ask_interpreter
-from stoker.model.errors import StokerError
+from stoker.model.errors import StokerError, nearest
 from stoker.model.value import Value, size
 from stoker.outside import folders
 from stoker.outside.files import folder_of_process
@@ -26,6 +27,7 @@ from stoker.wheel.torch_builds import LIBRARIES, read_torch
 
 _TIMEOUT_S = 60.0
 _ASIDE = ".stoker-find-"
+_SEARCHED = "`pip config list` shows the indexes that were searched; --catalogue adds a place"
 _NO_SOURCE = "it cannot be built: no place has a source of it"
 
 
@@ -127,10 +129,21 @@ def nothing_fits(found: Found) -> NothingFitsError:
     count = len(found.judged)
     source = found.source
     if not count and not source:
-        return NothingFitsError(f"no place has a wheel or a source of {found.wanted}")
+        hints = [f"did you mean {name}?" for name in _similar(Requirement(found.wanted).name)]
+        hints.append(_SEARCHED)
+        return NothingFitsError(f"no place has a wheel or a source of {found.wanted}", hints=hints)
     hints = [f"without --no-build, {source.requirement} is built for it" if source else _NO_SOURCE]
     if not count:
         return NothingFitsError(f"no place has a wheel of {found.wanted}", hints=hints)
     read = f" ({size(found.downloaded_bytes)} of them were read)" if found.downloaded_bytes else ""
-    message = f"none of the {count} wheels of {found.wanted} fits this machine{read}"
+    wheels = f"none of the {count} wheels" if count > 1 else "the only wheel"
+    does = "fits" if count > 1 else "does not fit"
+    message = f"{wheels} of {found.wanted} {does} this machine{read}"
     return NothingFitsError(message, hints=hints)
+
+
+def _similar(name: str) -> tuple[str, ...]:
+    """Return the known project that a name may be meant for."""
+    known = {one for recipe in projects().values() for one in recipe.packages}
+    known |= {one for source in wheel_sources() for one in source.projects}
+    return nearest(name, known, count=1, cutoff=0.8)

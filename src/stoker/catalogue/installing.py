@@ -33,6 +33,7 @@ from stoker.outside.web import Web
 from stoker.settings.tables import InstallSettings
 
 ASIDE = ".stoker-install-"
+_SATISFIED = "Requirement already satisfied: "  # pip, a line with two addresses for each
 
 
 def select(
@@ -127,7 +128,13 @@ def install(
 
 
 def run_installer(command: Sequence[str], say: Say) -> None:
-    outcome = process.stream(list(command), say)
+    """Run pip or uv, and tell what it prints but for the requirements that are installed."""
+
+    def tell(line: str) -> None:
+        if not line.startswith(_SATISFIED):
+            say(line)
+
+    outcome = process.stream(list(command), tell)
     if not outcome.ok:
         raise install_failure(outcome.stdout, "the packages")
 

@@ -388,7 +388,7 @@ def _found_or_built(
     """
     from stoker.builds.obtaining import obtained, planned
     from stoker.catalogue.finding import find, find_source, nothing_fits
-    from stoker.model.value import size
+    from stoker.model.value import counted, size
     from stoker.outside.long_work import shown, stage
 
     with shown(), stage(f"looking for {wanted}"):
@@ -399,7 +399,9 @@ def _found_or_built(
     if found.best is not None:
         best, received = found.best.choice, size(found.downloaded_bytes)
         reason = "any machine can use it" if found.best.plain else best.reason
-        _say(f"{best.wheel.file}: {reason}; {received} read of {len(found.judged)} wheels")
+        _say(
+            f"{best.wheel.file}: {reason}; {received} read of {counted(len(found.judged), 'wheel')}"
+        )
         if found.source and found.source.is_newer_than(best.wheel.version):
             _say(f"{found.source.requirement} has no wheel that fits; name it to build it")
         return found

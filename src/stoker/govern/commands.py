@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -70,7 +70,11 @@ class Commands:
                 outputs=relay.ends if relay else None,
                 files=files,
             )
-            with self._signals_passed_on(child), process.end_of(child) as end:
+            with (
+                child.stdout or nullcontext(),
+                self._signals_passed_on(child),
+                process.end_of(child) as end,
+            ):
                 if relay:
                     relay.started()
                 status = self._watch(child, end, output)

@@ -33,6 +33,7 @@ class Bringer(Row, frozen=True, kw_only=True):
 
 class _SonameTable(Row, frozen=True, kw_only=True):
     driver: tuple[str, ...]
+    with_torch: tuple[str, ...]
     package: tuple[Bringer, ...]
 
 
@@ -47,6 +48,11 @@ def _any_package() -> re.Pattern[str]:
 
 def is_of_driver(library: str) -> bool:
     return library in _soname_table().driver
+
+
+def comes_with_torch(library: str) -> bool:
+    """Return whether PyTorch holds a library that is not its own, for its extensions as well."""
+    return library in _soname_table().with_torch
 
 
 def bringer(library: str) -> Bringer | None:

@@ -58,7 +58,7 @@ class BuildRequest(Value, frozen=True, kw_only=True):
     source: str
     tag: str | None = None  # a git tag, branch or commit
     out: str = "dist"
-    mode: str = "plain"  # where a wheel's NVIDIA libraries come from
+    mode: str = "auto"  # where libraries that a wheel needs come from
     label: str | None = None  # local version label; "auto": the variant's
     target: str | None = None  # build only this target of the build tool
     install_tree: bool = False

@@ -109,9 +109,10 @@ _BUILD = (
     ),
     Declared(
         name="mode",
-        help="Where NVIDIA's libraries come from; see `stoker package`. Default: plain.",
-        default="plain",
-        choices=("plain", "pypi", "bundle"),
+        help="Where libraries that a wheel needs come from; see `stoker package`. auto: plain, or "
+        "what else `stoker verify` asks for. Default: auto.",
+        default="auto",
+        choices=("auto", "plain", "pypi", "bundle"),
         group=SettingGroup.BUILD,
     ),
     Declared(

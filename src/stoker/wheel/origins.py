@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 
 from stoker.knowledge.manylinux import is_system_library
-from stoker.knowledge.sonames import Bringer, bringer, cuda_of, is_of_driver
+from stoker.knowledge.sonames import Bringer, bringer, comes_with_torch, cuda_of, is_of_driver
 from stoker.model.artifact import Dependency, LibraryFacts, LibraryOrigin
 
 _DATA = re.compile(r"[^/]+\.data/(?:platlib|purelib)/")
@@ -109,6 +109,8 @@ def _dependency(
         package = _requirement_for(row, cuda_of(name), required)
         origin = LibraryOrigin.PACKAGE if package else LibraryOrigin.MISSING
         package = package or row.package(cuda_of(name) or common)
+    elif origin is LibraryOrigin.MISSING and "torch" in required and comes_with_torch(name):
+        origin, package = LibraryOrigin.PACKAGE, "torch"
     return Dependency(name=name, origin=origin, package=package, wanted_by=tuple(wanted_by))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from stoker.builds.finishing import AUTO
 from stoker.govern.progress import Progress
 from stoker.govern.session import Via
 from stoker.model.build import Isolation
@@ -80,7 +81,6 @@ def test_every_option_is_declared_once_for_all_places() -> None:
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("mode", PackageMode),
         ("isolation", Isolation),
         ("tmp", Tmp),
         ("via", Via),
@@ -90,6 +90,10 @@ def test_every_option_is_declared_once_for_all_places() -> None:
 )
 def test_choices_are_the_values_that_the_code_knows(name: str, values: type[StrEnum]) -> None:
     assert set(OPTIONS[name].choices) == set(values)
+
+
+def test_a_build_may_choose_the_mode_of_its_package() -> None:
+    assert set(OPTIONS["mode"].choices) == {AUTO, *PackageMode}
 
 
 def test_nothing_said_is_this_machine() -> None:

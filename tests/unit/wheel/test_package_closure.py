@@ -49,6 +49,15 @@ def test_who_provides_a_library(
         assert Providers(wheel, request).of(name) is provider
 
 
+@pytest.mark.parametrize("mode", [PackageMode.PYPI, PackageMode.BUNDLE])
+def test_an_extension_has_the_openmp_runtime_of_pytorch(mode: PackageMode) -> None:
+    """A bundled one would be a second one in the process, which `verify` refuses."""
+    wheel = built(library("warm/_C.so", "libgomp.so.1", "libc10.so"))
+    assert closure(wheel, places(library("libgomp.so.1")), mode).found == {}
+    paths = Providers(wheel, PackageRequest(mode=mode))
+    assert paths.of("libgomp.so.1") is LibraryProvider.TORCH
+
+
 def test_what_is_needed_is_followed_to_the_end() -> None:
     wheel = built(library("warm/_C.so", "libfire.so.1", "libc.so.6", "libcuda.so.1"))
     found = closure(

@@ -116,7 +116,7 @@ def test_the_package_that_has_a_missing_library_is_named() -> None:
     ("needed", "options"),
     [
         (("libfmt.so.10", "libgomp.so.1"), "--mode bundle"),
-        (("libfmt.so.10", "libcublas.so.13"), "--mode bundle"),
+        (("libfmt.so.10", "libcublas.so.13"), "--mode pypi"),  # which bundles the first
         (("libcublas.so.13",), "--mode pypi"),
         (("libc10.so.2.6",), "--mode pypi --torch VERSION"),
     ],
@@ -124,6 +124,12 @@ def test_the_package_that_has_a_missing_library_is_named() -> None:
 def test_what_brings_missing_libraries_is_said(needed: tuple[str, ...], options: str) -> None:
     wheel = case(library(needed=needed))
     assert found(wheel, "missing-library").fix == (f"stoker package {wheel.file_name} {options}",)
+
+
+def test_an_extension_of_pytorch_needs_no_openmp_runtime_of_its_own() -> None:
+    needs = library(needed=("libgomp.so.1",))
+    assert bad(case(needs)) == {"missing-library": Severity.ERROR}
+    assert bad(case(needs, requires=("torch==2.12.1",))) == {}
 
 
 def test_what_only_a_program_lacks_is_a_warning() -> None:

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 
 from stoker.knowledge.manylinux import is_system_library
 from stoker.knowledge.nvidia_packages import keeps_name, never_bundled, opened_by
-from stoker.knowledge.sonames import bringer, cuda_of, is_of_driver
+from stoker.knowledge.sonames import bringer, comes_with_torch, cuda_of, is_of_driver
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.value import Value, first_of
 from stoker.wheel.package.built_wheel import BuiltWheel
@@ -41,6 +41,7 @@ class Providers:
         self._exclude = request.exclude
         self._mode = request.mode
         self._is_torch = built.is_torch
+        self._is_extension = built.is_extension
 
     def of(self, name: str) -> LibraryProvider:
         if name in self._own:
@@ -54,6 +55,8 @@ class Providers:
             return LibraryProvider.SYSTEM
         row = bringer(name)
         if row and row.name == "torch" and not self._is_torch:
+            return LibraryProvider.TORCH
+        if self._is_extension and comes_with_torch(name):
             return LibraryProvider.TORCH
         if row and row.name != "torch" and self._mode is PackageMode.PYPI:
             return LibraryProvider.PACKAGE

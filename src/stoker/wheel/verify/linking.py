@@ -32,8 +32,8 @@ def missing_libraries(wheel: WheelUnderTest) -> Iterator[Finding]:
 
 
 def _packaging(wheel: WheelUnderTest, packages: Collection[str | None]) -> str:
-    """Return the command that bundles libraries of no package or requires their packages."""
-    mode = "bundle" if None in packages else "pypi"
+    """Return the command that requires the packages of libraries and bundles those of none."""
+    mode = "pypi" if any(packages) else "bundle"
     torch = " --torch VERSION" if "torch" in packages else ""
     return f"stoker package {shlex.quote(wheel.file_name)} --mode {mode}{torch}"
 
