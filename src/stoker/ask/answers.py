@@ -27,6 +27,12 @@ _OF_CMAKE = ("CMAKE_", "FETCHCONTENT_", "CPACK_", "CTEST_")
 _LINKER_FLAGS = re.compile(r"_LINKER_FLAGS|_FLAGS_(?:DEBUG|RELEASE|MINSIZEREL|RELWITHDEBINFO)$")
 _ONLY_NVCC = re.compile(r"-arch=(?:sm|compute)_\d|-gencode|--generate-code")
 _EXCEPTION = re.compile(r"(?:\w+\.)*\w+(?:Error|Exception|Exit)\b(?!\()|error: ")
+_OFFLINE = re.compile(
+    r"(?:could not|couldn't|unable to|failed to|failed:) (?:clone|download|resolve|fetch|access)"
+    r"|error: downloading|name resolution|name or service not known|network is unreachable"
+    r"|urlopen error|connection (?:refused|error|timed out)|max retries exceeded",
+    re.IGNORECASE,
+)
 _LIBRARIES = ("torch/utils/", "scikit_build_core/", "skbuild/")
 _MOST_WORDS = 1200  # characters of a refusal
 
@@ -57,6 +63,7 @@ def answer(question: Question, left: Left, variant: str, walls: Walls) -> Asked:
     host = [step for step in steps if step.role in _HOST and not device_compile(step)]
     failed = left.status != 0 and not left.ended_for
     said = _last_words(left.output) if failed else ""
+    offline = walls is Walls.CLOSED and not steps and bool(_OFFLINE.search(said))
     return Asked(
         variant=variant,
         way=question.words[0],
@@ -76,7 +83,8 @@ def answer(question: Question, left: Left, variant: str, walls: Walls) -> Asked:
         options=tuple(_options(left.files)),
         unused=tuple(_unused(left.output)),
         skipped=tuple(dict.fromkeys(redact(" ".join(n.words)) for n in _of(notes, "skipped"))),
-        refusal="" if steps else said,
+        refusal="" if steps or offline else said,
+        offline=said if offline else "",
         stopped=said if steps else "",
         ended_for=left.ended_for,
         pretended=_pretended(question),

@@ -95,7 +95,7 @@ def ask(
     """
     session = _Session(subject, walls, limits or Limits(), say)
     asked = session.ask(subject, f"what it compiles for {subject.name}")
-    if asked.ended_for:  # what it would have compiled after that is not known
+    if asked.ended_for or asked.offline:  # what it would have compiled after that is not known
         return AskedPlan(subject=subject, asked=asked)
     if subject.backend_recipe:
         return AskedPlan(subject=_answered(subject, asked), asked=asked)
@@ -103,6 +103,8 @@ def ask(
     known, asked = _settled(subject, session, known, asked)
     known, asked = _without_gpu(subject, session, known, asked)
     asked = replace(asked, asks=session.count)
+    if not asked.answered:  # what the files say remains
+        return AskedPlan(subject=_answered(subject, asked), asked=asked)
     recipe = _recipe(subject, _concluded(subject, known, asked), asked)
     subject = _answered(with_recipe(subject, recipe), asked)
     return AskedPlan(subject=subject, asked=asked, recipe=recipe)
@@ -147,8 +149,7 @@ def ask_for_build(subject: Subject, wish: bool | None, say: Say) -> AskedPlan | 
         # The user asked for a GPU build, so the check that it compiles device code remains.
         say(f"the build was asked, and compiles no device code for {subject.name}")
         return None
-    said = (result.asked.refusal or result.asked.ended_for or "it compiles nothing").splitlines()
-    say(f"the build was asked what it compiles, and did not say it: {said[0]}")
+    say(f"the build was asked what it compiles, and did not say it: {_why_not(result.asked)}")
     return None
 
 
@@ -227,11 +228,16 @@ def _without_gpu(
 def _instead(hidden: Asked) -> str:
     """Return what a build does that was asked without a visible GPU."""
     if not hidden.answered:
-        return f"ends: {(hidden.refusal or hidden.ended_for).splitlines()[0]}"
+        return f"ends: {_why_not(hidden)}"
     if not hidden.device_compiles:
         return "compiles no device code"
     made = (*hidden.cubins, *(f"PTX of {arch}" for arch in hidden.ptx))
     return f"compiles for {', '.join(made) or 'targets that nvcc chooses'}"
+
+
+def _why_not(asked: Asked) -> str:
+    said = asked.refusal or asked.offline or asked.ended_for or "it compiles nothing"
+    return said.splitlines()[0]
 
 
 def _recipe(subject: Subject, known: BackendRecipe, asked: Asked) -> ProjectRecipe:
@@ -316,15 +322,15 @@ def _answered(subject: Subject, asked: Asked) -> Subject:
 
 def lasting_recipe(result: AskedPlan) -> ProjectRecipe:
     """Return what was learned, as a recipe for a file."""
+    if not result.asked.answered:
+        raise StokerError(
+            "the build gave no answer that a recipe could be made of",
+            hints=[_why_not(result.asked)],
+        )
     if result.recipe is None:
         name = result.subject.project.name if result.subject.project else "this tree"
         raise UsageError(
             f"{name} has a recipe already", hints=["asking compares it with what the build does"]
-        )
-    if not result.asked.answered:
-        raise StokerError(
-            "the build gave no answer that a recipe could be made of",
-            hints=[result.asked.refusal] if result.asked.refusal else [],
         )
     return replace(result.recipe, name=result.recipe.name.removesuffix(_SUFFIX))
 
@@ -362,6 +368,16 @@ def remarks(plan: Plan, asked: Asked) -> list[Finding]:
     if asked.ended_for:
         title = f"the build was ended because it used too much of: {asked.ended_for}"
         found.append(Finding(name="asked-ended", severity=Severity.WARNING, title=title))
+    if asked.offline:
+        found.append(
+            Finding(
+                name="asked-offline",
+                severity=Severity.WARNING,
+                title="the build was not asked to its end: it fetches files while it is configured",
+                evidence=asked.offline,
+                advice="Fetch them before, or let it use your network: `--ask=open`.",
+            )
+        )
     if asked.stopped:
         title = "the build stopped after its commands had become known"
         found.append(

@@ -50,7 +50,7 @@ _DOTTED = re.compile(r"\d+\.\d[af]?(?:\+PTX)?(?:([,; ])\d+\.\d[af]?(?:\+PTX)?)*"
 _ARCH_NAME = re.compile(
     r"(?:CUDA|GPU|GPUS|HIP|ROCM|AMDGPU|NVCC|(?<![A-Z])SM|XPU|SYCL)_?\w*?"
     r"(?:ARCHS?|ARCHES|ARCHITECTURES?|CAPABILIT\w+|TARGETS?|GENERATE_CODE|GENCODE|DEVICE_ARCH)"
-    r"(?:_LIST|_BIN|_NAME)?|COMPUTE_CAPABILIT\w+|GPU_COMPUTE_VER",
+    r"(?:_LIST|_BIN|_NAME)?|COMPUTE_CAPABILIT\w+|GPU_COMPUTE_VER|^SMS?$",
     re.IGNORECASE,
 )
 _NO_CHOICE = re.compile(
@@ -123,6 +123,10 @@ def _by_setup(subject: Subject, tree: SourceTree) -> TreeRecipe:
             recipe=BackendRecipe(backend_settings=arguments), targets=_assumed("no device code")
         )
     if tree.device_source is None:
+        if choices := target_choices(tree, backend):
+            chooses = f"{choices[0].where} reads {choices[0].name}"
+            known = BackendRecipe(backend_settings=arguments)
+            return _unknown(known, f"no source for GPUs was found, but {chooses}")
         where = f"{tree.front_end}: its build lists no source for GPUs"
         return TreeRecipe(
             recipe=BackendRecipe(compiles=False, backend_settings=arguments),
@@ -253,7 +257,8 @@ def _by_cmake(subject: Subject, tree: SourceTree) -> TreeRecipe:
         known = BackendRecipe(cmake=settings)
         return TreeRecipe(recipe=known, targets=_assumed("no device code"), places=places)
     options = _arch_options(subject, tree) if backend is Backend.CUDA else {}
-    if backend is Backend.CUDA and tree.cuda_code is CudaCode.NONE and not options:
+    spoken = options or target_choices(tree, backend)
+    if backend is Backend.CUDA and tree.cuda_code is CudaCode.NONE and not spoken:
         nothing = Evidence(kind=EvidenceKind.READ, where="no CMake file enables CUDA or calls nvcc")
         known = BackendRecipe(cmake=settings, compiles=False)
         return TreeRecipe(recipe=known, targets=nothing, places=places)
@@ -327,6 +332,8 @@ def _back_ends(tree: SourceTree, wanted: Backend) -> Iterator[tuple[str, str, st
         return
     for backend, words in WORDS.items():
         declared = _switch_option(tree, words)
+        if declared is None and backend is Backend.CUDA:
+            declared = _guard_option(tree)
         if declared is None:
             continue
         on = backend is wanted
@@ -360,6 +367,16 @@ def _switch_option(tree: SourceTree, words: tuple[str, ...]) -> CMakeOption | No
     whole = [name for name in found if of_project.fullmatch(name)]
     names = whole if len(found) > 1 else list(found)
     return found[names[0]] if len(names) == 1 else None
+
+
+def _guard_option(tree: SourceTree) -> CMakeOption | None:
+    """Return the option under which alone the project enables CUDA, whatever it is called."""
+    guards = {
+        each.name: each
+        for each in tree.options
+        if each.name in tree.cuda_switches and each.within is None and each.type == "BOOL"
+    }
+    return next(iter(guards.values())) if len(tree.cuda_switches) == len(guards) == 1 else None
 
 
 def _native(tree: SourceTree) -> Iterator[tuple[str, str, str]]:

@@ -36,6 +36,7 @@ from stoker.source.files import TreeFiles
 
 ROOT = "CMakeLists.txt"
 _REFERENCE = re.compile(r"\$(?:CACHE)?\{([A-Za-z0-9_]+)\}")
+_GUARD = re.compile(r"\w+(?=$| AND )")  # the outermost condition, if it is one variable
 _ENVIRONMENT = re.compile(r"\bENV\{([A-Za-z0-9_]+)\}")
 # In upper case, perhaps after the name of a package; other names are a file's own business.
 _NAME = re.compile(r"(?:[A-Za-z][A-Za-z0-9]*_)?[A-Z][A-Z0-9_]*")
@@ -67,6 +68,7 @@ class CMakeFacts(Value, frozen=True, kw_only=True):
     device_source: str | None = None  # where a source for GPUs is listed
     cuda_code: CudaCode = CudaCode.NONE
     requires_cuda: bool = False  # every configuration does
+    cuda_switches: frozenset[str] = frozenset()  # the conditions under which CUDA is enabled
     packages: frozenset[str] = frozenset()  # those that find_package() looks for
     cuda_minimum: Minimum | None = None
     files: tuple[str, ...] = ()
@@ -167,6 +169,7 @@ class _Facts:
         self._assigned: set[str] = set()  # by the root, before anything reads them
         self._values: dict[str, str] = {}  # variables that are set to one literal
         self._environment: dict[str, str] = {}
+        self._overwritten: set[str] = set()  # variables of the environment that a file sets
         self._languages: set[str] = set()
         self._packages: list[tuple[str, CMakeCommand]] = []
         self._targets: dict[NamedTarget, None] = {}
@@ -174,6 +177,7 @@ class _Facts:
         self._device_source: str | None = None
         self._cuda_code: set[CudaCode] = set()
         self._requires_cuda = False
+        self._cuda_switches: set[str] = set()
         self._project: CMakeProject | None = None
         self._minimum: str | None = None
         self._cuda: Minimum | None = None
@@ -196,6 +200,8 @@ class _Facts:
                 self._requires_cuda = True
             if compiled := cuda_code(each.command):
                 self._cuda_code.add(compiled)
+                if compiled is CudaCode.LANGUAGE and (guard := _GUARD.match(each.within or "")):
+                    self._cuda_switches.add(guard[0])
             if each.command.name == "find_package" and each.command.arguments:
                 self._packages.append((file, each.command))
         if file == self._root:
@@ -216,7 +222,10 @@ class _Facts:
                 assigned |= written - read - self._places.keys()
             for name, value in _literal_set(command):
                 self._values.setdefault(name, value)
-            for argument in command.arguments:
+            writes = command.name in ("set", "unset")
+            for argument in command.arguments[:1] if writes else ():
+                self._overwritten.update(_ENVIRONMENT.findall(argument.source))
+            for argument in command.arguments[writes:]:
                 if argument.kind is not ArgumentKind.BRACKET:
                     for name in _ENVIRONMENT.findall(argument.source):
                         self._environment.setdefault(name, f"{file}:{command.line}")
@@ -249,6 +258,7 @@ class _Facts:
             device_source=self._device_source,
             cuda_code=next((kind for kind in CudaCode if kind in self._cuda_code), CudaCode.NONE),
             requires_cuda=self._requires_cuda,
+            cuda_switches=frozenset(self._cuda_switches),
             packages=frozenset(command.arguments[0].value for _, command in self._packages),
             cuda_minimum=self._cuda or required_cuda(self._packages, self._values),
         )
@@ -260,7 +270,8 @@ class _Facts:
 
     def _asks(self, variables: set[str]) -> Iterator[ReadVariable]:
         for name, where in sorted(self._environment.items()):
-            yield ReadVariable(name=name, where=where)
+            if name not in self._overwritten:
+                yield ReadVariable(name=name, where=where)
         declared: dict[str, CMakeOption] = {}
         for option in self._options:
             declared.setdefault(option.name, option)

@@ -94,6 +94,7 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
         device_source=code.device_source,
         compiles=code.compiles,
         cuda_code=_cuda_code(cmake, whole=whole),
+        cuda_switches=cmake.cuda_switches if by_cmake else frozenset(),
         cuda_if_found=code.cuda_if_found,
         needs_gpu=code.needs_gpu,
         presence=read_presence(files, recipe, (*python.files, *cmake.files)),
@@ -336,6 +337,7 @@ def _backends(
         or "CUDA" in cmake.gpu_languages | chosen
         or "CUDAExtension" in used
         or device
+        or any("CUDA_ARCH" in ask.name for ask in python.asks)
         or _switchable(options, "CUDA"),
         Backend.ROCM: "USE_ROCM" in options
         or bool({"HIP", "ROCM"} & (cmake.gpu_languages | chosen))

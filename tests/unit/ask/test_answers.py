@@ -111,3 +111,13 @@ def test_options_that_were_not_used_and_those_that_can_be_chosen() -> None:
     assert found.unused == ("FOO", "BAR")
     (option,) = found.options
     assert (option.name, option.value, option.choices) == ("MY_GPU", "OFF", ("OFF", "CUDA"))
+
+
+def test_a_build_that_wants_a_network_has_not_refused() -> None:
+    clone = (
+        "CMake Error at gitclone.cmake:39 (message):\n  Failed to clone repository: 'https://x'\n"
+    )
+    for said in (clone, "urllib.error.URLError: <urlopen error [Errno -3] Temporary failure>\n"):
+        found = asked(status=1, output=said)
+        assert (found.refusal, found.answered) == ("", False)
+        assert found.offline == said.strip()

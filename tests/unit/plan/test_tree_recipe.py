@@ -406,3 +406,40 @@ def test_flags_that_a_project_gives_to_find_cuda_itself_leave_its_targets_open(
     text = "project(lib CXX)\nfind_package(CUDA)\ncuda_add_library(a x.cu)\n"
     text += 'list(APPEND CUDA_NVCC_FLAGS "-gencode;arch=compute_${CC},code=sm_${CC}")\n'
     assert planned(tmp_path, "cu130-sm90", cmake=text).statements[0].text == "not known"
+
+
+def test_the_option_that_guards_cuda_is_its_switch_whatever_its_name(tmp_path: Path) -> None:
+    text = (
+        'option(BUILD_CUDA_MODULE "kernels" OFF)\noption(CUDA_CACHED_MANAGER "memory" ON)\n'
+        "if(BUILD_CUDA_MODULE)\n  if(NOT WIN32)\n    enable_language(CUDA)\n  endif()\n"
+        "  add_library(k k.cu)\nendif()\n"
+    )
+    made = planned(tmp_path, "cu130-sm90", cmake="project(lib LANGUAGES CXX)\n" + text)
+    assert cmake_of(made)["BUILD_CUDA_MODULE"] == "ON"
+
+
+def test_a_variable_that_cmake_overwrites_is_no_choice(tmp_path: Path) -> None:
+    """`set(ENV{X})` is no read, and what it sets is read after that."""
+    text = (
+        "if(SM)\n  set(ENV{TORCH_CUDA_ARCH_LIST} ${SM})\nelse()\n"
+        '  set(ENV{TORCH_CUDA_ARCH_LIST} "7.0;8.0")\n'
+        '  set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} -gencode=arch=compute_70,code=sm_70")\n'
+        "endif()\nset(LIST $ENV{TORCH_CUDA_ARCH_LIST})\nadd_library(k k.cu)\n"
+    )
+    made = planned(tmp_path, "cu130-sm90", cmake="project(lib LANGUAGES CUDA)\n" + text)
+    assert "TORCH_CUDA_ARCH_LIST" not in environment_of(made)
+    assert "gpu-choice-unset" in names(made.findings)
+    assert any("SM: CMakeLists.txt:2" in (f.evidence or "") for f in made.findings)
+
+
+def test_a_build_that_makes_its_kernels_itself_is_not_called_free_of_them(tmp_path: Path) -> None:
+    setup = (
+        'import os\nARCHS = os.getenv("LIB_CUDA_ARCH_LIST")\n'
+        "from setuptools import Extension, setup\nfrom generator import sources\n"
+        "setup(name='lib', ext_modules=[Extension('lib', sources(ARCHS))])\n"
+    )
+    made = planned(tmp_path, "cu130-sm90", setup=setup, **{"host.cpp": "int x;"})
+    assert made.targets
+    assert (made.targets.compiles, made.targets.cubins) == (True, ())
+    assert made.targets.evidence
+    assert made.targets.evidence.where.endswith("setup.py:2 reads LIB_CUDA_ARCH_LIST")
