@@ -56,12 +56,13 @@ _REASON = (
     r"|only (?:supports?|works?|available|allowed|for)|too (?:old|new|small|large|long)"
     r"|or (?:newer|later|higher|above)|no longer|removed in|incompatible|mismatch"
     r"|[Cc]onflict(?:s|ing)?|cannot be used|mutually exclusive|[Mm]issing required"
+    r"|is not set|refusing to|compiled with (?:a )?newer|no match for"
     r"|[Pp]lease (?:install|use|set|upgrade|update|specify|provide|remove|add|enable|disable)"
     r"|expected .{1,60} (?:found|got))\b"
 )
 _MARKED = (
-    r"(?:^|[\s\]])(?:[Ee]rror(?: in fail)?|ERROR|[Ff]atal(?: error)?|FATAL)\]?: {1,4}"
-    r"(?P<message>\S.{0,400})"
+    r"(?:^|[\s\]])(?:[Ee]rror(?: in fail| [A-Z]{2,6}\d{4})?|ERROR|[Ff]atal(?: error)?|FATAL)\]?"
+    r": {1,4}(?P<message>\S.{0,400})"
 )
 _OF_SOURCE = (
     r"^\s{0,24}\S[^:(\n]{0,300}\.(?:[chlyCHS]|cc|cpp|cxx|hh|hpp|hxx|ipp|tcc|inl|cu|cuh|mm?|rs|go"

@@ -56,6 +56,7 @@ _UNDEFINED = (
     r"undefined reference to [`'\u2018](?P<symbol>[^'\u2019\n]{1,400})['\u2019]",
     r"undefined symbol: (?P<symbol>[^\s'\"][^\n]{0,300}?)(?: \(|$)",
     r"^\s{2,24}\"_?(?P<symbol>[^\"\n]{1,300})\", referenced from:",
+    r"error LNK20(?:01|19): .{1,80}?\b(?P<symbol>\w{2,40}::[\w:~]{2,200})",
 )
 # The type that a template returns, before its name: it tells nothing of the library that lacks.
 _RETURNED = r"^[\w:]{1,100}::\w{1,100}[ *&]{1,4}(?=[\w:]{1,100}::\w)"
@@ -89,6 +90,13 @@ _LACKS = r"not found|\b[Nn]o |missing|(?:not|n't) find|[Rr]equire|[Nn]eed|[Ii]ns
 _NAMED = (
     r"\b(?P<header>[\w/+-]{2,40}\.h)\b"
     r"|\b(?P<library>(?:lib)?[\w.+-]{3,30}) (?:development |devel )?(?:header|librar|devel|package)"
+)
+_THING = r"['\"`]?([A-Za-z][\w.+:/-]{1,50}(?: [<>=]{1,2} ?[\d.]{1,12})?)['\"`]?"
+_NEEDED = (
+    rf"^(?:[Tt]he )?{_THING}(?: \w{{1,12}}){{0,2}} (?:(?:was|is|are|were|could) )?"
+    rf"(?:not (?:be )?found|missing|required|needed)\b"
+    rf"|(?:[Cc]ould not|[Cc]ouldn't|[Cc]annot|[Uu]nable to) (?:find|locate) (?:the |an? )?{_THING}"
+    rf"|^[Mm]issing {_THING}(?: \w{{1,12}})?[.!]?$|^[Nn]o {_THING}(?: \w{{1,12}})? found\b"
 )
 _C_LIBRARY = {"libc6-dev", "linux-libc-dev"}  # packages that are never what is lacking
 _MESON = (r"^\s{0,24}(?:\S{1,200}meson\.build:\d+:\d+: )ERROR: (?P<message>\S.{0,300})",)
@@ -257,8 +265,17 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
             yield _symptom("library-needs-other-library", line, 0.76, needs)
         elif library := library_of(symbol):
             yield _symptom("library-not-linked", line, 0.8, {"symbol": symbol, "library": library})
+        elif (owner := owner_of_name(symbol)) and not _is_its_own(search, line, owner):
+            groups = {"symbol": symbol, "library": owner}
+            yield _symptom("library-symbol-missing", line, 0.74, groups)
         else:
             yield _symptom("undefined-reference", line, 0.6, {"symbol": symbol})
+
+
+def _is_its_own(search: LogSearch, line: int, owner: str) -> bool:
+    """Return whether a line is about a file of the library itself."""
+    place = search.lines[line].text.partition("undefined")[0].partition("unresolved")[0]
+    return owner.lower() in place.lower()
 
 
 def _source_errors(search: LogSearch) -> Iterator[Match]:
@@ -293,6 +310,8 @@ def _configure_errors(search: LogSearch) -> Iterator[Match]:
     for line, groups in _hits(search, (*_CONFIGURE, *_MESON)):
         if lacking := _lacking(groups["message"]):
             yield _symptom("system-headers-missing", line, 0.8, lacking)
+        elif what := _required_thing(groups["message"]):
+            yield _symptom("requirement-missing", line, 0.72, {"what": what})
         else:
             yield _symptom("configure-error", line, 0.6, groups)
 
@@ -315,11 +334,19 @@ def _lacking(message: str) -> dict[str, str]:
     return {}
 
 
+def _required_thing(message: str) -> str | None:
+    """Return what a short message says is not found or required."""
+    found = compiled(_NEEDED).search(message) if len(message) < _LONGEST else None
+    return next(filter(None, found.groups()), None) if found else None
+
+
 def _cmake_errors(search: LogSearch) -> Iterator[Match]:
     for begin, span in search.steps.refusals.items():
         message = message_text(search.lines, span)
         if lacking := _lacking(message):
             yield _symptom("system-headers-missing", begin, 0.8, lacking)
+        elif what := _required_thing(message):
+            yield _symptom("requirement-missing", begin, 0.72, {"what": what})
         else:
             said = message or search.lines[begin].text.strip()
             yield _symptom("cmake-error", begin, 0.6, {"message": said})

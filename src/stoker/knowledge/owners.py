@@ -10,7 +10,7 @@ from stoker.model.value import Value
 class _Owners(Row, frozen=True, kw_only=True):
     paths: tuple[str, ...]
     no_owner: str
-    names: dict[str, str]
+    names: dict[str, tuple[str, ...]]
     platforms: dict[str, str]
     not_of_windows: dict[str, str]
 
@@ -43,7 +43,19 @@ def owner_of_path(path: str) -> Owner | None:
 @cache
 def owner_of_name(name: str) -> str | None:
     """Return the library whose names begin like this one."""
-    return _first(_owners().names, name)
+    rows = _owners().names.items()
+    return next(
+        (owner for owner, begins in rows if any(_begins(name, one) for one in begins)), None
+    )
+
+
+def _begins(name: str, begin: str) -> bool:
+    """Return whether a name begins so; a `+` at the end stands for a capital and a small letter."""
+    plain = begin.removesuffix("+")
+    if not name.startswith(plain):
+        return False
+    following = name[len(plain) : len(plain) + 2]
+    return following.istitle() and following.isalpha() if plain != begin else True
 
 
 def platform_of(header: str, *, on_windows: bool) -> str | None:

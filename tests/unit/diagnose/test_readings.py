@@ -299,6 +299,44 @@ SAID += [
 ]
 
 
+SAID += [
+    (
+        "configure: error: sluice >= 2.0 required",
+        "requirement-missing",
+        "sluice >= 2.0 is required, and it is not found",
+    ),
+    (
+        (
+            "CMake Error at CMakeLists.txt:12 (message):\n  sluice not found!\n\n"
+            "-- Configuring incomplete, errors occurred!"
+        ),
+        "requirement-missing",
+        "sluice is required, and it is not found",
+    ),
+    (
+        'mill.obj : error LNK2019: unresolved external symbol "void __cdecl llvm::Mill::f(void)"',
+        "library-symbol-missing",
+        (
+            "llvm::Mill::f is of LLVM: that library is not linked, "
+            "or in another release than its headers"
+        ),
+    ),
+    (
+        (
+            "C:\\b\\mill.vcxproj : error MSB8020: The build tools for v145 cannot be found, please "
+            "install v145 build tools."
+        ),
+        "stated-by-tool",
+        "The build tools for v145 cannot be found, please install v145 build tools.",
+    ),
+    (
+        "curl: (22) The requested URL returned error: 404\nmake: *** [Makefile:12: a.gz] Error 22",
+        "download-gone",
+        "a file that the build downloads is no longer at its address",
+    ),
+]
+
+
 @pytest.mark.parametrize(("log", "cause", "title"), SAID)
 def test_a_message_that_says_why_is_read(log: str, cause: str, title: str) -> None:
     found = diagnosis(*log.split("\n")).findings[0]
@@ -310,6 +348,7 @@ def test_a_message_that_says_why_is_read(log: str, cause: str, title: str) -> No
     [
         "src/mill.cpp:3:1: error: the wheel requires at least three spokes here",
         "error: the step that grinds all of the grain failed",
+        "/src/php-src/zend.c:8: undefined reference to `zend_mill'",
         "make: *** [Makefile:3: mill.o] Error 1",
     ],
 )
