@@ -7,7 +7,7 @@ The grammar of variants is in ``stoker.plan.grammar``.
 import re
 from enum import StrEnum
 
-from stoker.model.evidence import Evidence, Statement
+from stoker.model.evidence import Evidence, EvidenceKind, Statement
 from stoker.model.finding import Finding
 from stoker.model.machine import Platform
 from stoker.model.source import FrontEnd, ProjectKind
@@ -221,10 +221,16 @@ class PlannedTargets(Value, frozen=True, kw_only=True):
     accepted: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()  # values of -gencode that stoker removes from commands of nvcc
     fixed: bool = False  # the tree names them itself
-    compiles: bool = True  # the build compiles device code
+    compiles: bool = True  # the build must compile device code
     set_by: tuple[str, ...] = ()  # settings of the plan: NAME=VALUE
     choices: tuple[str, ...] = ()  # what the tree reads: NAME (file:line)
     evidence: Evidence | None = None
+
+    @property
+    def without_device_code(self) -> bool:
+        """Whether it is known, and not only assumed, that the build compiles no device code."""
+        assumed = self.evidence is not None and self.evidence.kind is EvidenceKind.ASSUMED
+        return not (self.compiles or assumed)
 
 
 class SourceSummary(Value, frozen=True, kw_only=True):

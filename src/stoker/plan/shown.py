@@ -95,7 +95,7 @@ def _targets(targets: PlannedTargets) -> Listing:
     """List what the build compiles for: this is checked while it runs."""
     listing = Listing("", "", "", title="Targets", indent=2)
     known = str(targets.evidence) if targets.evidence else ""
-    if not targets.compiles:
+    if targets.without_device_code:
         listing.add("none", "", Text(f"this build compiles no device code; {known}", style="dim"))
         return listing
     by = Text("named by the tree itself; " * targets.fixed + known, style="dim")

@@ -23,7 +23,7 @@ def _of_targets(targets: PlannedTargets) -> Iterator[Statement]:
     evidence = targets.evidence
     if targets.backend is Backend.CPU or evidence is None:
         return
-    if not targets.compiles:
+    if targets.without_device_code:
         yield Statement(about="device code", text="none is compiled", evidence=evidence)
         return
     code = [*targets.cubins, *(f"PTX of {arch}" for arch in targets.ptx)]
