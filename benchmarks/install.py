@@ -112,7 +112,12 @@ def main() -> None:
         with served(work / "server") as (url, sent):
             server = Server(lambda name: str(shutil.which(name)), work, url, sent)
             result = measure(server, work, asked.rounds)
-    machine = {"machine": platform.machine(), "python": platform.python_version()}
+    machine = {
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+        "niceness": os.getpriority(os.PRIO_PROCESS, 0),
+    }
     result = {**machine, "load": round(os.getloadavg()[0], 1), **result}
     print(json.dumps(result, indent=1))
     if asked.json:

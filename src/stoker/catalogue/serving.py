@@ -6,6 +6,7 @@ same files.
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -46,6 +47,10 @@ class _Handler(SimpleHTTPRequestHandler):
         self._root = root
         self._log = log
         super().__init__(*arguments, directory=str(root))
+
+    def handle(self) -> None:
+        with suppress(ConnectionError):  # an installer that has what it wants may hang up
+            super().handle()
 
     def translate_path(self, path: str) -> str:
         """Return a file of the catalogue. Hidden names and links that lead outside count as

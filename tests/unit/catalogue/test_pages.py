@@ -1,6 +1,9 @@
 """The pages that installers read, and what a hostile catalogue cannot do."""
 
 import re
+import socket
+import struct
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,7 +14,7 @@ from stoker.catalogue.document import decoded, encoded, with_wheels
 from stoker.catalogue.entry import variant_name
 from stoker.catalogue.pages import groups_of, index_pages
 from stoker.catalogue.people_page import people_page
-from stoker.catalogue.serving import prefers_json
+from stoker.catalogue.serving import make_server, prefers_json
 from stoker.catalogue.values import PublishedCatalogue
 from stoker.model.errors import ArtifactError, UsageError
 
@@ -125,3 +128,17 @@ def test_the_page_for_people_loads_nothing() -> None:
 )
 def test_which_form_a_client_prefers(accept: str, json: bool) -> None:
     assert prefers_json(accept) is json
+
+
+def test_an_installer_that_hangs_up_is_no_error_of_the_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = make_server(tmp_path, host="127.0.0.1", port=0, log=lambda _: None)
+    server.daemon_threads = False  # closing it waits for the answer
+    with server, socket.create_connection(server.server_address[:2]) as installer:
+        installer.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+        # The connection ends with a reset instead of an end of file.
+        installer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        installer.close()
+        server.handle_request()
+    assert capsys.readouterr().err == ""
