@@ -64,6 +64,8 @@ def variant_words(function: F) -> F:
 
     @wraps(function)
     def refuse_folders(words: tuple[str, ...], **options: Any) -> Any:
+        if options.get("variant"):
+            check_no_folder(words, "a variant")
         try:
             return function(words=words, **options)
         except UnknownWordError as error:
@@ -81,6 +83,8 @@ def check_no_folder(words: Sequence[str], what: str) -> None:
             context = click.get_current_context()
             command = context.info_name if "source" in context.params else "plan"
             others = [other for other in words if other != word]
+            if variant := context.params.get("variant"):
+                others += ["--variant", variant]
             hint = f"`stoker {command} {shlex.join([*others, '--source', word])}`"
             raise UsageError(f"'{word}' is a folder, not {what}", hints=[hint])
 

@@ -32,6 +32,11 @@ def _error(*arguments: str) -> UsageError:
         (("plan", "./pytorch"), "./pytorch", "`stoker plan --source ./pytorch`"),
         (("plan", "."), ".", "`stoker plan --source .`"),
         (("plan", "h100", "pytorch"), "pytorch", "`stoker plan h100 --source pytorch`"),
+        (
+            ("plan", "pytorch", "--variant", "h100"),
+            "pytorch",
+            "`stoker plan --variant h100 --source pytorch`",
+        ),
         (("plan", "my tree"), "my tree", "`stoker plan --source 'my tree'`"),
         (("doctor", "pytorch"), "pytorch", "`stoker doctor --source pytorch`"),
         (("plan", "--list", "pytorch"), "pytorch", "`stoker plan --source pytorch`"),
