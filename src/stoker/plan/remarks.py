@@ -12,6 +12,8 @@ from stoker.plan.checks import version_parts
 from stoker.plan.subject import Subject
 from stoker.plan.tree_recipe import tree_recipe
 
+_IN_CMAKE = re.compile(r"(?:CMakeLists\.txt|\.cmake):\d")
+
 
 def remarks(subject: Subject) -> Iterator[Finding]:
     """Yield what is unusual, but allowed."""
@@ -165,6 +167,13 @@ def _cuda_stays(subject: Subject) -> Iterator[Finding]:
             severity=Severity.WARNING,
             title=f"{tree.name} also compiles its CUDA code if its build finds a CUDA toolkit",
             evidence=f"{tree.cuda_if_found} looks at CUDA_HOME, which no setting can empty",
+        )
+    elif tree.kind is not ProjectKind.CMAKE and _IN_CMAKE.search(tree.device_source or ""):
+        yield Finding(
+            name="cuda-stays",
+            severity=Severity.WARNING,
+            title=f"nothing was found that leaves the CUDA code of {tree.name} out",
+            evidence=f"{tree.device_source}, which {tree.front_end} gives to CMake",
         )
 
 

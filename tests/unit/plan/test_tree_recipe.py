@@ -181,6 +181,16 @@ def test_cuda_that_stays_in_a_cpu_build_is_told(tmp_path: Path) -> None:
     assert "setup.py:2" in finding.evidence
 
 
+def test_cuda_of_a_setup_that_calls_cmake_stays(tmp_path: Path) -> None:
+    setup = (
+        "import subprocess\nfrom setuptools import setup\n"
+        "subprocess.check_call(['cmake', '-S', '.', '-B', 'build'])\nsetup(name='lib')\n"
+    )
+    cmake = "project(lib CXX)\nif(FOUND)\nenable_language(CUDA)\nadd_library(k k.cu)\nendif()\n"
+    made = planned(tmp_path, "cpu", setup=setup, cmake=cmake, **{"k.cu": "", "h.cpp": ""})
+    assert "CMakeLists.txt:4" in named(made.findings, "cuda-stays").evidence
+
+
 def test_choices_of_other_back_ends_are_not_told(tmp_path: Path) -> None:
     text = 'project(lib CXX)\noption(LIB_CUDA "CUDA" OFF)\nadd_library(a x.cu)\n'
     text += 'set(GPU_TARGETS "" CACHE STRING "AMD")\nset(SMT_MARCH_STR "" CACHE STRING "")\n'
