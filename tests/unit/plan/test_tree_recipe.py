@@ -183,11 +183,11 @@ def test_cuda_that_stays_in_a_cpu_build_is_told(tmp_path: Path) -> None:
 
 def test_cuda_of_a_setup_that_calls_cmake_stays(tmp_path: Path) -> None:
     setup = (
-        "import subprocess\nfrom setuptools import setup\n"
+        "import subprocess\nimport torch\nfrom setuptools import setup\n"
         "subprocess.check_call(['cmake', '-S', '.', '-B', 'build'])\nsetup(name='lib')\n"
     )
     cmake = "project(lib CXX)\nif(FOUND)\nenable_language(CUDA)\nadd_library(k k.cu)\nendif()\n"
-    made = planned(tmp_path, "cpu", setup=setup, cmake=cmake, **{"k.cu": "", "h.cpp": ""})
+    made = planned(tmp_path, "cpu", setup=setup, cmake=cmake, **{"h.cpp": "int x;"})
     assert "CMakeLists.txt:4" in named(made.findings, "cuda-stays").evidence
 
 
