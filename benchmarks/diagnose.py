@@ -14,7 +14,7 @@ index.tsv (file, cause), and prints for each band of confidence how many of the 
 right. Of answers that say 90 %, at least 90 % must be.
 
 The third form counts the stored first answers on logs for which no sign had been written: what
-they said, how many were right, and what knowledge/confidence.toml lets such an answer say now.
+knowledge/confidence.toml lets such an answer say now, and how many were right.
 """
 
 import argparse
@@ -28,6 +28,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,12 @@ UNSEEN = {  # results with logs for which no sign had been written, and the halv
     "diagnose-fresh": ("unseen half",),
     "diagnose-old-releases": ("unseen half",),
     "diagnose-threads": ("tuning half", "unseen half"),  # the first run of both
+    "diagnose-threads-2": ("tuning half", "unseen half"),
+    "diagnose-threads-3": ("first batch", "second batch"),
 }
+# The points of confidence.toml when the last two were run: strengths of signs, and what was said.
+THEN = ((0.5, 0.4), (0.7, 0.6), (0.8, 0.84), (0.9, 0.9), (0.95, 0.95), (1.0, 0.97))
+SAID_THEN = ("diagnose-threads-2", "diagnose-threads-3")
 WAS_LESS = 0.03  # what those answers said was this much below the strength of their sign
 BANDS = (0.95, 0.9, 0.85, 0.75, 0.6, 0.0)  # the least confidence of each
 
@@ -165,12 +171,20 @@ def unseen() -> dict[str, Any]:
             end = case.get("end") or case["verdict"]
             ends[end] += 1
             if said := case.get("confidence"):
-                band = next(least for least in BANDS if said >= least)
-                bands[band].append((said, end == "right"))
+                strength = _strength(said) if name in SAID_THEN else said + WAS_LESS
+                now = stated(strength)
+                band = next(least for least in BANDS if now >= least)
+                bands[band].append((now, end == "right"))
     rows = [summary(least, answers) for least, answers in bands.items() if answers]
-    for row in rows:
-        row["says now"] = round(stated(row["says"] + WAS_LESS), 3)
     return {"logs": ends.total(), **ends, "by confidence": rows}
+
+
+def _strength(said: float) -> float:
+    """Return the strength of the sign of an answer that said how sure it was by ``THEN``."""
+    for (low, least), (high, most) in pairwise(THEN):
+        if said <= most:
+            return low + (high - low) * max(said - least, 0) / (most - least)
+    return 1.0
 
 
 def summary(least: float, answers: list[tuple[float, bool]]) -> dict[str, Any]:
@@ -188,7 +202,10 @@ def main() -> None:
     parser.add_argument("--labelled", action="store_true")
     parser.add_argument("--unseen", action="store_true")
     parser.add_argument("--errors", type=Path)
-    parser.add_argument("--set", choices=("first", "second", "check", "made", "learned", "unseen"))
+    parser.add_argument(
+        "--set",
+        choices=("first", "second", "check", "made", "learned", "unseen", "third", "fourth"),
+    )
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     if asked.labelled or asked.unseen:

@@ -76,6 +76,9 @@ _NO_ATTRIBUTE = (
     r"module '(?P<module>[\w.]{1,80})' has no attribute '(?P<name>\w{1,80})'",
     r"cannot import name '(?P<name>\w{1,80})' from '(?P<module>[\w.]{1,80})' \((?P<path>[^)]+)\)",
 )
+_UNDECLARED = rf"error: (?:implicit declaration of function|call to undeclared function) {_NAME}"
+_MEANT = rf"did you mean {_NAME}"
+_SUGGESTED = 6  # lines in which the compiler suggests a name
 _DEEPEST = 2  # parts of the name of a namespace that a library has
 _STANDARD = ("std", "__gnu_cxx", "__cxxabiv1")
 # A name that is declared twice, and the files of the C library and of C++'s standard library.
@@ -90,7 +93,7 @@ _OF_SYSTEM = (
     r"|[a-z]{3,12}\.h$)|/(?P<cxx2>c\+\+)/(?:v1|\d{1,2})/|/SDKs/\w{1,20}[\w.]{0,12}\.sdk/usr/include/"
 )
 _QUOTED = rf"{_OPEN}(?P<name>[\w:~<>.]{{2,80}})"
-PATTERNS = _ERRORS
+PATTERNS = (*_ERRORS, _UNDECLARED)
 
 
 def misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
@@ -101,6 +104,20 @@ def misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
             said = _by_name(message, file) or _by_note(message, file, _below(search, line))
             if said:
                 yield line, said
+
+
+def removed_functions(search: LogSearch) -> Iterator[int]:
+    """Yield the lines about a function that is not declared although other names of its library
+    are: the compiler suggests one of them.
+    """
+    for line, found in search.texts.search(_UNDECLARED, most=_MOST).items():
+        owner = owner_of_name(found["name"])
+        if not owner:
+            continue
+        text = " ".join(one.text for one in search.lines[line : line + _SUGGESTED])
+        meant = compiled(_MEANT).search(text)
+        if meant and owner_of_name(meant["name"]) == owner:
+            yield line
 
 
 def collisions(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:

@@ -57,12 +57,13 @@ _REASON = (
     r"|or (?:newer|later|higher|above)|no longer|removed in|incompatible|mismatch"
     r"|[Cc]onflict(?:s|ing)?|cannot be used|mutually exclusive|[Mm]issing required"
     r"|is not set|refusing to|compiled with (?:a )?newer|no match for"
-    r"|[Pp]lease (?:install|use|set|upgrade|update|specify|provide|remove|add|enable|disable)"
+    r"|[Pp]lease (?:install|use|set|upgrade|update|specify|provide|remove|add|enable|disable"
+    r"|define|select)"
     r"|expected .{1,60} (?:found|got))\b"
 )
 _MARKED = (
-    r"(?:^|[\s\]])(?:[Ee]rror(?: in fail| [A-Z]{2,6}\d{4})?|ERROR|[Ff]atal(?: error)?|FATAL)\]?"
-    r": {1,4}(?P<message>\S.{0,400})"
+    r"(?:^|[\s\]])(?:[Ee]rror(?: in fail| [A-Z]{2,6}\d{4})?|ERROR|[Ff]atal(?: error)?|FATAL"
+    r"|[A-Z]\w{2,60}(?:Error|Exception))\]?: {1,4}(?P<message>\S.{0,400})"
 )
 _OF_SOURCE = (
     r"^\s{0,24}\S[^:(\n]{0,300}\.(?:[chlyCHS]|cc|cpp|cxx|hh|hpp|hxx|ipp|tcc|inl|cu|cuh|mm?|rs|go"

@@ -221,7 +221,7 @@ def _lacking_header(search: LogSearch, line: int, header: str, known: Provider) 
     names = {library, header.partition("/")[0]}
     names = {name.lower().rstrip("0123456789.") for name in names if "." not in name}
     if not names & _found(search):
-        return _symptom("system-headers-missing", line, 0.8, {"header": header})
+        return _symptom("system-headers-missing", line, 0.84, {"header": header})
     if known.root and not search.texts.having(f"include/{known.root.rpartition('/')[2]}"):
         groups = {"header": header, "library": library, "folder": known.root}
         return _symptom("header-folder-not-searched", line, 0.76, groups)

@@ -10,6 +10,7 @@ import msgspec
 from stoker.diagnose.about import About
 from stoker.diagnose.ages import source_month, suspects, versions_of
 from stoker.diagnose.answers import answers, headline, value
+from stoker.diagnose.interfaces import removed_functions
 from stoker.diagnose.lines import Texts
 from stoker.diagnose.sieve import Line, Log
 from stoker.diagnose.signs import LogSearch, Match, find_matches
@@ -26,6 +27,8 @@ _CLEARLY = 0.15  # less sure than the first: not worth naming in the same step
 _LEAST = 0.45  # below it the cause is unknown
 _APART = 0.01  # between two that are equally sure; the earlier one goes first
 _MOST_LINKS = 2
+# What compilers refuse in C: not the cause where a library removed the function.
+_STRICT = ("gcc-strict-c", "clang-strict-c")
 _MESSAGE = "message"  # a group that is a whole sentence
 _MOST_EVIDENCE = 12  # lines of an excerpt
 _MOST_BELOW = 3  # lines that belong to a message of a compiler
@@ -45,7 +48,12 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
         given=lambda name: bool(value(name, about)),
         versions=versions_of(texts),
     )
-    found = [match for match in find_matches(search) if _counts(match, steps)]
+    removed = set(removed_functions(search))
+    found = [
+        match
+        for match in find_matches(search)
+        if _counts(match, steps) and not (match.line in removed and match.cause.name in _STRICT)
+    ]
     if not found and not steps.failed:
         return Diagnosis(status=Status.NOTHING_FAILED, lines=log.total, run=about.run)
     explained = {match.line for match in found if match.strength >= _SURE}

@@ -337,6 +337,24 @@ SAID += [
 ]
 
 
+SAID += [
+    (
+        (
+            "mill.c:32:3: error: call to undeclared function 'lua_mill'; ISO C99 and later do not "
+            "support implicit function declarations [-Wimplicit-function-declaration]\n"
+            "   32 |   lua_mill(x);\nmill.c:32:3: note: did you mean 'lua_till'?"
+        ),
+        "dependency-api-changed",
+        "Lua has no lua_mill: the source is for another release of Lua",
+    ),
+    (
+        "        MillException: the setting 'mill.new' is not enabled. Please define it first",
+        "stated-by-tool",
+        "the setting 'mill.new' is not enabled. Please define it first",
+    ),
+]
+
+
 @pytest.mark.parametrize(("log", "cause", "title"), SAID)
 def test_a_message_that_says_why_is_read(log: str, cause: str, title: str) -> None:
     found = diagnosis(*log.split("\n")).findings[0]
