@@ -247,3 +247,23 @@ def test_a_project_that_no_place_has(stoker: Stoker, tmp_path: Path) -> None:
     assert "`pip config list` shows the indexes that were searched" in done.stderr
     wrong = stoker("install", "flash-atn==2.8", timeout=300, **nowhere)
     assert "did you mean flash-attn?" in wrong.stderr
+
+
+def test_a_version_that_no_place_has(stoker: Stoker, index: dict[str, str]) -> None:
+    done = stoker("install", "mill>1.0", timeout=300, **index)
+    assert done.returncode != 0
+    assert "no place has a wheel or a source of mill>1.0" in done.stderr
+    assert "the newest version is 1.0" in done.stderr
+
+
+def test_a_project_that_needs_a_pytorch_with_cuda(
+    stoker: Stoker, tmp_path: Path, index: dict[str, str]
+) -> None:
+    """Without one the build would be for CPUs, which sageattention does not have."""
+    setup = SETUP.replace("mill", "sageattention")
+    contents = {"setup.py": setup, "c.c": CODE, "sageattention/__init__.py": ""}
+    _pack(Path(index["PIP_FIND_LINKS"]) / "sageattention-1.0.tar.gz", contents)
+    python = _python(tmp_path / "environment")
+    done = stoker("install", "sageattention", "--python", python, timeout=300, **index)
+    assert "sageattention has no cpu back end" in done.stderr
+    assert f"{python} has no PyTorch: if the project needs it, install it first" in done.stderr

@@ -3,7 +3,8 @@
 What it will take is known before it starts: the source is fetched, and the build is planned.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -97,7 +98,7 @@ def planned(
         raise nothing_fits(found)
     chosen = Isolation(isolation) if isolation else None
     variant = _variant(place, place.torch.toolkit if place.torch else None)
-    with acquired(source.requirement, say=say) as tree:
+    with _hint_of_torch(place, python), acquired(source.requirement, say=say) as tree:
 
         def surveyed(variant: str) -> Subject:
             options = {"variant": variant, "python": python, "source": tree.path}
@@ -123,6 +124,17 @@ def planned(
         left_out=named(plan.targets.left_out) if plan.targets else (),
         keep_targets=keep_targets,
     )
+
+
+@contextmanager
+def _hint_of_torch(place: Place, python: str) -> Iterator[None]:
+    """Add to an error that the build is for CPUs because there is no PyTorch."""
+    try:
+        yield
+    except UsageError as error:
+        if place.torch is None:
+            error.hints += (f"{python} has no PyTorch: if the project needs it, install it first",)
+        raise
 
 
 def _plan(subject: Subject) -> Plan:

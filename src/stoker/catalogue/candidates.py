@@ -61,6 +61,7 @@ class Listed(Value, frozen=True, kw_only=True):
 
     wheels: tuple[Candidate, ...]
     source: SourceDistribution | None
+    newest: str | None = None  # of all versions, also if another one is wanted
 
 
 def candidates(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -> Listed:
@@ -83,7 +84,8 @@ def candidates(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -
     listed = [one for file in files if (one := _of_file(file, project))]
     sources = {version: file for file in files if (version := file.version_of(project))}
     # This leaves pre-releases out, unless they are named or there is nothing else.
-    fitting = {*wanted.specifier.filter([*(one.version for one in (*own, *listed)), *sources])}
+    versions = [*(one.version for one in (*own, *listed)), *sources]
+    fitting = {*wanted.specifier.filter(versions)}
     sources = {version: file for version, file in sources.items() if version in fitting}
     digests = {str(version): file.sha256 for version, file in sources.items()}
     own = [one for one in own if one.version in fitting]
@@ -103,6 +105,7 @@ def candidates(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -
         else SourceDistribution(
             project=project, version=str(newest), sha256=sources[newest].sha256
         ),
+        newest=str(max(versions)) if versions else None,
     )
 
 

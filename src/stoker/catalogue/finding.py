@@ -38,6 +38,7 @@ class Found(Value, frozen=True, kw_only=True):
     best: Judged | None
     judged: tuple[Judged, ...]
     source: SourceDistribution | None = None
+    newest: str | None = None  # the newest version that any place has
 
     @property
     def downloaded_bytes(self) -> int:
@@ -99,13 +100,21 @@ def find(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -> Foun
                     judged=tuple(judged),
                     source=listed.source,
                 )
-    return Found(wanted=str(wanted), best=None, judged=tuple(judged), source=listed.source)
+    return Found(
+        wanted=str(wanted),
+        best=None,
+        judged=tuple(judged),
+        source=listed.source,
+        newest=listed.newest,
+    )
 
 
 def find_source(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -> Found:
     """Find only the newest source of a project."""
     listed = candidates(wanted, place, supply, say=say)
-    return Found(wanted=str(wanted), best=None, judged=(), source=listed.source)
+    return Found(
+        wanted=str(wanted), best=None, judged=(), source=listed.source, newest=listed.newest
+    )
 
 
 def _fitting(
@@ -129,8 +138,9 @@ def nothing_fits(found: Found) -> NothingFitsError:
     count = len(found.judged)
     source = found.source
     if not count and not source:
-        hints = [f"did you mean {name}?" for name in _similar(Requirement(found.wanted).name)]
-        hints.append(_SEARCHED)
+        near = () if found.newest else _similar(Requirement(found.wanted).name)
+        hints = [f"the newest version is {found.newest}"] if found.newest else []
+        hints += [*(f"did you mean {name}?" for name in near), _SEARCHED]
         return NothingFitsError(f"no place has a wheel or a source of {found.wanted}", hints=hints)
     hints = [f"without --no-build, {source.requirement} is built for it" if source else _NO_SOURCE]
     if not count:
