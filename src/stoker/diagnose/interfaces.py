@@ -98,12 +98,11 @@ PATTERNS = (*_ERRORS, _UNDECLARED)
 
 def misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the errors about what a library does not have: the line, the library, the name."""
-    for pattern in _ERRORS:
-        for line, found in search.texts.search(pattern, most=_MOST).items():
-            message, file = found["message"], found["file"]
-            said = _by_name(message, file) or _by_note(message, file, _below(search, line))
-            if said:
-                yield line, said
+    for line, found in _errors(search):
+        message, file = found["message"], found["file"]
+        said = _by_name(message, file) or _by_note(message, file, _below(search, line))
+        if said:
+            yield line, said
 
 
 def removed_functions(search: LogSearch) -> Iterator[int]:
@@ -122,16 +121,22 @@ def removed_functions(search: LogSearch) -> Iterator[int]:
 
 def collisions(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the errors about a name that a library declares too: the line, library and name."""
-    for pattern in _ERRORS[:2]:
+    for line, found in _errors(search):
+        named = compiled(_TWICE).search(found["message"])
+        if not named or found["file"] == _OF_RUST:
+            continue
+        places = [found["file"], *_places(_below(search, line))]
+        owners = [_declaring(place) for place in places]
+        if len(set(owners)) > 1:
+            library = next(filter(None, owners))
+            yield line, {"library": library, "member": named["name"]}
+
+
+def _errors(search: LogSearch) -> Iterator[tuple[int, re.Match[str]]]:
+    for pattern in _ERRORS:
         for line, found in search.texts.search(pattern, most=_MOST).items():
-            named = compiled(_TWICE).search(found["message"])
-            if not named:
-                continue
-            places = [found["file"], *_places(_below(search, line))]
-            owners = [_declaring(place) for place in places]
-            if len(set(owners)) > 1:
-                library = next(filter(None, owners))
-                yield line, {"library": library, "member": named["name"]}
+            if search.steps.step[line] not in search.settled:
+                yield line, found
 
 
 def _declaring(file: str) -> str:

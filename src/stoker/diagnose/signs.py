@@ -43,7 +43,8 @@ class Match(Value, frozen=True, kw_only=True):
 
 class LogSearch(Value, frozen=True, kw_only=True):
     """A log and all that is known of its lines. ``given`` tells whether a fact has a value, and
-    ``versions`` the version of a product that the log shows.
+    ``versions`` the version of a product that the log shows. ``settled`` are steps whose cause is
+    known, so that no symptom in them counts.
     """
 
     lines: Sequence[Line]
@@ -51,6 +52,7 @@ class LogSearch(Value, frozen=True, kw_only=True):
     steps: LogSteps
     given: Given
     versions: Versions
+    settled: frozenset[int] = frozenset()
 
 
 def find_matches(search: LogSearch) -> list[Match]:

@@ -57,6 +57,9 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
     if not found and not steps.failed:
         return Diagnosis(status=Status.NOTHING_FAILED, lines=log.total, run=about.run)
     explained = {match.line for match in found if match.strength >= _SURE}
+    known = (match for match in found if match.strength >= _SURE)
+    settled = {steps.step[one.line] for one in known if one.cause.depth is not Depth.SYMPTOM}
+    search = msgspec.structs.replace(search, settled=frozenset(settled))
     matches = [*found, *find_symptoms(search, explained)]
     ranked = list(_independent(_best_of_each(matches, steps), steps))
     findings = [
