@@ -3,14 +3,13 @@
 import click
 
 from stoker.model.errors import ExitStatus, UsageError
-from stoker.model.value import byte_count, second_count, whole_number
+from stoker.model.value import byte_count, count_of, second_count
 
 _LEAST_BYTES = 1 << 20
-_MOST_DIGITS = 6  # of a number of CPUs
 
 
 def _counts(_: click.Context, parameter: click.Parameter, value: str) -> tuple[int, ...]:
-    counts = [whole_number(word, _MOST_DIGITS) for word in value.split(",")]
+    counts = [count_of(word) for word in value.split(",")]
     if not all(counts):
         raise UsageError(f"--{parameter.name} {value}: not numbers", hints=["try 16,64"])
     return tuple(count for count in counts if count)
@@ -32,7 +31,7 @@ def _distributions(
     """Return workers and jobs of each; none stands for a build without workers."""
     sizes: list[tuple[int, int] | None] = []
     for word in value.split(",") if value else ["none"]:
-        workers, jobs = (whole_number(part, _MOST_DIGITS) for part in word.partition("x")[::2])
+        workers, jobs = (count_of(part) for part in word.partition("x")[::2])
         if word != "none" and not (workers and jobs):
             wrong = f"--{parameter.name} {value}: not workers and jobs"
             raise UsageError(wrong, hints=["try 4x16 for 4 workers with 16 jobs each"])

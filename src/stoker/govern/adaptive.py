@@ -38,12 +38,12 @@ class Adaptive(Value, frozen=True, kw_only=True):
     """
 
     cushion: float = 0.01  # share of the limit left free [pytorch16th-4cpu-2G-warm 1.22]
-    longest_pause: float = 5.0  # seconds [6 other draws of that build 1.007]
     # Seconds for which memory must suffice for a resumed step [the same 1.06 with 0.5].
     foresight: float = 2.0
     # Seconds after which a place is kept for the most urgent step [pytorch16th-4cpu-2G-warm-gc-off
     # 1.04], and after which no step passes it any more, so that endless trials do not
-    # let it starve [no scenario, but a test of the policy].
+    # let it starve [no scenario, but a test of the policy; as long as the build takes after its
+    # start is too early: 1.02 of what test_simulate_pace.py allows].
     reserve_after: float = 20.0
     endurance: float = 120.0
     # Seconds after which the size of an unknown step is evident [kernels-16cpu-24G-cold 1.18].
@@ -119,7 +119,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         """
         for step in _paused(state):
             waited = step.paused_for(state.now)
-            if step.request.restarts and waited > max(self.longest_pause, step.age(state.now)):
+            if step.request.restarts and waited > step.age(state.now):
                 yield step.id
 
     def _resumed(self, state: State) -> Iterator[int]:
@@ -239,10 +239,11 @@ class Adaptive(Value, frozen=True, kw_only=True):
         unknown = [
             request
             for request in state.waiting
-            if not request.learned and _is_tried(request) and request.id not in admitted
+            if not (request.learned or request.ooms or request.remote)
+            and request.restarts  # a trial may end in a kill
+            and request.id not in admitted
         ]
-        first = state.waiting[0]
-        passed = first.id not in admitted and state.first_for > self.endurance
+        passed = state.waiting[0].id not in admitted and state.first_for > self.endurance
         if passed or not unknown:
             return
         usual = Forecast(state, forecast.room, usual=True)
@@ -310,11 +311,6 @@ def _of_unknown_size(request: Request) -> bool:
     return request.prediction.basis is Basis.PRIOR and not request.remote
 
 
-def _is_tried(request: Request) -> bool:
-    """Return whether a step that was never measured may start on trial, which may end in a kill."""
-    return not request.ooms and request.restarts and not request.remote
-
-
 def _growth(state: State, steps: Sequence[Running], within: float) -> float:
     """Return the bytes by which steps may grow in so many seconds."""
     forecast = Forecast(replace(state, running=tuple(steps)), inf, usual=True)
@@ -345,11 +341,16 @@ def _cheapest(state: State, excess: float) -> Iterator[int]:
 
 def _by_loss(state: State) -> list[Running]:
     """Return the steps that may be paused or killed, least work lost per byte first: never the
-    oldest.
+    oldest. Work lost before counts again, so that the same step is not killed every time.
     """
+
+    def loss_per_byte(step: Running) -> float:
+        work = step.age(state.now) * step.request.slots_of(state.cpus)
+        return work * (1 + step.request.preemptions) / max(1, step.current)
+
     oldest = _oldest(state)
     others = [step for step in state.running if not step.stopping and step is not oldest]
-    return sorted(others, key=lambda step: _loss_per_byte(step, state))
+    return sorted(others, key=loss_per_byte)
 
 
 def _active(state: State) -> list[Running]:
@@ -368,11 +369,3 @@ def _oldest(state: State) -> Running | None:
 
 def _seniority(step: Running) -> tuple[float, int]:
     return step.started, step.id
-
-
-def _loss_per_byte(step: Running, state: State) -> float:
-    """Return the work lost per byte. Work lost before counts again, so that the same step is not
-    killed every time.
-    """
-    work = step.age(state.now) * step.request.slots_of(state.cpus)
-    return work * (1 + step.request.preemptions) / max(1, step.current)

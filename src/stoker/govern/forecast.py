@@ -18,7 +18,6 @@ from stoker.model.govern import Request, State
 
 _SHORTEST = 0.25  # seconds
 _GROWTH = 1.03  # factor from one stretch's end to the next
-_SPAN = 32  # stretches that are looked at as a whole; where memory is short, more never have room
 
 
 def _ends() -> tuple[float, ...]:
@@ -43,7 +42,7 @@ class Forecast:
     """What the running steps will use. A step that is admitted is added, so that the next check
     includes it.
 
-    Stretches are summed when they are first looked at, alone or as a span of 2, 4, 8, 16 or 32. A
+    Stretches are summed when they are first looked at, alone or as a span of 2, 4, 8 or more. A
     span counts with the most that each step uses anywhere in it, so most spans that have room are
     recognized without looking at their parts. Where even the highest predictions of all steps fit
     together, which is the rule on machines with enough memory, nothing is summed at all.
@@ -156,7 +155,11 @@ class Forecast:
         ends = ends[: bisect_left(ends, len(self._until))]
         if not self.remote:  # a remote step has no slot
             ends = [index for index in ends if self._slots(index) < self._slots(index - 1)]
-        claims = [self._starting_later(request, first) for first in ends]
+        claim = self._starting(request)
+        claims = [
+            claim._replace(first=first, upper=upper.delayed(claim.upper, self._begin(first)))
+            for first in ends
+        ]
         if claims:
             self._take(next((claim for claim in claims if self._has_room(claim)), claims[-1]))
 
@@ -165,10 +168,6 @@ class Forecast:
         own = upper.starting(request.prediction, state.pace, usual=self._usual)
         return _Claim(first=0, slots=request.slots_of(state.cpus), upper=own)
 
-    def _starting_later(self, request: Request, first: int) -> _Claim:
-        claim, begin = self._starting(request), self._begin(first)
-        return claim._replace(first=first, upper=upper.delayed(claim.upper, begin))
-
     def _has_room(self, claim: _Claim) -> bool:
         # Where the latest claim did not fit, this one hardly does. As time passes, that moves on to
         # the next stretch.
@@ -176,8 +175,7 @@ class Forecast:
             if claim.first <= index < len(self._until) and not self._fits_in(claim, index, 1):
                 self._tight = index
                 return False
-        spans = range(0, len(self._until), _SPAN)
-        return all(self._fits_between(claim, first, _SPAN) for first in spans)
+        return self._fits_between(claim, 0, 1 << (len(self._until) - 1).bit_length())
 
     def _fits_between(self, claim: _Claim, first: int, length: int) -> bool:
         """Return whether a claim fits into each stretch of a span; look at its halves if it does

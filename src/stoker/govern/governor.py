@@ -42,9 +42,8 @@ from stoker.model.govern import (
 from stoker.model.runs import Attempt, Intervention, Outcome
 
 _PUNCTUAL = 0.3  # seconds between two decisions while steps run, on a machine that is not busy
-_FORGIVEN = 0.9  # share of a delay that still counts at the next decision
 _RECONSIDER = 1.0  # seconds between new predictions of waiting steps
-_RECONSIDERED = 200  # waiting steps that are predicted again, the most urgent ones
+_RECONSIDERED = 200  # most urgent ones [pytorch-16cpu-16G-cold: 1.29 of the CPU time with all]
 
 
 class Governor:
@@ -281,8 +280,9 @@ class Governor:
     def decide(self, now: float) -> None:
         """Ask the policy, and tell the launchers."""
         self.changed = False
-        delay = now - self._decided - _PUNCTUAL if self._steps.holding else 0.0
-        self._late, self._decided = max(0.0, delay, self._late * _FORGIVEN), now
+        passed, self._decided = now - self._decided, now
+        delay = passed - _PUNCTUAL if self._steps.holding else 0.0
+        self._late = max(0.0, delay, self._late - passed)  # a delay counts for as long as it was
         if self._learned and now - self._reconsidered >= _RECONSIDER:
             self._reconsider(now)
         if self.deadlines:

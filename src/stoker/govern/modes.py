@@ -23,7 +23,12 @@ from stoker.govern.allotment import allotments
 from stoker.govern.command_line import link_identity
 from stoker.govern.forecast import Forecast
 from stoker.govern.protocol import Ask
-from stoker.knowledge.compiler_modes import error_names, measured_effect, shipped_effects
+from stoker.knowledge.compiler_modes import (
+    cost_of_saving,
+    error_names,
+    measured_effect,
+    shipped_effects,
+)
 from stoker.knowledge.steps import known_step
 from stoker.model.govern import (
     Collector,
@@ -44,9 +49,6 @@ from stoker.model.value import Bytes, Ratio, Value
 if TYPE_CHECKING:  # it learns what modes change with the class ModeEffects
     from stoker.govern.predict import Predictor
 
-# Share of CPUs that are idle because steps wait for memory, from which on steps save memory: about
-# what that costs in time. Below it they may take more.
-_MEMORY_BOUND = 0.06
 _MOST_EFFECT = 1000.0  # what a damaged history can do
 KEPT = 64  # latest figures of each kind that count [tables-4cpu-2G-cold 1.23 with 16]
 
@@ -250,7 +252,9 @@ class ModeChooser:
         """Prepare. ``room`` is the memory that steps may use."""
         self._state = state
         self._room = room
-        self._memory_bound = state.contention > _MEMORY_BOUND
+        # Whether more CPUs are idle because steps wait for memory than it costs in time to save it:
+        # then steps save memory, otherwise they may take more.
+        self._memory_bound = state.contention > cost_of_saving()
         self.chosen: dict[int, ModeChoice] = {}
 
     def choose(self, asked: Request, request: Request) -> None:

@@ -9,9 +9,8 @@ from typing import Protocol
 
 from stoker.model.errors import UsageError, unknown
 from stoker.model.govern import Decision, State
-from stoker.model.value import whole_number
+from stoker.model.value import count_of
 
-_MOST_DIGITS = 6  # digits of a number of jobs
 NAMES = ("adaptive", "fixed", "levels", "two-phase")
 
 
@@ -34,6 +33,6 @@ def parse_policy(text: str) -> tuple[str, int | None]:
     name, _, jobs = text.partition(":")
     if name not in NAMES:
         raise unknown("policy", text, NAMES)
-    if jobs and (name != "fixed" or not whole_number(jobs, _MOST_DIGITS)):
+    if jobs and (name != "fixed" or not count_of(jobs)):
         raise UsageError(f"'{text}' is not a policy", hints=["a number of jobs: fixed:8"])
     return name, int(jobs) if jobs else None

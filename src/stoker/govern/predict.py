@@ -12,13 +12,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from math import exp
 from statistics import median
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 from msgspec.structs import replace
 
 from stoker.govern.modes import KEPT, ModeEffects, ModeKnowledge
-from stoker.govern.profile import PARTS, SAMPLING, TYPICAL_SHARE, climb, profile_of, stepped
+from stoker.govern.profile import (
+    PARTS,
+    SAMPLING,
+    SHORTEST,
+    TYPICAL_SHARE,
+    climb,
+    profile_of,
+    stepped,
+)
+from stoker.govern.upper import LEAST_SPREAD
 from stoker.knowledge.compiler_modes import measured_effect, nvcc_rounds, thread_effects
 from stoker.knowledge.steps import KnownStep, Prior, known_step, prior_of, usual_seconds
 from stoker.model.govern import (
@@ -43,7 +52,9 @@ _MOST_ROWS = 20_000  # that are kept in all: several builds of PyTorch
 _ENOUGH = 4
 # Factor beyond which a source is of another kind by its size [tables-4cpu-2G-cold 1.18].
 _FAR = 8
-_QUANTILE = 0.9  # share of peaks that stay below ``high`` [tables-4cpu-2G-third-gc-off 1.06 with 1]
+# Share of peaks above ``high`` [tables-4cpu-2G-third-gc-off 1.06 with 0], and by how much of it one
+# step shifts the predictions that follow [flash-attn-16cpu-32G-cold 1.05 without].
+_ABOVE = 0.1
 # ``high`` over ``peak`` of a command that was seen once [tables-4cpu-2G-third-gc-off 1.04 with 1.1]
 _WIDTH = 1.05
 # The same of figures that are shipped for its source [flash-attn-16cpu-32G-cold 1.05 with 1.05].
@@ -53,13 +64,10 @@ _SHIPPED_WIDTH = 1.1
 _PACES = 15
 _ASSUMED_PACES = (0.7, 1.0, 1.4)  # at first [pytorch16th-4cpu-2G-warm-gc-off 1.14]
 _ASSUMED_SCALES = (1.0,) * 5  # before any was measured [flash-attn-16cpu-32G-cold 1.10]
-_LEAST_SPREAD = 1.02  # durations are never more certain than this [cuda-16cpu-32G-cold 1.06]
 # Share of the slowest and of the fastest that does not count [pytorch16th-4cpu-4G-warm 1.17].
 _OUTLIERS = 0.15
 _ASSUMED_PROFILE = climb(TYPICAL_SHARE)
 _MOST_OFFSET = 1.5  # of predictions, in powers of e: what a damaged history can do
-# Seconds; shorter steps say nothing about the speed [tables-4cpu-2G-third 1.09 with 1].
-_SHORTEST = 0.5
 
 _COMPILES = (Role.C, Role.CXX, Role.CUDA, Role.FORTRAN, Role.RUST)
 
@@ -114,26 +122,6 @@ class Knowledge(Value, frozen=True, kw_only=True):
     bounds: list[_Learned]
 
 
-class _Offset:
-    """A factor that is adjusted after each error, until the desired share of outcomes stays below
-    it.
-    """
-
-    _RATE = 0.1  # [flash-attn-16cpu-32G-cold 1.05]
-
-    def __init__(self, quantile: float):
-        self._quantile = quantile
-        self.power = 0.0
-
-    @property
-    def factor(self) -> float:
-        return exp(self.power)
-
-    def learn(self, *, below: bool) -> None:
-        change = self._quantile - 1 if below else self._quantile
-        self.power = _within((-_MOST_OFFSET, _MOST_OFFSET), self.power + self._RATE * change)
-
-
 class Predictor:
     """Predicts steps from the records it was given, oldest first, and learns from each new one.
     ``durations`` are the latest of each build folder, by output; those of a build tool would
@@ -145,16 +133,19 @@ class Predictor:
         # Most steps have one sample, for which a deque would take 760 bytes.
         self._by_key: dict[str, tuple[_Sample, ...]] = {}
         self._by_source: dict[_Source, tuple[_Sample, ...]] = {}
-        self._by_folder: dict[_Source, deque[_Sample]] = defaultdict(_group)
+        self._by_folder: defaultdict[_Source, deque[_Sample]]
+        self._by_folder = defaultdict(lambda: deque(maxlen=KEPT))
         self._seen: Counter[_Source] = Counter()  # rows of each folder
         # Lower bounds, by key, of steps that were killed and have not finished since.
         self._bounds: dict[str, _Learned] = {}
         # By key, of steps that were never measured: they are predicted again while they wait.
         self._estimates: dict[str, _Estimate] = {}
         self._modes = ModeEffects()
-        self._memory = {basis: _Offset(_QUANTILE) for basis in Basis}
+        # Powers of e by which high peaks are shifted, so that the desired share of peaks is above.
+        self._offsets = dict.fromkeys(Basis, 0.0)
         # Measured peaks over those shipped for the source: compilers and flags differ.
-        self._over_shipped: defaultdict[Role, deque[float]] = defaultdict(_scales)
+        self._over_shipped: defaultdict[Role, deque[float]]
+        self._over_shipped = defaultdict(lambda: deque(_ASSUMED_SCALES, maxlen=KEPT))
         self._usual_scales: dict[Role, float] = {}  # medians of those, when they are next needed
         self._paces: deque[float] = deque(maxlen=_PACES)
         self._pace: Pace | None = None  # computed when it is next needed
@@ -185,10 +176,12 @@ class Predictor:
             row = self._modes.in_default_mode(row, self._default_peak(step))
         expected = self._estimate(step)
         _, high = self._peaks(step, expected)
-        self._memory[expected.basis].learn(below=row.peak_bytes <= high)
+        change = 1 - _ABOVE if row.peak_bytes > high else -_ABOVE
+        offset = self._offsets[expected.basis] + _ABOVE * change
+        self._offsets[expected.basis] = _within((-_MOST_OFFSET, _MOST_OFFSET), offset)
         about = expected.basis in ABOUT_THE_STEP and step.role is not Role.REMOTE
-        if about and expected.seconds and expected.seconds >= _SHORTEST:
-            self._paces.append(max(row.wall_s, _SHORTEST) / expected.seconds)
+        if about and expected.seconds and expected.seconds >= SHORTEST:
+            self._paces.append(max(row.wall_s, SHORTEST) / expected.seconds)
             self._pace = None
         if known := known_step(step.role, step.source):
             scale = row.peak_bytes / (known.peak * step.targets_at_once)
@@ -233,7 +226,7 @@ class Predictor:
         """Return all that was learned, except for the pace, which is of one run."""
         return Knowledge(
             rows=list(self._rows),
-            offsets={basis: offset.power for basis, offset in self._memory.items()},
+            offsets=dict(self._offsets),
             scales={role: list(scales) for role, scales in self._over_shipped.items()},
             modes=self._modes.knowledge(),
             bounds=list(self._bounds.values()),
@@ -242,8 +235,7 @@ class Predictor:
     def _recall(self, known: Knowledge) -> None:
         for row in known.rows:
             self._keep(row)
-        for basis, power in known.offsets.items():
-            self._memory[basis].power = power
+        self._offsets.update(known.offsets)
         for role, scales in known.scales.items():
             self._over_shipped[role] = deque(scales, maxlen=KEPT)
         self._modes.recall(known.modes)
@@ -293,7 +285,7 @@ class Predictor:
             ratios, usual = sorted(self._paces), median(self._paces)
             left_out = int(len(ratios) * _OUTLIERS)
             fast, slow = ratios[left_out], ratios[-1 - left_out]
-            spread = max(_LEAST_SPREAD, slow / usual, usual / fast)
+            spread = max(LEAST_SPREAD, slow / usual, usual / fast)
             self._pace = Pace(usual=usual, spread=spread)
         return self._pace
 
@@ -320,7 +312,7 @@ class Predictor:
         if basis is Basis.KNOWN:  # durations differ in any case, which the pace shows
             peak *= self._usual_scale(step.role)
             high = peak * _SHIPPED_WIDTH
-        prior, factor = prior_of(step).peak, self._memory[basis].factor
+        prior, factor = prior_of(step).peak, exp(self._offsets[basis])
         peak, high = prior * peak, prior * high * factor
         return round(peak), round(max(peak, high))
 
@@ -455,17 +447,9 @@ def _within(bounds: tuple[float, float], value: float) -> float:
     return min(bounds[1], max(bounds[0], value))
 
 
-def _group() -> deque[Any]:
-    return deque(maxlen=KEPT)
-
-
 def _latest(samples: tuple[_Sample, ...] | None, sample: _Sample) -> tuple[_Sample, ...]:
     """Return the samples with a new one, without those that are too old."""
     return (*(samples or ())[1 - KEPT :], sample)
-
-
-def _scales() -> deque[float]:
-    return deque(_ASSUMED_SCALES, maxlen=KEPT)
 
 
 def _folders(source: str) -> Iterator[str]:
@@ -493,6 +477,6 @@ def _peak_and_high(basis: Basis, peaks: list[float], prior: Prior) -> tuple[floa
     if basis is not Basis.FOLDER:
         return peak, max(peaks[-1], peak * _WIDTH)
     # A folder's first steps may all be light: the shipped figure fades as rows come in.
-    high = peaks[min(len(peaks) - 1, int(len(peaks) * _QUANTILE))]
+    high = peaks[min(len(peaks) - 1, int(len(peaks) * (1 - _ABOVE)))]
     weight = _ENOUGH / (len(peaks) + _ENOUGH)
     return peak, high * (1 - weight) + shipped * weight

@@ -16,10 +16,9 @@ from stoker.model.govern import StepRecord
 PARTS = 128
 # Mean of a step's memory over its peak, where only the peak is known: gcc 12 on C++, 0.76 to 0.83.
 TYPICAL_SHARE = 0.8
-_LEAST_MEAN = 0.001  # of a step that idles for long before it reaches its peak
-_STRETCHES = 4 * PARTS  # kept while a step runs
+_STRETCHES = 4 * PARTS  # kept while a step runs, so that no part is wrong by more than a quarter
 SAMPLING = 0.1  # seconds between two samples of the launcher
-SHORTEST = 1.0  # seconds; a shorter step gets no profile
+SHORTEST = 0.5  # seconds; a shorter step has no profile, and says nothing about the pace
 Profile = tuple[int, ...]
 
 
@@ -66,7 +65,7 @@ def profile_of(record: StepRecord) -> Profile:
         return tuple(_parts(record.profile, len(record.profile)))
     if not record.mean:
         return ()
-    mean = max(_LEAST_MEAN, round(record.mean / record.peak_bytes, 3))
+    mean = max(1 / PARTS, round(record.mean / record.peak_bytes, 3))  # its peak takes a part
     return climb(mean, record.step.rounds)
 
 

@@ -110,6 +110,13 @@ def mode_of(options: Iterable[str]) -> tuple[CompileMode, int]:
 
 
 @cache
+def cost_of_saving() -> float:
+    """Return the share of time that the mildest mode which saves memory costs large steps."""
+    lean = next(row for row in _mode_table().mode if row.mode is CompileMode.LEAN)
+    return lean.effects[-1].seconds - 1
+
+
+@cache
 def error_names(mode: CompileMode) -> bytes:
     """Return how an error message of a compiler that does not know the mode's options begins to
     name them.

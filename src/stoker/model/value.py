@@ -53,6 +53,11 @@ def whole_number(text: str, most: int = 20) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= most else None
 
 
+def count_of(text: str) -> int | None:
+    """Return the number of jobs, CPUs or the like that a user has written."""
+    return whole_number(text, 6)
+
+
 def size(amount: float) -> str:
     """Return a size as text: ``1.5 GiB``, ``283 MiB``, ``12 B``."""
     amount = min(amount, _LARGEST)  # a longer number of a file would not fit into a float

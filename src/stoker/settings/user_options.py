@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from stoker.model.errors import UsageError, nearest, unknown
 from stoker.model.plan import Origin, OriginKind
 from stoker.model.recipe import ProjectRecipe
-from stoker.model.value import Value, byte_count, second_count, whole_number
+from stoker.model.value import Value, byte_count, count_of, second_count
 from stoker.outside.folders import current_folder
 from stoker.settings.declared import OPTIONS, CommandLine, Declared, SettingKind
 from stoker.settings.recipe_files import read_recipe_file
@@ -55,7 +55,6 @@ _OWN_VARIABLES = frozenset(
     ]
 )
 _MISSPELT = 0.8  # similarity from which a name is taken for a misspelt one
-_MOST_DIGITS = 6  # of a count
 _SWITCHES = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(
     ("0", "false", "no", "off"), False
 )
@@ -76,7 +75,7 @@ _KINDS: dict[SettingKind, tuple[Callable[[str], float | bool | None], str, str]]
         "2G",
     ),
     SettingKind.COUNT: (
-        lambda text: whole_number(text, _MOST_DIGITS) or None,
+        lambda text: count_of(text) or None,
         "a number from 1 on",
         "4",
     ),

@@ -93,12 +93,11 @@ def test_a_paused_step_resumes_when_the_other_is_past_its_peak() -> None:
 
 
 def test_a_step_is_killed_once_it_was_paused_for_longer_than_it_had_run() -> None:
-    impatient = Adaptive(cushion=0.0, longest_pause=0.2)
     state = paused(since=99.5, old=4 * GB)
-    assert impatient.decide(state) == Decision()  # it had run for 16.5 s
+    assert ADAPTIVE.decide(state) == Decision()  # it had run for 16.5 s
     late = replace(state, now=117.0)
-    assert impatient.decide(late) == Decision(kill=(2,), reason=Reason.LONG_PAUSE)
-    assert impatient.decide(not_repeatable(late)) == Decision()
+    assert ADAPTIVE.decide(late) == Decision(kill=(2,), reason=Reason.LONG_PAUSE)
+    assert ADAPTIVE.decide(not_repeatable(late)) == Decision()
 
 
 def climbing_together(*sizes: float, basis: Basis = Basis.PRIOR) -> State:

@@ -344,7 +344,7 @@ def test_a_shape_is_measured_as_a_governor_would(shape: Shape) -> None:
 
 
 def test_a_step_too_short_to_have_a_profile_is_measured_without() -> None:
-    assert measured([make.record("a.cpp", seconds=0.5)], late)[0].profile == ()
+    assert measured([make.record("a.cpp", seconds=0.4)], late)[0].profile == ()
 
 
 @given(make.profiles().filter(bool), st.floats(0, 1))
