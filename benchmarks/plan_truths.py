@@ -198,8 +198,10 @@ def unfounded(setting: Setting, tree: Path) -> Iterator[str]:
     first = int(place["line"]) - 1
     # find_package(CUDAToolkit) reads CUDAToolkit_ROOT.
     name = setting.name.removesuffix("_ROOT")
+    # A macro of the tree may compose the name, so that only its last part stands there.
+    last = name.rpartition("_")[2]
     # A statement may take several lines; the place is its first.
-    if not any(name in line for line in lines[first : first + 12]):
+    if not any(name in line or f"({last} " in line for line in lines[first : first + 12]):
         yield f"{setting.reader} does not hold {setting.name}"
 
 

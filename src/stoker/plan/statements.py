@@ -10,6 +10,12 @@ from stoker.model.plan import Backend, PlannedTargets
 from stoker.plan.subject import Subject
 
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+# What CMake says of something that the machine lacks: a compiler, a package, a program.
+_NOT_FOUND = re.compile(
+    r"No CMAKE_(?P<language>\w+)_COMPILER could be found"
+    r"|Could NOT find (?P<part>[\w.+-]+)"
+    r"|package configuration file provided by\s+\"(?P<package>[\w.+-]+)\""
+)
 # Packages whose newest release no longer has a module, or that bring one under another name.
 _PROVIDERS = {"pkg_resources": "setuptools<82", "distutils": "setuptools", "wheel": "wheel"}
 
@@ -55,6 +61,15 @@ def answered(subject: Subject) -> Iterable[Finding]:
             title=title + (f": install {needed}" if needed else ""),
             evidence=asked.refusal,
             fix=(shlex.join([subject.python, "-m", "pip", "install", needed]),) if needed else (),
+        )
+    elif lacking := _NOT_FOUND.search(asked.refusal):
+        language = lacking["language"]
+        what = f"a compiler for {language}" if language else lacking["part"] or lacking["package"]
+        yield Finding(
+            name="build-requirement-missing",
+            severity=Severity.ERROR,
+            title=f"the build needs {what}, which it does not find on this machine",
+            evidence=asked.refusal,
         )
     elif asked.refusal:
         yield Finding(

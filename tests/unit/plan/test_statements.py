@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import pytest
+
 from stoker.model.evidence import AskedBuild, Evidence, EvidenceKind
 from stoker.plan.records import lasting_json, plan_json
 from stoker.plan.subject import Subject
-from subjects import changed, extension_tree, named, plan_of, subject
+from subjects import changed, extension_tree, named, names, plan_of, subject
 
 ASKED = AskedBuild(
     cubins=("9.0a",),
@@ -57,6 +59,22 @@ def test_a_build_that_lacks_a_python_module_names_what_to_install() -> None:
     assert missing.fix[0].endswith("-m pip install 'setuptools<82'")
     other = plan_of(mla(asked=AskedBuild(refusal=refusal.replace("pkg_resources", "my.tool"))))
     assert "my.tool" in named(other.findings, "build-requirement-missing").title
+
+
+@pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        ("No CMAKE_Fortran_COMPILER could be found.", "a compiler for Fortran"),
+        ("Could NOT find Boost (missing: Boost_INCLUDE_DIR)", "Boost"),
+        ('a package configuration file provided by\n  "Eigen3" with any name', "Eigen3"),
+    ],
+)
+def test_what_the_machine_lacks_is_no_refusal_of_the_variant(said: str, what: str) -> None:
+    refusal = f"CMake Error at CMakeLists.txt:16 (project):\n  {said}"
+    found = plan_of(mla(asked=AskedBuild(refusal=refusal))).findings
+    missing = named(found, "build-requirement-missing")
+    assert missing.title == f"the build needs {what}, which it does not find on this machine"
+    assert "build-refuses" not in names(found)
 
 
 def test_a_record_of_a_plan_does_not_depend_on_the_moment_of_asking() -> None:
