@@ -37,8 +37,9 @@ class Adaptive(Value, frozen=True, kw_only=True):
     over the stored one if the figure is left out.
     """
 
-    cushion: float = 0.01  # share of the limit left free [pytorch16th-4cpu-2G-warm 1.22]
-    # Seconds for which memory must suffice for a resumed step [the same 1.06 with 0.5].
+    cushion: float = 0.01  # share of the limit left free [pytorch16th-4cpu-2G-warm-gc-off 1.26]
+    # Seconds for which memory must suffice for a resumed step [6 other draws of
+    # pytorch16th-4cpu-2G-warm 1.05 with 0.5].
     foresight: float = 2.0
     # Seconds after which a place is kept for the most urgent step [pytorch16th-4cpu-2G-warm-gc-off
     # 1.04], and after which no step passes it any more, so that endless trials do not
@@ -48,7 +49,9 @@ class Adaptive(Value, frozen=True, kw_only=True):
     endurance: float = 120.0
     # Seconds after which the size of an unknown step is evident [kernels-16cpu-24G-cold 1.18].
     settling: float = 10.0
-    stalled: float = 10.0  # percent of time that memory pressure may cost
+    # Percent of time that memory pressure may cost [no scenario: simulated machines do not swap; a
+    # test of the policy].
+    stalled: float = 10.0
 
     @property
     def name(self) -> str:

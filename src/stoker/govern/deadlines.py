@@ -15,7 +15,7 @@ from stoker.model.govern import Reason
 from stoker.model.value import Value, duration
 
 # Seconds without a step that may start, after which no other one is expected to ask: a build tool
-# starts all that it can at once.
+# starts all that it can at once [test_a_step_that_would_end_too_late_waits_while_others_run].
 _SETTLED = 2.0
 _MOST_NAMED = 5  # steps that never fit; a warning for each of a thousand hides the others
 
