@@ -135,7 +135,7 @@ def test_an_installer_that_hangs_up_is_no_error_of_the_server(
 ) -> None:
     server = make_server(tmp_path, host="127.0.0.1", port=0, log=lambda _: None)
     server.daemon_threads = False  # closing it waits for the answer
-    with server, socket.create_connection(server.server_address[:2]) as installer:
+    with server, socket.create_connection(("127.0.0.1", server.server_port)) as installer:
         installer.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
         # The connection ends with a reset instead of an end of file.
         installer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
