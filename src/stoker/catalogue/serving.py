@@ -1,7 +1,7 @@
 """A catalogue served over HTTP from a folder: read-only, for trying it out.
 
-It adds one thing to a plain web server: JSON pages for installers that ask for them. Both serve the
-same files.
+It adds two things to Python's web server: JSON pages for installers that ask for them, and parts of
+files, by which a wheel is judged before it is downloaded.
 """
 
 import re
@@ -11,15 +11,14 @@ from functools import partial
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from stoker.catalogue.pages import HTML_TYPE, JSON_TYPE
 from stoker.model.errors import StorageError
 
 _NOWHERE = "/nonexistent"
-
-
+_PART = re.compile(r"bytes=(\d{1,18})-(\d{1,18})")
 _QUALITY = re.compile(r";\s*q=([01](?:\.\d{1,3})?)")
 
 
@@ -69,6 +68,26 @@ class _Handler(SimpleHTTPRequestHandler):
         # A path that ends with a slash is a folder to the base class, which adds index.html.
         return str(page) if wants_json and path.endswith("/") else f"{target}/"
 
+    def send_head(self) -> Any:
+        """Send the headers, and return what follows them."""
+        part = _PART.fullmatch(self.headers.get("Range", ""))
+        path = Path(self.translate_path(self.path))
+        if part is None or not path.is_file():
+            return super().send_head()
+        size, first = path.stat().st_size, int(part[1])
+        end = min(int(part[2]) + 1, size)
+        if first >= end:
+            self.send_error(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
+            return None
+        file = path.open("rb")
+        file.seek(first)
+        self.send_response(HTTPStatus.PARTIAL_CONTENT)
+        self.send_header("Content-Type", self.guess_type(path))
+        self.send_header("Content-Length", str(end - first))
+        self.send_header("Content-Range", f"bytes {first}-{end - 1}/{size}")
+        self.end_headers()
+        return _Part(file, end - first)
+
     def list_directory(self, path: Any) -> None:
         """Refuse to list folders: only the pages of the catalogue list files."""
         del path
@@ -89,6 +108,22 @@ class _Handler(SimpleHTTPRequestHandler):
 
     def log_message(self, format: str, *values: Any) -> None:  # noqa: A002
         self._log(format % values)
+
+
+class _Part:
+    """The next bytes of a file, and no more."""
+
+    def __init__(self, file: BinaryIO, length: int):
+        self._file = file
+        self._left = length
+
+    def read(self, most: int) -> bytes:
+        data = self._file.read(min(most, self._left))
+        self._left -= len(data)
+        return data
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def prefers_json(accept: str) -> bool:

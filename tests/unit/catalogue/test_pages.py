@@ -4,6 +4,7 @@ import re
 import socket
 import struct
 from pathlib import Path
+from threading import Thread
 
 import msgspec
 import pytest
@@ -16,7 +17,8 @@ from stoker.catalogue.pages import groups_of, index_pages
 from stoker.catalogue.people_page import people_page
 from stoker.catalogue.serving import make_server, prefers_json
 from stoker.catalogue.values import PublishedCatalogue
-from stoker.model.errors import ArtifactError, UsageError
+from stoker.model.errors import ArtifactError, MissingError, UsageError
+from stoker.outside.web import Web, opened, size_of
 
 WHEEL = published("cu128-sm90", sha256="a" * 64, requires_python=">=3.10,<4")
 
@@ -128,6 +130,28 @@ def test_the_page_for_people_loads_nothing() -> None:
 )
 def test_which_form_a_client_prefers(accept: str, json: bool) -> None:
     assert prefers_json(accept) is json
+
+
+def test_a_server_sends_parts_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file.whl").write_bytes(bytes(range(256)) * 1000)
+    (tmp_path.parent / "outside").write_text("secret")
+    server = make_server(tmp_path, host="127.0.0.1", port=0, log=lambda _: None)
+    Thread(target=server.serve_forever, daemon=True).start()
+    url, web = f"http://127.0.0.1:{server.server_port}/file.whl", Web()
+    for part in ((0, 1), (255, 600), (255_999, 256_000)):
+        with opened(url, web, part=part) as answer:
+            assert answer.content.read() == (bytes(range(256)) * 1000)[part[0] : part[1]]
+    with opened(url, web) as answer:
+        assert len(answer.content.read()) == 256_000
+    assert size_of(url, web) == 256_000
+    for path, part in (("file.whl", (256_000, 256_001)), ("..%2Foutside", (0, 2))):
+        with (
+            pytest.raises(MissingError),
+            opened(url.replace("file.whl", path), web, part=part),
+        ):
+            pass
+    server.shutdown()
+    server.server_close()
 
 
 def test_an_installer_that_hangs_up_is_no_error_of_the_server(
