@@ -64,7 +64,7 @@ class Asked(Value, frozen=True, kw_only=True):
     unused: tuple[str, ...] = ()  # settings of the plan that CMake reports as not used
     skipped: tuple[str, ...] = ()  # commands that would fetch, install or compile
     refusal: str = ""  # why the project does not build so, in its own words
-    offline: str = ""  # what it wanted to fetch, if it ended for want of a network
+    offline: str = ""  # what it wanted to fetch, if it ended without a network
     stopped: str = ""  # what ended it after its commands had become known
     ended_for: str = ""  # time, memory or processes, if the room ended it
     needs_gpu: str = ""  # the place that needs a visible GPU for this answer

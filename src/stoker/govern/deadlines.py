@@ -101,7 +101,7 @@ class Deadlines:
                 self._steps.queue.add(entry.request)
 
     def refusal(self, entry: Entry, now: float, ran: float) -> str:
-        """Tell of a step that is refused, or was ended after it ran; return what its launcher
+        """Report a step that is refused, or was ended after it ran; return what its launcher
         prints.
         """
         seconds = max(ran, self._expected.seconds(entry))

@@ -31,7 +31,7 @@ class Owner(Value, frozen=True, kw_only=True):
 @cache
 def owner_of_path(path: str) -> Owner | None:
     """Return the package whose file a path is; ``None`` for files of the project or the system."""
-    plain = path.replace("\\", "/").rpartition(" ")[2]  # progress may stand before it
+    plain = path.replace("\\", "/").rpartition(" ")[2]  # without the progress in front of it
     for pattern in _owners().paths:
         if found := re.search(pattern, plain):
             if re.search(_owners().no_owner, found["name"]):
