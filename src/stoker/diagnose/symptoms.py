@@ -195,14 +195,16 @@ def _missing_headers(search: LogSearch) -> Iterator[Match]:
         header = groups.get("header") or groups.get("opened", "")
         library = library_of_namespace(header.partition("/")[0])
         on_windows = "opened" in groups
-        if platform := platform_of(header, on_windows=on_windows):
+        known = provider(ProvidedKind.HEADER, header.removeprefix("./"))
+        foreign = on_windows or not known
+        if foreign and (platform := platform_of(header, on_windows=on_windows)):
             named = {"header": header, "platform": platform}
             windows = {"windows": header} if on_windows else {}
             yield _symptom("source-for-other-platform", line, 0.8, named | windows)
         elif library and compiled(_INTERNAL).search(header):
             named = {"library": library, "owner": library, "member": header}
             yield _symptom("dependency-api-changed", line, 0.78, named)
-        elif known := provider(ProvidedKind.HEADER, header.removeprefix("./")):
+        elif known:
             yield _lacking_header(search, line, header, known)
         elif owner := _searched_owner(search, header):
             named = {"library": owner, "owner": owner, "member": header}
