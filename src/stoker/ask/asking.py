@@ -339,75 +339,61 @@ def planned(subject: Subject) -> Plan:
     return make_plan(subject, estimate(subject))
 
 
-def remarks(plan: Plan, asked: Asked) -> list[Finding]:
-    """Return what a user should know about an answer."""
-    found = []
+def remarks(plan: Plan, asked: Asked) -> Iterator[Finding]:
+    """Yield what a user should know about an answer."""
     gpus = plan.targets.gpus if plan.targets and plan.targets.backend is Backend.CUDA else ()
     for gpu in gpus:
         lost = [k.source for k in asked.kernels if not runs_kernel(k.targets, gpu)]
         if lost:
-            found.append(
-                Finding(
-                    name="kernels-unserved",
-                    severity=Severity.WARNING,
-                    title=f"{len(lost)} of {len(asked.kernels)} sources with kernels have no code "
-                    f"that runs on {gpu}",
-                    evidence=", ".join(lost[:3]),
-                )
+            yield Finding(
+                name="kernels-unserved",
+                severity=Severity.WARNING,
+                title=f"{len(lost)} of {len(asked.kernels)} sources with kernels have no code "
+                f"that runs on {gpu}",
+                evidence=", ".join(lost[:3]),
             )
     if plan.variant.backend is not Backend.CPU and asked.answered and not asked.device_compiles:
-        found.append(
-            Finding(
-                name="asked-no-device-code",
-                severity=Severity.WARNING,
-                title="with these settings the build compiles no device code",
-                advice="It may compile kernels at run time. If not, look for the option that "
-                "switches the back end on: `stoker options`.",
-            )
+        yield Finding(
+            name="asked-no-device-code",
+            severity=Severity.WARNING,
+            title="with these settings the build compiles no device code",
+            advice="It may compile kernels at run time. If not, look for the option that "
+            "switches the back end on: `stoker options`.",
         )
     if asked.ended_for:
         title = f"the build was ended because it used too much of: {asked.ended_for}"
-        found.append(Finding(name="asked-ended", severity=Severity.WARNING, title=title))
+        yield Finding(name="asked-ended", severity=Severity.WARNING, title=title)
     if asked.offline:
-        found.append(
-            Finding(
-                name="asked-offline",
-                severity=Severity.WARNING,
-                title="the build was not asked to its end: it fetches files while it is configured",
-                evidence=asked.offline,
-                advice="Fetch them before, or let it use your network: `--ask=open`.",
-            )
+        yield Finding(
+            name="asked-offline",
+            severity=Severity.WARNING,
+            title="the build was not asked to its end: it fetches files while it is configured",
+            evidence=asked.offline,
+            advice="Fetch them before, or let it use your network: `--ask=open`.",
         )
     if asked.stopped:
         title = "the build stopped after its commands had become known"
-        found.append(
-            Finding(
-                name="asked-stopped",
-                severity=Severity.WARNING,
-                title=title,
-                evidence=asked.stopped,
-            )
+        yield Finding(
+            name="asked-stopped",
+            severity=Severity.WARNING,
+            title=title,
+            evidence=asked.stopped,
         )
     if asked.needs_gpu:
-        found.append(
-            Finding(
-                name="needs-visible-gpu",
-                severity=Severity.ERROR,
-                title=f"without a visible GPU, as on this machine, the build {asked.without_gpu}",
-                evidence=f"{asked.needs_gpu} looks at the GPU of the build machine",
-                advice="Build where such a GPU is visible: no setting was found that forces it.",
-            )
+        yield Finding(
+            name="needs-visible-gpu",
+            severity=Severity.ERROR,
+            title=f"without a visible GPU, as on this machine, the build {asked.without_gpu}",
+            evidence=f"{asked.needs_gpu} looks at the GPU of the build machine",
+            advice="Build where such a GPU is visible: no setting was found that forces it.",
         )
     if asked.cpu_flags:
-        found.append(
-            Finding(
-                name="code-for-one-cpu",
-                severity=Severity.WARNING,
-                title="its host code is compiled for CPUs that not every machine has",
-                evidence=" ".join(asked.cpu_flags),
-            )
+        yield Finding(
+            name="code-for-one-cpu",
+            severity=Severity.WARNING,
+            title="its host code is compiled for CPUs that not every machine has",
+            evidence=" ".join(asked.cpu_flags),
         )
-    return found
 
 
 def _tree(subject: Subject) -> SourceTree:

@@ -113,15 +113,16 @@ class Graphs:
         call, and all of them in turn.
         """
         for (number, folder), known in self._folders.items():
-            if number == run:
-                files = _Files(Path(folder))
-                for output, before in [
-                    known.missing.popleft() for _ in range(min(_LOOKS, len(known.missing)))
-                ]:
-                    if files.age(output) in (before, None):
-                        known.missing.append((output, before))
-                    else:
-                        yield output
+            if number != run:
+                continue
+            # A graph that is read again brings another list, from its own thread.
+            files, missing = _Files(Path(folder)), known.missing
+            for _ in range(min(_LOOKS, len(missing))):
+                output, before = missing.popleft()
+                if files.age(output) in (before, None):
+                    missing.append((output, before))
+                else:
+                    yield output
 
     def _load(self, run: int, folder: str, reading: "_Reading", seen: Mapping[str, float]) -> None:
         place = Path(folder)
@@ -181,7 +182,8 @@ class WorkLeft:
     def finished(self, output: str, seconds: float) -> None:
         self._finished += 1
         self._worked += seconds
-        if expected := self._made.pop(output, None) or self._take(output):
+        made = self._made.pop(output, None)
+        if expected := self._take(output) or made:
             self._expected[expected.kind] += expected.seconds
             self._taken[expected.kind] += seconds
 

@@ -275,3 +275,13 @@ def test_steps_that_a_cache_has_are_done_when_their_output_appears(tmp_path: Pat
     for _ in range(5):
         work.made(graphs.made(1))
     assert (work.steps, work.found) == (598, 400)
+
+
+def test_a_step_that_is_made_again_is_left_once() -> None:
+    """A second ninja in the folder builds what a cache had given to the first one."""
+    step, work = {"a.o": Expected(seconds=1.0, kind="measured")}, WorkLeft()
+    work.expect(step)
+    work.made(["a.o"])
+    work.expect(step)
+    work.finished("a.o", 1.0)
+    assert (work.steps, work.found) == (0, 0)
