@@ -68,8 +68,7 @@ from stoker.wheel.elf import DYNAMIC_SYMBOLS, SYMBOL_TABLE, Elf
 from stoker.wheel.elf_edit import ElfEdit, make_patch
 from stoker.wheel.elf_tables import dynamic_symbols
 from stoker.wheel.engine.archive import open_wheel
-from stoker.wheel.engine.edit import Edit
-from stoker.wheel.engine.rewriting import rewrite
+from stoker.wheel.engine.rewriting import Edit, rewrite
 from stoker.wheel.fatbin import read_regions, read_wrappers, unpacked
 from stoker.wheel.inspecting import inspect
 from stoker.wheel.library import device_regions, read_library

@@ -17,6 +17,7 @@ from stoker.knowledge.gpus import cuda_archs, cuda_releases, gpus
 from stoker.knowledge.platforms import platforms
 from stoker.knowledge.projects import projects
 from stoker.model.finding import Finding, Severity
+from stoker.model.gpu import Backend, GpuTarget
 from stoker.model.machine import (
     Cpu,
     CudaToolkit,
@@ -33,11 +34,9 @@ from stoker.model.machine import (
     Toolbox,
 )
 from stoker.model.plan import (
-    Backend,
     BuildType,
     Estimate,
     Feature,
-    GpuTarget,
     Origin,
     OriginKind,
     Plan,

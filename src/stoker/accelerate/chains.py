@@ -22,7 +22,8 @@ from stoker.model.caching import (
 )
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.govern import Gc, NvccThreads
-from stoker.model.plan import Backend, Origin, OriginKind, Setting, SettingPlace, Variant
+from stoker.model.gpu import Backend
+from stoker.model.plan import Origin, OriginKind, Setting, SettingPlace, Variant
 from stoker.model.secrets import hide, redact
 
 NOT_DISTRIBUTED = Distribution(engine=Distributor.NONE)

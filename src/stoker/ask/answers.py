@@ -10,7 +10,7 @@ from stoker.ask.room import Left, Question
 from stoker.ask.values import Asked, AskedOption, AskedVariable, AskedWord, Walls
 from stoker.govern.command_line import compiler_words, step_of
 from stoker.model.govern import Role, Step
-from stoker.model.plan import Backend, GpuTarget
+from stoker.model.gpu import Backend, GpuTarget
 from stoker.model.secrets import hide, redact
 from stoker.model.value import UNDECODABLE, Value
 from stoker.plan.compiled import device_compile, kernels

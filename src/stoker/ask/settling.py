@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from stoker.ask.values import Asked, AskedOption
 from stoker.knowledge.gpus import runs_on
-from stoker.model.plan import Backend, GpuTarget, Plan, SettingPlace, is_on
+from stoker.model.gpu import Backend, GpuTarget
+from stoker.model.plan import Plan, SettingPlace, is_on
 from stoker.model.recipe import BackendRecipe, Switch
 from stoker.model.value import Value
 from stoker.plan.recipes.project import known_facts, sets_targets

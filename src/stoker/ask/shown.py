@@ -1,7 +1,7 @@
 """Renders what a build answered when it was asked."""
 
 from stoker.ask.values import Asked
-from stoker.model.plan import Backend
+from stoker.model.gpu import Backend
 from stoker.model.value import counted
 from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.plan.tree_recipe import names_targets

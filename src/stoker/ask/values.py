@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from stoker.model.plan import Backend
+from stoker.model.gpu import Backend
 from stoker.model.value import Count, Seconds, Value
 from stoker.plan.compiled import DeviceCompile, KernelTargets
 

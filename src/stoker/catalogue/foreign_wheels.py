@@ -19,7 +19,7 @@ from stoker.catalogue.values import (
 )
 from stoker.knowledge.cpus import cpu_levels, cpu_needs
 from stoker.model.errors import ArtifactError
-from stoker.model.plan import Backend
+from stoker.model.gpu import Backend
 from stoker.model.value import UNDECODABLE, Value
 
 RESERVED = frozenset(

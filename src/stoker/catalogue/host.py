@@ -11,8 +11,8 @@ from stoker.knowledge.manylinux import policies
 from stoker.machine.python import Probe, ask_interpreter
 from stoker.machine.system import read_machine
 from stoker.model.errors import UsageError
+from stoker.model.gpu import GpuTarget
 from stoker.model.machine import Machine, Platform
-from stoker.model.plan import GpuTarget
 from stoker.plan.grammar import parse, parts_beside, squeeze
 
 _TIMEOUT_S = 60.0

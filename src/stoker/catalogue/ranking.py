@@ -26,7 +26,7 @@ from stoker.catalogue.values import (
 )
 from stoker.knowledge.gpus import cuda_releases
 from stoker.model.distribution import read_tags, read_version
-from stoker.model.plan import Backend, GpuTarget
+from stoker.model.gpu import Backend, GpuTarget
 from stoker.model.value import Value, whole_number
 from stoker.wheel.runs_on import needed_code
 

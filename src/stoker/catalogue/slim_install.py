@@ -22,7 +22,7 @@ from stoker.machine.installers import (
 )
 from stoker.model.artifact import TargetKind
 from stoker.model.errors import MissingError, UsageError
-from stoker.model.plan import GpuTarget
+from stoker.model.gpu import GpuTarget
 from stoker.model.value import Value, counted, size
 from stoker.outside import folders, process
 from stoker.outside.deleting import remove_file

@@ -10,7 +10,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from stoker.model.artifact import CxxAbi, RegionPattern
-from stoker.model.plan import Backend
+from stoker.model.gpu import Backend
 from stoker.model.value import Bytes, Value
 
 # The variant whose index holds wheel variants of the draft standards, for installers that choose.

@@ -1,7 +1,7 @@
 """Measured figures of whole builds: memory, time, disk, wheel size."""
 
 from stoker.knowledge import Row, table
-from stoker.model.plan import Backend
+from stoker.model.gpu import Backend
 from stoker.model.source import ProjectKind
 
 

@@ -3,8 +3,8 @@
 from functools import cache
 
 from stoker.knowledge import Row, rows
+from stoker.model.gpu import Backend
 from stoker.model.machine import Platform
-from stoker.model.plan import Backend
 
 
 class PlatformRow(Row, frozen=True, kw_only=True):

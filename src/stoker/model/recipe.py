@@ -5,7 +5,7 @@ of the user's own. ``stoker.knowledge.projects`` loads them, ``stoker.source`` r
 them, and ``stoker.plan`` turns them into settings.
 """
 
-from stoker.model.plan import Backend
+from stoker.model.gpu import Backend
 from stoker.model.source import FrontEnd, ProjectKind
 from stoker.model.value import Value
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from stoker.model.plan import GpuTarget
+from stoker.model.gpu import GpuTarget
 from stoker.model.value import Value
 
 PACKAGE_MEMBER = "stoker-package.json"  # in dist-info: a PackageRecord

@@ -19,6 +19,7 @@ from stoker.outside.deleting import ASIDE, remove_file, remove_tree
 from stoker.outside.folders import entries, nearest_existing, unwritable
 
 T = TypeVar("T")
+Stamp = tuple[int, int, int, int]
 _OWN_PAGE = b'<meta name="generator" content="stoker">'
 _HEAD = 4096  # bytes in which a page names what made it
 
@@ -29,6 +30,12 @@ def sha256_of(path: Path) -> str:
 
     with StorageErrors("read", path), path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def stamp_of(file: Path) -> Stamp:
+    """Return values that change if the file is replaced or modified."""
+    status = file.stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def read_json(path: Path, kind: type[T]) -> T | None:

@@ -10,11 +10,11 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple
 
 from stoker.model.errors import CommandError, MissingError, NotStartedError
 from stoker.model.secrets import redact
@@ -23,9 +23,6 @@ from stoker.model.value import Value
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 _KEPT = 1 << 18  # characters of streamed output that the result contains
 _LONGEST_LINE = 1 << 20  # characters; a longer line is handed over in pieces
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 Argument = str | os.PathLike[str]
 
@@ -388,37 +385,3 @@ def _log_command(words: list[str]) -> None:
 
 def _line(command: Sequence[Argument]) -> str:
     return redact(shlex.join(os.fspath(word) for word in command))
-
-
-_MOST = 32  # bounds memory too: each thread works on about a megabyte
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
-
-
-def threads() -> int:
-    """Return the number of threads to use: the CPUs that this process may run on, limited."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(allowed or 1, _MOST)
-
-
-def map_in_order(
-    work: Callable[[Task], Result], tasks: Iterable[Task], workers: int
-) -> Generator[Result, None, None]:
-    """Map tasks on several threads; take tasks only as fast as results are consumed.
-
-    Threads suffice, because compressing, decompressing and hashing release the interpreter's lock.
-    """
-    from concurrent.futures import ThreadPoolExecutor  # a run starts sooner without it
-
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="stoker-engine")
-    pending: deque[Future[Result]] = deque()
-    try:
-        for task in tasks:
-            pending.append(pool.submit(work, task))
-            if len(pending) > workers:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)

@@ -12,7 +12,8 @@ from stoker.knowledge.gpus import CudaRelease, cuda_releases, gpus
 from stoker.knowledge.platforms import platforms
 from stoker.knowledge.torch_releases import oldest_python
 from stoker.model.errors import UsageError, nearest
-from stoker.model.plan import Backend, GpuTarget, is_on
+from stoker.model.gpu import Backend, GpuTarget
+from stoker.model.plan import is_on
 from stoker.model.value import whole_number
 from stoker.plan.recipes.project import refuse_targets
 from stoker.plan.subject import Subject

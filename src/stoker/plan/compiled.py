@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from posixpath import basename
 
 from stoker.model.govern import Role, Step
-from stoker.model.plan import Backend, PlannedTargets
+from stoker.model.gpu import Backend
+from stoker.model.plan import PlannedTargets
 from stoker.model.value import Value
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from stoker.knowledge.gpus import cuda_releases
 from stoker.knowledge.packages import gcc_versions, install_command
 from stoker.model.finding import Finding, error, ok, warning
+from stoker.model.gpu import Backend, GpuTarget
 from stoker.model.machine import TORCH_INCLUDES, CudaToolkit, Tool
-from stoker.model.plan import Backend, GpuTarget
 from stoker.model.source import ProjectKind
 from stoker.plan.planning import PlannedBuild
 

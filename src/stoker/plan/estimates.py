@@ -2,7 +2,8 @@
 
 from stoker.knowledge.estimates import BuildFigures, estimates
 from stoker.model.build import MeasuredBuild
-from stoker.model.plan import Backend, Estimate, HeavyStep, Quantity
+from stoker.model.gpu import Backend
+from stoker.model.plan import Estimate, HeavyStep, Quantity
 from stoker.model.source import ProjectKind
 from stoker.model.value import whole_number
 from stoker.plan.subject import Subject

@@ -19,8 +19,9 @@ from stoker.knowledge.features import blas_libraries, features
 from stoker.knowledge.gpus import cuda_archs, cuda_releases, decorations, generations, gpus
 from stoker.knowledge.platforms import platforms
 from stoker.model.errors import UnknownWordError, UsageError, nearest, unknown
+from stoker.model.gpu import Backend, GpuTarget
 from stoker.model.machine import Machine
-from stoker.model.plan import Backend, BuildType, Feature, GpuTarget, Sanitizer, Variant
+from stoker.model.plan import BuildType, Feature, Sanitizer, Variant
 
 Parts = dict[str, Any]  # the fields of Variant that a word gives
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from stoker.knowledge.cpus import cpu_dispatch
 from stoker.model.finding import Finding, Severity
-from stoker.model.plan import Backend
+from stoker.model.gpu import Backend
 from stoker.model.recipe import BackendRecipe
 from stoker.model.source import ProjectKind
 from stoker.plan.checks import version_parts

@@ -15,18 +15,9 @@ from stoker.knowledge.projects import projects
 from stoker.knowledge.torch_releases import TorchRelease, torch_release
 from stoker.model.errors import UsageError
 from stoker.model.evidence import AskedBuild
+from stoker.model.gpu import Backend, GpuTarget
 from stoker.model.machine import CudaToolkit, Machine, Platform, Tool, Toolbox
-from stoker.model.plan import (
-    Backend,
-    Feature,
-    GpuTarget,
-    Origin,
-    OriginKind,
-    Sanitizer,
-    Setting,
-    SettingPlace,
-    Variant,
-)
+from stoker.model.plan import Feature, Origin, OriginKind, Sanitizer, Setting, SettingPlace, Variant
 from stoker.model.recipe import BackendRecipe, ProjectRecipe
 from stoker.model.source import ProjectKind, SourceTree
 from stoker.model.value import Value

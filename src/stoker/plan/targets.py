@@ -9,7 +9,8 @@ from stoker.knowledge.gpus import cuda_releases, runs_on
 from stoker.knowledge.projects import reader_of
 from stoker.model.errors import UsageError
 from stoker.model.evidence import Evidence, EvidenceKind
-from stoker.model.plan import Backend, GpuTarget, PlannedTargets, Setting
+from stoker.model.gpu import Backend, GpuTarget
+from stoker.model.plan import PlannedTargets, Setting
 from stoker.model.recipe import BackendRecipe, FixedTargets, Switch
 from stoker.model.source import ProjectKind
 from stoker.model.value import Value

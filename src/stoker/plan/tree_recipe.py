@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from stoker.knowledge.gpus import cuda_archs, runs_on
 from stoker.knowledge.projects import reader_of
 from stoker.model.evidence import Evidence, EvidenceKind
-from stoker.model.plan import Backend, GpuTarget
+from stoker.model.gpu import Backend, GpuTarget
 from stoker.model.recipe import BackendRecipe, FixedTargets, Switch
 from stoker.model.source import (
     CMakeOption,

@@ -17,7 +17,7 @@ from packaging.version import InvalidVersion
 from stoker.knowledge.projects import projects
 from stoker.model.distribution import read_version
 from stoker.model.errors import StorageError, UsageError, nearest
-from stoker.model.plan import Backend
+from stoker.model.gpu import Backend
 from stoker.model.recipe import ProjectRecipe
 from stoker.model.source import CudaCode, FrontEnd, ProjectKind, ReadVariable, SourceTree, Submodule
 from stoker.source.asks import PythonAsks, read_python_asks

@@ -12,8 +12,7 @@ from zlib_ng import zlib_ng
 
 from stoker.model.artifact import LibraryFacts, WheelFacts
 from stoker.model.errors import ArtifactError, StorageError
-from stoker.outside import process
-from stoker.outside.long_work import stage
+from stoker.outside.long_work import stage, threads
 from stoker.wheel.elf import MAGIC, Elf
 from stoker.wheel.engine import record
 from stoker.wheel.engine.archive import dist_info_of
@@ -93,7 +92,7 @@ def _libraries(file: Reader, members: Iterable[Member], also: Also) -> tuple[Lib
         return facts
 
     total = sum(member.size for member in found)
-    workers = min(_MOST_THREADS, process.threads())
+    workers = min(_MOST_THREADS, threads())
     with stage("reading libraries", total) as advance, ThreadPoolExecutor(workers) as pool:
         libraries = list(pool.map(read, found))
     return tuple(sorted(libraries, key=lambda library: library.path))

@@ -2,7 +2,7 @@
 
 from stoker.ask.settling import Lack, lacks, runs_kernel, score, trials
 from stoker.ask.values import Asked, AskedOption, AskedVariable, AskedWord
-from stoker.model.plan import Backend
+from stoker.model.gpu import Backend
 from stoker.model.recipe import BackendRecipe
 from stoker.plan.subject import Subject
 from subjects import extension_tree, subject

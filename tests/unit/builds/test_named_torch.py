@@ -6,7 +6,8 @@ import pytest
 
 from stoker.builds.named_torch import NamedTorch, check_toolkit, index_for
 from stoker.model.errors import UsageError
-from stoker.model.plan import Backend, Variant
+from stoker.model.gpu import Backend
+from stoker.model.plan import Variant
 
 CUDA = Variant(backend=Backend.CUDA, toolkit="12.8")
 INDEX = "https://example.org/whl/{cuda}"

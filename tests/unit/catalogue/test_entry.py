@@ -18,7 +18,7 @@ from stoker.model.artifact import (
     WheelFacts,
 )
 from stoker.model.errors import ArtifactError, UsageError
-from stoker.model.plan import Backend
+from stoker.model.gpu import Backend
 from stoker.model.slimming import SlimRecord
 from stoker.plan.grammar import parse
 

@@ -26,8 +26,9 @@ from stoker.knowledge.torch_releases import (
     torch_release,
     torch_releases,
 )
+from stoker.model.gpu import Backend
 from stoker.model.machine import OperatingSystem
-from stoker.model.plan import Backend, Variant
+from stoker.model.plan import Variant
 from stoker.model.recipe import PLACEHOLDERS
 from stoker.model.wheel_source import WheelSource
 

@@ -4,8 +4,9 @@ import msgspec
 import pytest
 
 from stoker.model.govern import Role, Step
+from stoker.model.gpu import GpuTarget
 from stoker.model.machine import Library, MemoryLimit, Platform
-from stoker.model.plan import GpuTarget, Origin, OriginKind, Variant
+from stoker.model.plan import Origin, OriginKind, Variant
 from stoker.model.source import CMakeOption, OptionKind
 from stoker.model.value import duration, size
 from subjects import linux, mac, memory, pytorch_tree, toolbox, zen4

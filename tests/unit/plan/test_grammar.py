@@ -3,8 +3,9 @@
 import pytest
 
 from stoker.model.errors import UsageError
+from stoker.model.gpu import Backend, GpuTarget
 from stoker.model.machine import Machine, Platform
-from stoker.model.plan import Backend, BuildType, Feature, GpuTarget, Sanitizer, Variant
+from stoker.model.plan import BuildType, Feature, Sanitizer, Variant
 from stoker.plan.grammar import canonical, label, name, parse, parse_part
 from subjects import arm_linux, gpu, linux, mac, zen4
 

@@ -11,7 +11,8 @@ from stoker.knowledge.features import blas_libraries, features
 from stoker.knowledge.gpus import cuda_archs, generations, gpus
 from stoker.knowledge.platforms import platforms
 from stoker.model.errors import UsageError
-from stoker.model.plan import Backend, BuildType, Sanitizer, Variant
+from stoker.model.gpu import Backend
+from stoker.model.plan import BuildType, Sanitizer, Variant
 from stoker.plan.grammar import canonical, label, name, parse, squeeze
 from subjects import VARIANTS, gpu, linux
 

@@ -8,7 +8,8 @@ from stoker.govern.past_runs import steps_page
 from stoker.model.errors import CommandError, UsageError
 from stoker.model.finding import Finding, Severity
 from stoker.model.govern import CompileMode, StepRecord
-from stoker.model.plan import Backend, Variant
+from stoker.model.gpu import Backend
+from stoker.model.plan import Variant
 from stoker.model.runs import Attempt, Outcome
 from stoker.model.source import ListedOption, OptionKind
 from stoker.outside.streams import error_text

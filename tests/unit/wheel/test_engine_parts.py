@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.outside import process
 from stoker.wheel.engine import directory
 from stoker.wheel.engine import zip_records as zip_
 from stoker.wheel.engine.rewriting import identify
+from stoker.wheel.engine.writer import map_in_order
 from wheel_files import METADATA, WHEEL
 
 _number = st.one_of(
@@ -150,7 +150,7 @@ def test_results_come_in_order_and_tasks_only_as_results_are_taken() -> None:
             taken.append(number)
             yield number
 
-    results = process.map_in_order(lambda number: number * number, tasks(), workers=3)
+    results = map_in_order(lambda number: number * number, tasks(), workers=3)
     for number in range(50):
         assert next(results) == number * number
         assert len(taken) <= number + 5
@@ -160,4 +160,4 @@ def test_results_come_in_order_and_tasks_only_as_results_are_taken() -> None:
 
 def test_an_error_in_a_task_reaches_the_caller() -> None:
     with pytest.raises(ZeroDivisionError):
-        list(process.map_in_order(lambda number: 1 // number, [1, 0, 1], workers=2))
+        list(map_in_order(lambda number: 1 // number, [1, 0, 1], workers=2))

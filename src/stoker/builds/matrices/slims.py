@@ -33,7 +33,7 @@ from stoker.model.machine import Platform
 from stoker.model.plan import Quantity, Variant
 from stoker.model.value import Value, minor_release
 from stoker.outside import process
-from stoker.outside.process import threads
+from stoker.outside.long_work import threads
 from stoker.plan.grammar import name as variant_name
 from stoker.plan.subject import target_platform
 from stoker.plan.survey import chosen_variant

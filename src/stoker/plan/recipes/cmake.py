@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from stoker.knowledge.features import blas_libraries, features
 from stoker.knowledge.projects import reader_of
-from stoker.model.plan import Backend, Command, GpuTarget, Setting
+from stoker.model.gpu import Backend, GpuTarget
+from stoker.model.plan import Command, Setting
 from stoker.model.source import FrontEnd
 from stoker.plan.recipes.project import backend_settings, known_facts, project_settings
 from stoker.plan.subject import Subject, compiler_flags, environment, option

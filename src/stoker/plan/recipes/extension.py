@@ -6,7 +6,8 @@ Extensions of torch, such as flash-attn, and packages with a build of their own,
 from collections.abc import Iterator
 
 from stoker.knowledge.projects import reader_of
-from stoker.model.plan import Backend, BuildType, Command, Setting
+from stoker.model.gpu import Backend
+from stoker.model.plan import BuildType, Command, Setting
 from stoker.model.source import ProjectKind
 from stoker.plan.recipes.project import backend_settings, known_facts, project_settings
 from stoker.plan.recipes.pytorch import cuda_settings, toolkit_settings

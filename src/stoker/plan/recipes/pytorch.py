@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from stoker.knowledge.features import blas_libraries, features
 from stoker.knowledge.torch_releases import forwarding
-from stoker.model.plan import Backend, BuildType, Command, Sanitizer, Setting
+from stoker.model.gpu import Backend
+from stoker.model.plan import BuildType, Command, Sanitizer, Setting
 from stoker.model.source import FrontEnd, ProjectKind
 from stoker.plan.grammar import label
 from stoker.plan.recipes.cmake import plain_cmake, wheel_command

@@ -6,7 +6,6 @@
 
 from stoker.wheel.engine.archive import Content, Wheel, open_wheel
 from stoker.wheel.engine.directory import Member, ZipLimits
-from stoker.wheel.engine.edit import Edit
-from stoker.wheel.engine.rewriting import rewrite
+from stoker.wheel.engine.rewriting import Edit, rewrite
 
 __all__ = ["Content", "Edit", "Member", "Wheel", "ZipLimits", "open_wheel", "rewrite"]

@@ -18,8 +18,7 @@ from zlib_ng import zlib_ng
 from stoker.model.errors import ArtifactError, StorageErrors, nearest
 from stoker.model.value import Value
 from stoker.model.value import size as in_words
-from stoker.outside import process
-from stoker.outside.long_work import Advance, stage
+from stoker.outside.long_work import Advance, stage, threads
 from stoker.wheel.engine import zip_records as zip_
 from stoker.wheel.engine.directory import Member, ZipLimits, read_directory
 from stoker.wheel.engine.record import (
@@ -183,7 +182,7 @@ class Wheel:
         title, total = "comparing files with RECORD", sum(member.size for member in listed)
         with (
             stage(title, total) as advance,
-            ThreadPoolExecutor(workers or process.threads()) as pool,
+            ThreadPoolExecutor(workers or threads()) as pool,
         ):
             for mismatch in pool.map(lambda member: self._hashed(member, advance), listed):
                 if mismatch is not None:

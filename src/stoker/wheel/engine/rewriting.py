@@ -4,6 +4,7 @@ The name of the new file, of dist-info and of data folders follows from the meta
 """
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from packaging.utils import InvalidName, canonicalize_name
@@ -13,9 +14,10 @@ from stoker.model.distribution import read_tag, read_tags, read_version
 from stoker.model.errors import ArtifactError
 from stoker.model.value import Value
 from stoker.wheel.engine import directory
-from stoker.wheel.engine.archive import Wheel
-from stoker.wheel.engine.edit import Edit, OutputMember, edited
-from stoker.wheel.engine.writer import write_members
+from stoker.wheel.engine import zip_records as zip_
+from stoker.wheel.engine.archive import Content, Wheel
+from stoker.wheel.engine.record import UNLISTED
+from stoker.wheel.engine.writer import CopiedMember, OutputMember, write_members
 from stoker.wheel.metadata import read_fields
 
 _MOST_TAGS = 100  # lines
@@ -74,6 +76,74 @@ def _compressed(lines: list[str]) -> str:
     if not tags or len(tags) != len(interpreters) * len(abis) * len(platforms):
         raise ValueError("WHEEL: there is no tag, or the tags do not fit in one file name")
     return "-".join(".".join(part) for part in (interpreters, abis, platforms))
+
+
+class Edit(Value, frozen=True, kw_only=True):
+    """``contents`` are by the new name of a member, which may be kept, renamed or added. With
+    ``compress``, members are compressed that the wheel only stores.
+    """
+
+    contents: dict[str, Content] = {}
+    renamed: dict[str, str] = {}
+    dropped: frozenset[str] = frozenset()
+    compress: bool = False
+
+
+def edited(wheel: Wheel, edit: Edit) -> list[OutputMember]:
+    """Return all members to write, without RECORD and signatures, which apply to the old one."""
+    _check_record(wheel)
+    for name in (*edit.renamed, *edit.dropped):
+        wheel.member(name)
+    gone = edit.dropped | {f"{wheel.dist_info}/{name}" for name in UNLISTED}
+    entries = [
+        _entry(wheel, name, edit.renamed.get(name, name), edit)
+        for name in wheel.members
+        if name not in gone
+    ]
+    present = {entry.name for entry in entries}
+    entries += [
+        OutputMember(name=name, source=content, mode=content.mode or 0o644)
+        for name, content in edit.contents.items()
+        if name not in present
+    ]
+    check_names([entry.name for entry in entries], str(wheel.path))
+    return entries
+
+
+def _entry(wheel: Wheel, old: str, new: str, edit: Edit) -> OutputMember:
+    member, row = wheel.members[old], wheel.record[old]
+    if content := edit.contents.get(new):
+        return OutputMember(name=new, source=content, mode=content.mode or member.mode)
+    if edit.compress and member.method == zip_.STORED and row.digest.startswith("sha256="):
+        return OutputMember(name=new, source=wheel.content(old), mode=member.mode, row=row)
+    kept = CopiedMember(archive=wheel.archive, member=member, row=row)
+    return OutputMember(name=new, source=kept, mode=member.mode)
+
+
+def _check_record(wheel: Wheel) -> None:
+    """Raise an error if RECORD does not match, since rows of kept members are copied."""
+    for mismatch in wheel.mismatches():
+        member = wheel.members.get(mismatch.member)
+        raise ArtifactError(
+            mismatch.problem,
+            file=str(wheel.path),
+            member=mismatch.member,
+            offset=member.offset if member else None,
+        )
+
+
+def check_names(written: Iterable[str], file: str) -> None:
+    """Apply the rules for reading to the names of members that are written."""
+    seen: set[str] = set()
+    for name in written:
+        problem = directory.name_problem(name) or (
+            "a file needs a name" if name.endswith("/") else None
+        )
+        if problem or name in seen:
+            raise ArtifactError(problem or "two members of this name", file=file, member=name)
+        seen.add(name)
+    if clash := directory.name_clash(seen):
+        raise ArtifactError("both a file and a folder", file=file, member=clash)
 
 
 def rewrite(wheel: Wheel, edit: Edit, into: Path, *, workers: int | None = None) -> Path:

@@ -10,27 +10,62 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, TypeVar
 
 from zlib_ng import zlib_ng
 
 from stoker.model.errors import ArtifactError, UsageError
-from stoker.outside import process
+from stoker.model.value import Value
+from stoker.model.value import size as in_words
 from stoker.outside.files import file_made_whole
-from stoker.outside.long_work import stage
+from stoker.outside.long_work import stage, threads
 from stoker.wheel.engine import zip_records as zip_
-from stoker.wheel.engine.archive import Content
-from stoker.wheel.engine.edit import CopiedMember, OutputMember
+from stoker.wheel.engine.archive import SMALL, Archive, Content
+from stoker.wheel.engine.directory import Member
 from stoker.wheel.engine.record import RecordRow, render_record, written
 
 _UNKNOWN = zip_.Sizes(0, 0, 0)
 CHUNK = 1 << 20
 _WINDOW = 32 << 10  # how far back deflate can refer
 _LEVEL = 6
+
+Todo = TypeVar("Todo")
+Done = TypeVar("Done")
+
+
+class CopiedMember(Value, frozen=True, kw_only=True):
+    """A member whose compressed bytes are copied unchanged, with its row of RECORD."""
+
+    archive: Archive
+    member: Member
+    row: RecordRow
+
+
+class OutputMember(Value, frozen=True, kw_only=True):
+    """``row`` is what RECORD says of a content that is not copied; writing checks it."""
+
+    name: str
+    source: Content | CopiedMember
+    mode: int = 0o644
+    row: RecordRow | None = None
+
+    @property
+    def size(self) -> int:
+        return self.source.size if isinstance(self.source, Content) else self.source.member.size
+
+    def read(self) -> bytes:
+        """Return the whole content of a small member."""
+        if self.size > SMALL:
+            raise ArtifactError(f"{in_words(self.size)} is too large here", member=self.name)
+        if isinstance(self.source, Content):
+            return b"".join(self.source.chunks())
+        return b"".join(self.source.archive.stream(self.source.member))
 
 
 class ZipOutput:
@@ -160,7 +195,7 @@ def write_members(
     with file_made_whole(target) as stream:
         output = ZipOutput(stream, moment)
         batches = _batches(_tasks(entries, record_name))
-        done = process.map_in_order(_deflate, batches, workers or process.threads())
+        done = map_in_order(_deflate, batches, workers or threads())
         total = sum(entry.size for entry in entries)
         with closing(done), stage("writing the wheel", total) as advance:
             for (entry, part), block in chain.from_iterable(done):
@@ -228,3 +263,23 @@ def _deflate(batch: list[Task]) -> list[tuple[Task, bytes]]:
         ((entry, part), b"" if isinstance(part, CopiedMember) else deflated(part))
         for entry, part in batch
     ]
+
+
+def map_in_order(
+    work: Callable[[Todo], Done], tasks: Iterable[Todo], workers: int
+) -> Generator[Done, None, None]:
+    """Map tasks on several threads; take tasks only as fast as results are consumed.
+
+    Threads suffice, because compressing, decompressing and hashing release the interpreter's lock.
+    """
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="stoker-engine")
+    pending: deque[Future[Done]] = deque()
+    try:
+        for task in tasks:
+            pending.append(pool.submit(work, task))
+            if len(pending) > workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

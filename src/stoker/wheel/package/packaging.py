@@ -12,7 +12,7 @@ from stoker.model.errors import CommandError, MissingError, UsageError
 from stoker.model.slimming import PACKAGE_MEMBER, PackageRecord
 from stoker.outside import files, process
 from stoker.outside.deleting import remove_tree, remove_whole
-from stoker.outside.process import threads
+from stoker.outside.long_work import threads
 from stoker.wheel.elf_edit import ElfEdit
 from stoker.wheel.engine import Content, Wheel, open_wheel
 from stoker.wheel.metadata import edited_metadata, edited_wheel

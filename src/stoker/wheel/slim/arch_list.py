@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from stoker.model.errors import ArtifactError
-from stoker.model.plan import GpuTarget
+from stoker.model.gpu import GpuTarget
 from stoker.model.slimming import LibrarySlim
 from stoker.wheel.elf import Elf
 from stoker.wheel.reader import Reader, open_file

@@ -15,18 +15,17 @@ from packaging.utils import canonicalize_name
 
 from stoker.knowledge.sonames import is_nvidias, unhashed
 from stoker.model.errors import ArtifactError, StorageError, StorageErrors, UsageError
-from stoker.model.plan import GpuTarget
+from stoker.model.gpu import GpuTarget
 from stoker.model.slimming import LibrarySlim, SlimRecord
 from stoker.model.value import UNDECODABLE, Value, indented_json, size
-from stoker.outside.long_work import stage
-from stoker.outside.process import threads
+from stoker.outside.files import Stamp, stamp_of
+from stoker.outside.long_work import stage, threads
 from stoker.wheel import elf
 from stoker.wheel.elf import Elf
 from stoker.wheel.fatbin import FatbinEntry
 from stoker.wheel.reader import Reader, open_file, printable
 from stoker.wheel.runs_on import needed_code
 from stoker.wheel.slim.arch_list import is_about, kept_words, write_words
-from stoker.wheel.slim.in_place import Stamp, stamp_of
 from stoker.wheel.slim.library import LibraryPlan, SlimOptions, plan_library, write_library
 from stoker.wheel.slim.regions import Choose
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from stoker.model.errors import ArtifactError, StokerError, StorageError, UsageError
 from stoker.model.slimming import SLIM_MEMBER
 from stoker.model.value import Value
-from stoker.outside.files import sha256_of, write_whole
+from stoker.outside.files import Stamp, sha256_of, stamp_of, write_whole
 from stoker.wheel.engine import record
 from stoker.wheel.engine.record import RecordRow, written
 from stoker.wheel.facts import files_below, is_elf
@@ -26,7 +26,7 @@ from stoker.wheel.slim.cuts import (
     plan_cuts,
     write_cuts,
 )
-from stoker.wheel.slim.in_place import STORE, Site, Stamp, StoreState, give, stamp_of, state_of
+from stoker.wheel.slim.in_place import STORE, Site, StoreState, give, state_of
 
 
 class Installed(Value, frozen=True, kw_only=True):

@@ -24,17 +24,17 @@ from pathlib import Path
 
 import msgspec
 
+from stoker.model.artifact import TargetKind
 from stoker.model.errors import StokerError, StorageError, StorageErrors, UsageError
 from stoker.model.slimming import SLIM_MEMBER
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import locks
 from stoker.outside.deleting import remove_empty, remove_file, remove_tree
-from stoker.outside.files import file_made_whole, sha256_of, write_whole
+from stoker.outside.files import Stamp, file_made_whole, sha256_of, stamp_of, write_whole
+from stoker.wheel.target import Target
 
 STORE = "stoker-slim"  # the name of stores, after a dot if they are not in a dist-info folder
 ORIGINALS, _NEW, _LOCK = "originals", "new", "lock"
-
-Stamp = tuple[int, int, int, int]
 
 
 class StoreState(StrEnum):
@@ -79,6 +79,18 @@ class Site(Value, frozen=True, kw_only=True):
         return self.store / ORIGINALS / path
 
 
+def store_of(target: Target) -> Path:
+    """Return the folder for the originals of what is slimmed in place. That of a distribution is in
+    its dist-info folder, and is removed together with it.
+    """
+    if target.kind is TargetKind.FOLDER:
+        return target.path / f".{STORE}"
+    if target.kind is TargetKind.LIBRARY:
+        library = target.path.resolve()
+        return library.with_name(f".{library.name}.{STORE}")
+    return target.path / STORE
+
+
 @contextmanager
 def held_store(store: Path) -> Iterator[None]:
     """Lock a store against other processes; create it if needed, remove it if it ends empty."""
@@ -106,12 +118,6 @@ def state_of(store: Path) -> StoreState | None:
 def has_prepared(store: Path) -> bool:
     """Return whether the store holds prepared files."""
     return (store / _NEW).exists()
-
-
-def stamp_of(file: Path) -> Stamp:
-    """Return values that change if the file is replaced or modified."""
-    status = file.stat()
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def replace_prepared(site: Site, stamps: Mapping[str, Stamp | None]) -> None:

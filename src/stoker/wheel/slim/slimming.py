@@ -24,7 +24,6 @@ from stoker.wheel.slim.cuts import (
     plan_cuts,
     write_cut,
 )
-from stoker.wheel.slim.in_place import STORE, held_store, state_of
 from stoker.wheel.target import Target, check_new, check_replaceable
 
 _WHEEL_FOLDER = Path("dist")
@@ -59,6 +58,7 @@ def slim(target: Target, request: SlimRequest, output: OutputOptions) -> SlimRep
 def undo(target: Target) -> tuple[str, ...]:
     """Restore the originals; return their names, none if nothing had been replaced."""
     from stoker.wheel.slim.folder import put_back_originals
+    from stoker.wheel.slim.in_place import store_of
 
     _check_in_place(target, "--undo")
     return put_back_originals(store_of(target))
@@ -67,21 +67,10 @@ def undo(target: Target) -> tuple[str, ...]:
 def discard(target: Target) -> int:
     """Delete the kept originals; return their size in bytes."""
     from stoker.wheel.slim.folder import delete_originals
+    from stoker.wheel.slim.in_place import store_of
 
     _check_in_place(target, "--discard")
     return delete_originals(store_of(target))
-
-
-def store_of(target: Target) -> Path:
-    """Return the folder for the originals of what is slimmed in place. That of a distribution is in
-    its dist-info folder, and is removed together with it.
-    """
-    if target.kind is TargetKind.FOLDER:
-        return target.path / f".{STORE}"
-    if target.kind is TargetKind.LIBRARY:
-        library = target.path.resolve()
-        return library.with_name(f".{library.name}.{STORE}")
-    return target.path / STORE
 
 
 def _check_in_place(target: Target, option: str) -> None:
@@ -161,6 +150,7 @@ def _plan_library(path: Path, request: SlimRequest) -> tuple[Cut, ...]:
 
 def _in_place(target: Target, request: SlimRequest, output: OutputOptions) -> SlimReport:
     from stoker.wheel.slim.folder import recover, replace_files
+    from stoker.wheel.slim.in_place import held_store, store_of
 
     store = store_of(target)
     if output.dry_run:
@@ -181,6 +171,7 @@ def _in_place(target: Target, request: SlimRequest, output: OutputOptions) -> Sl
 
 def _plan_in_place(target: Target, request: SlimRequest) -> tuple[Cut, ...]:
     from stoker.wheel.slim.folder import plan_folder, plan_installed
+    from stoker.wheel.slim.in_place import state_of, store_of
 
     try:
         with StorageErrors("read"):

@@ -6,8 +6,9 @@ It is apart, because it needs the grammar of variants, which slimming itself doe
 from collections.abc import Collection
 
 from stoker.model.errors import UsageError
+from stoker.model.gpu import Backend, GpuTarget
 from stoker.model.machine import Machine
-from stoker.model.plan import Backend, GpuTarget, Variant
+from stoker.model.plan import Variant
 from stoker.plan.grammar import name, parse, parts_beside
 
 GPU_PARTS = ("backend", "gpus")  # of a variant

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stoker.knowledge.gpus import runs_on
 from stoker.model.artifact import DeviceKind
 from stoker.model.errors import UsageError
-from stoker.model.plan import GpuTarget
+from stoker.model.gpu import GpuTarget
 from stoker.model.slimming import ArchSlim, LibrarySlim
 from stoker.wheel.fatbin import FatbinEntry
 from stoker.wheel.runs_on import needed_code

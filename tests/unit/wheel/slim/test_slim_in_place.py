@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from stoker.model.errors import StokerError, StorageError, UsageError
-from stoker.outside.files import sha256_of
+from stoker.outside.files import sha256_of, stamp_of
 from stoker.wheel.facts import files_below
 from stoker.wheel.slim import in_place
 from stoker.wheel.slim.folder import delete_originals, put_back_originals, recover
@@ -21,7 +21,6 @@ from stoker.wheel.slim.in_place import (
     StoreState,
     open_site,
     replace_prepared,
-    stamp_of,
 )
 
 OLD, NEW = b"old" * 100, b"new"

@@ -3,7 +3,7 @@
 import pytest
 
 from stoker.model.errors import ArtifactError
-from stoker.model.plan import GpuTarget
+from stoker.model.gpu import GpuTarget
 from stoker.model.slimming import SlimRecord
 from stoker.wheel.revision import new_version
 from stoker.wheel.slim.cuts import (
