@@ -36,6 +36,23 @@ def test_a_cmake_project_is_installed_into_a_folder(stoker: Stoker, tmp_path: Pa
 
 
 @pytest.mark.slow
+def test_variables_that_only_compilers_read_compile_again(stoker: Stoker, tmp_path: Path) -> None:
+    project = Project(stoker, tmp_path, "mini-cmake")
+    project.change("src/sum.cpp", "0.0);", "FIRST);")
+    with (project.tree / "src/sum.cpp").open("r+") as stream:
+        text = stream.read()
+        stream.seek(0)
+        stream.write(f"#include <first.h>\n{text}")
+    for value in ("1.0", "2.0"):
+        folder = tmp_path / value
+        folder.mkdir()
+        (folder / "first.h").write_text(f"#define FIRST {value}\n")
+    assert "sum.cpp" in project.built(CPATH=str(tmp_path / "1.0")).compiled()
+    assert project.built(CPATH=str(tmp_path / "1.0")).compiled() == []
+    assert "sum.cpp" in project.built(CPATH=str(tmp_path / "2.0")).compiled()
+
+
+@pytest.mark.slow
 def test_a_project_that_installs_nothing_says_so(stoker: Stoker, tmp_path: Path) -> None:
     project = Project(stoker, tmp_path, "mini-cmake")
     for _ in range(2):

@@ -9,6 +9,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from stoker.builds.backend import Execute
 from stoker.builds.digests import digest
 from stoker.builds.route import Route
@@ -17,19 +19,26 @@ from stoker.builds.work import MARK, Work
 from stoker.govern.session import Session
 from stoker.model.errors import CommandError, Terminated
 from stoker.model.plan import Plan
-from stoker.outside import folders
-from stoker.outside.deleting import remove_tree
+from stoker.outside import files, folders
+from stoker.outside.deleting import remove_file, remove_tree
 from stoker.plan.left_out import VARIABLE
 from stoker.plan.subject import Subject
 
 # Variables that builds read beside the plan's own.
 _READ_BY_BUILDS = (
     *("CC", "CXX", "CUDACXX", "CUDAHOSTCXX", "CFLAGS", "CXXFLAGS", "CUDAFLAGS", "LDFLAGS"),
-    *("CUDA_HOME", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "CMAKE_PREFIX_PATH"),
+    *("CUDA_HOME", "CMAKE_PREFIX_PATH"),
     *("CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_CUDA_COMPILER_LAUNCHER"),
+)
+# Variables that compilers read themselves. No command shows them, so ninja would keep objects that
+# were made with other values.
+_READ_BY_COMPILERS = (
+    *("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "HIPCC_COMPILE_FLAGS_APPEND"),
+    *("CCC_OVERRIDE_OPTIONS", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"),
 )
 # Tools whose version changes what CMake finds and how it compiles.
 _TOOLS = ("cc", "cxx", "hipcc", "icpx", "cmake", "ninja", "ccache", "sccache")
+_COMPILED_WITH = ".stoker-compiled-with.json"
 _FIRST_ZIP_CAN_SAY = 315532800  # 1980-01-01
 
 
@@ -110,7 +119,8 @@ class Execution:
 
     def options_digest(self) -> str:
         """Return a digest of all that a build depends on besides its tree and Python."""
-        names = {*_READ_BY_BUILDS, VARIABLE, *(setting.name for setting in self._plan.environment)}
+        names = {*_READ_BY_BUILDS, *_READ_BY_COMPILERS, VARIABLE}
+        names |= {setting.name for setting in self._plan.environment}
         names -= {"MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL"}
         said = {name: self.environment.get(name) for name in names}
         found = (tool for tool in self._subject.toolbox.tools if tool.name in _TOOLS)
@@ -118,6 +128,18 @@ class Execution:
         toolkit = self._subject.toolkit
         asked = [self._route.configure, self._route.settings]
         return digest([asked, said, tools, toolkit.version if toolkit else None])
+
+    def forget_objects_of_other_flags(self) -> None:
+        """Make ninja compile everything again if compilers now read other variables."""
+        asked = os.environ | {setting.name: setting.value for setting in self._plan.environment}
+        said = {name: asked[name] for name in _READ_BY_COMPILERS if asked.get(name)}
+        record = self._route.build / _COMPILED_WITH
+        if said == (files.read_json(record, dict[str, str]) or {}):
+            return
+        for log in self._route.build.rglob(".ninja_log"):
+            remove_file(log)
+        self._route.build.mkdir(parents=True, exist_ok=True)
+        files.write_whole(record, msgspec.json.encode(said))
 
     def link_tools(self) -> None:
         """Link tools into a folder of ours: the chosen CMake's own may also hold a Python."""

@@ -135,6 +135,7 @@ class Staging:
     def run(self) -> tuple[Path, ...]:
         self._execution.link_tools()
         self._do(BuildStage.PREPARE, self._prepare, self._prepare_inputs)
+        self._execution.forget_objects_of_other_flags()
         if self._calls_ninja:
             self._compile_all()
         if self._job and self._job.shard:
