@@ -5,7 +5,9 @@
 # folder test of PyTorch's source, OPERATORS a program that writes a digest of each operator to the file that it is
 # given. RESULT gets logs and figures. Environment: ROUNDS of the speed comparison (5), SECONDS_PER_FILE of tests (no
 # limit), BUILDS whose tests run ("ours official"), FILES of tests, OFFICIAL_PRELOAD, a library with functions that the
-# machine's NVIDIA packages lack. test_cuda.py does not stand other tests beside it: it runs alone and in one process.
+# machine's NVIDIA packages lack. Tests that share a GPU disturb each other, and an illegal access in one ends all later
+# ones of its process: tests that failed run again, without others in their process where the file is test_cuda.py (which
+# does not stand tests beside it), else one after the other. `python benchmarks/pytorch_gpu_results.py RESULT` counts.
 set -euo pipefail
 python=$1 ours=$(realpath "$2") official=$(realpath "$3") tests=$(realpath "$4") operators=$(realpath "$5") result=$6
 here=$(realpath "$(dirname "$0")")
@@ -34,5 +36,13 @@ for file in ${FILES:-test_torch test_nn test_cuda test_transformers}; do
         with "$build" timeout -k 10 -s INT "${SECONDS_PER_FILE:-0}" "$python" -m pytest --noconftest -p no:cacheprovider -n $workers -v \
             "$file.py" > "$result/$file-$build.txt" 2>&1 || true
         echo "$build $file: $(tail -n 1 "$result/$file-$build.txt")"
+        again=$result/$file-$build-again
+        mkdir -p "$again"
+        { grep -oP '(FAILED|ERROR) \K\S+\.py::\S+' "$result/$file-$build.txt" || true; } | sort -u > "$again.txt"
+        at_once=1 tests_each=400
+        [ "$file" = test_cuda ] && at_once=6 tests_each=1
+        with "$build" xargs -r -P $at_once -n $tests_each sh -c 'out=$0
+            timeout -k 10 600 "$@" > "$out/$$.txt" 2>&1 || true' "$again" \
+            "$python" -m pytest --noconftest -p no:cacheprovider -v < "$again.txt"
     done
 done
