@@ -12,9 +12,8 @@ from built_libraries import CUBIN, PTX, entry, region, with_device_code
 from conftest import Need
 from stoker.catalogue.values import ArchCode, CodeRegions, Host, HostGpu, PublishedWheel
 from stoker.model.artifact import CxxAbi
-from stoker.model.gpu import Backend
-from stoker.model.plan import PLAN_MEMBER
 from stoker.model.slimming import SLIM_MEMBER, SlimRecord
+from stoker.model.variant import PLAN_MEMBER, Backend
 from stoker.plan.grammar import label, parse
 from wheel_files import record
 

@@ -17,7 +17,6 @@ from stoker.knowledge.gpus import cuda_archs, cuda_releases, gpus
 from stoker.knowledge.platforms import platforms
 from stoker.knowledge.projects import projects
 from stoker.model.finding import Finding, Severity
-from stoker.model.gpu import Backend, GpuTarget
 from stoker.model.machine import (
     Cpu,
     CudaToolkit,
@@ -33,18 +32,9 @@ from stoker.model.machine import (
     Tool,
     Toolbox,
 )
-from stoker.model.plan import (
-    BuildType,
-    Estimate,
-    Feature,
-    Origin,
-    OriginKind,
-    Plan,
-    Quantity,
-    Sanitizer,
-    Variant,
-)
+from stoker.model.plan import Estimate, Origin, OriginKind, Plan, Quantity
 from stoker.model.source import CMakeOption, FrontEnd, OptionKind, ProjectKind, SourceTree
+from stoker.model.variant import Backend, BuildType, Feature, GpuTarget, Sanitizer, Variant
 from stoker.plan.defines import define
 from stoker.plan.doctor import examine
 from stoker.plan.estimates import estimate

@@ -22,9 +22,9 @@ from stoker.model.caching import (
 )
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.govern import Gc, NvccThreads
-from stoker.model.gpu import Backend
-from stoker.model.plan import Origin, OriginKind, Setting, SettingPlace, Variant
+from stoker.model.plan import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.secrets import hide, redact
+from stoker.model.variant import Backend, Variant
 
 NOT_DISTRIBUTED = Distribution(engine=Distributor.NONE)
 _LOCAL_SLOTS = "--localslots=1000 --localslots_cpp={} "

@@ -10,9 +10,9 @@ from stoker.ask.room import Left, Question
 from stoker.ask.values import Asked, AskedOption, AskedVariable, AskedWord, Walls
 from stoker.govern.command_line import compiler_words, step_of
 from stoker.model.govern import Role, Step
-from stoker.model.gpu import Backend, GpuTarget
 from stoker.model.secrets import hide, redact
 from stoker.model.value import UNDECODABLE, Value
+from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.compiled import device_compile, kernels
 from stoker.plan.tree_recipe import names_targets
 

@@ -31,11 +31,11 @@ from stoker.ask.values import Asked, Walls
 from stoker.model.errors import MissingError, StokerError, UsageError
 from stoker.model.evidence import AskedBuild, EvidenceKind
 from stoker.model.finding import Finding, Severity
-from stoker.model.gpu import Backend
 from stoker.model.plan import Plan
 from stoker.model.recipe import BackendRecipe, FixedTargets, ProjectRecipe
 from stoker.model.source import SourceTree
 from stoker.model.value import Value
+from stoker.model.variant import Backend
 from stoker.plan.compiled import sm
 from stoker.plan.estimates import estimate
 from stoker.plan.left_out import left_out, needless, without

@@ -9,9 +9,9 @@ from stoker.ask.room import BUILD, Limits, Question, prefixes, without_session
 from stoker.knowledge.gpus import gpus
 from stoker.machine.python import Probe, ask_interpreter
 from stoker.model.errors import UsageError
-from stoker.model.gpu import Backend
 from stoker.model.plan import Plan
 from stoker.model.source import FrontEnd, SourceTree
+from stoker.model.variant import Backend
 from stoker.plan.subject import Subject
 
 _TIMEOUT_S = 20.0

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from stoker.ask.values import Asked, AskedOption
 from stoker.knowledge.gpus import runs_on
-from stoker.model.gpu import Backend, GpuTarget
 from stoker.model.plan import Plan, SettingPlace, is_on
 from stoker.model.recipe import BackendRecipe, Switch
 from stoker.model.value import Value
+from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.recipes.project import known_facts, sets_targets
 from stoker.plan.subject import Subject
 from stoker.plan.tree_recipe import FIND_CUDA_FLAGS, names_targets

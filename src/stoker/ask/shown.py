@@ -1,8 +1,8 @@
 """Renders what a build answered when it was asked."""
 
 from stoker.ask.values import Asked
-from stoker.model.gpu import Backend
 from stoker.model.value import counted
+from stoker.model.variant import Backend
 from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.plan.tree_recipe import names_targets
 

@@ -2,8 +2,8 @@
 
 from enum import StrEnum
 
-from stoker.model.gpu import Backend
 from stoker.model.value import Count, Seconds, Value
+from stoker.model.variant import Backend
 from stoker.plan.compiled import DeviceCompile, KernelTargets
 
 

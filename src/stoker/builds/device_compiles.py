@@ -13,8 +13,8 @@ import msgspec
 
 from stoker.govern.command_line import compiler_words, step_of
 from stoker.model.errors import TargetsError
-from stoker.model.plan import PlannedTargets
 from stoker.model.value import UNDECODABLE, Value
+from stoker.model.variant import PlannedTargets
 from stoker.outside import process
 from stoker.plan.compiled import DeviceCompile, device_compile, difference, unserved, where_from
 from stoker.plan.left_out import VARIABLE, without

@@ -13,8 +13,8 @@ from stoker.builds.stages import StageLog
 from stoker.model.artifact import LibraryOrigin
 from stoker.model.errors import MissingError, StokerError, UsageError
 from stoker.model.finding import Finding, Severity
-from stoker.model.plan import PLAN_MEMBER
 from stoker.model.value import indented_json
+from stoker.model.variant import PLAN_MEMBER
 from stoker.outside import files
 from stoker.outside.deleting import remove_tree
 from stoker.plan.grammar import name, parse

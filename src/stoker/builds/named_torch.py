@@ -8,9 +8,8 @@ from packaging.utils import canonicalize_name
 
 from stoker.model.distribution import read_requirement
 from stoker.model.errors import UsageError
-from stoker.model.gpu import Backend
-from stoker.model.plan import Variant
 from stoker.model.value import Value
+from stoker.model.variant import Backend, Variant
 from stoker.wheel.torch_builds import toolkit_of
 
 INDEX_EXAMPLE = "--torch-index https://HOST/whl/{cuda}; PyTorch's installation page names it"

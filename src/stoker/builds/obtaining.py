@@ -23,10 +23,10 @@ from stoker.catalogue.store import Say
 from stoker.model.build import Isolation
 from stoker.model.distribution import read_requirement
 from stoker.model.errors import MissingError, UsageError
-from stoker.model.gpu import Backend
 from stoker.model.machine import TORCH_INCLUDES
 from stoker.model.plan import Estimate, Plan
 from stoker.model.value import Value, duration, size
+from stoker.model.variant import Backend
 from stoker.outside.package_index import PackageIndex
 from stoker.outside.web import Web
 from stoker.plan.left_out import named

@@ -21,10 +21,9 @@ from stoker.knowledge.sonames import cuda_of
 from stoker.model.artifact import ArtifactFacts, CxxAbi, WheelFacts
 from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import ArtifactError, UsageError
-from stoker.model.gpu import Backend
-from stoker.model.plan import Variant
 from stoker.model.slimming import SlimRecord
 from stoker.model.value import Value
+from stoker.model.variant import Backend, Variant
 from stoker.plan.grammar import label
 
 RESERVED = frozenset(

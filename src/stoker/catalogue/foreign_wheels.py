@@ -19,8 +19,8 @@ from stoker.catalogue.values import (
 )
 from stoker.knowledge.cpus import cpu_levels, cpu_needs
 from stoker.model.errors import ArtifactError
-from stoker.model.gpu import Backend
 from stoker.model.value import UNDECODABLE, Value
+from stoker.model.variant import Backend
 
 RESERVED = frozenset(
     {"files", "signatures", WHEEL_VARIANTS}

@@ -6,14 +6,15 @@ import msgspec
 
 from stoker.catalogue.values import Host, HostGpu
 from stoker.knowledge.cpus import cpu_family, cpu_offers
+from stoker.knowledge.gpu_words import squeeze
 from stoker.knowledge.gpus import gpus
 from stoker.knowledge.manylinux import policies
 from stoker.machine.python import Probe, ask_interpreter
 from stoker.machine.system import read_machine
 from stoker.model.errors import UsageError
-from stoker.model.gpu import GpuTarget
-from stoker.model.machine import Machine, Platform
-from stoker.plan.grammar import parse, parts_beside, squeeze
+from stoker.model.machine import Machine
+from stoker.model.variant import GpuTarget, Platform
+from stoker.plan.grammar import parse, parts_beside
 
 _TIMEOUT_S = 60.0
 

@@ -10,8 +10,8 @@ from stoker.catalogue.ranking import rank
 from stoker.catalogue.values import Choice, Fit, Host, PublishedWheel
 from stoker.knowledge.manylinux import order
 from stoker.model.artifact import ArtifactFacts, TorchFit
-from stoker.model.gpu import Backend
 from stoker.model.value import Value
+from stoker.model.variant import Backend
 from stoker.wheel.inspect_page import lacking
 from stoker.wheel.loads_with import ReadTorch, TorchNeeds, loads_with
 

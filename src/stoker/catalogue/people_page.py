@@ -18,7 +18,7 @@ from stoker.catalogue.values import Fit, PublishedCatalogue, PublishedWheel
 from stoker.knowledge.cpus import cpu_levels, cpu_offers
 from stoker.knowledge.gpus import gpus
 from stoker.model.distribution import read_tags
-from stoker.model.gpu import Backend
+from stoker.model.variant import Backend
 from stoker.model.visible import html_text, visible_in_page
 
 _FAMILY = re.compile(r"_(x86_64|aarch64|arm64|ppc64le|riscv64)$")

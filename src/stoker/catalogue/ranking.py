@@ -26,8 +26,8 @@ from stoker.catalogue.values import (
 )
 from stoker.knowledge.gpus import cuda_releases
 from stoker.model.distribution import read_tags, read_version
-from stoker.model.gpu import Backend, GpuTarget
 from stoker.model.value import Value, whole_number
+from stoker.model.variant import Backend, GpuTarget
 from stoker.wheel.runs_on import needed_code
 
 _LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}

@@ -22,8 +22,8 @@ from stoker.machine.installers import (
 )
 from stoker.model.artifact import TargetKind
 from stoker.model.errors import MissingError, UsageError
-from stoker.model.gpu import GpuTarget
 from stoker.model.value import Value, counted, size
+from stoker.model.variant import GpuTarget
 from stoker.outside import folders, process
 from stoker.outside.deleting import remove_file
 from stoker.outside.files import folder_of_process, read_json

@@ -10,8 +10,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from stoker.model.artifact import CxxAbi, RegionPattern
-from stoker.model.gpu import Backend
 from stoker.model.value import Bytes, Value
+from stoker.model.variant import Backend
 
 # The variant whose index holds wheel variants of the draft standards, for installers that choose.
 WHEEL_VARIANTS = "wheel-variants"

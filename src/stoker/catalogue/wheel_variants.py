@@ -25,7 +25,7 @@ from stoker.catalogue.values import (
 from stoker.knowledge.cpus import cpu_family
 from stoker.knowledge.gpus import gpus
 from stoker.model.distribution import read_version
-from stoker.model.gpu import Backend
+from stoker.model.variant import Backend
 
 VARIANT_MEMBER = "variant.json"  # in dist-info
 

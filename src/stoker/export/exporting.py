@@ -23,11 +23,11 @@ from stoker.knowledge.export_targets import (
 from stoker.knowledge.projects import builder_image, projects
 from stoker.knowledge.torch_releases import torch_release
 from stoker.model.errors import UsageError
-from stoker.model.gpu import Backend
 from stoker.model.plan import Plan
 from stoker.model.recipe import ProjectRecipe
 from stoker.model.source import SourceKind
 from stoker.model.value import Value
+from stoker.model.variant import Backend
 from stoker.outside.files import write_whole
 from stoker.outside.folders import current_folder
 from stoker.plan.grammar import name as variant_name

@@ -26,8 +26,8 @@ from stoker.knowledge.export_targets import (
     nix_blas,
 )
 from stoker.model.errors import UsageError
-from stoker.model.gpu import Backend
 from stoker.model.plan import OriginKind
+from stoker.model.variant import Backend
 
 PYTORCH = "pytorch"  # the name of its recipe
 OWN_PYTHON = "3.12"  # runs stoker itself in builder images, whatever Python the wheel is for

@@ -20,8 +20,8 @@ from stoker.model.errors import StokerError, UsageError
 from stoker.model.events import Warned
 from stoker.model.govern import Gc, GovernorOptions, NvccThreads, RunTerms, TimeLimit
 from stoker.model.machine import LimitKind, MemoryLimit, Scratch, Tmp
-from stoker.model.plan import PlannedTargets
 from stoker.model.value import Value, size
+from stoker.model.variant import PlannedTargets
 from stoker.outside.folders import current_folder
 from stoker.outside.locks import holding_toolchains
 

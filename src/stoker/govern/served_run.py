@@ -10,8 +10,8 @@ from stoker.govern.tally import Tally
 from stoker.machine.counters import KillCounter
 from stoker.model.events import KernelStarts, Overview, TargetsDiffer
 from stoker.model.govern import GovernorOptions, RunShare, Step
-from stoker.model.plan import PlannedTargets
 from stoker.model.runs import Attempt, Outcome, RunSummary
+from stoker.model.variant import PlannedTargets
 from stoker.plan.compiled import device_compile, difference
 
 _LAST_WRITES_OF_RUN = 2.0  # seconds that the end of a run waits for the history

@@ -32,8 +32,8 @@ from stoker.model.events import (
     Warned,
 )
 from stoker.model.govern import GovernorOptions, TimeLimit
-from stoker.model.plan import PlannedTargets
 from stoker.model.runs import Outcome, RunSummary
+from stoker.model.variant import PlannedTargets
 from stoker.outside import process
 from stoker.outside.deleting import remove_file
 from stoker.outside.folders import current_folder, private_folder, unwritable

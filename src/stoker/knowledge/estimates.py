@@ -1,8 +1,8 @@
 """Measured figures of whole builds: memory, time, disk, wheel size."""
 
 from stoker.knowledge import Row, table
-from stoker.model.gpu import Backend
 from stoker.model.source import ProjectKind
+from stoker.model.variant import Backend
 
 
 class BuildFigures(Row, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from functools import cache
 
 from stoker.knowledge import Row, table
-from stoker.model.gpu import Backend
+from stoker.model.variant import Backend
 
 
 class FeatureRow(Row, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from functools import cache
 
 from stoker.knowledge import Row, load, rows, table
 from stoker.model.artifact import Compression
-from stoker.model.gpu import Backend, GpuTarget
+from stoker.model.variant import Backend, GpuTarget
 
 
 class GpuModel(Row, frozen=True, kw_only=True):

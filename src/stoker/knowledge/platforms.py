@@ -3,8 +3,7 @@
 from functools import cache
 
 from stoker.knowledge import Row, rows
-from stoker.model.gpu import Backend
-from stoker.model.machine import Platform
+from stoker.model.variant import Backend, Platform
 
 
 class PlatformRow(Row, frozen=True, kw_only=True):

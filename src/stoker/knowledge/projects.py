@@ -7,8 +7,8 @@ from functools import cache
 
 from stoker.knowledge import Row, rows
 from stoker.knowledge.sonames import unversioned
-from stoker.model.gpu import Backend
 from stoker.model.recipe import ProjectRecipe
+from stoker.model.variant import Backend
 from stoker.model.wheel_source import WheelSource
 
 

@@ -10,8 +10,8 @@ from posixpath import join, normpath
 
 from msgspec.structs import replace
 
-from stoker.model.plan import PlannedTargets
 from stoker.model.value import Bytes, ByteSeconds, Count, Factor, Percent, Seconds, Value
+from stoker.model.variant import PlannedTargets
 
 
 class Gc(StrEnum):

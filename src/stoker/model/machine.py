@@ -3,16 +3,7 @@
 from enum import StrEnum
 
 from stoker.model.value import Value, minor_release
-
-
-class Platform(Value, frozen=True, kw_only=True, order=True):
-    """An operating system and a CPU family, written ``linux-x86_64``."""
-
-    os: str
-    cpu: str
-
-    def __str__(self) -> str:
-        return f"{self.os}-{self.cpu}"
+from stoker.model.variant import Platform
 
 
 class OperatingSystem(Value, frozen=True, kw_only=True):

@@ -1,81 +1,12 @@
-"""The variant that a user asks for, and the plan that is made for it: settings with their origins,
-commands and estimates.
-
-The grammar of variants is in ``stoker.plan.grammar``.
-"""
+"""The plan that is made for a variant: settings with their origins, commands and estimates."""
 
 from enum import StrEnum
 
-from stoker.model.evidence import Evidence, EvidenceKind, Statement
+from stoker.model.evidence import Statement
 from stoker.model.finding import Finding
-from stoker.model.gpu import Backend, GpuTarget
-from stoker.model.machine import Platform
 from stoker.model.source import FrontEnd, ProjectKind
 from stoker.model.value import Bytes, Value
-
-
-class BuildType(StrEnum):
-    RELEASE = "Release"
-    DEBUG = "Debug"
-    RELWITHDEBINFO = "RelWithDebInfo"
-    MINSIZEREL = "MinSizeRel"
-
-
-class Sanitizer(StrEnum):
-    ADDRESS = "asan"
-    UNDEFINED = "ubsan"
-    THREAD = "tsan"
-
-
-class Feature(Value, frozen=True, kw_only=True, order=True):
-    """A feature of the project, asked for or refused by name."""
-
-    name: str
-    on: bool = True
-
-
-class Variant(Value, frozen=True, kw_only=True):
-    """Everything that makes one build differ from another. ``None`` means the project's own choice.
-
-    ``gpus`` and ``features`` are sorted and without doubles; the grammar sees to that.
-    """
-
-    backend: Backend = Backend.CPU
-    toolkit: str | None = None
-    gpus: tuple[GpuTarget, ...] = ()
-    cpu: str | None = None
-    blas: str | None = None
-    python: str | None = None
-    build_type: BuildType = BuildType.RELEASE
-    sanitizer: Sanitizer | None = None
-    features: tuple[Feature, ...] = ()
-    platform: Platform | None = None
-
-    @property
-    def runtime(self) -> str:
-        """The back end with its release: ``cu130``, ``rocm6.4``, ``cpu``."""
-        if self.toolkit and self.backend is Backend.CUDA:
-            return "cu" + self.toolkit.replace(".", "")
-        return self.backend.value + (self.toolkit or "")
-
-    @property
-    def name(self) -> str:
-        """Every part that is not the default, in a fixed order: ``cu130-sm90-avx512``."""
-        words = [
-            self.runtime,
-            "+".join(target.word for target in self.gpus),
-            self.cpu or "",
-            self.blas or "",
-            "" if self.python is None else "py" + self.python.replace(".", ""),
-            "" if self.build_type is BuildType.RELEASE else self.build_type.value.casefold(),
-            self.sanitizer or "",
-            *(feature.name if feature.on else f"no{feature.name}" for feature in self.features),
-            "" if self.platform is None else f"{self.platform.os}_{self.platform.cpu}",
-        ]
-        return "-".join(word for word in words if word)
-
-
-PLAN_MEMBER = "stoker-plan.json"  # in a wheel's dist-info: the Plan that it was built by
+from stoker.model.variant import PlannedTargets, Platform, Variant
 
 
 class OriginKind(StrEnum):
@@ -160,32 +91,6 @@ class Estimate(Value, frozen=True, kw_only=True):
     largest_step_bytes: Quantity
     disk_bytes: Quantity
     wheel_bytes: Quantity
-
-
-class PlannedTargets(Value, frozen=True, kw_only=True):
-    """The GPU targets that a build compiles for, and how it is told them.
-
-    Targets are written ``9.0a`` or ``gfx942``. ``accepted`` are those of single kernels; with
-    ``+PTX`` they are PTX only.
-    """
-
-    backend: Backend
-    gpus: tuple[str, ...] = ()  # those that were asked for
-    cubins: tuple[str, ...] = ()  # machine code
-    ptx: tuple[str, ...] = ()
-    accepted: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()  # values of -gencode that stoker removes from commands of nvcc
-    fixed: bool = False  # the tree names them itself
-    compiles: bool = True  # the build must compile device code
-    set_by: tuple[str, ...] = ()  # settings of the plan: NAME=VALUE
-    choices: tuple[str, ...] = ()  # what the tree reads: NAME (file:line)
-    evidence: Evidence | None = None
-
-    @property
-    def without_device_code(self) -> bool:
-        """Whether it is known, and not only assumed, that the build compiles no device code."""
-        assumed = self.evidence is not None and self.evidence.kind is EvidenceKind.ASSUMED
-        return not (self.compiles or assumed)
 
 
 class SourceSummary(Value, frozen=True, kw_only=True):

@@ -5,9 +5,9 @@ of the user's own. ``stoker.knowledge.projects`` loads them, ``stoker.source`` r
 them, and ``stoker.plan`` turns them into settings.
 """
 
-from stoker.model.gpu import Backend
 from stoker.model.source import FrontEnd, ProjectKind
 from stoker.model.value import Value
+from stoker.model.variant import Backend
 
 
 class FixedTargets(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from stoker.model.gpu import GpuTarget
 from stoker.model.value import Value
+from stoker.model.variant import GpuTarget
 
 PACKAGE_MEMBER = "stoker-package.json"  # in dist-info: a PackageRecord
 

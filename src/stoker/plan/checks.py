@@ -12,9 +12,9 @@ from stoker.knowledge.gpus import CudaRelease, cuda_releases, gpus
 from stoker.knowledge.platforms import platforms
 from stoker.knowledge.torch_releases import oldest_python
 from stoker.model.errors import UsageError, nearest
-from stoker.model.gpu import Backend, GpuTarget
 from stoker.model.plan import is_on
 from stoker.model.value import whole_number
+from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.recipes.project import refuse_targets
 from stoker.plan.subject import Subject
 from stoker.plan.targets import refuse_old_gpus, refuse_unmade, refuse_unserved

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator
 from posixpath import basename
 
 from stoker.model.govern import Role, Step
-from stoker.model.gpu import Backend
-from stoker.model.plan import PlannedTargets
 from stoker.model.value import Value
+from stoker.model.variant import Backend, PlannedTargets
 
 
 class DeviceCompile(Value, frozen=True, kw_only=True):

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from stoker.knowledge.gpus import cuda_releases
 from stoker.knowledge.packages import gcc_versions, install_command
 from stoker.model.finding import Finding, error, ok, warning
-from stoker.model.gpu import Backend, GpuTarget
 from stoker.model.machine import TORCH_INCLUDES, CudaToolkit, Tool
 from stoker.model.source import ProjectKind
+from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.planning import PlannedBuild
 
 # The compiler, the toolkit, the page that explains how to install it, and its setup command.

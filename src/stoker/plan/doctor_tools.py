@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from stoker.knowledge.torch_releases import torch_release
 from stoker.model.finding import Finding, error, ok, warning
-from stoker.model.gpu import Backend
 from stoker.model.machine import PythonInstallation, Tool
 from stoker.model.plan import is_on
 from stoker.model.source import ProjectKind, Standard
+from stoker.model.variant import Backend
 from stoker.plan.doctor_compilers import major
 from stoker.plan.planning import PlannedBuild
 from stoker.plan.present import still_needed

@@ -2,10 +2,10 @@
 
 from stoker.knowledge.estimates import BuildFigures, estimates
 from stoker.model.build import MeasuredBuild
-from stoker.model.gpu import Backend
 from stoker.model.plan import Estimate, HeavyStep, Quantity
 from stoker.model.source import ProjectKind
 from stoker.model.value import whole_number
+from stoker.model.variant import Backend
 from stoker.plan.subject import Subject
 
 _UNKNOWN = Quantity(amount=None, basis="no similar build has been measured")

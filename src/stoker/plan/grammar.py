@@ -1,13 +1,11 @@
 """The grammar of variants: reads words into a ``Variant``, and gives a ``Variant`` its name.
 
 A variant is a list of words in any order: ``cu130-sm90-avx512``, ``h100 with AVX-512``,
-``8.0;8.6;9.0+PTX``. Every word means one part; spelling (case, dashes, underscores, spaces) does
-not matter, because words are looked up without it. Words that makers put around the name of a chip
-(``NVIDIA GeForce RTX 3090``, ``H100 80GB HBM3``) are ignored beside that name.
+``8.0;8.6;9.0+PTX``. Every word means one part; ``stoker.knowledge.gpu_words`` reads those of GPUs.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import takewhile
 from typing import Any
@@ -16,62 +14,56 @@ import msgspec
 
 from stoker.knowledge.cpus import cpu_levels, cpu_names, cpu_products, is_apple
 from stoker.knowledge.features import blas_libraries, features
-from stoker.knowledge.gpus import cuda_archs, cuda_releases, decorations, generations, gpus
+from stoker.knowledge.gpu_words import (
+    FILLERS,
+    LONGEST,
+    TARGETS,
+    NamedGpus,
+    cuda_target,
+    folded,
+    gpu_names,
+    is_decoration,
+    joined_targets,
+    longest_runs,
+    one_target,
+    sorted_targets,
+    split_words,
+    squeeze,
+)
+from stoker.knowledge.gpus import cuda_archs, cuda_releases, gpus
 from stoker.knowledge.platforms import platforms
 from stoker.model.errors import UnknownWordError, UsageError, nearest, unknown
-from stoker.model.gpu import Backend, GpuTarget
 from stoker.model.machine import Machine
-from stoker.model.plan import BuildType, Feature, Sanitizer, Variant
+from stoker.model.variant import Backend, BuildType, Feature, GpuTarget, Sanitizer, Variant
 
 Parts = dict[str, Any]  # the fields of Variant that a word gives
 
-_LONGEST = 1000  # characters of a variant
-_MOST_TOGETHER = 12  # words that mean one thing together
-_FILLERS = frozenset({"with", "and", "for", "only", "on", "the", "a"})
 _NAMED_BUILD = re.compile(r"^(?:python3(?P<minor>\d+)packages\.)?(?:py)?torch-", re.ASCII)
-_TRADEMARK = re.compile(r"\((?:r|tm|c|nvgpu)\)|[()]")
-_PTX = re.compile(r"(?<=[a-z0-9])(?:\s+(?:with|and))?[\s+-]+ptx\b")
-_CAPABILITY = re.compile(r"\d+\.\d+[af]?", re.ASCII)
 _NATIVE = ("native", "thismachine")
 
 
 def parse(text: str, machine: Machine | None = None) -> Variant:
     """Read a variant. ``machine`` is what ``native`` and ``this machine`` stand for."""
-    if len(text) > _LONGEST:
+    if len(text) > LONGEST:
         raise UsageError(f"a variant of {len(text):,} characters: '{text[:40]}...'")
-    folded = _TRADEMARK.sub(" ", text.casefold()).strip()
+    plain = folded(text)
     given: list[tuple[str, Any]] = []
-    if named := _NAMED_BUILD.match(folded):
-        folded = folded[named.end() :]
+    if named := _NAMED_BUILD.match(plain):
+        plain = plain[named.end() :]
         if named["minor"]:
             given.append(("python", _python(named["minor"])))
-    folded = re.sub(r"\s*\+\s*", "+", _PTX.sub("+ptx", folded))
-    words = [word for word in re.split(r"[-\s,;]+", folded) if word]
-    if not [word for word in words if word not in _FILLERS]:
+    words = split_words(plain)
+    if not [word for word in words if word not in FILLERS]:
         raise UsageError("a variant needs at least one word", hints=["for example: cu130-sm90"])
     native = _native(machine, cpu_only="cpu" in words) if machine else None
-    for parts in _read(text, words, native):
+    for parts in longest_runs(words, lambda run: _meaning(run, native)):
+        if isinstance(parts, int):
+            raise _unknown_words(text, words[parts:])
         given.extend(parts.items())
     return _assemble(text, given)
 
 
-def _read(text: str, words: list[str], native: Parts | None) -> Iterator[Parts]:
-    """Take the longest run of words that means something, until no words are left."""
-    start = 0
-    while start < len(words):
-        for end in range(min(len(words), start + _MOST_TOGETHER), start, -1):
-            parts = _meaning(words[start:end], native)
-            if parts is not None:
-                yield parts
-                start = end
-                break
-        else:
-            if words[start] not in _FILLERS:
-                raise _unknown_words(text, words[start:])
-            start += 1
-
-
-def _meaning(words: list[str], native: Parts | None = None) -> Parts | None:
+def _meaning(words: Sequence[str], native: Parts | None = None) -> Parts | None:
     key = squeeze("".join(words))
     if key in _NATIVE:
         if native is None:
@@ -81,22 +73,13 @@ def _meaning(words: list[str], native: Parts | None = None) -> Parts | None:
     return _vocabulary().get(key) or _product(words) or _pattern("-".join(words))
 
 
-def _product(words: list[str]) -> Parts | None:
+def _product(words: Sequence[str]) -> Parts | None:
     """Read a GPU or CPU as its driver or maker prints it: ``NVIDIA H100 80GB HBM3``."""
-    rest = [word for word in words if not _is_decoration(word)]
+    rest = [word for word in words if not is_decoration(word)]
     if len(rest) == len(words):
         return None
     parts = _vocabulary().get(squeeze("".join(rest)), {})
     return parts if "gpus" in parts or "cpu" in parts else None
-
-
-def _is_decoration(word: str) -> bool:
-    return word in decorations() or re.fullmatch(r"\d+gb", word, re.ASCII) is not None
-
-
-def squeeze(word: str) -> str:
-    """Return the form in which a word is looked up: lower case, without dashes, dots and blanks."""
-    return re.sub(r"[\s._-]", "", word.casefold())
 
 
 @cache
@@ -106,12 +89,7 @@ def _vocabulary() -> dict[str, Parts]:
     """
     words: dict[str, Parts] = {backend.value: {"backend": backend} for backend in Backend}
     words["metal"] = {"backend": Backend.MPS}
-    for row in gpus().values():
-        target: Parts = {"backend": row.backend, "gpus": (GpuTarget(arch=row.arch),)}
-        names = row.names if row.backend is Backend.CUDA else (row.arch, *row.names)
-        words |= {squeeze(name): target for name in names}
-    for name, archs in generations().items():
-        words[name] = {"backend": gpus()[archs[0].arch].backend, "gpus": archs}
+    words |= {name: _gpu_parts(found) for name, found in gpu_names().items()}
     for cpu in cpu_names():
         words[squeeze(cpu)] = {"cpu": cpu}
     for level in cpu_levels().values():
@@ -157,39 +135,13 @@ def _known_cuda() -> str:
     return " ".join(cuda_releases())
 
 
+def _gpu_parts(found: NamedGpus) -> Parts:
+    return {"backend": found.backend, "gpus": found.gpus}
+
+
 def _targets(found: re.Match[str]) -> Parts | None:
-    """Read ``sm80+sm90a+ptx``, ``h100+rtx4090`` or ``gfx942+gfx90a``, joined by plus signs."""
-    backend: Backend | None = None
-    targets: list[GpuTarget] = []
-    for item in found[0].split("+"):
-        if item == "ptx" and targets:
-            targets[-1] = msgspec.structs.replace(targets[-1], ptx=True)
-            continue
-        parts = _one_target(item)
-        if parts is None:
-            return None
-        if backend not in (None, parts["backend"]):
-            raise UsageError(f"'{found[0]}' mixes {backend} and {parts['backend']} targets")
-        backend = parts["backend"]
-        targets.extend(parts["gpus"])
-    return {"backend": backend, "gpus": tuple(targets)}
-
-
-def _one_target(item: str) -> Parts | None:
-    if number := re.fullmatch(r"(?:sm_?|compute_?)?(\d+)(\d)([af]?)", item, re.ASCII):
-        return _cuda_target(f"{number[1]}.{number[2]}{number[3]}")
-    if _CAPABILITY.fullmatch(item):
-        return _cuda_target(item)
-    words = item.split("-")
-    known = _vocabulary().get(squeeze(item)) or _product(words) or {}
-    return known if "gpus" in known else None
-
-
-def _cuda_target(arch: str) -> Parts:
-    if arch not in cuda_archs():
-        known = [GpuTarget(arch=known).word for known in cuda_archs()]
-        raise unknown("GPU architecture", GpuTarget(arch=arch).word, known)
-    return {"backend": Backend.CUDA, "gpus": (GpuTarget(arch=arch),)}
+    targets = joined_targets(found[0])
+    return _gpu_parts(targets) if targets else None
 
 
 def _number(found: re.Match[str]) -> Parts:
@@ -198,7 +150,7 @@ def _number(found: re.Match[str]) -> Parts:
     if number not in known:
         raise unknown("GPU architecture or CUDA version", number, known)
     if number in cuda_archs():
-        return _cuda_target(number)
+        return _gpu_parts(cuda_target(number))
     return _toolkit(Backend.CUDA, number)
 
 
@@ -218,7 +170,7 @@ _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Parts | None]], ...] = (
     (r"xpu-?(\d{4})\.(\d+)", lambda found: _toolkit(Backend.XPU, _numbers(found))),
     (r"(?:py|cp|python)-?3\.?(\d+t?)", lambda found: {"python": _python(found[1])}),
     (r"\d+\.\d+[af]?", _number),
-    (r"(?:sm_?|compute_?)\d+[af]?|\d{2,3}[af]?|[a-z0-9_.-]+(?:\+[a-z0-9_.-]+)+", _targets),
+    (TARGETS, _targets),
 )
 
 
@@ -248,10 +200,10 @@ def _unknown_words(text: str, words: list[str]) -> UsageError:
     """Name the words that mean nothing, as many as stand together, and words like them."""
     from stoker.knowledge.compiler_modes import linker_programs
 
-    strange = list(takewhile(lambda word: _is_decoration(word) or not _means(word), words))
-    named = [word for word in strange if not _is_decoration(word)] or strange
+    strange = list(takewhile(lambda word: is_decoration(word) or not _means(word), words))
+    named = [word for word in strange if not is_decoration(word)] or strange
     if "+" in named[0]:
-        named = [item for item in named[0].split("+") if item and not _one_target(item)] or named
+        named = [item for item in named[0].split("+") if item and not one_target(item)] or named
     patterns = ["cuda", "cu130", "cu128", "rocm6.4", "native", "py312"]
     names = [*_vocabulary(), *patterns, *(GpuTarget(arch=a).word for a in cuda_archs())]
     word = " ".join(named)
@@ -287,17 +239,13 @@ def _assemble(text: str, given: list[tuple[str, Any]]) -> Variant:
 
 def canonical(variant: Variant) -> Variant:
     """Return the variant with lists sorted and without duplicates; refuse contradictions."""
-    by_arch: dict[str, GpuTarget] = {}
-    for target in variant.gpus:
-        ptx = target.ptx or (target.arch in by_arch and by_arch[target.arch].ptx)
-        by_arch[target.arch] = GpuTarget(arch=target.arch, ptx=ptx)
     by_name: dict[str, Feature] = {}
     for feature in variant.features:
         if by_name.setdefault(feature.name, feature) != feature:
             raise UsageError(f"feature {feature.name} is both asked for and refused")
     return msgspec.structs.replace(
         variant,
-        gpus=tuple(sorted(by_arch.values(), key=lambda target: target.sort_key)),
+        gpus=sorted_targets(variant.gpus),
         features=tuple(sorted(by_name.values())),
     )
 

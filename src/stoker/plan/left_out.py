@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from stoker.knowledge.gpus import runs_on
 from stoker.model.finding import Finding, Severity
-from stoker.model.gpu import Backend, GpuTarget
-from stoker.model.plan import PlannedTargets
+from stoker.model.variant import Backend, GpuTarget, PlannedTargets
 from stoker.plan.compiled import DeviceCompile, cuda_targets
 from stoker.plan.subject import Subject
 

@@ -6,7 +6,7 @@ runs there: one of the same generation, or an older one whose PTX is compiled as
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from stoker.model.gpu import GpuTarget
+from stoker.model.variant import GpuTarget
 
 
 def loose_targets(

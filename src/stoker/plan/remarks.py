@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from stoker.knowledge.cpus import cpu_dispatch
 from stoker.model.finding import Finding, Severity
-from stoker.model.gpu import Backend
 from stoker.model.recipe import BackendRecipe
 from stoker.model.source import ProjectKind
+from stoker.model.variant import Backend
 from stoker.plan.checks import version_parts
 from stoker.plan.subject import Subject
 from stoker.plan.tree_recipe import tree_recipe

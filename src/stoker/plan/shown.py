@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 from stoker.model.caching import Chain
 from stoker.model.finding import Finding, Severity
-from stoker.model.gpu import Backend
-from stoker.model.plan import Plan, PlannedTargets, Quantity, Setting
+from stoker.model.plan import Plan, Quantity, Setting
 from stoker.model.value import duration, size
+from stoker.model.variant import Backend, PlannedTargets
 from stoker.outside.terminal import Group, Indented, Listing, Page, Text, finding_lines, whole
 from stoker.plan.left_out import named
 from stoker.plan.records import Difference

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from stoker.model.evidence import AskedBuild, Evidence, EvidenceKind, Statement
 from stoker.model.finding import Finding, Severity
-from stoker.model.gpu import Backend
-from stoker.model.plan import PlannedTargets
+from stoker.model.variant import Backend, PlannedTargets
 from stoker.plan.subject import Subject
 
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")

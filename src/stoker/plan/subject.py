@@ -15,12 +15,12 @@ from stoker.knowledge.projects import projects
 from stoker.knowledge.torch_releases import TorchRelease, torch_release
 from stoker.model.errors import UsageError
 from stoker.model.evidence import AskedBuild
-from stoker.model.gpu import Backend, GpuTarget
-from stoker.model.machine import CudaToolkit, Machine, Platform, Tool, Toolbox
-from stoker.model.plan import Feature, Origin, OriginKind, Sanitizer, Setting, SettingPlace, Variant
+from stoker.model.machine import CudaToolkit, Machine, Tool, Toolbox
+from stoker.model.plan import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.recipe import BackendRecipe, ProjectRecipe
 from stoker.model.source import ProjectKind, SourceTree
 from stoker.model.value import Value
+from stoker.model.variant import Backend, Feature, GpuTarget, Platform, Sanitizer, Variant
 from stoker.plan.grammar import canonical, parse, parse_part
 from stoker.plan.present import still_present
 

@@ -9,11 +9,11 @@ from stoker.knowledge.gpus import cuda_releases, runs_on
 from stoker.knowledge.projects import reader_of
 from stoker.model.errors import UsageError
 from stoker.model.evidence import Evidence, EvidenceKind
-from stoker.model.gpu import Backend, GpuTarget
-from stoker.model.plan import PlannedTargets, Setting
+from stoker.model.plan import Setting
 from stoker.model.recipe import BackendRecipe, FixedTargets, Switch
 from stoker.model.source import ProjectKind
 from stoker.model.value import Value
+from stoker.model.variant import Backend, GpuTarget, PlannedTargets
 from stoker.plan.loose import loose_targets
 from stoker.plan.present import kernel_lists, places
 from stoker.plan.recipes.project import known_facts, sets_targets, written_targets

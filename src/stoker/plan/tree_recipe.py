@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from stoker.knowledge.gpus import cuda_archs, runs_on
 from stoker.knowledge.projects import reader_of
 from stoker.model.evidence import Evidence, EvidenceKind
-from stoker.model.gpu import Backend, GpuTarget
 from stoker.model.recipe import BackendRecipe, FixedTargets, Switch
 from stoker.model.source import (
     CMakeOption,
@@ -24,6 +23,7 @@ from stoker.model.source import (
     SourceTree,
 )
 from stoker.model.value import Value
+from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.subject import Subject
 
 # The words of a back end in names of options: USE_CUDA, GGML_CUDA, LIB_ENABLE_HIP.

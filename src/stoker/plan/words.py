@@ -9,10 +9,9 @@ from stoker.knowledge.gpus import GpuModel, cuda_releases, gpus, runs_on
 from stoker.knowledge.platforms import platforms
 from stoker.knowledge.torch_releases import forwarding
 from stoker.model.errors import UsageError, nearest
-from stoker.model.gpu import Backend
-from stoker.model.plan import Variant
 from stoker.model.source import CMakeOption, ListedOption, OptionKind, ProjectKind, SourceTree
 from stoker.model.value import Value
+from stoker.model.variant import Backend, Variant
 from stoker.plan.grammar import label, name, parse
 from stoker.plan.survey import named_variant
 from stoker.settings.toml import SettingsFile, find_file, read_file

@@ -17,9 +17,9 @@ from packaging.version import InvalidVersion
 from stoker.knowledge.projects import projects
 from stoker.model.distribution import read_version
 from stoker.model.errors import StorageError, UsageError, nearest
-from stoker.model.gpu import Backend
 from stoker.model.recipe import ProjectRecipe
 from stoker.model.source import CudaCode, FrontEnd, ProjectKind, ReadVariable, SourceTree, Submodule
+from stoker.model.variant import Backend
 from stoker.source.asks import PythonAsks, read_python_asks
 from stoker.source.files import TreeFiles
 from stoker.source.options import CMakeFacts, read_options, read_project

@@ -6,7 +6,7 @@ from functools import cache
 from stoker.knowledge.gpus import GpuModel, gpus, oldest_driver, runs_on
 from stoker.knowledge.manylinux import oldest_policy, policies
 from stoker.model.artifact import DeviceKind, LibraryFacts, RunsOn
-from stoker.model.gpu import Backend, GpuTarget
+from stoker.model.variant import Backend, GpuTarget
 
 
 def served_gpus(libraries: Sequence[LibraryFacts]) -> tuple[RunsOn, ...]:

@@ -5,7 +5,7 @@ import json
 from stoker.ask.answers import answer
 from stoker.ask.room import Left, Question
 from stoker.ask.values import Asked, Walls
-from stoker.model.gpu import Backend
+from stoker.model.variant import Backend
 
 NVCC = "/usr/local/cuda/bin/nvcc"
 

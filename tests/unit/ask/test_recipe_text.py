@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from stoker.ask.recipe_text import recipe_text
-from stoker.model.gpu import Backend
 from stoker.model.recipe import BackendRecipe, FixedTargets, ProjectRecipe, Switch
+from stoker.model.variant import Backend
 from stoker.settings.recipe_files import read_recipe_file
 
 

@@ -2,8 +2,8 @@
 
 from stoker.ask.settling import Lack, lacks, runs_kernel, score, trials
 from stoker.ask.values import Asked, AskedOption, AskedVariable, AskedWord
-from stoker.model.gpu import Backend
 from stoker.model.recipe import BackendRecipe
+from stoker.model.variant import Backend
 from stoker.plan.subject import Subject
 from subjects import extension_tree, subject
 

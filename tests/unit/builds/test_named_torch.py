@@ -6,8 +6,7 @@ import pytest
 
 from stoker.builds.named_torch import NamedTorch, check_toolkit, index_for
 from stoker.model.errors import UsageError
-from stoker.model.gpu import Backend
-from stoker.model.plan import Variant
+from stoker.model.variant import Backend, Variant
 
 CUDA = Variant(backend=Backend.CUDA, toolkit="12.8")
 INDEX = "https://example.org/whl/{cuda}"

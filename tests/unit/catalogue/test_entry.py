@@ -18,8 +18,8 @@ from stoker.model.artifact import (
     WheelFacts,
 )
 from stoker.model.errors import ArtifactError, UsageError
-from stoker.model.gpu import Backend
 from stoker.model.slimming import SlimRecord
+from stoker.model.variant import Backend
 from stoker.plan.grammar import parse
 
 TAG = "cp312-cp312-manylinux_2_28_x86_64"

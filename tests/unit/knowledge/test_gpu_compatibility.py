@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.knowledge.gpus import cuda_archs, gpus, runs_on
-from stoker.model.gpu import Backend, GpuTarget
+from stoker.model.variant import Backend, GpuTarget
 
 CAPABILITIES = [row.arch for row in gpus().values() if row.backend is Backend.CUDA]
 EXACT = {"5.3", "6.2", "7.2", "8.7", "10.1"}

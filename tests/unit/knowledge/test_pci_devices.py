@@ -7,7 +7,7 @@ import pytest
 
 from conftest import missing
 from stoker.knowledge.gpus import gpus
-from stoker.model.gpu import Backend
+from stoker.model.variant import Backend
 
 LISTS = (Path("/usr/share/misc/pci.ids"), Path("/usr/share/hwdata/pci.ids"))
 INTEL = "8086"

@@ -26,10 +26,9 @@ from stoker.knowledge.torch_releases import (
     torch_release,
     torch_releases,
 )
-from stoker.model.gpu import Backend
 from stoker.model.machine import OperatingSystem
-from stoker.model.plan import Variant
 from stoker.model.recipe import PLACEHOLDERS
+from stoker.model.variant import Backend, Variant
 from stoker.model.wheel_source import WheelSource
 
 INDEXED = ("releases", "confidence")  # tests/failure_index.py writes them into failures.json

@@ -7,8 +7,8 @@ import pytest
 from stoker.knowledge.gpus import gpus
 from stoker.machine.file_tree import FileTree
 from stoker.machine.gpus import amd_gpus, intel_gpus
-from stoker.model.gpu import Backend, GpuTarget
 from stoker.model.machine import Gpu, Machine
+from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.grammar import parse
 from subjects import gpu, linux
 

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from stoker.model.govern import Role, Step
-from stoker.model.gpu import GpuTarget
-from stoker.model.machine import Library, MemoryLimit, Platform
-from stoker.model.plan import Origin, OriginKind, Variant
+from stoker.model.machine import Library, MemoryLimit
+from stoker.model.plan import Origin, OriginKind
 from stoker.model.source import CMakeOption, OptionKind
 from stoker.model.value import duration, size
+from stoker.model.variant import GpuTarget, Platform, Variant
 from subjects import linux, mac, memory, pytorch_tree, toolbox, zen4
 
 MIB = 1024**2

@@ -7,9 +7,8 @@ import pytest
 
 from stoker.model.errors import ExitStatus, UsageError
 from stoker.model.finding import Severity
-from stoker.model.gpu import GpuTarget
-from stoker.model.plan import Feature
 from stoker.model.source import SourceTree
+from stoker.model.variant import Feature, GpuTarget
 from subjects import (
     arm_linux,
     changed,

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from stoker.govern.command_line import step_of
-from stoker.model.gpu import Backend
-from stoker.model.plan import PlannedTargets
+from stoker.model.variant import Backend, PlannedTargets
 from stoker.plan.compiled import (
     DeviceCompile,
     device_compile,

@@ -3,9 +3,16 @@
 import pytest
 
 from stoker.model.errors import UsageError
-from stoker.model.gpu import Backend, GpuTarget
-from stoker.model.machine import Machine, Platform
-from stoker.model.plan import BuildType, Feature, Sanitizer, Variant
+from stoker.model.machine import Machine
+from stoker.model.variant import (
+    Backend,
+    BuildType,
+    Feature,
+    GpuTarget,
+    Platform,
+    Sanitizer,
+    Variant,
+)
 from stoker.plan.grammar import canonical, label, name, parse, parse_part
 from subjects import arm_linux, gpu, linux, mac, zen4
 

@@ -8,12 +8,12 @@ from packaging.version import Version
 
 from stoker.knowledge.cpus import cpu_levels, cpu_names, cpu_products
 from stoker.knowledge.features import blas_libraries, features
+from stoker.knowledge.gpu_words import cuda_gpus, squeeze
 from stoker.knowledge.gpus import cuda_archs, generations, gpus
 from stoker.knowledge.platforms import platforms
 from stoker.model.errors import UsageError
-from stoker.model.gpu import Backend
-from stoker.model.plan import BuildType, Sanitizer, Variant
-from stoker.plan.grammar import canonical, label, name, parse, squeeze
+from stoker.model.variant import Backend, BuildType, Sanitizer, Variant
+from stoker.plan.grammar import canonical, label, name, parse
 from subjects import VARIANTS, gpu, linux
 
 MACHINE = linux(gpus=(gpu("9.0"), gpu("8.6")))
@@ -132,3 +132,27 @@ def test_any_number_is_read_or_refused(text: str) -> None:
     if variant is not None:
         assert parse(name(variant)) == variant
         assert Version(f"1+{label(variant)}").local == label(variant)
+
+
+NVIDIA_NAMES = st.sampled_from(
+    [card for row in gpus().values() if row.backend is Backend.CUDA for card in row.names]
+)
+GPU_TEXTS = st.lists(
+    st.tuples(NVIDIA_NAMES | WORDS, st.sampled_from(["", "+ptx", " 80GB HBM3"])), max_size=4
+).map(lambda pairs: ", ".join(word + added for word, added in pairs))
+
+
+@given(GPU_TEXTS | SOUP | st.text(max_size=20))
+def test_words_of_gpus_alone_mean_what_they_mean_in_a_variant(text: str) -> None:
+    try:
+        found = cuda_gpus(text)
+    except UsageError:
+        assert _read(text) is None
+        return
+    if found is not None:
+        assert parse(text) == Variant(backend=Backend.CUDA, gpus=found)
+
+
+@given(st.lists(st.sampled_from(cuda_archs()) | NVIDIA_NAMES, min_size=1, max_size=4))
+def test_words_of_gpus_need_no_grammar(words: list[str]) -> None:
+    assert cuda_gpus(", ".join(words)) == parse(", ".join(words)).gpus

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoker.model.gpu import Backend, GpuTarget
+from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.compiled import DeviceCompile, cuda_targets
 from stoker.plan.left_out import left_out, named, without
 

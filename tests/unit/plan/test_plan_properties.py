@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from stoker.model.errors import StokerError
-from stoker.model.plan import Plan, Variant
+from stoker.model.plan import Plan
+from stoker.model.variant import Variant
 from stoker.plan.doctor import can_run, examine
 from stoker.plan.grammar import name
 from stoker.plan.records import plan_json

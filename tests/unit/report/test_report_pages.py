@@ -8,10 +8,9 @@ from stoker.govern.past_runs import steps_page
 from stoker.model.errors import CommandError, UsageError
 from stoker.model.finding import Finding, Severity
 from stoker.model.govern import CompileMode, StepRecord
-from stoker.model.gpu import Backend
-from stoker.model.plan import Variant
 from stoker.model.runs import Attempt, Outcome
 from stoker.model.source import ListedOption, OptionKind
+from stoker.model.variant import Backend, Variant
 from stoker.outside.streams import error_text
 from stoker.outside.terminal import Group, finding_lines, rendered
 from stoker.plan.shown import doctor_page, verdict

@@ -11,9 +11,9 @@ from stoker.builds.jobs.shards import Shard, compile_pieces
 from stoker.govern.command_line import build_folder
 from stoker.model.errors import StorageError
 from stoker.model.govern import Trace
-from stoker.model.gpu import Backend
 from stoker.model.plan import Plan
 from stoker.model.value import Value
+from stoker.model.variant import Backend
 from stoker.plan.records import lasting_json
 from stoker.plan.subject import Subject
 from stoker.source.ninja import Edge, edges_below

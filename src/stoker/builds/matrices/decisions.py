@@ -9,9 +9,9 @@ import msgspec
 from stoker.builds.matrices.values import MatrixJob
 from stoker.knowledge.estimates import SlimFigures
 from stoker.model.errors import UsageError
-from stoker.model.gpu import Backend
-from stoker.model.plan import Quantity, Variant
+from stoker.model.plan import Quantity
 from stoker.model.value import Value
+from stoker.model.variant import Backend, Variant
 from stoker.plan.grammar import label, parts_beside
 from stoker.plan.grammar import name as variant_name
 from stoker.plan.subject import Subject

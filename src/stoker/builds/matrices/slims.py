@@ -29,9 +29,9 @@ from stoker.model.artifact import TargetKind
 from stoker.model.distribution import read_requirement
 from stoker.model.errors import MissingError, StokerError, StorageErrors, UsageError
 from stoker.model.finding import Severity
-from stoker.model.machine import Platform
-from stoker.model.plan import Quantity, Variant
+from stoker.model.plan import Quantity
 from stoker.model.value import Value, minor_release
+from stoker.model.variant import Platform, Variant
 from stoker.outside import process
 from stoker.outside.long_work import threads
 from stoker.plan.grammar import name as variant_name

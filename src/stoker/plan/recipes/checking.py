@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from stoker.knowledge.gpus import cuda_archs, gpus
 from stoker.knowledge.projects import reader_of
 from stoker.model.finding import Finding, error, ok, warning
-from stoker.model.gpu import Backend
 from stoker.model.recipe import FORMS, PLACEHOLDERS, BackendRecipe, ProjectRecipe
 from stoker.model.source import SourceTree
+from stoker.model.variant import Backend
 from stoker.plan.recipes.project import PLACEHOLDER
 
 

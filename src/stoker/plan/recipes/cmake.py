@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from stoker.knowledge.features import blas_libraries, features
 from stoker.knowledge.projects import reader_of
-from stoker.model.gpu import Backend, GpuTarget
 from stoker.model.plan import Command, Setting
 from stoker.model.source import FrontEnd
+from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.recipes.project import backend_settings, known_facts, project_settings
 from stoker.plan.subject import Subject, compiler_flags, environment, option
 

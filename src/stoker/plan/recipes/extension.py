@@ -6,9 +6,9 @@ Extensions of torch, such as flash-attn, and packages with a build of their own,
 from collections.abc import Iterator
 
 from stoker.knowledge.projects import reader_of
-from stoker.model.gpu import Backend
-from stoker.model.plan import BuildType, Command, Setting
+from stoker.model.plan import Command, Setting
 from stoker.model.source import ProjectKind
+from stoker.model.variant import Backend, BuildType
 from stoker.plan.recipes.project import backend_settings, known_facts, project_settings
 from stoker.plan.recipes.pytorch import cuda_settings, toolkit_settings
 from stoker.plan.subject import Subject, compiler_flags, environment, recipe_origin

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 
 from stoker.model.errors import UsageError
-from stoker.model.gpu import Backend, GpuTarget
 from stoker.model.plan import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.recipe import FORMS, BackendRecipe
+from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.subject import Subject, environment, option
 from stoker.plan.tree_recipe import tree_recipe
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from stoker.knowledge.features import blas_libraries, features
 from stoker.knowledge.torch_releases import forwarding
-from stoker.model.gpu import Backend
-from stoker.model.plan import BuildType, Command, Sanitizer, Setting
+from stoker.model.plan import Command, Setting
 from stoker.model.source import FrontEnd, ProjectKind
+from stoker.model.variant import Backend, BuildType, Sanitizer
 from stoker.plan.grammar import label
 from stoker.plan.recipes.cmake import plain_cmake, wheel_command
 from stoker.plan.subject import Subject, compiler_flags, environment, option, recipe_origin

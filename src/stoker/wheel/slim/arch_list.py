@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from stoker.model.errors import ArtifactError
-from stoker.model.gpu import GpuTarget
 from stoker.model.slimming import LibrarySlim
+from stoker.model.variant import GpuTarget
 from stoker.wheel.elf import Elf
 from stoker.wheel.reader import Reader, open_file
 from stoker.wheel.runs_on import needed_code

@@ -10,8 +10,8 @@ from stoker.knowledge.nvidia_packages import never_bundled
 from stoker.knowledge.sonames import is_of_glibc, is_openmp, unhashed
 from stoker.model.artifact import ElfKind
 from stoker.model.finding import Finding
-from stoker.model.plan import PLAN_MEMBER, Variant
 from stoker.model.value import size
+from stoker.model.variant import PLAN_MEMBER, Variant
 from stoker.wheel.verify.tested import WheelUnderTest, error, note, warning
 
 _WORLD_WRITABLE = 0o002

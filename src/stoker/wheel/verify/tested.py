@@ -12,10 +12,9 @@ from stoker.knowledge.sonames import is_nvidias
 from stoker.model.artifact import ArtifactFacts, LibraryFacts, WheelFacts
 from stoker.model.distribution import read_tags
 from stoker.model.finding import Finding, Severity
-from stoker.model.gpu import GpuTarget
-from stoker.model.plan import PlannedTargets, Variant
 from stoker.model.slimming import SlimRecord
 from stoker.model.value import Value
+from stoker.model.variant import GpuTarget, PlannedTargets, Variant
 from stoker.wheel.engine import Member
 from stoker.wheel.engine.record import Mismatch
 from stoker.wheel.metadata import required_name

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 
 from stoker.model.errors import ArtifactError, UsageError
-from stoker.model.plan import PLAN_MEMBER, PlannedTargets, Variant
 from stoker.model.slimming import SLIM_MEMBER, SlimRecord
 from stoker.model.value import UNDECODABLE, Value
+from stoker.model.variant import PLAN_MEMBER, PlannedTargets, Variant
 from stoker.plan.grammar import name, parse
 from stoker.plan.survey import named_variant
 from stoker.wheel.engine import Wheel, open_wheel

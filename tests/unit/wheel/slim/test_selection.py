@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from stoker.knowledge.gpus import runs_on
 from stoker.model.artifact import DeviceKind
 from stoker.model.errors import UsageError
-from stoker.model.gpu import GpuTarget
 from stoker.model.slimming import ArchSlim, LibrarySlim
+from stoker.model.variant import GpuTarget
 from stoker.wheel.fatbin import FatbinEntry
 from stoker.wheel.runs_on import needed_code
 from stoker.wheel.slim.cuts import check_served, chooser, target_words

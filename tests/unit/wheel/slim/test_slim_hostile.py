@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from built_libraries import CUBIN, LZ4, entry, region
-from stoker.model.gpu import GpuTarget
+from stoker.model.variant import GpuTarget
 from stoker.wheel import elf
 from stoker.wheel.slim.arch_list import kept_words
 

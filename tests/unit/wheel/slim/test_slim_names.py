@@ -3,8 +3,8 @@
 import pytest
 
 from stoker.model.errors import ArtifactError
-from stoker.model.gpu import GpuTarget
 from stoker.model.slimming import SlimRecord
+from stoker.model.variant import GpuTarget
 from stoker.wheel.revision import new_version
 from stoker.wheel.slim.cuts import (
     SlimRequest,
