@@ -10,12 +10,16 @@ from stoker.model.events import RunningStep
 from stoker.model.govern import LEASE_BYTES, Basis, Prediction, Running, StepRecord
 
 _SHARE = 0.5  # of the memory that no running step may still use
+_BEYOND = 2  # places more than all CPUs, as ninja has: short compiles also wait for their processes
 _IDLE = 2.0  # seconds after which places that no launcher takes are withdrawn
 
 
 class LeasePage(Protocol):
-    """What launchers take places from. ``claim`` are the bytes that count for each."""
+    """What launchers take places from. ``claim`` are the bytes that count for each, and
+    ``all_cpus`` the CPUs of the machine.
+    """
 
+    all_cpus: int
     places: int
     claim: int
 
@@ -88,7 +92,9 @@ class LeaseOffers:
         if wanted and not disturbed and all(map(self._page.offers, waiting)):
             claimed = sum(max(0, s.request.prediction.high - s.current) for s in holding)
             fitting = int(_SHARE * (free_bytes - claimed) / self._page.claim)
-            places = max(0, min(cpus - sum(s.slots_of(cpus) for s in holding), fitting))
+            free = cpus - sum(s.slots_of(cpus) for s in holding)
+            beyond = _BEYOND if free > 0 and cpus >= self._page.all_cpus else 0
+            places = max(0, min(free + beyond, fitting))
         self._page.grant(places)
         return places > 0
 

@@ -67,6 +67,7 @@ class Leases:
         # The steps of each family that ended, -1 if one was large, and the largest peak.
         self._families: dict[int, tuple[int, int]] = {}
         self.places = 0  # that launchers may take
+        self.all_cpus = len(os.sched_getaffinity(0))
         self.claim = _LEAST_CLAIM  # bytes that count for each
         self._file = self._pipe = -1
         with suppress(OSError):

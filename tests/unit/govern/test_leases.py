@@ -47,6 +47,7 @@ def take(path: Path, place: int) -> int:
 def leases(tmp_path: Path) -> Iterator[Leases]:
     make_files(str(tmp_path / "governor.sock"))
     made = Leases(str(tmp_path / "governor.sock"))
+    made.all_cpus = 4
     yield made
     made.close()
 
@@ -135,7 +136,7 @@ def test_places_that_no_step_waits_for_are_for_leases(world: World, leases: Leas
     world.ask(7, source="large.cpp")
     world.governor.decide(1.0)
     world.governor.offer_leases(1.0, allowed=True)
-    assert leases.places == 3
+    assert leases.places == 3 + 2  # two more than free CPUs
     world.governor.offer_leases(1.0, allowed=False)
     assert leases.places == 0
     world.governor.offer_leases(4.0, allowed=True)
@@ -149,8 +150,23 @@ def test_those_that_wait_for_a_place_only_are_sent_to_the_page(
     world.ask(8, lease=lease())
     world.governor.offer_leases(1.0, allowed=True)
     assert world.words(7) == world.words(8) == ["lease"]
-    assert leases.places == 4
+    assert leases.places == 4 + 2
     assert not world.governor.state(1.0).waiting
+
+
+def test_a_run_with_fewer_cpus_than_the_machine_keeps_to_them(world: World, leases: Leases) -> None:
+    leases.all_cpus = 8
+    world.ask(7, lease=lease())
+    world.governor.offer_leases(1.0, allowed=True)
+    assert leases.places == 4
+
+
+def test_without_a_free_cpu_there_are_no_leases(world: World, leases: Leases) -> None:
+    for number in range(4):
+        world.ask(number, source=f"large{number}.cpp")
+    world.governor.decide(1.0)
+    world.governor.offer_leases(1.0, allowed=True)
+    assert leases.places == 0
 
 
 @pytest.mark.parametrize("why", ["another waits", "one is paused", "no memory", "runs", "deadline"])
