@@ -22,7 +22,7 @@ from math import inf
 from msgspec.structs import replace
 
 from stoker.govern.forecast import Forecast
-from stoker.govern.modes import ModeChooser
+from stoker.govern.mode_choice import ModeChooser
 from stoker.govern.upper import REACTION, reach
 from stoker.model.govern import Basis, Decision, Reason, Request, Running, State
 from stoker.model.value import Value

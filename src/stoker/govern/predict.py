@@ -17,7 +17,7 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.structs import replace
 
-from stoker.govern.modes import KEPT, ModeEffects, ModeKnowledge
+from stoker.govern.mode_effects import KEPT, ModeEffects, ModeKnowledge
 from stoker.govern.profile import (
     PARTS,
     SAMPLING,
