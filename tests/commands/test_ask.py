@@ -279,6 +279,50 @@ def test_asking_finds_the_switch_and_the_targets(stoker: Stoker, tree: Path) -> 
     assert not (tree / "build").exists()
 
 
+TORCH_LIKE = """
+import os, subprocess
+from setuptools import Extension, setup
+os.makedirs("made", exist_ok=True)
+subprocess.check_call(["nvcc", "-arch=sm_90", "-Icsrc", "-c", "csrc/kernel.cu", "-o", "made/k.o"])
+with open("made/build.ninja", "w") as stream:
+    stream.write("rule c\\n command = cc -c $in -o $out\\nbuild a.o: c ../csrc/plain.c\\n")
+if NINJA:
+    subprocess.check_call(["ninja", "-C", "made"])
+setup(name="like", version="1", ext_modules=[] if NINJA else [
+    Extension(name, ["csrc/main.cpp", "csrc/plain.c"], define_macros=[("NAME", name)])
+    for name in ("one", "two")
+])
+"""
+
+
+@pytest.mark.parametrize("ninja", [False, True])
+def test_the_time_said_counts_headers_of_pytorch_and_compiles_that_wait(
+    stoker: Stoker, tmp_path: Path, ninja: bool
+) -> None:
+    """setuptools compiles a source for each extension, one after the other."""
+    for tool in ("nvcc", "ninja"):
+        find_tool(tool)
+    (tmp_path / "csrc").mkdir()
+    (tmp_path / "setup.py").write_text(f"NINJA = {ninja}\n{TORCH_LIKE}")
+    for name, text in {
+        "kernel.cu": "#include <all.h>\n",
+        "main.cpp": '#include "all.h"\n',
+        "plain.c": "#include <stdio.h>\n",
+        "all.h": "#include <torch/extension.h>\n",
+    }.items():
+        (tmp_path / "csrc" / name).write_text(text)
+    said = plan(stoker, tmp_path, "h100", "--ask")
+    asked, estimate = said["asked"], said["estimate"]
+    assert isinstance(asked, dict)
+    assert isinstance(estimate, dict)
+    names = ("device_compiles", "device_with_torch", "host_compiles", "host_with_torch")
+    assert [asked[name] for name in names] == ([1, 1, 1, 0] if ninja else [1, 1, 4, 2])
+    assert asked["one_at_a_time"] is not ninja
+    basis = estimate["wall_s"]["basis"]
+    assert ("one file at a time" in basis) is not ninja
+    assert f"{1 if ninja else 3} of them include all of PyTorch's headers" in basis
+
+
 def test_a_tree_that_is_unchanged_is_not_asked_again(stoker: Stoker, tree: Path) -> None:
     words = ("plan", "cpu", "--source", str(tree), "--python", sys.executable, "--ask")
     first = stoker(*words)

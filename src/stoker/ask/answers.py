@@ -1,7 +1,7 @@
 """Reads what a build left in the room: commands, variables, options and its own words. Pure."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 from msgspec.structs import replace
@@ -45,6 +45,7 @@ class _Note(Value, frozen=True, kw_only=True):
     default: str | None = None
     words: tuple[str, ...] = ()
     folder: str = ""
+    by: str = ""
 
 
 class _Entry(Value, frozen=True, kw_only=True):
@@ -54,13 +55,22 @@ class _Entry(Value, frozen=True, kw_only=True):
     arguments: tuple[str, ...] = ()
 
 
-def answer(question: Question, left: Left, variant: str, walls: Walls) -> Asked:
-    """Return what the build said."""
+def answer(
+    question: Question,
+    left: Left,
+    variant: str,
+    walls: Walls,
+    with_torch: Callable[[Step], bool] = lambda _: False,
+) -> Asked:
+    """Return what the build said. ``with_torch`` tells whether the source of a compile includes all
+    of PyTorch's headers.
+    """
     notes = list(_notes(left.notes))
     tree = question.tree
     steps = list(_steps(notes, left, tree))
-    device = [found for found in map(device_compile, steps) if found]
-    host = [step for step in steps if step.role in _HOST and not device_compile(step)]
+    compiled = [(step, device_compile(step)) for step in steps]
+    device = [found for _, found in compiled if found]
+    host = [step for step, found in compiled if step.role in _HOST and not found]
     failed = left.status != 0 and not left.ended_for
     said = _last_words(left.output) if failed else ""
     offline = walls is Walls.CLOSED and not steps and bool(_OFFLINE.search(said))
@@ -76,6 +86,9 @@ def answer(question: Question, left: Left, variant: str, walls: Walls) -> Asked:
         compiles=tuple({found.flags: found for found in reversed(device)}.values())[::-1],
         device_compiles=len(device),
         host_compiles=len(host),
+        device_with_torch=sum(with_torch(step) for step, found in compiled if found),
+        host_with_torch=sum(map(with_torch, host)),
+        one_at_a_time=_is_serial(notes, left),
         cpu_flags=tuple(sorted({f for s in host for f in s.flags if _FOR_A_CPU.fullmatch(f)})),
         variables=_variables(notes),
         words=_words(notes, "word"),
@@ -106,14 +119,30 @@ def _of(notes: Iterable[_Note], kind: str) -> Iterator[_Note]:
 def _steps(notes: list[_Note], left: Left, tree: str) -> Iterator[Step]:
     """Yield each compile once: those that were started, and those that CMake or ninja list."""
     seen: set[tuple[str, str]] = set()
-    for words, folder in (*_started(notes), *_listed(left.files)):
-        step = _by_nvcc(step_of(words, folder, tree))
-        if step.role in (Role.OTHER, Role.LINK, Role.ARCHIVE):
-            continue
-        key = step.source, step.output
-        if key not in seen:
-            seen.add(key)
+    # Two extensions of setuptools may compile a source differently into the same object.
+    for words, folder in dict.fromkeys(_started(notes)):
+        step = _compile(words, folder, tree)
+        if step:
+            seen.add((step.source, step.output))
             yield step
+    for words, folder in _listed(left.files):
+        step = _compile(words, folder, tree)
+        if step and (step.source, step.output) not in seen:
+            seen.add((step.source, step.output))
+            yield step
+
+
+def _compile(words: tuple[str, ...], folder: str, tree: str) -> Step | None:
+    step = _by_nvcc(step_of(words, folder, tree))
+    return None if step.role in (Role.OTHER, Role.LINK, Role.ARCHIVE) else step
+
+
+def _is_serial(notes: list[_Note], left: Left) -> bool:
+    """Tell whether a Python started all compilers. That of setuptools waits for each."""
+    by = {note.by for note in _of(notes, "compile")}
+    return (
+        bool(by) and all(name.startswith("python") for name in by) and not any(_listed(left.files))
+    )
 
 
 def _by_nvcc(step: Step) -> Step:

@@ -28,9 +28,11 @@ from stoker.ask.settling import (
     without_targets,
 )
 from stoker.ask.values import Asked, Walls
+from stoker.knowledge.estimates import estimates
 from stoker.model.errors import MissingError, StokerError, UsageError
 from stoker.model.evidence import AskedBuild, EvidenceKind
 from stoker.model.finding import Finding, Severity
+from stoker.model.govern import Step
 from stoker.model.plan import Plan
 from stoker.model.recipe import BackendRecipe, FixedTargets, ProjectRecipe
 from stoker.model.source import SourceTree
@@ -41,6 +43,7 @@ from stoker.plan.estimates import estimate
 from stoker.plan.left_out import left_out, needless, without
 from stoker.plan.planning import make_plan
 from stoker.plan.subject import Subject
+from stoker.source.includes import Includes
 
 _MOST_ASKS = 14
 _SUFFIX = " (asked)"
@@ -65,6 +68,7 @@ class _Session:
         self._limits = limits
         self._say = say
         self._digest = kept.tree_digest(Path(_tree(subject).path))
+        self._includes = Includes(Path(_tree(subject).path))
         self.count = 0
 
     def ask(self, subject: Subject, why: str, *, gpu_visible: bool = True) -> Asked:
@@ -77,7 +81,10 @@ class _Session:
             self._say(f"asking the build of {_tree(subject).name}: {why}")
             left = enter(asked, self._walls)
             kept.keep(name, left)
-        return answer(asked, left, subject.name, self._walls)
+        return answer(asked, left, subject.name, self._walls, self._with_torch)
+
+    def _with_torch(self, step: Step) -> bool:
+        return self._includes.reach(step.source, step.flags, estimates().torch_headers)
 
     @property
     def exhausted(self) -> bool:
@@ -313,6 +320,9 @@ def _answered(subject: Subject, asked: Asked) -> Subject:
         left_out=values,
         device_compiles=asked.device_compiles,
         host_compiles=asked.host_compiles,
+        device_with_torch=asked.device_with_torch,
+        host_with_torch=asked.host_with_torch,
+        one_at_a_time=asked.one_at_a_time,
         deciding=tuple(f"{v.name}={v.value} ({v.where})" for v in decided),
         unused=asked.unused,
         refusal=asked.refusal,

@@ -56,6 +56,9 @@ class Asked(Value, frozen=True, kw_only=True):
     compiles: tuple[DeviceCompile, ...] = ()  # one for each way in which targets are named
     device_compiles: Count = 0
     host_compiles: Count = 0
+    device_with_torch: Count = 0  # of these, those that include all of PyTorch's headers
+    host_with_torch: Count = 0
+    one_at_a_time: bool = False  # setup.py starts each compiler itself, and waits for it
     cpu_flags: tuple[str, ...] = ()  # of host compiles, for CPUs that not every machine has
     variables: tuple[AskedVariable, ...] = ()
     words: tuple[AskedWord, ...] = ()

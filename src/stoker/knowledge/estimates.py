@@ -38,13 +38,15 @@ class WheelFigures(Row, frozen=True, kw_only=True):
 
 
 class CompileFigures(Row, frozen=True, kw_only=True):
-    """CPU seconds and memory of one compile, from and to, of a project that was never measured."""
+    """What one compile of a project that was never measured takes, from and to."""
 
-    device_seconds: tuple[float, float]  # for one target
-    host_seconds: tuple[float, float]
-    device_bytes: tuple[int, int]
-    host_bytes: tuple[int, int]
+    device: bool
+    with_torch: bool = False  # the source includes all headers of PyTorch
+    seconds: tuple[float, float]  # of CPU time, the mean of all such compiles, for one target
+    longest_seconds: float = 0.0  # of a single one, if it is more
     basis: str
+    bytes: tuple[int, int]  # of the largest one
+    bytes_basis: str
 
 
 class SlimFigures(Row, frozen=True, kw_only=True):
@@ -60,7 +62,9 @@ class Estimates(Row, frozen=True, kw_only=True):
     build: tuple[BuildFigures, ...]
     heavy: tuple[HeavyRow, ...]
     wheel: tuple[WheelFigures, ...]
-    compiles: CompileFigures
+    compiles: tuple[CompileFigures, ...]
+    further_target: float  # part of a compile for one target that each further one takes at least
+    torch_headers: frozenset[str]  # headers that declare all operators of PyTorch
     slim: SlimFigures
 
 

@@ -50,6 +50,9 @@ class AskedBuild(Value, frozen=True, kw_only=True):
     left_out: tuple[str, ...] = ()  # values of -gencode that stoker removes; the rest has none
     device_compiles: int = 0
     host_compiles: int = 0
+    device_with_torch: int = 0  # of these, those that include all of PyTorch's headers
+    host_with_torch: int = 0
+    one_at_a_time: bool = False
     deciding: tuple[str, ...] = ()  # variables and options that decided: NAME=VALUE (file:line)
     unused: tuple[str, ...] = ()  # settings of the plan that nothing read
     refusal: str = ""  # the project's own words, if it refused

@@ -1,7 +1,8 @@
 """Estimates what a build needs, from finished builds or known figures. Pure."""
 
-from stoker.knowledge.estimates import BuildFigures, estimates
+from stoker.knowledge.estimates import BuildFigures, CompileFigures, estimates
 from stoker.model.build import MeasuredBuild
+from stoker.model.evidence import AskedBuild
 from stoker.model.plan import Estimate, HeavyStep, Quantity
 from stoker.model.source import ProjectKind
 from stoker.model.value import whole_number
@@ -16,7 +17,9 @@ def estimate(subject: Subject, measured: MeasuredBuild | None = None) -> Estimat
     figures = _figures(subject)
     known = Estimate(
         wall_s=_or_counted(_seconds(subject, figures), _counted_seconds(subject)),
-        largest_step_bytes=_or_counted(_largest_step(subject, figures), _counted_bytes(subject)),
+        largest_step_bytes=_or_counted(
+            _largest_step(subject, figures), _counted_bytes(subject.asked)
+        ),
         disk_bytes=_disk(subject, figures),
         wheel_bytes=_wheel(subject),
     )
@@ -105,38 +108,65 @@ def _or_counted(known: Quantity, counted: Quantity | None) -> Quantity:
 
 
 def _counted_seconds(subject: Subject) -> Quantity | None:
-    """Return a range of time from the number of compiles that the build answered."""
-    asked, figures = subject.asked, estimates().compiles
+    asked = subject.asked
     if asked is None or asked.refusal or not subject.here:
         return None
-    device = asked.device_compiles * max(1, len(asked.cubins) + len(asked.ptx))
-    least, most = (
-        device * one + asked.host_compiles * other
-        for one, other in zip(figures.device_seconds, figures.host_seconds, strict=True)
-    )
-    if not most:
+    return counted_seconds(asked, subject.machine.cpu.usable)
+
+
+def counted_seconds(asked: AskedBuild, cpus: int) -> Quantity | None:
+    """Return a range of time from the compiles that a build answered, if it answered any."""
+    counts = _counts(asked)
+    if not counts:
         return None
-    cpus = subject.machine.cpu.usable
+    targets = max(1, len(asked.cubins) + len(asked.ptx))
+    fewest = 1 + (targets - 1) * estimates().further_target
+    least = sum(n * row.seconds[0] * (fewest if row.device else 1) for row, n in counts)
+    most = sum(n * row.seconds[1] * (targets if row.device else 1) for row, n in counts)
+    # No number of CPUs makes a single compile shorter, and it may take longer than the mean.
+    shortest = max(row.seconds[0] for row, _ in counts)
+    longest = max(
+        max(row.longest_seconds, row.seconds[1]) * (targets if row.device else 1)
+        for row, _ in counts
+    )
+    cpus = 1 if asked.one_at_a_time else cpus
     basis = (
-        f"{least:,.0f} to {most:,.0f} CPU seconds on {cpus} CPUs: {_counts(subject)}, each as long "
-        f"as {figures.basis}"
+        f"{least:,.0f} to {most:,.0f} CPU seconds on {cpus} CPUs: {_described(asked)}; such as "
+        + "; ".join(row.basis for row, _ in counts)
     )
-    return Quantity(amount=least / cpus, most=most / cpus, basis=basis)
+    return Quantity(amount=max(least / cpus, shortest), most=max(most / cpus, longest), basis=basis)
 
 
-def _counted_bytes(subject: Subject) -> Quantity | None:
-    asked, figures = subject.asked, estimates().compiles
-    if asked is None or not (asked.device_compiles or asked.host_compiles):
+def _counted_bytes(asked: AskedBuild | None) -> Quantity | None:
+    counts = _counts(asked) if asked else []
+    if asked is None or not counts:
         return None
-    least, most = figures.device_bytes if asked.device_compiles else figures.host_bytes
-    basis = f"{_counts(subject)}, as large as {figures.basis}"
-    return Quantity(amount=least, most=most, basis=basis)
+    row = max((row for row, _ in counts), key=lambda row: row.bytes)
+    return Quantity(
+        amount=row.bytes[0],
+        most=max(row.bytes[1] for row, _ in counts),
+        basis=f"{_described(asked)}; as large as {row.bytes_basis}",
+    )
 
 
-def _counts(subject: Subject) -> str:
-    asked = subject.asked
-    device, host = (asked.device_compiles, asked.host_compiles) if asked else (0, 0)
-    return f"{device} compiles of device code and {host} others, as the build answered"
+def _counts(asked: AskedBuild) -> list[tuple[CompileFigures, int]]:
+    """Return the kinds of compile of a build, and how many of each it has."""
+    numbers = {
+        (True, True): asked.device_with_torch,
+        (True, False): asked.device_compiles - asked.device_with_torch,
+        (False, True): asked.host_with_torch,
+        (False, False): asked.host_compiles - asked.host_with_torch,
+    }
+    counts = ((row, numbers[row.device, row.with_torch]) for row in estimates().compiles)
+    return [(row, number) for row, number in counts if number]
+
+
+def _described(asked: AskedBuild) -> str:
+    device, host = asked.device_compiles, asked.host_compiles
+    text = f"{device} compiles of device code and {host} others, as the build answered"
+    if with_torch := asked.device_with_torch + asked.host_with_torch:
+        text += f"; {with_torch} of them include all of PyTorch's headers"
+    return text + ("; it compiles one file at a time" if asked.one_at_a_time else "")
 
 
 def _disk(subject: Subject, figures: BuildFigures | None) -> Quantity:

@@ -27,8 +27,8 @@ def asked(
     return answer(question, left, "cuda-sm90", Walls.CLOSED)
 
 
-def compiled(*words: str) -> dict[str, object]:
-    return {"note": "compile", "words": words, "folder": "/tree"}
+def compiled(*words: str, by: str = "") -> dict[str, object]:
+    return {"note": "compile", "words": words, "folder": "/tree", "by": by}
 
 
 def test_targets_of_each_kernel() -> None:
@@ -59,6 +59,23 @@ def test_the_commands_of_ninja_are_counted_once() -> None:
     text = json.dumps([entry])
     found = asked(compile_commands_json=text, compdb_json=text)
     assert found.device_compiles == 1
+
+
+def test_a_source_that_is_compiled_for_two_extensions_counts_twice() -> None:
+    """setuptools writes both objects to the same path, one after the other."""
+    words = ("gcc", "-c", "main.cpp", "-o", "build/temp/main.o")
+    once, again = compiled(*words, "-DNAME=_cuda"), compiled(*words, "-DNAME=_cpu")
+    assert asked(once, again).host_compiles == 2
+    assert asked(once, once).host_compiles == 1  # the same command was noted twice
+
+
+def test_compilers_that_setup_py_starts_itself_run_one_at_a_time() -> None:
+    words = ("gcc", "-c", "main.cpp", "-o", "main.o")
+    assert asked(compiled(*words, by="python3.11")).one_at_a_time
+    assert not asked(compiled(*words, by="ninja")).one_at_a_time
+    assert not asked(compiled(*words)).one_at_a_time
+    both = asked(compiled(*words, by="python3"), compiled("gcc", "-c", "b.cpp", by="ninja"))
+    assert not both.one_at_a_time
 
 
 def test_who_reads_which_variable() -> None:

@@ -1,5 +1,9 @@
 """Estimates rest on measured figures, or are unknown."""
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from stoker.knowledge.estimates import estimates
@@ -18,6 +22,9 @@ from subjects import (
     unknown_estimate,
     zen4,
 )
+
+RESULTS = Path(__file__).parents[3] / "benchmarks/results"
+MEASURED: list[dict[str, Any]] = json.loads((RESULTS / "estimates.json").read_text())["cases"]
 
 
 def of(words: str, tree: SourceTree | None = None, cpus: int = 8) -> Estimate:
@@ -149,16 +156,70 @@ def test_the_plan_takes_the_estimate_it_is_given() -> None:
     assert make_plan(about, given).estimate == given
 
 
+def counted(asked: AskedBuild, cpus: int = 2) -> Quantity:
+    about = subject(
+        "h100", tree=extension_tree("mine", recipe=None), machine=linux(cpu=zen4(affinity=cpus))
+    )
+    return estimate(changed(about, asked=asked)).wall_s
+
+
 def test_a_build_that_was_asked_is_estimated_from_its_compiles() -> None:
     asked = AskedBuild(cubins=("9.0",), device_compiles=24, host_compiles=3)
     tree = extension_tree("flash_mla", recipe=None)
     made = estimate(changed(subject("h100", tree=tree), asked=asked))
-    cpus = 8
-    assert made.wall_s.amount == pytest.approx((24 * 18.0 + 3 * 4.7) / cpus)
-    assert made.wall_s.most == pytest.approx((24 * 99.2 + 3 * 19.9) / cpus)
+    device, host = (row for row in estimates().compiles if not row.with_torch)
+    for end, found in enumerate((made.wall_s.amount, made.wall_s.most)):
+        assert found == pytest.approx((24 * device.seconds[end] + 3 * host.seconds[end]) / 8)
     assert "24 compiles of device code and 3 others" in made.wall_s.basis
     assert made.largest_step_bytes.most == 9_800_000_000
     assert estimate(subject("h100", tree=tree)).wall_s.amount is None
+
+
+@pytest.mark.parametrize("case", MEASURED, ids=lambda case: case["project"])
+def test_the_range_contains_what_real_builds_took(case: dict[str, Any]) -> None:
+    """On the machine of the measurement, and on one CPU."""
+    asked = AskedBuild(cubins=tuple(case["targets"]), **case["compiles"])
+    for cpus in (1, case["cpus"]):
+        used = 1 if asked.one_at_a_time else cpus
+        took = max(case["cpu_s"] / used, case["longest_s"] or 0)
+        said = counted(asked, cpus)
+        assert said.amount is not None
+        assert said.most is not None
+        assert said.amount <= took <= said.most, cpus
+
+
+def test_sources_with_all_headers_of_pytorch_take_longer() -> None:
+    plain = counted(AskedBuild(cubins=("9.0",), device_compiles=1, host_compiles=4))
+    heavy = counted(
+        AskedBuild(
+            cubins=("9.0",),
+            device_compiles=1,
+            host_compiles=4,
+            device_with_torch=1,
+            host_with_torch=4,
+        )
+    )
+    assert (heavy.amount or 0) > 2 * (plain.amount or 0)
+    assert "5 of them include all of PyTorch's headers" in heavy.basis
+    assert "headers" not in plain.basis
+
+
+def test_a_build_that_compiles_one_file_at_a_time_does_not_use_more_cpus() -> None:
+    asked = AskedBuild(host_compiles=8, one_at_a_time=True)
+    assert counted(asked, 16).amount == counted(asked, 1).amount
+    assert "one file at a time" in counted(asked, 16).basis
+
+
+def test_each_further_target_takes_time_but_not_that_of_the_headers_again() -> None:
+    one, four = (
+        counted(AskedBuild(cubins=archs, device_compiles=4), 1)
+        for archs in (("9.0",), ("8.0", "8.6", "9.0", "10.0"))
+    )
+    assert one.amount is not None
+    assert four.amount is not None
+    assert 1.5 * one.amount < four.amount < 4 * one.amount
+    assert one.most is not None
+    assert four.most == pytest.approx(4 * one.most)
 
 
 def test_heavy_steps_belong_to_their_project_and_agree_with_the_text() -> None:

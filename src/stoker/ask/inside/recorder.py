@@ -23,7 +23,7 @@ def main(words):
         name, words = words[1], words[2:]
     if custom or _is_question(words[1:]):
         _run(words, name, observed=custom)
-    _note({"note": "compile", "words": words, "folder": os.getcwd()})
+    _note({"note": "compile", "words": words, "folder": os.getcwd(), "by": _parent()})
     for output in _outputs(words[1:]):
         os.makedirs(os.path.dirname(output) or ".", exist_ok=True)
         open(output, "a").close()
@@ -54,6 +54,15 @@ def _is_question(words):
     objects = [w for w in inputs if w.endswith(_OBJECTS)]
     # What was made from empty objects is no library: it is only noted.
     return bool(objects) and not any(_is_empty(path) for path in objects)
+
+
+def _parent():
+    """Return the name of the program that started the compiler."""
+    try:
+        with open("/proc/%d/comm" % os.getppid()) as stream:
+            return stream.read().strip()
+    except OSError:
+        return ""
 
 
 def _is_empty(path):
