@@ -3,13 +3,14 @@ indexes and other places list.
 """
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from stoker.catalogue.candidates import Candidate, SourceDistribution, Supply, candidates
+from stoker.catalogue.candidates import SourceDistribution, Supply, candidates
 from stoker.catalogue.host import read_host
 from stoker.catalogue.judging import Place
 from stoker.catalogue.opening import Judge, Judged
@@ -19,7 +20,7 @@ from stoker.catalogue.values import Fit
 from stoker.knowledge.projects import projects, wheel_sources
 from stoker.machine.python import Probe, ask_interpreter
 from stoker.model.errors import StokerError, nearest
-from stoker.model.value import Value, size
+from stoker.model.value import Value, counted, size
 from stoker.outside import folders
 from stoker.outside.files import folder_of_process
 from stoker.outside.web_connections import WebConnections
@@ -82,27 +83,26 @@ def find(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -> Foun
     """
     listed = candidates(wanted, place, supply, say=say)
     judged: list[Judged] = []
+    fitting: list[Judged] = []
+    refusals = _Refusals(say)
     with (
         folder_of_process(folders.cache() / "install", _ASIDE) as work,
         WebConnections() as connections,
     ):
         judge = Judge(place, supply.index, connections, work)
         for _, version in groupby(listed.wheels, key=lambda one: one.version.public):
-            fitting: list[Judged] = []
             for _, group in groupby(version, key=lambda one: one.entry is None):
-                fitting += _fitting(list(group), judge, judged, say)
+                found = [judge(candidate) for candidate in group]
+                judged += found
+                fitting += refusals.without_refused(found)
                 if any(one.choice.fit is not Fit.PTX for one in fitting):
                     break
             if fitting:
-                return Found(
-                    wanted=str(wanted),
-                    best=_best(fitting, place),
-                    judged=tuple(judged),
-                    source=listed.source,
-                )
+                break
+    refusals.tell_others()
     return Found(
         wanted=str(wanted),
-        best=None,
+        best=_best(fitting, place) if fitting else None,
         judged=tuple(judged),
         source=listed.source,
         newest=listed.newest,
@@ -117,15 +117,30 @@ def find_source(wanted: Requirement, place: Place, supply: Supply, *, say: Say) 
     )
 
 
-def _fitting(
-    group: Sequence[Candidate], judge: Judge, judged: list[Judged], say: Say
-) -> list[Judged]:
-    found = [judge(candidate) for candidate in group]
-    judged += found
-    for one in found:
-        if not one.choice.runs:
-            say(f"{one.choice.wheel.file}: {one.choice.reason}")
-    return [one for one in found if one.choice.runs]
+class _Refusals:
+    """Tells each refusal. A project may have hundreds of wheels for other machines: of those that
+    their names alone refuse, the first of each reason is told, and at the end how many others.
+    """
+
+    def __init__(self, say: Say):
+        self._say = say
+        self._times: Counter[str] = Counter()
+
+    def tell_others(self) -> None:
+        for reason, times in self._times.items():
+            if times > 1:
+                self._say(f"{counted(times - 1, 'more wheel')} for the same reason: {reason}")
+
+    def without_refused(self, judged: Iterable[Judged]) -> Iterator[Judged]:
+        for one in judged:
+            if one.choice.runs:
+                yield one
+                continue
+            reason = one.choice.reason
+            if not one.downloaded_bytes:
+                self._times[reason] += 1
+            if self._times[reason] < 2:
+                self._say(f"{one.choice.wheel.file}: {reason}")
 
 
 def _best(fitting: Sequence[Judged], place: Place) -> Judged:

@@ -105,6 +105,18 @@ def test_none_fits(shelf: Shelf, server: tuple[str, Sent]) -> None:
     assert error.hints == ("it cannot be built: no place has a source of it",)
 
 
+def test_wheels_of_other_machines_are_told_once_and_counted(
+    shelf: Shelf, server: tuple[str, Sent]
+) -> None:
+    for version in ("0.7", "0.8", "0.9"):
+        shelf.put("it is for", version=version, tag=shelf.tag("win_amd64"))
+    found, refusals = _find(shelf, server[0])
+    assert len(found.judged) == 33
+    (told,) = (file for file in refusals if "win_amd64" in file)
+    assert told.startswith("mill-1.0-")  # the shelf has one already, which is newer
+    assert refusals["3 more wheels for the same reason"] == refusals[told]
+
+
 def test_a_server_without_ranges(shelf: Shelf, server: tuple[str, Sent]) -> None:
     good = shelf.put("", build=99)
     found, _ = _find(shelf, f"{server[0]}/whole")
