@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from stoker.ask.room import Left, Question
 from stoker.ask.values import Asked, AskedOption, AskedVariable, AskedWord, Walls
 from stoker.govern.command_line import compiler_words, step_of
+from stoker.knowledge.steps import known_step
 from stoker.model.govern import Role, Step
 from stoker.model.secrets import hide, redact
 from stoker.model.value import UNDECODABLE, Value
@@ -71,6 +72,8 @@ def answer(
     compiled = [(step, device_compile(step)) for step in steps]
     device = [found for _, found in compiled if found]
     host = [step for step, found in compiled if step.role in _HOST and not found]
+    measured = [(step, known_step(step.role, step.source)) for step, found in compiled if found]
+    known = [row for _, row in measured if row]
     failed = left.status != 0 and not left.ended_for
     said = _last_words(left.output) if failed else ""
     offline = walls is Walls.CLOSED and not steps and bool(_OFFLINE.search(said))
@@ -86,8 +89,10 @@ def answer(
         compiles=tuple({found.flags: found for found in reversed(device)}.values())[::-1],
         device_compiles=len(device),
         host_compiles=len(host),
-        device_with_torch=sum(with_torch(step) for step, found in compiled if found),
+        device_with_torch=sum(with_torch(step) for step, row in measured if not row),
         host_with_torch=sum(map(with_torch, host)),
+        known_kernels=len(known),
+        known_seconds=sum(row.seconds for row in known),
         one_at_a_time=_is_serial(notes, left),
         cpu_flags=tuple(sorted({f for s in host for f in s.flags if _FOR_A_CPU.fullmatch(f)})),
         variables=_variables(notes),

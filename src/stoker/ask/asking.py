@@ -322,6 +322,8 @@ def _answered(subject: Subject, asked: Asked) -> Subject:
         host_compiles=asked.host_compiles,
         device_with_torch=asked.device_with_torch,
         host_with_torch=asked.host_with_torch,
+        known_kernels=asked.known_kernels,
+        known_seconds=asked.known_seconds,
         one_at_a_time=asked.one_at_a_time,
         deciding=tuple(f"{v.name}={v.value} ({v.where})" for v in decided),
         unused=asked.unused,

@@ -64,6 +64,7 @@ class Estimates(Row, frozen=True, kw_only=True):
     wheel: tuple[WheelFigures, ...]
     compiles: tuple[CompileFigures, ...]
     further_target: float  # part of a compile for one target that each further one takes at least
+    slower_cpu: float  # times as long as on the CPU on which sources of well-known projects ran
     torch_headers: frozenset[str]  # headers that declare all operators of PyTorch
     slim: SlimFigures
 

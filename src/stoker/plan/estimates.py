@@ -117,23 +117,27 @@ def _counted_seconds(subject: Subject) -> Quantity | None:
 def counted_seconds(asked: AskedBuild, cpus: int) -> Quantity | None:
     """Return a range of time from the compiles that a build answered, if it answered any."""
     counts = _counts(asked)
-    if not counts:
+    if not counts and not asked.known_kernels:
         return None
     targets = max(1, len(asked.cubins) + len(asked.ptx))
     fewest = 1 + (targets - 1) * estimates().further_target
     least = sum(n * row.seconds[0] * (fewest if row.device else 1) for row, n in counts)
     most = sum(n * row.seconds[1] * (targets if row.device else 1) for row, n in counts)
+    least += asked.known_seconds * fewest
+    most += asked.known_seconds * targets * estimates().slower_cpu
     # No number of CPUs makes a single compile shorter, and it may take longer than the mean.
-    shortest = max(row.seconds[0] for row, _ in counts)
+    shortest = max((row.seconds[0] for row, _ in counts), default=0.0)
     longest = max(
-        max(row.longest_seconds, row.seconds[1]) * (targets if row.device else 1)
-        for row, _ in counts
+        (
+            max(row.longest_seconds, row.seconds[1]) * (targets if row.device else 1)
+            for row, _ in counts
+        ),
+        default=0.0,
     )
     cpus = 1 if asked.one_at_a_time else cpus
-    basis = (
-        f"{least:,.0f} to {most:,.0f} CPU seconds on {cpus} CPUs: {_described(asked)}; such as "
-        + "; ".join(row.basis for row, _ in counts)
-    )
+    such_as = "; ".join(row.basis for row, _ in counts)
+    basis = f"{least:,.0f} to {most:,.0f} CPU seconds on {cpus} CPUs: {_described(asked)}"
+    basis += f"; such as {such_as}" if such_as else ""
     return Quantity(amount=max(least / cpus, shortest), most=max(most / cpus, longest), basis=basis)
 
 
@@ -153,7 +157,7 @@ def _counts(asked: AskedBuild) -> list[tuple[CompileFigures, int]]:
     """Return the kinds of compile of a build, and how many of each it has."""
     numbers = {
         (True, True): asked.device_with_torch,
-        (True, False): asked.device_compiles - asked.device_with_torch,
+        (True, False): asked.device_compiles - asked.device_with_torch - asked.known_kernels,
         (False, True): asked.host_with_torch,
         (False, False): asked.host_compiles - asked.host_with_torch,
     }
@@ -164,6 +168,8 @@ def _counts(asked: AskedBuild) -> list[tuple[CompileFigures, int]]:
 def _described(asked: AskedBuild) -> str:
     device, host = asked.device_compiles, asked.host_compiles
     text = f"{device} compiles of device code and {host} others, as the build answered"
+    if asked.known_kernels:
+        text += f"; {asked.known_kernels} of them took {asked.known_seconds:,.0f} s elsewhere"
     if with_torch := asked.device_with_torch + asked.host_with_torch:
         text += f"; {with_torch} of them include all of PyTorch's headers"
     return text + ("; it compiles one file at a time" if asked.one_at_a_time else "")

@@ -5,6 +5,8 @@ import json
 from stoker.ask.answers import answer
 from stoker.ask.room import Left, Question
 from stoker.ask.values import Asked, Walls
+from stoker.knowledge.steps import known_step
+from stoker.model.govern import Role
 from stoker.model.variant import Backend
 
 NVCC = "/usr/local/cuda/bin/nvcc"
@@ -67,6 +69,18 @@ def test_a_source_that_is_compiled_for_two_extensions_counts_twice() -> None:
     once, again = compiled(*words, "-DNAME=_cuda"), compiled(*words, "-DNAME=_cpu")
     assert asked(once, again).host_compiles == 2
     assert asked(once, once).host_compiles == 1  # the same command was noted twice
+
+
+def test_kernels_of_well_known_projects_are_counted_with_their_time() -> None:
+    flags = ("-gencode", "arch=compute_90,code=sm_90", "-c")
+    found = asked(
+        compiled(NVCC, *flags, "csrc/src/flash_bwd_hdim128_bf16_sm80.cu", "-o", "a.o"),
+        compiled(NVCC, *flags, "mine.cu", "-o", "b.o"),
+    )
+    assert (found.device_compiles, found.known_kernels) == (2, 1)
+    known = known_step(Role.CUDA, "flash_bwd_hdim128_bf16_sm80.cu")
+    assert known is not None
+    assert found.known_seconds == known.seconds
 
 
 def test_compilers_that_setup_py_starts_itself_run_one_at_a_time() -> None:

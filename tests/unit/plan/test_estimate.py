@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stoker.knowledge.estimates import estimates
 from stoker.model.evidence import AskedBuild
@@ -202,6 +203,18 @@ def test_sources_with_all_headers_of_pytorch_take_longer() -> None:
     assert (heavy.amount or 0) > 2 * (plain.amount or 0)
     assert "5 of them include all of PyTorch's headers" in heavy.basis
     assert "headers" not in plain.basis
+
+
+def test_kernels_that_were_measured_elsewhere_count_with_their_own_time() -> None:
+    unknown = AskedBuild(cubins=("9.0",), device_compiles=10)
+    known = replace(unknown, known_kernels=10, known_seconds=2000.0)
+    said = counted(known, 2)
+    assert said.amount == 1000.0
+    assert said.most is not None
+    assert 1000.0 < said.most < 2 * said.amount
+    assert "10 of them took 2,000 s elsewhere" in said.basis
+    some = counted(replace(known, device_compiles=11), 2)
+    assert 1000.0 < (some.amount or 0) < 1000.0 + (counted(unknown, 2).amount or 0)
 
 
 def test_a_build_that_compiles_one_file_at_a_time_does_not_use_more_cpus() -> None:
