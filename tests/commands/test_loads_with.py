@@ -91,6 +91,36 @@ def test_verify_warns_of_releases_that_its_requirement_allows(
     assert "its requirements allow others" in done.stdout
 
 
+def test_a_release_that_the_metadata_excludes(need: Need, stoker: Stoker, tmp_path: Path) -> None:
+    """torchvision 0.23.0 requires torch==2.8.0. 2.9.1 has all of its symbols, and it aborts."""
+    library = extension(need, tmp_path / "made", [WARN], "libc10.so")
+    wheel = str(_wheel(tmp_path, library, "torch==2.8.0"))
+    pinned = "its metadata requires torch==2.8.0"
+    done = stoker("inspect", wheel, COLUMNS="200")
+    assert "Loads with torch 2.4 to " in done.stdout
+    assert f", and {pinned}" in done.stdout
+    rows = json.loads(stoker("inspect", wheel, "--json").stdout)["loads_with"]["builds"]
+    assert {row["release"] for row in rows if not row["forbidden_by"]} == {"2.8.0"}
+    assert stoker("verify", wheel, "--against", "torch==2.8.0").returncode == 0
+    done = stoker("verify", wheel, "--against", "torch==2.9.1")
+    assert done.returncode == 1
+    assert f"{pinned}, not torch 2.9.1" in done.stdout
+    # A PyTorch that was built here may be meant, whatever its version.
+    own = str(torch_stub(need, tmp_path / "own", [WARN]))
+    assert pinned in stoker("inspect", wheel, "--with", own, COLUMNS="200").stdout
+    done = stoker("verify", wheel, "--with", own)
+    assert done.returncode == 0, done.stdout
+    assert f"{pinned}, not torch 2.99.0" in done.stdout
+
+
+def test_a_wheel_without_such_a_requirement_has_no_remark(
+    stoker: Stoker, tmp_path: Path, library: bytes
+) -> None:
+    for requires in ("torch", "torch>=2.4", "torch==2.8.0 ; extra == 'gpu'"):
+        done = stoker("inspect", str(_wheel(tmp_path, library, requires)), COLUMNS="200")
+        assert "its metadata requires" not in done.stdout
+
+
 @pytest.mark.parametrize(
     ("word", "problem"),
     [

@@ -15,6 +15,7 @@ from stoker.catalogue.ranking import rank
 from stoker.catalogue.values import Choice, Host, PublishedCatalogue, PublishedWheel, Selection
 from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import StokerError, UsageError, unknown
+from stoker.wheel.metadata import forbidding
 
 TORCH = "torch"
 _MOST_CLOSEST = 3
@@ -178,19 +179,12 @@ def out_of_step(one: PublishedWheel, other: PublishedWheel) -> str | None:
 
 
 def _other_torch(wheel: PublishedWheel, torch: PublishedWheel) -> str | None:
-    version = read_version(torch.version)
-    for line in wheel.requires:
-        try:
-            required = read_requirement(line)
-        except InvalidRequirement:
-            continue
-        if canonicalize_name(required.name) != TORCH or "extra" in str(required.marker):
-            continue
-        if not required.specifier.contains(version, prereleases=True):
-            return f"it requires {required}, not torch {torch.version}"
+    if required := forbidding(wheel.requires, TORCH, torch.version):
+        return f"it requires {required}, not torch {torch.version}"
     if wheel.stable_abi:
         return None
-    if wheel.torch and _differ(wheel.torch.partition("+")[0], version.public):
+    public = read_version(torch.version).public
+    if wheel.torch and _differ(wheel.torch.partition("+")[0], public):
         return f"it was built for torch {wheel.torch}, not {torch.version}"
     return None
 

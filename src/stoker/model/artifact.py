@@ -147,6 +147,7 @@ class TorchFit(Value, frozen=True, kw_only=True):
     torch: str = ""
     missing: tuple[str, ...] = ()  # symbols, as they are in the file
     absent: tuple[str, ...] = ()  # libraries that this build of PyTorch does not have
+    forbidden_by: str = ""  # the requirement of the wheel that does not allow this release
 
     @property
     def loads(self) -> bool:

@@ -245,7 +245,9 @@ def needs_page(facts: ArtifactFacts) -> Page | None:
     if facts.loads_with is None:
         return None
     words = releases_in_words(facts.loads_with)
-    table = Listing("", "", "", title=f"Loads with {words}", indent=2)
+    pins = dict.fromkeys(pinned(fit) for fit in relevant(facts.loads_with) if fit.loads)
+    title = ", and ".join([f"Loads with {words}", *filter(None, pins)])
+    table = Listing("", "", "", title=title, indent=2)
     for name, value, remark in _rows(facts, facts.loads_with):
         if value:
             table.add(name, value, Text(remark, style="dim"))
@@ -290,12 +292,17 @@ def _failing(loads: LoadsWith) -> Listing | None:
     for fit in rows:
         build = f"CUDA {fit.cuda}" if fit.cuda else "CPU"
         count = len(fit.missing) + len(fit.absent)
-        table.add(fit_name(fit), build, str(count or "nothing"), lacking(fit))
+        table.add(fit_name(fit), build, str(count or "nothing"), lacking(fit) or pinned(fit))
     return table
 
 
 def fit_name(fit: TorchFit) -> str:
     return f"torch {fit.release}{f' in {fit.torch}' if fit.torch else ''}"
+
+
+def pinned(fit: TorchFit) -> str:
+    """Return that the wheel is not meant for a release, if its requirements say so."""
+    return f"its metadata requires {fit.forbidden_by}" if fit.forbidden_by else ""
 
 
 def lacking(fit: TorchFit, most: int = _MOST_SYMBOLS) -> str:

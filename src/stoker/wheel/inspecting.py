@@ -69,7 +69,8 @@ def inspect(
     if needs is None:
         return facts
     builds = () if torch is None else read_torches(torch, needs.machine, environment)
-    return msgspec.structs.replace(facts, loads_with=loads_with(needs, builds))
+    requires = facts.wheel.requires if facts.wheel else ()
+    return msgspec.structs.replace(facts, loads_with=loads_with(needs, builds, requires))
 
 
 def _wheel(path: Path, also: Also) -> ArtifactFacts:

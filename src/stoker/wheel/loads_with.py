@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from stoker.knowledge.torch_symbols import (
     TorchBuild,
     back_end_of,
@@ -14,6 +16,7 @@ from stoker.knowledge.torch_symbols import (
 from stoker.model.artifact import LoadsWith, Symbols, TorchFit
 from stoker.model.distribution import read_version
 from stoker.model.value import Value, minor_release
+from stoker.wheel.metadata import forbidding
 
 
 class TorchNeeds(Value, frozen=True, kw_only=True):
@@ -75,19 +78,27 @@ def _reached(library: Symbols, beside: Mapping[str, Symbols]) -> Collection[Symb
     return found.values()
 
 
-def loads_with(needs: TorchNeeds, read: Sequence[ReadTorch] = ()) -> LoadsWith:
-    """Return which official builds, and which that were read, have everything that is needed."""
+def loads_with(
+    needs: TorchNeeds, read: Sequence[ReadTorch] = (), requires: Sequence[str] = ()
+) -> LoadsWith:
+    """Return which official builds, and which that were read, have everything that is needed.
+    ``requires`` are the requirements of the wheel.
+    """
     official = [
         _fit(needs, build, lambda name, place=place: bool(exporters(name) >> place & 1))  # type: ignore[misc]
         for place, build in enumerate(known_builds())
         if build.machine == needs.machine
     ]
     direct = [_fit(needs, one.build, one.exported.__contains__, one.place) for one in read]
+    fits = (*sorted(official, key=lambda fit: read_version(fit.release)), *direct)
     return LoadsWith(
         symbols=len(needs.symbols),
         stable_abi=bool(needs.symbols) and all(map(is_of_shim, needs.symbols)),
         back_end=needs.back_end,
-        builds=(*sorted(official, key=lambda fit: read_version(fit.release)), *direct),
+        builds=tuple(
+            replace(fit, forbidden_by=forbidding(requires, "torch", fit.release) or "")
+            for fit in fits
+        ),
     )
 
 

@@ -1,14 +1,14 @@
 """Reads and edits the fields of METADATA and WHEEL; everything else keeps its bytes. Pure."""
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from email.message import Message
 from email.parser import HeaderParser
 
 from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 
-from stoker.model.distribution import read_requirement
+from stoker.model.distribution import read_requirement, read_version
 from stoker.model.value import whole_number
 
 _BLANK = re.compile(rb"\r?\n\r?\n")
@@ -105,6 +105,16 @@ def required_name(line: str) -> str | None:
     if requirement.marker and "extra" in str(requirement.marker):
         return None
     return canonicalize_name(requirement.name)
+
+
+def forbidding(requires: Iterable[str], project: str, version: str) -> str | None:
+    """Return the first requirement that does not allow a version of a project."""
+    for line in requires:
+        if required_name(line) == project:
+            required = read_requirement(line)
+            if not required.specifier.contains(read_version(version), prereleases=True):
+                return str(required)
+    return None
 
 
 def _knows_licence_files(headers: Headers) -> bool:

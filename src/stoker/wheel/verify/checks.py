@@ -167,6 +167,7 @@ FIXES = {
     "cpu-level-marked": _BUILD,
     "cpu-level": _BUILD,
     "does-not-load": "Build it with that PyTorch, or install the one that it was built with.",
+    "for-another-torch": "Install the PyTorch that it requires, or build it with this one.",
     "trial-install": "Let pip find the requirements (PIP_INDEX_URL, PIP_FIND_LINKS).",
     "trial-gpu": "Build or slim it for this GPU: `stoker inspect WHEEL` lists what it serves.",
     "trial": "`stoker inspect WHEEL` shows what its libraries need and where they search it.",

@@ -8,9 +8,8 @@ from stoker.knowledge.torch_symbols import known_builds
 from stoker.model.distribution import read_requirement
 from stoker.model.errors import UsageError
 from stoker.model.finding import Finding
-from stoker.wheel.inspect_page import fit_name, lacking
+from stoker.wheel.inspect_page import fit_name, lacking, pinned
 from stoker.wheel.loads_with import releases_in_words, relevant
-from stoker.wheel.metadata import required_name
 from stoker.wheel.verify.tested import WheelUnderTest, error, note, warning
 
 _MOST_NAMES = 20
@@ -38,7 +37,8 @@ def applies(wheel: WheelUnderTest) -> bool:
 
 
 def unresolved(wheel: WheelUnderTest) -> Iterator[Finding]:
-    """Yield an error for each build that was asked for and that the wheel does not load with.
+    """Yield an error for each build that was asked for and that the wheel does not load with, or
+    that its requirements exclude; a build that was read may be a variant of one that they allow.
 
     Without such, releases that its own requirements allow count: a warning if some fail.
     """
@@ -54,19 +54,13 @@ def unresolved(wheel: WheelUnderTest) -> Iterator[Finding]:
             if not fit.loads:
                 title = f"does not load with {fit_name(fit)}"
                 yield error("does-not-load", title, lacking(fit, _MOST_NAMES).split("; "))
+            elif fit.forbidden_by:
+                title = f"{pinned(fit)}, not {fit_name(fit)}"
+                finding = warning if fit.torch else error
+                yield finding("for-another-torch", title, ["all symbols that it needs are there"])
         return
-    allowed = _allowed(wheel)
-    failing = [fit for fit in fits if fit.release in allowed and not fit.loads]
+    failing = [fit for fit in fits if not fit.forbidden_by and not fit.loads]
     if failing:
         title = f"it loads with {releases_in_words(loads)}, but its requirements allow others"
         lines = [f"{fit_name(fit)} lacks {lacking(fit)}" for fit in failing]
         yield warning("loads-with-fewer", title, lines)
-
-
-def _allowed(wheel: WheelUnderTest) -> frozenset[str]:
-    """Return the known releases that the wheel's own requirements allow."""
-    lines = [line for line in wheel.metadata.requires if required_name(line) == "torch"]
-    known = {build.release for build in known_builds()}
-    for line in lines:
-        known = {release for release in known if release in read_requirement(line).specifier}
-    return frozenset(known)
