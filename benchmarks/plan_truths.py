@@ -28,7 +28,7 @@ from stoker.ask.values import Asked
 from stoker.model.errors import StokerError
 from stoker.model.finding import Severity
 from stoker.model.plan import Plan, Setting
-from stoker.outside.process import children_cpu_s
+from stoker.outside.processes import children_cpu_s
 from stoker.plan.survey import survey
 from stoker.settings.declared import CommandLine
 

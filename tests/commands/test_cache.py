@@ -15,7 +15,7 @@ from conftest import Need, Stoker
 from governed import Build
 from small_disks import small_disk
 from stoker.model.caching import Hits
-from stoker.outside.process import is_static
+from stoker.outside.processes import is_static
 
 ALL = len(FILES)
 COMPILER = """

@@ -1,6 +1,7 @@
 """`stoker slim` on wheels: what it writes, refuses and reports."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -50,6 +51,17 @@ def test_a_wheel(wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert list(opened.mismatches()) == []
         assert list(opened.wrong_hashes()) == []
         assert opened.members[CUDA].mode == 0o755
+
+
+def test_slimming_imports_neither_plans_nor_programs(
+    wheel: Path, tmp_path: Path, stoker: Stoker
+) -> None:
+    done = stoker("slim", wheel, "--for", "h100", "-o", tmp_path, PYTHONPROFILEIMPORTTIME="1")
+    loaded = set(re.findall(r"^import time:.*\| +(stoker\S*)$", done.stderr, re.MULTILINE))
+    needless = r"stoker\.(plan|settings|source|machine|govern|model\.plan|outside\.process)\b"
+    assert "stoker.wheel.slim.wheel" in loaded
+    assert [module for module in loaded if re.match(needless, module)] == []
+    assert len(loaded) <= 69  # with the entry point
 
 
 def test_what_torch_lists_is_what_is_left(wheel: Path, tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from stoker.govern.session import Session
 from stoker.model.errors import ArtifactError, StorageError, Terminated, UsageError
 from stoker.model.tuning import BASELINE, Measurement, Sampled, Topic, TuningTrial
 from stoker.model.value import Value
-from stoker.outside import process
 from stoker.outside.deleting import remove_tree
 from stoker.outside.files import sha256_of
+from stoker.outside.processes import children_cpu_s
 from stoker.wheel import fatbin
 from stoker.wheel.elf import Elf
 from stoker.wheel.reader import open_file
@@ -134,9 +134,9 @@ class Bench:
         output: Path,
     ) -> Measurement:
         said = bytearray()
-        cpu, began = process.children_cpu_s(), time.monotonic()
+        cpu, began = children_cpu_s(), time.monotonic()
         status = governed.run(words, env=env, cwd=directory, output=said.extend)
-        wall, cpu = time.monotonic() - began, process.children_cpu_s() - cpu
+        wall, cpu = time.monotonic() - began, children_cpu_s() - cpu
         empty = Measurement(step=0, trial="", round=0)
         if status or not output.is_file():
             return replace(empty, problem=_first_error(bytes(said[-_TAIL:])))

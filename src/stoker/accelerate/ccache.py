@@ -9,6 +9,7 @@ from stoker.model.errors import StokerError
 from stoker.model.value import byte_count
 from stoker.outside import process
 from stoker.outside.files import folder_problem
+from stoker.outside.processes import is_static
 
 _TIMEOUT_S = 20.0
 _HITS = ("direct_cache_hit", "preprocessed_cache_hit")
@@ -31,7 +32,7 @@ def read_ccache(program: str, environment: Mapping[str, str]) -> FoundEngine:
             own.add(name)
     folder = values.get("cache_dir", "")
     problem = folder_problem(Path(folder))  # a compile would fail, not only its caching
-    static = process.is_static(program)
+    static = is_static(program)
     if static and "prefix_command" in own:  # the launcher takes that place
         problem = "it is linked statically, and has a prefix of your own (CCACHE_PREFIX)"
     # An older one ignores the variable, and every object would be lost.

@@ -26,7 +26,7 @@ from stoker.model.errors import UsageError
 from stoker.model.govern import Linker, LinkerChoice
 from stoker.model.secrets import redact
 from stoker.outside.deleting import remove_whole
-from stoker.outside.process import is_static
+from stoker.outside.processes import is_static
 
 
 def survey_chain(

@@ -67,8 +67,8 @@ class Packing:
         return self.packed(better)
 
 
-def check_wheel(wheel: Path, log: StageLog, mode: str) -> None:
-    """Verify a wheel; raise an error if it does not match its plan and its tags."""
+def check_wheel(wheel: Path, log: StageLog, mode: str) -> tuple[Path, ...]:
+    """Verify a wheel; raise an error if it does not match its plan and its tags. Makes no file."""
     verification = verify(wheel)
     for finding in verification.findings:
         log.line(f"{finding.severity}: {finding.title}")
@@ -82,6 +82,7 @@ def check_wheel(wheel: Path, log: StageLog, mode: str) -> None:
         if better := _repairing(wrong, PackageMode.PLAIN if mode == AUTO else mode):
             hints.append(_NEXT[better])
         raise StokerError(f"{wrong[0].title} (the wheel is {wheel})", hints=hints)
+    return ()
 
 
 def _errors(verification: Verification) -> list[Finding]:

@@ -94,8 +94,8 @@ class Stages:
         self,
         stage: BuildStage,
         act: Act,
-        *,
         inputs: Inputs,
+        *,
         inputs_change: bool = False,
     ) -> tuple[Path, ...]:
         """Run a stage unless its inputs are unchanged; return its outputs in both cases.

@@ -30,7 +30,7 @@ from stoker.builds.hindrances import (
 from stoker.builds.isolated import Isolated
 from stoker.builds.jobs.job import Job, names_native
 from stoker.builds.route import choose_route, last_stage
-from stoker.builds.stages import Act, Inputs, StageLog, Stages
+from stoker.builds.stages import StageLog, Stages
 from stoker.builds.work import Work, drop_memory_tree
 from stoker.govern.session import Session
 from stoker.machine.installers import pip_in
@@ -50,6 +50,7 @@ from stoker.wheel.package.values import PackageMode, PackageRequest
 
 _ASKED = (OriginKind.FILE, OriginKind.ENVIRONMENT, OriginKind.VARIANT, OriginKind.COMMAND_LINE)
 _CMAKE_FILES = ("CMakeLists.txt", ".cmake", ".cmake.in", "setup.py", "pyproject.toml")
+_INCLUDED = "CMAKE_PROJECT_INCLUDE"  # a file that CMake reads at the end of a project()
 _NO_WORK = "ninja: no work to do."
 _NOTHING_INSTALLED = (
     "nothing was installed, because the project has no install rules; what was built is in {folder}"
@@ -134,7 +135,7 @@ class Staging:
 
     def run(self) -> tuple[Path, ...]:
         self._execution.link_tools()
-        self._do(BuildStage.PREPARE, self._prepare, self._prepare_inputs)
+        self._stages.do(BuildStage.PREPARE, self._prepare, self._prepare_inputs)
         self._execution.forget_objects_of_other_flags()
         if self._calls_ninja:
             self._compile_all()
@@ -142,7 +143,7 @@ class Staging:
             return ()
         match self.route.last:
             case BuildStage.INSTALL:
-                made = self._do(BuildStage.INSTALL, self._install, self._install_inputs)
+                made = self._stages.do(BuildStage.INSTALL, self._install, self._install_inputs)
                 if not made:
                     self._say(_NOTHING_INSTALLED.format(folder=self.route.build))
                 return made
@@ -153,7 +154,7 @@ class Staging:
                 return ()
 
     def _compile_all(self) -> None:
-        self._do(BuildStage.CONFIGURE, self._configure, self._configure_inputs)
+        self._stages.do(BuildStage.CONFIGURE, self._configure, self._configure_inputs)
         self._keep_cpus_apart()
         if self.route.by_back_end and not (self.route.build / "build.ninja").exists():
             self._refuse_to_split()
@@ -204,25 +205,34 @@ class Staging:
         (wheel,) = self._stages.do(
             BuildStage.WHEEL,
             self._wheel,
-            inputs=self._wheel_inputs,
+            self._wheel_inputs,
             inputs_change=self.route.in_tree,
         )
         if self._request.editable:
-            self._stages.do_if(
-                BuildStage.INSTALL,
-                lambda log: self._install_editable(wheel, log),
-                reason=lambda: "asked",
-            )
-            self._say(f"installed in editable mode for {self._subject.toolbox.python.executable}")
+            python = self._subject.toolbox.python.executable
+
+            def install(log: StageLog) -> tuple[Path, ...]:
+                words = (*pip_in(python), "install", "--no-deps", "--force-reinstall", str(wheel))
+                self._execution.must(words, log, what="pip could not install it")
+                return ()
+
+            self._stages.do_if(BuildStage.INSTALL, install, reason=lambda: "asked")
+            self._say(f"installed in editable mode for {python}")
             return ()
-        (portable,) = self._do(
+        (portable,) = self._stages.do(
             BuildStage.PACKAGE,
             lambda log: self._package(wheel, log),
-            lambda: self._package_inputs(wheel),
+            lambda: {
+                "wheel": file_digest(wheel),
+                "mode": self._request.mode,
+                "label": self._label() or "",
+                "plan": digest([self._recorded(), self._requirement_of_torch()]),
+                "stoker": __version__,
+            },
         )
-        self._do(
+        self._stages.do(
             BuildStage.VERIFY,
-            lambda log: self._verify(portable, log),
+            lambda log: check_wheel(portable, log, self._request.mode),
             lambda: {"wheel": file_digest(portable), "stoker": __version__},
         )
         return (handed_over(portable, self._out),)
@@ -231,7 +241,7 @@ class Staging:
         return {
             "hindrances": digest([finding.title for finding in self._hindrances()]),
             "requirements": digest([self._requirements(), self._torch_index(), self._isolation]),
-            "python": self._python_digest(),
+            "python": python_digest(self._subject, self.tree, self._isolation),
         }
 
     def _prepare(self, log: StageLog) -> tuple[Path, ...]:
@@ -277,9 +287,6 @@ class Staging:
         address = self._request.torch_index if self._request.torch else None
         return named_torch.index_for(address, self._subject.variant) if address else None
 
-    def _python_digest(self) -> str:
-        return python_digest(self._subject, self.tree, self._isolation)
-
     def _configure_inputs(self) -> dict[str, str]:
         return {
             "options": self._execution.options_digest(),
@@ -300,55 +307,48 @@ class Staging:
         asked = [s.name for s in self._plan.cmake if s.origin.kind in _ASKED and is_on(s.value)]
         remove_file(answer_file(build))
         cmake_api.ask_for_targets(build)  # for `stoker graph`
+        # With the probe, CMake also reports its final options. A project may use its place itself.
+        probe = {}
+        if not self._plan.value(_INCLUDED):
+            probe = {_INCLUDED: str(probe_files(self._work.path / "probe", asked))}
         if self.route.by_back_end:
-            settings = dict(self.route.settings)
-            if not self._plan.value("CMAKE_PROJECT_INCLUDE"):
-                probe = probe_files(self._work.path / "probe", asked)
-                settings["cmake.define.CMAKE_PROJECT_INCLUDE"] = str(probe)
+            defined = {f"cmake.define.{name}": value for name, value in probe.items()}
             configure_tree(
                 self.route.tree,
                 self._work.path / "configured",
                 python=self._python,
                 execute=self._execution.executing(log, {"CMAKE_GENERATOR": "Ninja"}),
-                settings=settings,
+                settings={**self.route.settings, **defined},
                 editable=self._request.editable,
             )
         else:
-            words, extra = self._with_probe(asked)
+            words, extra = self.route.configure, probe
+            if not self.route.in_tree:
+                talk = ("--log-level=VERBOSE",) if self._request.verbose else ()
+                words = (*words, *talk, *(f"-D{name}={value}" for name, value in probe.items()))
+                extra = {}
             self._execution.must(words, log, extra=extra, what="CMake does not accept it")
         self._check_configured(asked, log)
-        self._check_targets(log)
         return tuple(path for path in (cache, graph) if path.exists())
 
-    def _check_targets(self, log: StageLog) -> None:
-        """Refuse a configuration that compiles for other GPU targets than the plan, or for none."""
-        planned = self._plan.targets
-        if planned is None or self._request.accept_targets:
-            return
-        found = ninja_commands(self.route.build, self.route.tree, self.environment)
-        if found is None:
-            log.line("stoker: ninja does not list its commands, so the governor checks each")
-        else:
-            check_configured(planned, found, log.text())
-
-    def _with_probe(self, asked: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Return the command and variables with which CMake also reports its final options."""
-        if self._plan.value("CMAKE_PROJECT_INCLUDE"):
-            return self.route.configure, {}
-        probe = probe_files(self._work.path / "probe", asked)
-        if self.route.in_tree:
-            return self.route.configure, {"CMAKE_PROJECT_INCLUDE": str(probe)}
-        talk = ("--log-level=VERBOSE",) if self._request.verbose else ()
-        return (*self.route.configure, *talk, f"-DCMAKE_PROJECT_INCLUDE={probe}"), {}
-
     def _check_configured(self, asked: Sequence[str], log: StageLog) -> None:
+        """Refuse a configuration in which an option is off that was asked for, or one that compiles
+        for other GPU targets than the plan, or for none.
+        """
         try:
             found = read_answer(answer_file(self.route.build).read_text(errors="replace"))
         except FileNotFoundError:
             log.line("stoker: this CMake cannot report its final options")
+        else:
+            if off := switched_off(asked, found, log.text(), self.tree):
+                raise refusal(off, self._subject)
+        if self._plan.targets is None or self._request.accept_targets:
             return
-        if off := switched_off(asked, found, log.text(), self.tree):
-            raise refusal(off, self._subject)
+        commands = ninja_commands(self.route.build, self.route.tree, self.environment)
+        if commands is None:
+            log.line("stoker: ninja does not list its commands, so the governor checks each")
+        else:
+            check_configured(self._plan.targets, commands, log.text())
 
     def _ninja(self, stage: BuildStage, targets: Sequence[str]) -> None:
         words = ("ninja", "-C", str(self.route.build))
@@ -392,7 +392,7 @@ class Staging:
                 [self.route.settings, self._execution.options_digest(), self._request.editable]
             ),
             "time": self.environment["SOURCE_DATE_EPOCH"],
-            "python": self._python_digest(),
+            "python": python_digest(self._subject, self.tree, self._isolation),
             "requirements": digest([self._requirements(), self._isolation]),
         }
 
@@ -427,25 +427,10 @@ class Staging:
         if not compiled_below(self.route.build, self.route.tree, self.environment):
             raise configured_without(planned, log.text(), "no command of its build")
 
-    def _install_editable(self, wheel: Path, log: StageLog) -> tuple[Path, ...]:
-        python = self._subject.toolbox.python.executable
-        words = (*pip_in(python), "install", "--no-deps", "--force-reinstall", str(wheel))
-        self._execution.must(words, log, what="pip could not install it")
-        return ()
-
     def _no_source(self) -> tuple[Path, ...]:
         """Return folders and files in the tree that the build itself makes."""
         made = (self._out, self._work.path, self.route.build)
         return (*made, *installed_files(self.route.build)) if self.route.in_tree else made
-
-    def _package_inputs(self, wheel: Path) -> dict[str, str]:
-        return {
-            "wheel": file_digest(wheel),
-            "mode": self._request.mode,
-            "label": self._label() or "",
-            "plan": digest([self._recorded(), self._requirement_of_torch()]),
-            "stoker": __version__,
-        }
 
     def _recorded(self) -> dict[str, object]:
         source = self._request.source
@@ -490,10 +475,3 @@ class Staging:
         is_extension = self.tree.kind is ProjectKind.EXTENSION
         requires = (f"torch=={version.partition('+')[0]}",) if is_extension else ()
         return {"torch": version, "requires": requires}
-
-    def _verify(self, wheel: Path, log: StageLog) -> tuple[Path, ...]:
-        check_wheel(wheel, log, self._request.mode)
-        return ()
-
-    def _do(self, stage: BuildStage, act: Act, inputs: Inputs) -> tuple[Path, ...]:
-        return self._stages.do(stage, act, inputs=inputs)

@@ -21,9 +21,10 @@ from stoker.model.build import BuildStage
 from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.model.plan import Plan
 from stoker.model.value import Value
-from stoker.outside import files, folders, locks, process
+from stoker.outside import files, folders, locks
 from stoker.outside.deleting import remove_file, remove_tree, remove_whole
 from stoker.outside.folders import private_folder
+from stoker.outside.processes import end_all_with
 
 _HOME = re.compile(r".+-[0-9a-f]{8}")
 
@@ -127,7 +128,7 @@ def build_lock(path: Path) -> Path:
 def held_work(path: Path) -> Iterator["Work"]:
     """Lock the folder while the block runs, after ending processes that a killed build left."""
     with locked(path):
-        process.end_all_with(MARK, str(path))
+        end_all_with(MARK, str(path))
         yield Work(path)
 
 

@@ -3,7 +3,7 @@
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -27,12 +27,32 @@ if TYPE_CHECKING:
     from stoker.settings.tables import InstallSettings
 
 
+class Call(NamedTuple):
+    """What all ways to install need: with what, for whom, and how much of it."""
+
+    installer: "Installer"
+    python: str
+    wished: str | None
+    only_print: bool
+    dry_run: bool
+    as_json: bool
+
+
 class Building(Enum):
     """When a project is built."""
 
     IF_NONE = "if no wheel fits"
     ALWAYS = "always"
     NEVER = "never"
+
+
+class BuildWish(NamedTuple):
+    """When and how a project is built; ``settings`` are those of governed runs."""
+
+    when: Building
+    isolation: str | None
+    keep_targets: bool
+    settings: dict[str, Any]
 
 
 @click.command()
@@ -160,11 +180,15 @@ def install(
     from stoker.catalogue.installing import installer_for
     from stoker.machine.python import target_python
 
-    output = {"only_print": only_print, "dry_run": dry_run, "as_json": as_json}
+    def call() -> Call:
+        target = target_python(python)
+        chosen = installer_for(target, installer)
+        return Call(chosen, target, wished, only_print, dry_run, as_json)
+
     if locked:
         if words or files or lock or prewarm:
             raise UsageError("--locked installs what the file names, and nothing else")
-        _install_locked(locked, installer_for(target_python(python), installer), **output)
+        _install_locked(locked, call())
         return 0
     if not words and not files:
         raise UsageError("name what to install", hints=["stoker install flash-attn"])
@@ -186,41 +210,26 @@ def install(
             f"{what}",
             hints=hints,
         )
-    building = Building.NEVER if no_build else Building.ALWAYS if only_build else Building.IF_NONE
-    chosen = installer_for(target := target_python(python), installer)
+    when = Building.NEVER if no_build else Building.ALWAYS if only_build else Building.IF_NONE
     if slim:
-        _slim_install(words, chosen, target, wished, **output)
+        _slim_install(words, call())
     elif alone:
-        _install_from(words, chosen, target, wished, **output)
+        _install_from(words, call())
     else:
         return _find_and_install(
             words,
             files,
             catalogues,
-            chosen,
-            target,
-            wished,
-            building=building,
+            call(),
+            BuildWish(when, isolation, bool(keep_targets), settings),
             lock=lock,
             lines=lines,
             kernels=kernels if prewarm else None,
-            how={"isolation": isolation, "keep_targets": bool(keep_targets)},
-            settings=settings,
-            **output,
         )
     return 0
 
 
-def _install_from(
-    words: tuple[str, ...],
-    installer: "Installer",
-    python: str,
-    wished: str | None,
-    *,
-    only_print: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+def _install_from(words: tuple[str, ...], call: Call) -> None:
     from stoker.catalogue.host import check_installable
     from stoker.catalogue.installing import command_line, install, select, wheels_command
     from stoker.catalogue.shown import selection_page
@@ -232,21 +241,23 @@ def _install_from(
         raise UsageError("name what to install from the catalogue", hints=hints)
     settings = _install_settings()
     place = words[0]
-    located, selection = select(place, words[1:], python=python, wished=wished, settings=settings)
+    located, selection = select(
+        place, words[1:], python=call.python, wished=call.wished, settings=settings
+    )
     _note(located)
-    if only_print:
-        click.echo(command_line(wheels_command(located, selection, installer)))
+    if call.only_print:
+        click.echo(command_line(wheels_command(located, selection, call.installer)))
         return
-    if dry_run:
-        print_json(selection) if as_json else show(selection_page(selection))
+    if call.dry_run:
+        print_json(selection) if call.as_json else show(selection_page(selection))
         return
-    check_installable(selection.host, python)
+    check_installable(selection.host, call.python)
     for wheel in selection.wheels:
         _say(f"{wheel.file} of {wheel.variant}")
     _say(selection.reason)
     with shown():
-        install(located, selection, installer, say=_say)
-    if as_json:
+        install(located, selection, call.installer, say=_say)
+    if call.as_json:
         print_json(selection.wheels, "wheels")
 
 
@@ -254,19 +265,12 @@ def _find_and_install(
     words: tuple[str, ...],
     files: tuple[Path, ...],
     catalogues: tuple[str, ...],
-    installer: "Installer",
-    python: str,
-    wished: str | None,
+    call: Call,
+    build: BuildWish,
     *,
-    building: Building,
     lock: Path | None,
     lines: bool,
     kernels: tuple[str, ...] | None,
-    how: dict[str, Any],
-    settings: dict[str, Any],
-    only_print: bool,
-    dry_run: bool,
-    as_json: bool,
 ) -> int:
     """Install, and with ``kernels`` compile kernels after that; return the exit status."""
     from stoker.catalogue.finding import read_place
@@ -277,41 +281,42 @@ def _find_and_install(
     from stoker.outside.long_work import shown, stage
     from stoker.outside.terminal import print_json
 
-    place, supply = read_place(python, wished), read_supply(catalogues, _install_settings())
+    place = read_place(call.python, call.wished)
+    supply = read_supply(catalogues, _install_settings())
     for located in supply.catalogues:
         _note(located)
-    dry = dry_run or only_print or lines
+    dry = call.dry_run or call.only_print or lines
     if not dry:
-        check_installable(place.host, python)
+        check_installable(place.host, call.python)
     wanted = wanted_by(words, files, place.host)
     names = [one.name for one in wanted]
-    warm = () if kernels is None else prewarmings(names, place.host.gpus, python, kernels)
+    warm = () if kernels is None else prewarmings(names, place.host.gpus, call.python, kernels)
     plans: list[ObtainedBuild] = []
     results = [
-        _found_or_built(one, place, supply, python, building, how, settings, plans, dry_run=dry)
+        _found_or_built(one, place, supply, call.python, build, plans, dry_run=dry)
         for one in wanted
     ]
     found = [one for one in results if one.best]
-    command = installer.install([one.reference for one in found])
-    if (only_print or lines or lock) and dry and len(found) < len(results):
+    command = call.installer.install([one.reference for one in found])
+    if (call.only_print or lines or lock) and dry and len(found) < len(results):
         hints = ["install it once; the wheel is kept"]
         raise UsageError("what is not built yet has no address and no hash", hints=hints)
     if lines:
         click.echo("\n".join(pyproject_lines(found)))
         return 0
-    if only_print:
+    if call.only_print:
         click.echo(command_line(command))
         for one in warm:
             click.echo(command_line(["stoker", "run", "--", *one.command]))
         return 0
     if lock:
-        _write_lock(lock, found, place, installer)
-    if not dry_run:
+        _write_lock(lock, found, place, call.installer)
+    if not call.dry_run:
         with shown(), stage("installing"):
             run_installer(command, _say)
-    if as_json:
+    if call.as_json:
         print_json({"found": results, "builds": plans, "prewarmed": warm})
-    return _compile_kernels(warm, settings, dry_run=dry_run)
+    return _compile_kernels(warm, build.settings, dry_run=call.dry_run)
 
 
 def _compile_kernels(
@@ -351,23 +356,21 @@ def _write_lock(path: Path, found: "list[Found]", place: "Place", installer: "In
     _say(f"{path}: {len(made.packages)} packages")
 
 
-def _install_locked(
-    path: Path, installer: "Installer", *, only_print: bool, dry_run: bool, as_json: bool
-) -> None:
+def _install_locked(path: Path, call: Call) -> None:
     from stoker.catalogue.installing import command_line, run_installer
     from stoker.catalogue.locking import locked_install, read_lock
     from stoker.outside.long_work import shown, stage
     from stoker.outside.terminal import print_json
 
     read = read_lock(path)
-    command = locked_install(read, installer)
-    if only_print:
+    command = locked_install(read, call.installer)
+    if call.only_print:
         click.echo(command_line(command))
         return
-    if not dry_run:
+    if not call.dry_run:
         with shown(), stage("installing"):
             run_installer(command, _say)
-    if as_json:
+    if call.as_json:
         print_json(read.packages, "packages")
 
 
@@ -376,14 +379,12 @@ def _found_or_built(
     place: "Place",
     supply: "Supply",
     python: str,
-    building: Building,
-    how: dict[str, Any],
-    settings: dict[str, Any],
+    build: BuildWish,
     plans: "list[ObtainedBuild]",
     *,
     dry_run: bool,
 ) -> "Found":
-    """Return the wheel that fits, if need be one that is built as ``how`` says; its plan is added
+    """Return the wheel that fits, if need be one that is built; its plan is added
     to ``plans``. A dry run only says what a build would take.
     """
     from stoker.builds.obtaining import obtained, planned
@@ -392,7 +393,7 @@ def _found_or_built(
     from stoker.outside.long_work import shown, stage
 
     with shown(), stage(f"looking for {wanted}"):
-        if building is Building.ALWAYS:
+        if build.when is Building.ALWAYS:
             found = find_source(wanted, place, supply, say=_say)
         else:
             found = find(wanted, place, supply, say=_say)
@@ -405,16 +406,18 @@ def _found_or_built(
         if found.source and found.source.is_newer_than(best.wheel.version):
             _say(f"{found.source.requirement} has no wheel that fits; name it to build it")
         return found
-    if building is Building.NEVER or found.source is None:
+    if build.when is Building.NEVER or found.source is None:
         raise nothing_fits(found)
-    if building is Building.IF_NONE:
+    if build.when is Building.IF_NONE:
         _say(nothing_fits(found).message)
-    plan = planned(found, place, python, **how, say=_say)
+    plan = planned(
+        found, place, python, isolation=build.isolation, keep_targets=build.keep_targets, say=_say
+    )
     plans.append(plan)
     _say(plan.in_words)
     if dry_run:
         return found
-    return obtained(plan, found, place, partial(_built, settings=settings), say=_say)
+    return obtained(plan, found, place, partial(_built, settings=build.settings), say=_say)
 
 
 def _built(plan: "ObtainedBuild", settings: dict[str, Any]) -> "Built":
@@ -454,32 +457,23 @@ def _say(text: str) -> None:
     long_work.say(text)
 
 
-def _slim_install(
-    words: tuple[str, ...],
-    installer: "Installer",
-    python: str,
-    wished: str | None,
-    *,
-    only_print: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+def _slim_install(words: tuple[str, ...], call: Call) -> None:
     from stoker.catalogue.shown import downloads_page
     from stoker.catalogue.slim_install import resolve, slim_install, slim_targets
     from stoker.model.value import size
     from stoker.outside.long_work import shown
     from stoker.outside.terminal import print_json, show
 
-    if only_print:
+    if call.only_print:
         raise UsageError("--print cannot be used with --slim, which needs more than one command")
-    targets = slim_targets(wished, python)
-    if dry_run:
-        downloads = resolve(words, installer)
-        print_json(downloads, "downloads") if as_json else show(downloads_page(downloads))
+    targets = slim_targets(call.wished, call.python)
+    if call.dry_run:
+        downloads = resolve(words, call.installer)
+        print_json(downloads, "downloads") if call.as_json else show(downloads_page(downloads))
         return
     with shown():
-        done = slim_install(words, targets, installer, say=_say)
-    if as_json:
+        done = slim_install(words, targets, call.installer, say=_say)
+    if call.as_json:
         print_json(done, "wheels")
     before, after = sum(one.before_bytes for one in done), sum(one.after_bytes for one in done)
     _say(f"wheels with device code: {size(before)} -> {size(after)}")

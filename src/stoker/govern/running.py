@@ -22,7 +22,7 @@ from stoker.model.errors import StorageError
 from stoker.model.runs import RunSummary
 from stoker.model.value import Value
 from stoker.outside.folders import current_folder
-from stoker.outside.process import MachineTime, children_cpu_s, is_static
+from stoker.outside.processes import MachineTime, children_cpu_s, is_static
 from stoker.outside.relay import Copy
 
 _JOBS = re.compile(r"(?:-j ?|--jobs[ =]|--parallel[ =])([1-9]\d*)")

@@ -8,15 +8,19 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
-from stoker.model.errors import CommandError, MissingError, NotStartedError
+from stoker.model.errors import (
+    CommandError,
+    MissingError,
+    NotStartedError,
+    StokerError,
+    StorageErrors,
+)
 from stoker.model.secrets import redact
 from stoker.model.value import Value
 
@@ -25,59 +29,6 @@ _KEPT = 1 << 18  # characters of streamed output that the result contains
 _LONGEST_LINE = 1 << 20  # characters; a longer line is handed over in pieces
 
 Argument = str | os.PathLike[str]
-
-
-_ELF_HEADER = 64  # bytes
-_INTERPRETER = (3).to_bytes(4, sys.byteorder)  # the kind of a segment that names the loader
-
-
-def children_cpu_s() -> float:
-    """Return the CPU seconds of all child processes that have ended."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
-class MachineTime(NamedTuple):
-    """CPU seconds since the machine started."""
-
-    used: float  # by its programs
-    stolen: float  # wanted by them, but given to other virtual machines
-
-    @classmethod
-    def now(cls) -> "MachineTime | None":
-        """Read both, if the system counts them."""
-        try:
-            with Path("/proc/stat").open(encoding="utf-8") as stream:
-                fields = stream.readline().split()[1:]
-            user, nice, system, _, _, irq, softirq, steal = map(int, fields[:8])
-        except (OSError, ValueError):
-            return None
-        second = os.sysconf("SC_CLK_TCK")
-        return cls((user + nice + system + irq + softirq) / second, steal / second)
-
-
-def is_static(program: str) -> bool:
-    """Return whether a program is an executable of its own that loads no libraries."""
-    folders = [""] if "/" in program else os.get_exec_path()
-    paths = (Path(folder, program) for folder in folders)
-    path = next((path for path in paths if os.access(path, os.X_OK)), None)
-    if path is None:
-        return False
-    try:
-        with path.open("rb") as file:
-            header = file.read(_ELF_HEADER)
-            if header[:5] != b"\x7fELF\x02":  # a script, or not of 64 bits
-                return False
-            offset, size, count = (
-                int.from_bytes(header[begin:end], sys.byteorder)
-                for begin, end in ((32, 40), (54, 56), (56, 58))
-            )
-            file.seek(offset)
-            table = file.read(size * count)
-    except OSError:
-        return False
-    kinds = (table[at : at + 4] for at in range(0, len(table), size or 1))
-    return _INTERPRETER not in kinds
 
 
 class CommandResult(Value, frozen=True, kw_only=True):
@@ -101,6 +52,28 @@ class CommandResult(Value, frozen=True, kw_only=True):
         return f"ended with status {self.status}" if self.status else None
 
 
+def _missing(program: str, error: OSError) -> MissingError:
+    return MissingError(f"cannot run {program}: {error.strerror}")
+
+
+def _started(
+    command: Sequence[Argument],
+    failed: Callable[[str, OSError], StokerError] = _missing,
+    **how: Any,
+) -> subprocess.Popen[Any]:
+    """Log and start a program, which by default reads nothing from our terminal."""
+    words = [os.fspath(word) for word in command]
+    # If logging is not imported, no log is wanted, and a run starts sooner without it.
+    if logging := sys.modules.get("logging"):
+        log = logging.getLogger("stoker.process")
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("%s", _line(words))
+    try:
+        return subprocess.Popen(words, **{"stdin": subprocess.DEVNULL, **how})
+    except OSError as error:
+        raise failed(words[0], error) from error
+
+
 def run(
     command: Sequence[Argument],
     *,
@@ -113,7 +86,7 @@ def run(
     be started raises MissingError. ``source`` is a file that it reads as its standard input.
     """
     with source.open("rb") if source else nullcontext() as stdin:
-        child = _child(
+        child = _started(
             command,
             env=env,
             cwd=cwd,
@@ -134,17 +107,6 @@ def run(
             _kill_session(child)
             raise
     return CommandResult(status=child.returncode, stdout=stdout, stderr=stderr)
-
-
-def _child(command: Sequence[Argument], **how: Any) -> subprocess.Popen[Any]:
-    """Start a program that reads nothing from our terminal."""
-    how = {"stdin": subprocess.DEVNULL, **how}
-    words = [os.fspath(word) for word in command]
-    _log_command(words)
-    try:
-        return subprocess.Popen(words, **how)
-    except OSError as error:
-        raise MissingError(f"cannot run {words[0]}: {error.strerror}") from error
 
 
 def _kill_session(child: subprocess.Popen[str]) -> None:
@@ -187,7 +149,7 @@ def stream(
     """
     kept: deque[str] = deque()
     length = 0
-    child = _child(
+    child = _started(
         command,
         env=env,
         stdout=subprocess.DEVNULL if only_errors else subprocess.PIPE,
@@ -222,7 +184,7 @@ def piped(
     """Yield the output of a program as it is written; a failure of the program is an error. Leaving
     the block early ends the program, which is not an error.
     """
-    child = _child(command, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = _started(command, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert child.stdout is not None
     with child:
         try:
@@ -250,21 +212,15 @@ def detach(
     """Start a program that may outlive us, with its output in a file. It inherits the file
     descriptors ``keep_open``.
     """
-    words = [os.fspath(word) for word in command]
-    _log_command(words)
-    try:
-        with output.open("wb") as stream:
-            child = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
-                start_new_session=True,
-                cwd="/",
-                pass_fds=tuple(keep_open),
-            )
-    except OSError as error:
-        raise MissingError(f"cannot start {words[0]}: {error.strerror}") from error
+    with StorageErrors("write", output), output.open("wb") as stream:
+        child: subprocess.Popen[bytes] = _started(
+            command,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
+            cwd="/",
+            pass_fds=tuple(keep_open),
+        )
     _detached[:] = [child, *(other for other in _detached if other.poll() is None)]
     return child
 
@@ -283,20 +239,25 @@ def start(
     It may open ``files`` files if the system allows as many.
     """
     given = outputs or {}
-    words = [os.fspath(word) for word in command]
-    _log_command(words)
-    try:
-        return subprocess.Popen(
-            words,
-            env=dict(env),
-            cwd=cwd,
-            stdin=subprocess.DEVNULL if piped else None,
-            stdout=subprocess.PIPE if piped else given.get(1),
-            stderr=subprocess.STDOUT if piped else given.get(2),
-            preexec_fn=partial(_prepare, files),  # noqa: PLW1509
-        )
-    except OSError as error:
-        raise NotStartedError(words[0], error) from error
+
+    def prepare() -> None:  # in the child process, before it executes the program
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if resource.RLIM_INFINITY != soft < files:
+            with suppress(ValueError, OSError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (int(min(files, files_allowed())), hard))
+
+    return _started(
+        command,
+        NotStartedError,
+        env=dict(env),
+        cwd=cwd,
+        stdin=subprocess.DEVNULL if piped else None,
+        stdout=subprocess.PIPE if piped else given.get(1),
+        stderr=subprocess.STDOUT if piped else given.get(2),
+        preexec_fn=prepare,
+    )
 
 
 @contextmanager
@@ -326,61 +287,10 @@ def end_of(child: subprocess.Popen[bytes]) -> Iterator[int | None]:
         os.close(descriptor)
 
 
-def end_all_with(variable: str, value: str) -> None:
-    """Kill the processes that have this in their environment, and wait until they are gone.
-
-    A process is spared if the leader of its session has it too: then it belongs to a server that
-    the build started in a session of its own, and that others may use.
-    """
-    mark = os.fsencode(f"{variable}={value}")
-    while left := [pid for pid in _pids() if _carries(pid, mark) and not _serves(pid, mark)]:
-        for pid in left:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)
-
-
-def _pids() -> list[int]:
-    found = (int(folder.name) for folder in Path("/proc").glob("[0-9]*"))
-    return [pid for pid in found if pid != os.getpid()]
-
-
-def _carries(pid: int, mark: bytes) -> bool:
-    """Return whether a process has the mark in its environment; False if it cannot be read."""
-    with suppress(OSError):
-        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return False
-
-
-def _serves(pid: int, mark: bytes) -> bool:
-    """Return whether the leader of the process's session carries the mark."""
-    with suppress(ProcessLookupError):
-        return _carries(os.getsid(pid), mark)
-    return False
-
-
 def files_allowed() -> float:
     """Return how many files a program that we start may open at most."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return math.inf if hard == resource.RLIM_INFINITY else hard
-
-
-def _prepare(files: int) -> None:
-    """Prepare the child process before it executes the program."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if resource.RLIM_INFINITY != soft < files:
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (int(min(files, files_allowed())), hard))
-
-
-def _log_command(words: list[str]) -> None:
-    # If logging is not imported, no log is wanted, and a run starts sooner without it.
-    if logging := sys.modules.get("logging"):
-        log = logging.getLogger("stoker.process")
-        if log.isEnabledFor(logging.DEBUG):
-            log.debug("%s", _line(words))
 
 
 def _line(command: Sequence[Argument]) -> str:

@@ -3,7 +3,7 @@
 import os
 import subprocess
 
-from stoker.outside.process import end_all_with
+from stoker.outside.processes import end_all_with
 
 
 def sleeper(mark: str, **how: bool) -> "subprocess.Popen[bytes]":

@@ -11,6 +11,7 @@ import pytest
 
 from stoker.model.errors import CommandError, ExitStatus, MissingError
 from stoker.outside import process
+from stoker.outside.processes import is_static
 
 
 def script(folder: Path, text: str, mode: int = 0o755) -> Path:
@@ -123,6 +124,6 @@ def test_a_static_program_is_told_from_others(tmp_path: Path) -> None:
         process.check(["cc", source, option, "-nostdlib", "-o", tmp_path / name], timeout=60)
     script.write_text("#!/bin/sh\n")
     script.chmod(0o755)
-    found = [process.is_static(str(tmp_path / n)) for n in ("static", "dynamic", "script", "none")]
+    found = [is_static(str(tmp_path / n)) for n in ("static", "dynamic", "script", "none")]
     assert found == [True, False, False, False]
-    assert not process.is_static("sh")
+    assert not is_static("sh")
