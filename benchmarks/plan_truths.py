@@ -27,7 +27,8 @@ from stoker.ask.asking import ask, planned, remarks
 from stoker.ask.values import Asked
 from stoker.model.errors import StokerError
 from stoker.model.finding import Severity
-from stoker.model.plan import Plan, Setting
+from stoker.model.plan import Plan
+from stoker.model.setting import Setting
 from stoker.outside.processes import children_cpu_s
 from stoker.plan.survey import survey
 from stoker.settings.declared import CommandLine

@@ -48,7 +48,8 @@ from stoker.builds.device_compiles import check_configured, ninja_commands  # no
 from stoker.knowledge.gpus import runs_on  # noqa: E402
 from stoker.model.errors import StokerError, TargetsError  # noqa: E402
 from stoker.model.finding import Severity  # noqa: E402
-from stoker.model.plan import Origin, OriginKind, Plan  # noqa: E402
+from stoker.model.plan import Plan  # noqa: E402
+from stoker.model.setting import Origin, OriginKind  # noqa: E402
 from stoker.model.variant import Backend, GpuTarget  # noqa: E402
 from stoker.plan.estimates import estimate  # noqa: E402
 from stoker.plan.grammar import name  # noqa: E402

@@ -32,7 +32,8 @@ from stoker.model.machine import (
     Tool,
     Toolbox,
 )
-from stoker.model.plan import Estimate, Origin, OriginKind, Plan, Quantity
+from stoker.model.plan import Estimate, Plan, Quantity
+from stoker.model.setting import Origin, OriginKind
 from stoker.model.source import CMakeOption, FrontEnd, OptionKind, ProjectKind, SourceTree
 from stoker.model.variant import Backend, BuildType, Feature, GpuTarget, Sanitizer, Variant
 from stoker.plan.defines import define

@@ -15,8 +15,8 @@ from generated_runs import generated_attempts, write_run
 from stoker.govern.history import History
 from stoker.model.build import BuildStage, StageEnd, StageResult
 from stoker.model.govern import Role, Step, StepRecord
-from stoker.model.plan import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.runs import Attempt, Outcome, Run
+from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.visible import visible
 from stoker.report.analysis import RecordedRun, analyse
 from stoker.report.dependencies import Dependencies

@@ -22,8 +22,8 @@ from stoker.model.caching import (
 )
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.govern import Gc, NvccThreads
-from stoker.model.plan import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.secrets import hide, redact
+from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.variant import Backend, Variant
 
 NOT_DISTRIBUTED = Distribution(engine=Distributor.NONE)

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from stoker.ask.values import Asked, AskedOption
 from stoker.knowledge.gpus import runs_on
-from stoker.model.plan import Plan, SettingPlace, is_on
+from stoker.model.plan import Plan
 from stoker.model.recipe import BackendRecipe, Switch
+from stoker.model.setting import SettingPlace, is_on
 from stoker.model.value import Value
 from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.recipes.project import known_facts, sets_targets

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from stoker.model.plan import is_on
+from stoker.model.setting import is_on
 from stoker.model.source import SourceTree
 from stoker.model.value import Value
 from stoker.outside.files import write_whole

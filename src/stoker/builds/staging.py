@@ -37,8 +37,9 @@ from stoker.machine.installers import pip_in
 from stoker.model.build import BuildRequest, BuildStage, GitState, Isolation
 from stoker.model.errors import MissingError, UsageError, unknown
 from stoker.model.finding import Finding
-from stoker.model.plan import OriginKind, Plan, is_on
+from stoker.model.plan import Plan
 from stoker.model.secrets import is_secret
+from stoker.model.setting import OriginKind, is_on
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree
 from stoker.outside import files, folders, process
 from stoker.outside.deleting import remove_empty, remove_file, remove_whole

@@ -9,12 +9,7 @@ from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion
 
-from stoker.catalogue.values import (
-    WHEEL_VARIANTS,
-    ArchCode,
-    CodeRegions,
-    PublishedWheel,
-)
+from stoker.catalogue.values import WHEEL_VARIANTS, ArchCode, CodeRegions, PublishedWheel
 from stoker.knowledge.cpus import cpu_needs
 from stoker.knowledge.gpus import gpus
 from stoker.knowledge.sonames import cuda_of
@@ -26,9 +21,8 @@ from stoker.model.value import Value
 from stoker.model.variant import Backend, Variant
 from stoker.plan.grammar import label
 
-RESERVED = frozenset(
-    {"files", "signatures", WHEEL_VARIANTS}
-)  # a variant's folder stands beside these
+# A variant's folder stands beside these.
+RESERVED = frozenset({"files", "signatures", WHEEL_VARIANTS})
 _RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu\d+)?|cuda-toolkit")
 _CUDA_LABEL = re.compile(r"cu(\d{2})(\d?)(?!\d)")  # cu128, or only the major release: cu12
 _TORCH_LABEL = re.compile(r"torch(\d+\.\d+)")

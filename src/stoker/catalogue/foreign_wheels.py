@@ -12,7 +12,6 @@ from packaging.utils import parse_wheel_filename
 
 from stoker.catalogue.values import (
     NO_LABEL,
-    WHEEL_VARIANTS,
     ArchCode,
     CodeRegions,
     PublishedWheel,
@@ -22,9 +21,6 @@ from stoker.model.errors import ArtifactError
 from stoker.model.value import UNDECODABLE, Value
 from stoker.model.variant import Backend
 
-RESERVED = frozenset(
-    {"files", "signatures", WHEEL_VARIANTS}
-)  # a variant's folder stands beside these
 Properties = dict[str, dict[str, list[str]]]  # values by namespace and feature
 _PARTS = 5  # of a wheel's name, without build number and label
 

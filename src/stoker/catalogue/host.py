@@ -6,8 +6,7 @@ import msgspec
 
 from stoker.catalogue.values import Host, HostGpu
 from stoker.knowledge.cpus import cpu_family, cpu_offers
-from stoker.knowledge.gpu_words import squeeze
-from stoker.knowledge.gpus import gpus
+from stoker.knowledge.gpus import gpus, squeeze
 from stoker.knowledge.manylinux import policies
 from stoker.machine.python import Probe, ask_interpreter
 from stoker.machine.system import read_machine

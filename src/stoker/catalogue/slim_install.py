@@ -31,8 +31,7 @@ from stoker.outside.long_work import Advance, stage
 from stoker.outside.web import Web, size_of
 from stoker.wheel.slim.cuts import SlimRequest, is_nvidia_distribution
 from stoker.wheel.slim.slimming import OutputOptions, slim
-from stoker.wheel.slim.targets import gpu_targets
-from stoker.wheel.target import Target
+from stoker.wheel.target import Target, gpu_targets
 
 _CONNECTIONS = 8
 

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from stoker.model.errors import UsageError
-from stoker.model.plan import OriginKind
+from stoker.model.setting import OriginKind
 from stoker.outside.streams import told
 from stoker.settings.declared import BUILD_SETTINGS, OPTIONS, CommandLine, SettingGroup
 

@@ -95,8 +95,7 @@ def _slim(
     from stoker.wheel.slim.library import SlimOptions
     from stoker.wheel.slim.page import slim_lines, slim_page
     from stoker.wheel.slim.slimming import OutputOptions, slim
-    from stoker.wheel.slim.targets import gpu_targets
-    from stoker.wheel.target import find_target
+    from stoker.wheel.target import find_target, gpu_targets
 
     if gpus is None:
         raise UsageError(

@@ -26,7 +26,7 @@ from stoker.knowledge.export_targets import (
     nix_blas,
 )
 from stoker.model.errors import UsageError
-from stoker.model.plan import OriginKind
+from stoker.model.setting import OriginKind
 from stoker.model.variant import Backend
 
 PYTORCH = "pytorch"  # the name of its recipe

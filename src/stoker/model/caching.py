@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from stoker.model.govern import Linker, LinkerChoice
-from stoker.model.plan import Setting
+from stoker.model.setting import Setting
 from stoker.model.value import Value
 
 

@@ -1,7 +1,7 @@
 """The variant that a user asks for, and the targets of GPUs that a build for it compiles.
 
 The grammar of variants is in ``stoker.plan.grammar``, that of GPUs in
-``stoker.knowledge.gpu_words``.
+``stoker.knowledge.gpus``.
 """
 
 import re

@@ -175,16 +175,11 @@ def stream(
 
 
 @contextmanager
-def piped(
-    command: Sequence[Argument],
-    *,
-    env: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
-) -> Iterator[IO[bytes]]:
+def piped(command: Sequence[Argument]) -> Iterator[IO[bytes]]:
     """Yield the output of a program as it is written; a failure of the program is an error. Leaving
     the block early ends the program, which is not an error.
     """
-    child = _started(command, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = _started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert child.stdout is not None
     with child:
         try:

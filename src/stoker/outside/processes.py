@@ -1,4 +1,4 @@
-"""What the kernel and files tell of processes and programs that run, or ran, on this machine."""
+"""Reads what the kernel reports of processes, and ends those of a build that is over."""
 
 import os
 import resource

@@ -12,7 +12,7 @@ from stoker.knowledge.gpus import CudaRelease, cuda_releases, gpus
 from stoker.knowledge.platforms import platforms
 from stoker.knowledge.torch_releases import oldest_python
 from stoker.model.errors import UsageError, nearest
-from stoker.model.plan import is_on
+from stoker.model.setting import is_on
 from stoker.model.value import whole_number
 from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.recipes.project import refuse_targets

@@ -10,7 +10,7 @@ from stoker.knowledge.features import features
 from stoker.knowledge.torch_releases import forwarding, front_end_variables
 from stoker.model.errors import UsageError, nearest, unknown
 from stoker.model.finding import Finding, Severity
-from stoker.model.plan import Origin, OriginKind, Setting, SettingPlace
+from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree
 from stoker.plan.recipes import Recipe
 from stoker.plan.subject import Subject, environment

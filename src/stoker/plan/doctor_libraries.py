@@ -6,7 +6,7 @@ from stoker.knowledge.features import FeatureRow, blas_libraries, features
 from stoker.knowledge.libraries import library_table
 from stoker.model.finding import Finding, Severity, error, ok, warning
 from stoker.model.machine import Library
-from stoker.model.plan import is_on
+from stoker.model.setting import is_on
 from stoker.model.source import ProjectKind
 from stoker.plan.planning import PlannedBuild
 

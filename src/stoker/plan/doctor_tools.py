@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from stoker.knowledge.torch_releases import torch_release
 from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.machine import PythonInstallation, Tool
-from stoker.model.plan import is_on
+from stoker.model.setting import is_on
 from stoker.model.source import ProjectKind, Standard
 from stoker.model.variant import Backend
 from stoker.plan.doctor_compilers import major

@@ -1,7 +1,7 @@
 """The grammar of variants: reads words into a ``Variant``, and gives a ``Variant`` its name.
 
 A variant is a list of words in any order: ``cu130-sm90-avx512``, ``h100 with AVX-512``,
-``8.0;8.6;9.0+PTX``. Every word means one part; ``stoker.knowledge.gpu_words`` reads those of GPUs.
+``8.0;8.6;9.0+PTX``. Every word means one part; ``stoker.knowledge.gpus`` reads those of GPUs.
 """
 
 import re
@@ -14,14 +14,17 @@ import msgspec
 
 from stoker.knowledge.cpus import cpu_levels, cpu_names, cpu_products, is_apple
 from stoker.knowledge.features import blas_libraries, features
-from stoker.knowledge.gpu_words import (
+from stoker.knowledge.gpus import (
     FILLERS,
     LONGEST,
     TARGETS,
     NamedGpus,
+    cuda_archs,
+    cuda_releases,
     cuda_target,
     folded,
     gpu_names,
+    gpus,
     is_decoration,
     joined_targets,
     longest_runs,
@@ -30,7 +33,6 @@ from stoker.knowledge.gpu_words import (
     split_words,
     squeeze,
 )
-from stoker.knowledge.gpus import cuda_archs, cuda_releases, gpus
 from stoker.knowledge.platforms import platforms
 from stoker.model.errors import UnknownWordError, UsageError, nearest, unknown
 from stoker.model.machine import Machine

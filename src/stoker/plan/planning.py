@@ -3,16 +3,8 @@ Pure.
 """
 
 from stoker.knowledge.packages import install_command
-from stoker.model.plan import (
-    Estimate,
-    Origin,
-    OriginKind,
-    Plan,
-    Resources,
-    Setting,
-    SettingPlace,
-    SourceSummary,
-)
+from stoker.model.plan import Estimate, Plan, Resources, SourceSummary
+from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.source import FrontEnd
 from stoker.model.value import Value
 from stoker.plan.checks import refuse

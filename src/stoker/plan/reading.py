@@ -13,7 +13,7 @@ from stoker.knowledge.projects import reader_of
 from stoker.knowledge.torch_releases import forwarding, front_end_variables
 from stoker.model.evidence import EvidenceKind
 from stoker.model.finding import Finding, Severity
-from stoker.model.plan import OriginKind, Setting, SettingPlace
+from stoker.model.setting import OriginKind, Setting, SettingPlace
 from stoker.model.source import FrontEnd, ProjectKind, ReadVariable, SourceTree
 from stoker.model.variant import Backend
 from stoker.plan.recipes.project import known_facts, sets_targets

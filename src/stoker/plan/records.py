@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stoker.model.plan import Origin, OriginKind, Plan, Setting, SettingPlace
+from stoker.model.plan import Plan
 from stoker.model.secrets import HIDDEN, hide, hide_in_word
+from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.value import Value
 from stoker.plan.recipes import recipe
 from stoker.plan.subject import Subject

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 from stoker.model.caching import Chain
 from stoker.model.finding import Finding, Severity
-from stoker.model.plan import Plan, Quantity, Setting
+from stoker.model.plan import Plan, Quantity
+from stoker.model.setting import Setting
 from stoker.model.value import duration, size
 from stoker.model.variant import Backend, PlannedTargets
 from stoker.outside.terminal import Group, Indented, Listing, Page, Text, finding_lines, whole

@@ -16,8 +16,8 @@ from stoker.knowledge.torch_releases import TorchRelease, torch_release
 from stoker.model.errors import UsageError
 from stoker.model.evidence import AskedBuild
 from stoker.model.machine import CudaToolkit, Machine, Tool, Toolbox
-from stoker.model.plan import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.recipe import BackendRecipe, ProjectRecipe
+from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.source import ProjectKind, SourceTree
 from stoker.model.value import Value
 from stoker.model.variant import Backend, Feature, GpuTarget, Platform, Sanitizer, Variant

@@ -13,7 +13,8 @@ from stoker.machine.tools import read_cmake_variables, read_toolbox
 from stoker.model.errors import MissingError, UnknownWordError, UsageError, nearest
 from stoker.model.finding import Finding
 from stoker.model.machine import Machine, Toolbox
-from stoker.model.plan import Estimate, Origin, OriginKind, Plan
+from stoker.model.plan import Estimate, Plan
+from stoker.model.setting import Origin, OriginKind
 from stoker.model.source import ProjectKind, SourceTree
 from stoker.model.variant import Variant
 from stoker.plan.defines import define

@@ -9,8 +9,8 @@ from stoker.knowledge.gpus import cuda_releases, runs_on
 from stoker.knowledge.projects import reader_of
 from stoker.model.errors import UsageError
 from stoker.model.evidence import Evidence, EvidenceKind
-from stoker.model.plan import Setting
 from stoker.model.recipe import BackendRecipe, FixedTargets, Switch
+from stoker.model.setting import Setting
 from stoker.model.source import ProjectKind
 from stoker.model.value import Value
 from stoker.model.variant import Backend, GpuTarget, PlannedTargets

@@ -5,8 +5,8 @@ Memory is in bytes, time in seconds since the run began. ``None`` stands for wha
 
 from stoker.model.build import StageResult
 from stoker.model.govern import Basis, CompileMode, Step
-from stoker.model.plan import Setting
 from stoker.model.runs import Explanation, Outcome
+from stoker.model.setting import Setting
 from stoker.model.simulation import SimulationResult
 from stoker.model.value import Value
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stoker.model.errors import UsageError, nearest, unknown
-from stoker.model.plan import Origin, OriginKind
 from stoker.model.recipe import ProjectRecipe
+from stoker.model.setting import Origin, OriginKind
 from stoker.model.value import Value, byte_count, count_of, second_count
 from stoker.outside.folders import current_folder
 from stoker.settings.declared import OPTIONS, CommandLine, Declared, SettingKind

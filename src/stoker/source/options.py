@@ -391,9 +391,9 @@ def _minimum(commands: Sequence[CMakeCommand]) -> str | None:
     return found[0] if found else None
 
 
-def read_project(files: TreeFiles, folder: str = "") -> CMakeProject | None:
-    """Return the project() of the tree's root, or of the folder that is its root for CMake."""
-    return _project(parse_script(files.text(posixpath.join(folder, ROOT)) or "").commands)
+def read_project(files: TreeFiles) -> CMakeProject | None:
+    """Return the project() of the tree's root."""
+    return _project(parse_script(files.text(ROOT) or "").commands)
 
 
 def _project(commands: Sequence[CMakeCommand]) -> CMakeProject | None:

@@ -5,7 +5,7 @@ import pytest
 
 from stoker.model.govern import Role, Step
 from stoker.model.machine import Library, MemoryLimit
-from stoker.model.plan import Origin, OriginKind
+from stoker.model.setting import Origin, OriginKind
 from stoker.model.source import CMakeOption, OptionKind
 from stoker.model.value import duration, size
 from stoker.model.variant import GpuTarget, Platform, Variant

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stoker.model.errors import StokerError, UsageError
 from stoker.model.finding import Severity
-from stoker.model.plan import OriginKind, SettingPlace
+from stoker.model.setting import OriginKind, SettingPlace
 from stoker.model.source import FrontEnd, SourceTree
 from stoker.plan.defines import define
 from subjects import (

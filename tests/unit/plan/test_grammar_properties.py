@@ -8,8 +8,7 @@ from packaging.version import Version
 
 from stoker.knowledge.cpus import cpu_levels, cpu_names, cpu_products
 from stoker.knowledge.features import blas_libraries, features
-from stoker.knowledge.gpu_words import cuda_gpus, squeeze
-from stoker.knowledge.gpus import cuda_archs, generations, gpus
+from stoker.knowledge.gpus import cuda_archs, cuda_gpus, generations, gpus, squeeze
 from stoker.knowledge.platforms import platforms
 from stoker.model.errors import UsageError
 from stoker.model.variant import Backend, BuildType, Sanitizer, Variant

@@ -2,7 +2,8 @@
 
 from msgspec.structs import replace
 
-from stoker.model.plan import Command, Origin, OriginKind, Setting, SettingPlace
+from stoker.model.plan import Command
+from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
 from stoker.plan.records import as_recorded, lasting_json, plan_json
 from subjects import GIB, changed, cmake_tree, linux, memory, plan_of, pytorch_tree, subject
 

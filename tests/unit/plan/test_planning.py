@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.model.plan import Origin, OriginKind, Plan, Quantity, Setting, SettingPlace
+from stoker.model.plan import Plan, Quantity
+from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.source import SourceTree
 from stoker.plan.planning import make_plan, merge
 from stoker.plan.records import Difference, compare

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoker.model.plan import OriginKind
+from stoker.model.setting import OriginKind
 from stoker.model.source import FrontEnd
 from subjects import cmake_of, cmake_tree, environment_of, gpu, linux, plan, toolbox, toolkit
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoker.model.plan import OriginKind
+from stoker.model.setting import OriginKind
 from subjects import cmake_of, environment_of, extension_tree, gpu, linux, plan, toolbox, toolkit
 
 

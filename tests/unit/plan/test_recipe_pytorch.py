@@ -4,7 +4,7 @@ import pytest
 from packaging.version import Version
 
 from stoker.model.machine import Machine
-from stoker.model.plan import OriginKind
+from stoker.model.setting import OriginKind
 from stoker.model.source import FrontEnd, SourceTree
 from subjects import (
     arm_linux,

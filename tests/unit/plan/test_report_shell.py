@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import Need
-from stoker.model.plan import Origin, OriginKind, Plan, Setting, SettingPlace
+from stoker.model.plan import Plan
+from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
 from stoker.outside import process
 from stoker.plan.shown import dotenv_lines, shell_lines
 from subjects import changed, environment_of, extension_tree, plan, pytorch_tree

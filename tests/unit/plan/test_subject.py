@@ -4,7 +4,7 @@ import pytest
 
 from stoker.model.errors import StokerError
 from stoker.model.machine import Machine, Tool
-from stoker.model.plan import OriginKind
+from stoker.model.setting import OriginKind
 from stoker.model.source import ProjectKind
 from stoker.plan.grammar import parse
 from stoker.plan.subject import target_platform

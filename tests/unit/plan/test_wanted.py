@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from stoker.model.errors import UsageError
-from stoker.model.plan import Origin, OriginKind
+from stoker.model.setting import Origin, OriginKind
 from stoker.model.variant import Feature, Platform, Variant
 from stoker.plan.subject import wanted_variant
 from subjects import COMMAND_LINE, linux

@@ -13,7 +13,7 @@ from stoker.model.build import Isolation
 from stoker.model.errors import UsageError
 from stoker.model.govern import Linker
 from stoker.model.machine import Tmp
-from stoker.model.plan import OriginKind
+from stoker.model.setting import OriginKind
 from stoker.settings.declared import OPTIONS, PARTS
 from stoker.settings.toml import LocatedValue, SettingsFile, TomlTable
 from stoker.settings.user_options import UserOptions, gather

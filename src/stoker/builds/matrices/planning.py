@@ -19,7 +19,7 @@ from stoker.builds.matrices.slims import Slim, earlier_seconds, plan_slim
 from stoker.builds.matrices.values import FORMAT, MatrixEnd, MatrixJob, MatrixManifest, WheelFrom
 from stoker.machine.system import read_machine
 from stoker.model.errors import StokerError, UsageError
-from stoker.model.plan import OriginKind
+from stoker.model.setting import OriginKind
 from stoker.model.value import Value
 from stoker.outside.files import read_json
 from stoker.outside.folders import current_folder

@@ -4,7 +4,8 @@ import shlex
 from collections.abc import Iterable
 from typing import Protocol
 
-from stoker.model.plan import Command, Setting
+from stoker.model.plan import Command
+from stoker.model.setting import Setting
 from stoker.model.source import ProjectKind
 from stoker.plan.recipes import cmake, extension, pytorch
 from stoker.plan.subject import Subject

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from stoker.knowledge.features import blas_libraries, features
 from stoker.knowledge.projects import reader_of
-from stoker.model.plan import Command, Setting
+from stoker.model.plan import Command
+from stoker.model.setting import Setting
 from stoker.model.source import FrontEnd
 from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.recipes.project import backend_settings, known_facts, project_settings

@@ -6,7 +6,8 @@ Extensions of torch, such as flash-attn, and packages with a build of their own,
 from collections.abc import Iterator
 
 from stoker.knowledge.projects import reader_of
-from stoker.model.plan import Command, Setting
+from stoker.model.plan import Command
+from stoker.model.setting import Setting
 from stoker.model.source import ProjectKind
 from stoker.model.variant import Backend, BuildType
 from stoker.plan.recipes.project import backend_settings, known_facts, project_settings

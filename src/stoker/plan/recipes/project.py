@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 
 from stoker.model.errors import UsageError
-from stoker.model.plan import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.recipe import FORMS, BackendRecipe
+from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.subject import Subject, environment, option
 from stoker.plan.tree_recipe import tree_recipe

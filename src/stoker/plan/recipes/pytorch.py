@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from stoker.knowledge.features import blas_libraries, features
 from stoker.knowledge.torch_releases import forwarding
-from stoker.model.plan import Command, Setting
+from stoker.model.plan import Command
+from stoker.model.setting import Setting
 from stoker.model.source import FrontEnd, ProjectKind
 from stoker.model.variant import Backend, BuildType, Sanitizer
 from stoker.plan.grammar import label

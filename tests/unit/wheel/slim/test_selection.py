@@ -14,7 +14,7 @@ from stoker.model.variant import GpuTarget
 from stoker.wheel.fatbin import FatbinEntry
 from stoker.wheel.runs_on import needed_code
 from stoker.wheel.slim.cuts import check_served, chooser, target_words
-from stoker.wheel.slim.targets import parse_targets
+from stoker.wheel.target import parse_targets
 
 KINDS = {"sm": DeviceKind.CUBIN, "compute": DeviceKind.PTX, "lto": DeviceKind.LTOIR}
 FLAGS = {"": 0, "a": 0x100000, "f": 0x200000}
