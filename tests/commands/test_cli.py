@@ -82,7 +82,7 @@ def test_a_variant_is_words_or_an_option(stoker: Stoker, command: str) -> None:
     ("arguments", "said"),
     [
         (["pla"], "did you mean plan"),
-        (["plan", "."], "'.' is a folder, not a variant\n  `stoker plan --source .`"),
+        (["plan", "--list", "."], "'.' is a folder, not a variant\n  `stoker plan --source .`"),
         (["history", "7"], "the history has no runs"),
         (["plan", "cu130-sm95"], "sm90"),
         (["plan", "h101"], "h100"),

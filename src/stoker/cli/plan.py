@@ -76,6 +76,7 @@ def plan(
     \b
     stoker plan                       for this machine, the tree in this folder
     stoker plan h100 --source pytorch
+    stoker plan ./pytorch --variant h100    the same
     stoker plan "NVIDIA A100-SXM4-80GB" --blas openblas
     stoker plan cu128-sm90 --against cu130-sm90
     stoker plan cpu --shell > build.sh

@@ -60,20 +60,36 @@ def _help_all(function: F) -> F:
 
 
 def variant_words(function: F) -> F:
-    """Add the argument VARIANT, which may have several words; --variant says the same."""
+    """Add the argument VARIANT, which may have several words; --variant says the same. A folder
+    among the words that cannot be a part of the variant is the source tree.
+    """
 
     @wraps(function)
-    def refuse_folders(words: tuple[str, ...], **options: Any) -> Any:
-        if options.get("variant"):
-            check_no_folder(words, "a variant")
+    def with_source(words: tuple[str, ...], **options: Any) -> Any:
+        paths = [word for word in words if "/" in word or word in (".", "..")]
+        if options.get("variant") or any(Path(word).is_dir() for word in paths):
+            words, options = _source_among(words, options)
         try:
             return function(words=words, **options)
         except UnknownWordError as error:
-            if error.text == " ".join(words):
-                check_no_folder(words, "a variant")
-            raise
+            if error.text != " ".join(words) or not any(Path(word).is_dir() for word in words):
+                raise
+        words, options = _source_among(words, options)
+        return function(words=words, **options)
 
-    return click.argument("words", nargs=-1, metavar="[VARIANT]...")(cast("F", refuse_folders))
+    return click.argument("words", nargs=-1, metavar="[VARIANT]...")(cast("F", with_source))
+
+
+def _source_among(
+    words: tuple[str, ...], options: dict[str, Any]
+) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return the words without the one that names a folder, and the options with that folder."""
+    folder = next((word for word in words if Path(word).is_dir()), None)
+    if folder is None:
+        return words, options
+    if options.get("source") or options.get("listed"):
+        check_no_folder((folder,), "a variant")
+    return tuple(word for word in words if word != folder), options | {"source": folder}
 
 
 def check_no_folder(words: Sequence[str], what: str) -> None:

@@ -26,25 +26,41 @@ def _error(*arguments: str) -> UsageError:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "folder", "hint"),
+    ("arguments", "source", "variant"),
     [
-        (("plan", "pytorch"), "pytorch", "`stoker plan --source pytorch`"),
-        (("plan", "./pytorch"), "./pytorch", "`stoker plan --source ./pytorch`"),
-        (("plan", "."), ".", "`stoker plan --source .`"),
-        (("plan", "h100", "pytorch"), "pytorch", "`stoker plan h100 --source pytorch`"),
-        (
-            ("plan", "pytorch", "--variant", "h100"),
-            "pytorch",
-            "`stoker plan --variant h100 --source pytorch`",
-        ),
-        (("plan", "my tree"), "my tree", "`stoker plan --source 'my tree'`"),
-        (("doctor", "pytorch"), "pytorch", "`stoker doctor --source pytorch`"),
-        (("plan", "--list", "pytorch"), "pytorch", "`stoker plan --source pytorch`"),
+        (("plan", "pytorch"), "pytorch", None),
+        (("plan", "./pytorch"), "./pytorch", None),
+        (("plan", "."), ".", None),
+        (("plan", "./cpu"), "./cpu", None),
+        (("plan", "cpu-py312", "pytorch"), "pytorch", "cpu-py312"),
+        (("plan", "pytorch", "--variant", "cpu-py312"), "pytorch", "cpu-py312"),
+        (("plan", "cpu", "--variant", "cpu-py312"), "cpu", "cpu-py312"),
+        (("plan", "my tree"), "my tree", None),
+        (("doctor", "pytorch"), "pytorch", None),
     ],
 )
-def test_a_folder_is_not_a_variant(arguments: tuple[str, ...], folder: str, hint: str) -> None:
+def test_a_folder_among_the_words_is_the_source(
+    arguments: tuple[str, ...], source: str, variant: str | None
+) -> None:
+    Path(source, "CMakeLists.txt").write_text("project(mine CXX)\n")
+    options = ["--source", source, *(["--variant", variant] if variant else [])]
+    named = CliRunner().invoke(command, [arguments[0], *options, "--json"])
+    found = CliRunner().invoke(command, [*arguments, "--json"])
+    assert '"variant"' in found.stdout
+    assert found.stdout == named.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("plan", "--list", "pytorch"), "`stoker plan --source pytorch`"),
+        (("plan", "pytorch", "--source", "cpu"), "`stoker plan --source pytorch`"),
+    ],
+)
+def test_a_folder_is_not_a_variant(arguments: tuple[str, ...], hint: str) -> None:
+    Path("cpu/CMakeLists.txt").write_text("project(mine CXX)\n")
     error = _error(*arguments)
-    assert (error.message, error.hints) == (f"'{folder}' is a folder, not a variant", (hint,))
+    assert (error.message, error.hints) == ("'pytorch' is a folder, not a variant", (hint,))
 
 
 def test_a_variant_may_have_the_name_of_a_folder() -> None:
