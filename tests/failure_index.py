@@ -18,6 +18,8 @@ from stoker.diagnose import interfaces, statements, steps, symptoms
 from stoker.diagnose.answers import NAMES
 from stoker.knowledge import load
 from stoker.knowledge.failures import (
+    GROUPS,
+    WORDS,
     ConfidenceTable,
     Failure,
     FailureIndex,
@@ -112,7 +114,8 @@ def _problems_of_fixes(failure: Failure, of_change: bool) -> Iterator[str]:
         if not of_change:  # the row of a change is the source of its versions
             yield from _problems_of_commands(fix.commands)
     yield from (wrong for name in sorted(used) if (wrong := without_source(name, failure, groups)))
-    unused = failure.known.keys() - {name.partition(".")[2] for name in used}
+    by_facts = {"last"} if "run.python_wanted" in used else set()
+    unused = failure.known.keys() - {name.partition(".")[2] for name in used} - by_facts
     yield from (f"known.{name} is not used" for name in sorted(unused))
     if not any(is_certain(fix) for fix in failure.fix):
         yield "no fix is left where nothing is known of the machine and the log names nothing"
@@ -180,7 +183,7 @@ def index() -> FailureIndex:
         ),
         products=table,
         literals={
-            pattern: tuple(tuple(sorted(words)) for words in found)
+            pattern: GROUPS.join(WORDS.join(sorted(words)) for words in found)
             for pattern in sorted(
                 {
                     *patterns,

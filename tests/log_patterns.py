@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 _FEW = 4  # times that a group may repeat something unbounded, as in (?:\d+\.){1,3}
-_SHORTEST = 3  # letters of a literal that is worth looking for
+_SHORTEST = 3  # letters of a literal that is worth looking for; of Chinese and others, two
+_MOST_RUNS = 40  # literals that alternatives may make of one literal
+_MOST_SETS = 3  # sets of literals that alternatives may require
 _REPEATS = (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT)
 _GROUPS = (op.SUBPATTERN, op.ATOMIC_GROUP)
 
@@ -36,8 +38,7 @@ def problem(pattern: str) -> str | None:
 
 def literals(pattern: str) -> list[frozenset[str]]:
     """Return sets of literals; every match contains one literal of each. The rarest is first."""
-    required = dict.fromkeys(_required(parser.parse(pattern)))
-    return sorted((one for one in required if _is_usable(one)), key=_rarity, reverse=True)
+    return _best(_required(parser.parse(pattern)))
 
 
 def _repeats(items: _Items) -> Iterator[tuple[int, int, Any]]:
@@ -73,19 +74,37 @@ def _unbounded_within(body: _Items) -> bool:
 def _required(items: _Items) -> list[frozenset[str]]:
     """Return sets of literals; a match contains one of each set."""
     found: list[frozenset[str]] = []
-    run = ""
+    runs = frozenset([""])
     for kind, argument in _flat(items):
-        if kind is op.LITERAL:
-            run += chr(argument)
+        words = _words(kind, argument)
+        if words and len(runs) * len(words) <= _MOST_RUNS:
+            runs = frozenset(run + word for run in runs for word in words)
             continue
-        found.append(frozenset([run]))
-        run = ""
+        found.append(runs)
+        runs = frozenset([""])
         if kind is op.BRANCH:
-            branches = [_best(_required(branch)) for branch in argument[1]]
-            found.append(frozenset().union(*branches) if all(branches) else frozenset())
+            found += _of_each([_best(_required(branch)) for branch in argument[1]])
         elif kind in _REPEATS and argument[0] > 0:
             found += _required(argument[2])
-    return [*found, frozenset([run])]
+    return [*found, runs]
+
+
+def _words(kind: Any, argument: Any) -> list[str]:
+    """Return the texts that an item matches, if it is a letter or alternatives of letters."""
+    if kind is op.LITERAL:
+        return [chr(argument)]
+    branches = argument[1] if kind is op.BRANCH else []
+    plain = [all(one is op.LITERAL for one, _ in branch) for branch in branches]
+    return ["".join(chr(letter) for _, letter in one) for one in branches] if all(plain) else []
+
+
+def _of_each(branches: list[list[frozenset[str]]]) -> Iterator[frozenset[str]]:
+    """Yield sets of literals that hold for a choice of branches: the best of each branch, then the
+    second; a branch without a second has its first again.
+    """
+    if all(branches):
+        for rank in range(min(_MOST_SETS, max(map(len, branches)))):
+            yield frozenset().union(*(one[min(rank, len(one) - 1)] for one in branches))
 
 
 def _flat(items: _Items) -> Iterator[tuple[Any, Any]]:
@@ -97,14 +116,18 @@ def _flat(items: _Items) -> Iterator[tuple[Any, Any]]:
             yield kind, argument
 
 
-def _best(sets: list[frozenset[str]]) -> frozenset[str]:
-    """Return the set whose shortest literal is the longest."""
-    return max(filter(_is_usable, sets), key=_rarity, default=frozenset())
+def _best(sets: list[frozenset[str]]) -> list[frozenset[str]]:
+    """Return the sets that are worth looking for, those whose shortest literal is long first."""
+    return sorted(filter(_is_usable, dict.fromkeys(sets)), key=_rarity, reverse=True)
 
 
 def _is_usable(words: frozenset[str]) -> bool:
-    return bool(words) and min(map(len, words)) >= _SHORTEST
+    return bool(words) and min(map(_length, words)) >= _SHORTEST
+
+
+def _length(word: str) -> int:
+    return len(word.encode())
 
 
 def _rarity(words: frozenset[str]) -> tuple[int, int]:
-    return min(map(len, words)), -len(words)
+    return min(map(_length, words)), -len(words)

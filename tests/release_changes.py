@@ -79,9 +79,10 @@ def cause_of(change: Change) -> Failure:
     why = "Source and tools are each sound, but of different ages."
     if not change.is_general:
         why += f" {release} is of {change.released}; older source expects the behaviour before it."
-    used = {name.partition(".")[2] for fix in fixes for name in fix.placeholders}
+    used = {name.partition(".")[2] for fix in fixes for name in fix.placeholders} | {"last"}
     facts = {"since": change.since, "last": change.last}
-    known = {name: Known(value=facts[name], source=change.source) for name in facts if name in used}
+    stated = {name: value for name, value in facts.items() if value and name in used}
+    known = {name: Known(value=value, source=change.source) for name, value in stated.items()}
     return Failure(
         name=change.name,
         title=change.what,
@@ -114,7 +115,7 @@ def _fix(restore: Restore) -> Fix | None:
         text = f"Use {restore.package} before {{known.since}}, also in the isolated environment"
         return Fix(text=text, commands=_constrained(restore.package))
     if restore.older:
-        text = "Build in an environment with {known.last}, the last Python before it"
+        text = "Build in an environment with Python {run.python_wanted}, the last supported one"
         build = Template("{run.by_new_python}")
         return Fix(text=text, commands=(Template("{run.python_new}"),), build=build)
     return Fix(text=restore.text, commands=restore.commands) if restore.text else None

@@ -14,6 +14,7 @@ from stoker.diagnose import (
 )
 from stoker.diagnose.about import About
 from stoker.diagnose.installing import install_commands, search_command
+from stoker.diagnose.lines import compiled
 from stoker.diagnose.values import FilledFix
 from stoker.knowledge.failures import (
     Failure,
@@ -27,6 +28,7 @@ from stoker.knowledge.failures import (
     without_mark,
 )
 from stoker.knowledge.providers import ProvidedKind
+from stoker.knowledge.variable_readers import shows_build_tool, shows_reader
 from stoker.model.secrets import redact
 from stoker.model.shell import NOTHING, Outside, ShellScript, Template, fill, lines, outside
 
@@ -43,6 +45,7 @@ NAMES: Mapping[str, str] = {name: what for name, (what, _) in sorted(_FACTS.item
 _AGAIN = Template("{run.command}")
 _LONGEST = 300  # characters of a value in a text
 _FLAGS = re.compile(r'export (CFLAGS|CXXFLAGS|LDFLAGS)="\$\{\1:-\} ([^"$]+)"')
+_VARIABLE = r"(?:\bexport |-D|\s)([A-Z][A-Z0-9_]{2,60})="
 _BY_MAKEFLAGS = re.compile(r"export (MAKEFLAGS)=(.+)")
 _ERROR = "error: "
 _IN_FILE = r"\.\w{1,3}:\d+:\d+: (?:fatal )?error: "
@@ -105,7 +108,21 @@ def _can_help(commands: Iterable[str], about: About) -> bool:
     only_warnings = all(word.startswith("-Wno-error=") for one in flags for word in one.split())
     if flags and only_warnings and about.first(_NO_WARNING, _ERROR):
         return False
-    return is_compiled(commands, about)
+    return is_compiled(commands, about) and _is_read(commands, about)
+
+
+def _is_read(commands: Iterable[str], about: About) -> bool:
+    """Return whether a tool was there that reads one of the variables that commands set. A variable
+    that no single tool reads counts as read, and any if it is not known which tools were there.
+    """
+    names = [name for line in commands for name in compiled(_VARIABLE).findall(line)]
+    shown = [shows_reader(name) for name in names]
+    if not names or None in shown:
+        return True
+    patterns = [one for one in shown if one]
+    ran = f"{about.run.command} {about.run.folder}"
+    is_shown = any(about.first(one) or compiled(one).search(ran) for one in patterns)
+    return is_shown or not about.first(shows_build_tool())
 
 
 def is_compiled(commands: Iterable[str], about: About) -> bool:

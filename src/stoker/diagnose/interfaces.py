@@ -191,7 +191,14 @@ def _by_name(message: str, file: str) -> dict[str, str]:
     library = owner_of_name(kind) or library
     if not library or root in _STANDARD or root.lower() in file.lower():
         return {}
-    return _named(library, member)
+    return {} if _is_of(library, file) else _named(library, member)
+
+
+def _is_of(library: str, file: str) -> bool:
+    """Return whether a file is in the source tree of a library, as the name of a folder tells."""
+    name = re.escape(library.lower().partition(" ")[0].removeprefix("lib"))
+    folder = rf"(?:^|/)(?:lib)?{name}(?:[-_.]?v?\d[\w.-]*|-src|-git)/"
+    return bool(re.search(folder, file.lower().replace("\\", "/")))
 
 
 def _known_type(message: str) -> re.Match[str] | None:

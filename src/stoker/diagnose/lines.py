@@ -12,7 +12,8 @@ from itertools import accumulate, islice
 from stoker.knowledge.failures import literals
 
 _SHORT = 8_000  # characters of a text in which a literal is found sooner than its words
-_WORDS = re.compile(r"\w{4,}", re.ASCII)
+_LEAST = 4  # letters of a word of the vocabulary
+_WORDS = re.compile(rf"\w{{{_LEAST},}}", re.ASCII)
 
 
 class Texts:
@@ -87,7 +88,8 @@ class Texts:
             return literal in self._whole
         if self._vocabulary is None:
             self._vocabulary = "\n".join(set(_WORDS.findall(self._whole)))
-        longest = max(_WORDS.findall(literal), key=len, default="")
+        is_word = literal.isidentifier() and literal.isascii() and len(literal) >= _LEAST
+        longest = literal if is_word else max(_WORDS.findall(literal), key=len, default="")
         return longest in self._vocabulary
 
     def _places(self, literal: str) -> Iterator[int]:

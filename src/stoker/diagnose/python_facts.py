@@ -39,7 +39,8 @@ def _uv(about: About) -> str | None:
     "the oldest Python that a requirement in the log allows, or the last before a change",
 )
 def _python_wanted(about: About) -> str | None:
-    text = " ".join([*about.groups.get("wanted", ()), *about.words("last")])
+    supported = about.words("newest") or about.words("last")
+    text = " ".join([*about.groups.get("wanted", ()), *supported])
     versions = re.findall(r"(>=|>|==|~=|<=|<|!=)?\s*(3\.\d{1,2})", text)
     least = [number for sign, number in versions if sign in (">=", "==", "~=", "")]
     least += [f"3.{int(number[2:]) + 1}" for sign, number in versions if sign == ">"]

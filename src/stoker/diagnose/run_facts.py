@@ -14,6 +14,7 @@ from stoker.diagnose.about import About, Facts
 from stoker.diagnose.installing import search_settings, system_commands
 from stoker.diagnose.lines import compiled
 from stoker.knowledge.providers import ProvidedKind, built_with, provider
+from stoker.knowledge.variable_readers import shows_reader
 from stoker.model.shell import ShellScript, Template, fill, joined, outside, quoted, recorded
 
 FACTS = Facts()
@@ -37,8 +38,6 @@ _BY_CARGO = (
     r"custom build command for `|^\s{0,24}Compiling [\w-]+ v\d"
     r"|\bcargo(?:\.exe)? (?:build|install|run)\b|error: could not compile `|error: linking with `"
 )
-_BY_MAKE = r"^\s{0,24}g?make(?:\[\d+\])?: |\bMakefile:\d+"
-_BY_TORCH = r"\b(?:torch|pytorch|cpp_extension|setup\.py|caffe2|pip|ATen)\b"
 _TEMPORARY_FILE = (
     r"((?:/tmp/|/var/tmp/|\btmpxft_|/cc[A-Za-z0-9]{6}\.)[^\s:'\"]{0,200})[^\n]{0,80}"
     r"(?:No space left|Success$|Errno 28)|writing file"
@@ -187,12 +186,10 @@ def _cargo(about: About) -> str | None:
     return "cargo" if about.first(_BY_CARGO) else None
 
 
-@FACTS.text("run.without_torch", "cargo or make, if it builds without torch's build code")
-def _without_torch(about: About) -> str | None:
-    """Return the tool that does not read the variables of torch, such as TORCH_CUDA_ARCH_LIST."""
-    if cargo := _cargo(about):
-        return cargo
-    return "make" if about.first(_BY_MAKE) and not about.first(_BY_TORCH) else None
+@FACTS.text("run.torch", "the word torch, if the build is one of torch or of an extension of it")
+def _torch(about: About) -> str | None:
+    shown = shows_reader("TORCH_CUDA_ARCH_LIST")
+    return "torch" if shown and about.first(shown) else None
 
 
 @FACTS.command("run.no_error", "the options that keep the warnings of the log warnings")
@@ -306,7 +303,8 @@ def _include_flags(about: About) -> ShellScript | None:
 def _headers(about: About) -> list[str]:
     from stoker.knowledge.tools import declaring_header
 
-    found = [declaring_header(word) for word in about.words("name")]
+    words = (*about.words("name"), *about.words("member"))
+    found = [declaring_header(word) for word in words]
     return list(dict.fromkeys(filter(None, found)))
 
 

@@ -193,7 +193,8 @@ def _misfits(search: LogSearch) -> Iterator[Match]:
 def _missing_headers(search: LogSearch) -> Iterator[Match]:
     for line, groups in _hits(search, [_NO_HEADER]):
         header = groups.get("header") or groups.get("opened", "")
-        library = library_of_namespace(header.partition("/")[0])
+        folder = header.partition("/")[0]
+        library = library_of_namespace(folder) or owner_of_name(f"{folder}::")
         on_windows = "opened" in groups
         known = provider(ProvidedKind.HEADER, header.removeprefix("./"))
         foreign = on_windows or not known

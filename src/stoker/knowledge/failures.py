@@ -17,6 +17,8 @@ from stoker.knowledge import Row, file_content
 from stoker.model.shell import PLACEHOLDER, Template
 
 _OPTIONAL = "? "
+# Between the groups of literals in the index, and the literals of a group: JSON writes it as it is.
+GROUPS, WORDS = "\x7f\x7f", "\x7f"
 _GOVERNED = re.compile(r"\bstoker run((?: \S+)*?) -- (\{run\.command\})")
 
 
@@ -167,7 +169,7 @@ class FailureIndex(Row, frozen=True, kw_only=True):
     causes: tuple[Failure, ...]
     confidence: tuple[tuple[float, float], ...]
     products: tuple[Product, ...]
-    literals: dict[str, tuple[tuple[str, ...], ...]]
+    literals: dict[str, str]  # read in parts: most logs need few of them
 
 
 def placeholders(template: str) -> frozenset[str]:
@@ -217,9 +219,11 @@ def products() -> tuple[Product, ...]:
     return _index().products
 
 
+@cache
 def literals(pattern: str) -> tuple[tuple[str, ...], ...]:
     """Return groups of literals; every match of a pattern contains one of each group."""
-    return _index().literals.get(pattern, ())
+    groups = _index().literals.get(pattern)
+    return tuple(tuple(one.split(WORDS)) for one in groups.split(GROUPS)) if groups else ()
 
 
 @cache

@@ -106,6 +106,80 @@ def test_no_command_for_sh_on_windows(tmp_path: Path) -> None:
     assert commands(only(log, here))  # of a run on this machine, which is not Windows
 
 
+NO_PORT = """\
+src/simd.c:12:2: error: #error "Unsupported architecture"
+make: *** [Makefile:5: simd.o] Error 1
+"""
+OTHER_HASH = """\
+error: hash mismatch in fixed-output derivation '/nix/store/8y2-mill.tar.gz.drv':
+         specified: sha256-AAAA
+            got:    sha256-BBBB
+"""
+NO_TOOLKIT = """\
+CMake Error at CMakeLists.txt:3 (find_package):
+  Could NOT find CUDA (missing: CUDA_TOOLKIT_ROOT_DIR)
+-- Configuring incomplete, errors occurred!
+"""
+KILLED = """\
+FAILED: CMakeFiles/a.dir/a.cu.o
+nvcc -c a.cu -o a.cu.o
+Killed
+ninja: build stopped: subcommand failed.
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "variable"),
+    [
+        (NO_PORT, "USE_QNNPACK"),
+        (OTHER_HASH, "PIP_"),
+        (NO_TOOLKIT, "USE_CUDA"),
+        (KILLED, "export MAX_JOBS"),
+    ],
+)
+def test_a_fix_sets_no_variable_of_a_tool_that_is_not_there(
+    log: str, variable: str, tmp_path: Path
+) -> None:
+    first = answer(log, machine(tmp_path, BOOKWORM)).findings[0]
+    lines = [line for fix in first.fix for line in fix.commands]
+    others = [line for line in lines if variable in line and "CMAKE_" not in line]
+    assert first.fix
+    assert not others
+
+
+def test_the_newest_python_that_a_library_supports_is_named(tmp_path: Path) -> None:
+    log = (
+        "error: the configured Python interpreter version (3.14) is newer than PyO3's maximum "
+        "supported version (3.13)\n"
+    )
+    here = machine(tmp_path, BOOKWORM, "python3.13")
+    assert "Python 3.13" in str(only(log, here).fix)
+
+
+def test_a_name_that_clang_does_not_find_is_included(tmp_path: Path) -> None:
+    log = (
+        "a.cpp:9:42: error: no member named 'inserter' in namespace 'std'\n1 error generated.\n"
+        "make: *** [Makefile:5: a.o] Error 1\n"
+    )
+    assert "-include iterator" in commands(only(log, machine(tmp_path, BOOKWORM)))
+
+
+@pytest.mark.parametrize(
+    ("file", "is_own"),
+    [
+        ("src/play.c", False),
+        ("/b/ffmpeg-player/play.c", False),
+        ("/b/ffmpeg-7.1/libavcodec/play.c", True),
+    ],
+)
+def test_the_source_of_a_library_is_not_for_another_release_of_it(
+    file: str, is_own: bool, tmp_path: Path
+) -> None:
+    log = f"{file}:4:1: error: unknown type name 'AVMill'\nmake: *** [Makefile:5: a.o] Error 1\n"
+    found = [one.cause for one in answer(log, machine(tmp_path, BOOKWORM)).findings]
+    assert ("dependency-api-changed" not in found) is is_own
+
+
 def test_a_target_that_the_log_refuses_is_not_prescribed(tmp_path: Path) -> None:
     here = machine(tmp_path, BOOKWORM)
     cuda(tmp_path, "13.0")

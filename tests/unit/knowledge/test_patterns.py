@@ -32,8 +32,10 @@ def test_a_pattern_that_ends_soon_is_taken(pattern: str) -> None:
     ("pattern", "expected"),
     [
         ("died due to signal 9", [{"died due to signal 9"}]),
-        (r"(?P<tool>cicc|ptxas) died", [{" died"}, {"cicc", "ptxas"}]),
-        (r"(?:cannot find|unable to find) -l\w+", [{"cannot find", "unable to find"}, {" -l"}]),
+        (r"(?P<tool>cicc|ptxas) died", [{"cicc died", "ptxas died"}]),
+        (r"(?:cannot find|unable to find) -l\w+", [{"cannot find -l", "unable to find -l"}]),
+        (r"(?:no \w(?:abc|abcd)|has .xyz)", [{"has ", "no "}, {"abc", "abcd", "xyz"}]),
+        (r"错误|[Ff]ehler", [{"错误", "ehler"}]),
         (r"[Nn]o space left", [{"o space left"}]),
         (r"fatal error: .{0,3}nccl\w*\.h", [{"fatal error: "}, {"nccl"}]),
         (r"abc\dabc", [{"abc"}]),
