@@ -51,24 +51,24 @@ class About:
     ):
         self.lines = lines
         self.run = run or FailedRun()
-        self.here = here or Here()
+        self._here = here or Here()
         self.groups = groups or {}
         self.known = known or {}
         self._first: dict[str, re.Match[str] | None] = {}
 
     def of_log(self, lines: Sequence[Line]) -> "About":
         """Return the same for another log."""
-        return About(lines=lines, run=self.run, here=self.here)
+        return About(lines=lines, run=self.run, here=self._here)
 
     def of_run(self, run: FailedRun) -> "About":
         """Return the same for another run."""
-        return About(lines=self.lines, run=run, here=self.here)
+        return About(lines=self.lines, run=run, here=self._here)
 
     def with_groups(
         self, groups: Mapping[str, Sequence[str]], known: Mapping[str, Known]
     ) -> "About":
         """Return the same for another cause."""
-        about = About(lines=self.lines, run=self.run, here=self.here, groups=groups, known=known)
+        about = About(lines=self.lines, run=self.run, here=self._here, groups=groups, known=known)
         about._first = self._first
         return about
 
@@ -108,6 +108,17 @@ class About:
         folder = Path(self.run.folder or ".").resolve()
         path = (folder / file).resolve()
         return bool(file) and folder in path.parents and path.is_file()
+
+    @cached_property
+    def here(self) -> Here:
+        """This machine; for a log without a run, with the package manager of its system."""
+        from stoker.knowledge.packages import shows_manager
+
+        shown = None if self.run.command else self.first(shows_manager())
+        manager = shown and shown.lastgroup
+        if not manager or manager == self._here.manager:
+            return self._here
+        return self._here.with_manager(None if manager == "none" else manager)
 
     @cached_property
     def is_windows(self) -> bool:

@@ -35,6 +35,12 @@ class Here:
         self.environment = os.environ if environment is None else environment
         self.root = root
 
+    def with_manager(self, name: str | None) -> "Here":
+        """Return the same with another package manager, for a log of another system."""
+        there = Here(self.environment, self.root)
+        there.__dict__["manager"] = name
+        return there
+
     def which(self, *programs: str) -> str | None:
         """Return the first of the programs that is on the PATH."""
         path = self.environment.get("PATH", "")

@@ -10,6 +10,7 @@ _FIRST_CUDA_ON_INDEX = 12  # some of NVIDIA's libraries have no wheels for earli
 
 class _PackageTable(Row, frozen=True, kw_only=True):
     manager: dict[str, Template]
+    shown: dict[str, str]
     distribution: dict[str, str]
     gcc: dict[str, tuple[int, ...]]
     package: dict[str, dict[str, Template]]
@@ -40,6 +41,13 @@ def install_command(
 def managers() -> dict[str, Template]:
     """Return the command of each package manager, with ``{packages}``."""
     return _package_table().manager
+
+
+def shows_manager() -> str:
+    """Return the pattern that shows in a log which package manager its system has: the group of
+    that name; ``none`` for systems that install otherwise.
+    """
+    return "|".join(f"(?P<{name}>{shown})" for name, shown in _package_table().shown.items())
 
 
 def system_manager(system: OperatingSystem) -> str | None:

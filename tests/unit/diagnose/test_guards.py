@@ -147,6 +147,30 @@ def test_a_fix_sets_no_variable_of_a_tool_that_is_not_there(
     assert not others
 
 
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("gcc (Debian 12.2.0-14) 12.2.0", "apt-get install -y libjpeg62-turbo-dev"),
+        ("/usr/lib64/ccache/cc -c a.c", "dnf install -y libjpeg-turbo-devel"),
+        ("==> Starting build() of makepkg", "pacman -S --noconfirm libjpeg-turbo"),
+        ("/opt/homebrew/bin/cmake -B b", "brew install jpeg-turbo"),
+        ("/nix/store/8y2-gcc-15.2.0/bin/cc -c a.c", ""),
+    ],
+)
+def test_packages_are_those_of_the_system_of_the_log(
+    line: str, command: str, tmp_path: Path
+) -> None:
+    log = (
+        f"{line}\na.c:1:10: fatal error: jpeglib.h: No such file or directory\n"
+        "make: *** [Makefile:5: a.o] Error 1\n"
+    )
+    about = About(here=machine(tmp_path, BOOKWORM))
+    first = diagnose(read_log(BytesIO(log.encode())), about=about).findings[0]
+    found = "\n".join(line for fix in first.fix[:1] for line in fix.commands)
+    assert command in found
+    assert command or "install" not in found
+
+
 def test_the_newest_python_that_a_library_supports_is_named(tmp_path: Path) -> None:
     log = (
         "error: the configured Python interpreter version (3.14) is newer than PyO3's maximum "
