@@ -6,7 +6,7 @@ Values only. The facts that follow from them are in run_facts.py and machine_fac
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -55,6 +55,7 @@ class About:
         self.groups = groups or {}
         self.known = known or {}
         self._first: dict[str, re.Match[str] | None] = {}
+        self._whole: list[str] = []
 
     def of_log(self, lines: Sequence[Line]) -> "About":
         """Return the same for another log."""
@@ -69,7 +70,7 @@ class About:
     ) -> "About":
         """Return the same for another cause."""
         about = About(lines=self.lines, run=self.run, here=self._here, groups=groups, known=known)
-        about._first = self._first
+        about._first, about._whole = self._first, self._whole
         return about
 
     def first(self, pattern: str, having: str = "") -> re.Match[str] | None:
@@ -82,6 +83,20 @@ class About:
             found = (match for text in texts if (match := search(text)))
             self._first[pattern] = next(found, None)
         return self._first[pattern]
+
+    def shows(self, texts: Iterable[str]) -> bool:
+        """Return whether the log, the command or its folder has one of the texts, which are in
+        small letters.
+        """
+        ran = f"{self.run.command} {self.run.folder}".lower()
+        return any(text in self._small or text in ran for text in texts)
+
+    @property
+    def _small(self) -> str:
+        """The log in small letters; it is kept for all causes."""
+        if not self._whole:
+            self._whole.append("\n".join(line.text for line in self.lines).lower())
+        return self._whole[0]
 
     def words(self, group: str) -> Sequence[str]:
         """Return the values of a group that may stand in a command."""
@@ -112,10 +127,9 @@ class About:
     @cached_property
     def here(self) -> Here:
         """This machine; for a log without a run, with the package manager of its system."""
-        from stoker.knowledge.packages import shows_manager
+        from stoker.knowledge.packages import shown_manager
 
-        shown = None if self.run.command else self.first(shows_manager())
-        manager = shown and shown.lastgroup
+        manager = None if self.run.command else shown_manager(self._small)
         if not manager or manager == self._here.manager:
             return self._here
         return self._here.with_manager(None if manager == "none" else manager)

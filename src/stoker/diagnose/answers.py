@@ -119,10 +119,7 @@ def _is_read(commands: Iterable[str], about: About) -> bool:
     shown = [shows_reader(name) for name in names]
     if not names or None in shown:
         return True
-    patterns = [one for one in shown if one]
-    ran = f"{about.run.command} {about.run.folder}"
-    is_shown = any(about.first(one) or compiled(one).search(ran) for one in patterns)
-    return is_shown or not about.first(shows_build_tool())
+    return any(about.shows(one) for one in shown if one) or not about.shows(shows_build_tool())
 
 
 def is_compiled(commands: Iterable[str], about: About) -> bool:

@@ -189,7 +189,7 @@ def _cargo(about: About) -> str | None:
 @FACTS.text("run.torch", "the word torch, if the build is one of torch or of an extension of it")
 def _torch(about: About) -> str | None:
     shown = shows_reader("TORCH_CUDA_ARCH_LIST")
-    return "torch" if shown and about.first(shown) else None
+    return "torch" if shown and about.shows(shown) else None
 
 
 @FACTS.command("run.no_error", "the options that keep the warnings of the log warnings")
