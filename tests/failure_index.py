@@ -24,6 +24,7 @@ from stoker.knowledge.failures import (
     Failure,
     FailureIndex,
     Fix,
+    ShownTools,
     ValueSource,
     placeholders,
 )
@@ -182,6 +183,7 @@ def index() -> FailureIndex:
             for cause in sorted(causes, key=lambda cause: cause.name)
         ),
         products=table,
+        tools=load("shown_tools", ShownTools),
         literals={
             pattern: GROUPS.join(WORDS.join(sorted(words)) for words in found)
             for pattern in sorted(
@@ -204,7 +206,8 @@ def index_text() -> str:
     causes = ",\n".join(map(_json, made.causes))
     products = ",\n".join(map(_json, made.products))
     words = ",\n".join(f"{_json(name)}:{_json(found)}" for name, found in made.literals.items())
-    words = f'"confidence":{_json(made.confidence)},"literals":{{\n{words}\n}}'
+    tools = f'"confidence":{_json(made.confidence)},"tools":{_json(made.tools)}'
+    words = f'{tools},"literals":{{\n{words}\n}}'
     return f'{{"causes":[\n{causes}\n],"products":[\n{products}\n],{words}}}\n'
 
 

@@ -14,7 +14,7 @@ from stoker.diagnose.here import Here, Python
 from stoker.diagnose.lines import compiled
 from stoker.diagnose.sieve import Line
 from stoker.diagnose.values import FailedRun
-from stoker.knowledge.failures import Known
+from stoker.knowledge.failures import Known, shown_manager
 from stoker.model.shell import Outside, ShellScript, is_plain, outside
 
 _LONGEST = 200  # characters of a word of a log in a command
@@ -127,8 +127,6 @@ class About:
     @cached_property
     def here(self) -> Here:
         """This machine; for a log without a run, with the package manager of its system."""
-        from stoker.knowledge.packages import shown_manager
-
         manager = None if self.run.command else shown_manager(self._small)
         if not manager or manager == self._here.manager:
             return self._here

@@ -25,10 +25,11 @@ from stoker.knowledge.failures import (
     governed_once,
     is_optional,
     placeholders,
+    shows_build_tool,
+    shows_reader,
     without_mark,
 )
 from stoker.knowledge.providers import ProvidedKind
-from stoker.knowledge.variable_readers import shows_build_tool, shows_reader
 from stoker.model.secrets import redact
 from stoker.model.shell import NOTHING, Outside, ShellScript, Template, fill, lines, outside
 

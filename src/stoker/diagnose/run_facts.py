@@ -13,8 +13,8 @@ from pathlib import Path
 from stoker.diagnose.about import About, Facts
 from stoker.diagnose.installing import search_settings, system_commands
 from stoker.diagnose.lines import compiled
+from stoker.knowledge.failures import shows_reader
 from stoker.knowledge.providers import ProvidedKind, built_with, provider
-from stoker.knowledge.variable_readers import shows_reader
 from stoker.model.shell import ShellScript, Template, fill, joined, outside, quoted, recorded
 
 FACTS = Facts()

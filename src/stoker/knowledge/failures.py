@@ -161,14 +161,30 @@ class ConfidenceTable(Row, frozen=True, kw_only=True):
     points: tuple[tuple[float, float], ...]
 
 
+class Reader(Row, frozen=True, kw_only=True):
+    """A tool that reads variables: how their names begin, and what shows it in a log."""
+
+    variables: tuple[str, ...]
+    shown: tuple[str, ...]
+
+
+class ShownTools(Row, frozen=True, kw_only=True):
+    """The content of shown_tools.toml: texts in small letters that show which tools a log is of."""
+
+    others: tuple[str, ...]
+    reader: tuple[Reader, ...]
+    systems: dict[str, tuple[str, ...]]
+
+
 class FailureIndex(Row, frozen=True, kw_only=True):
     """The content of failures.json: all causes without examples, products, the literals of
-    patterns, and the points of confidence.toml.
+    patterns, and the content of confidence.toml and shown_tools.toml.
     """
 
     causes: tuple[Failure, ...]
     confidence: tuple[tuple[float, float], ...]
     products: tuple[Product, ...]
+    tools: ShownTools
     literals: dict[str, str]  # read in parts: most logs need few of them
 
 
@@ -217,6 +233,32 @@ def stated(strength: float) -> float:
 def products() -> tuple[Product, ...]:
     """Return the tools and libraries whose versions logs show."""
     return _index().products
+
+
+def shows_reader(variable: str) -> tuple[str, ...] | None:
+    """Return texts that show in a log that the tool that reads a variable was there; ``None`` for
+    a variable that no single tool reads.
+    """
+    readers = (one for one in _index().tools.reader if variable.startswith(one.variables))
+    return next((one.shown for one in readers), None)
+
+
+def shows_build_tool() -> tuple[str, ...]:
+    """Return texts that show in a log by which tool the build ran."""
+    return _index().tools.others
+
+
+def shown_manager(log: str) -> str | None:
+    """Return the package manager of the system that a log, in small letters, names first; ``none``
+    for a system that installs otherwise, and ``None`` if the log names no system.
+    """
+    places = {
+        place: name
+        for name, texts in _index().tools.systems.items()
+        for text in texts
+        if (place := log.find(text)) >= 0
+    }
+    return places[min(places)] if places else None
 
 
 @cache

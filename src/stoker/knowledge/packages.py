@@ -10,7 +10,6 @@ _FIRST_CUDA_ON_INDEX = 12  # some of NVIDIA's libraries have no wheels for earli
 
 class _PackageTable(Row, frozen=True, kw_only=True):
     manager: dict[str, Template]
-    shown: dict[str, tuple[str, ...]]
     distribution: dict[str, str]
     gcc: dict[str, tuple[int, ...]]
     package: dict[str, dict[str, Template]]
@@ -41,19 +40,6 @@ def install_command(
 def managers() -> dict[str, Template]:
     """Return the command of each package manager, with ``{packages}``."""
     return _package_table().manager
-
-
-def shown_manager(log: str) -> str | None:
-    """Return the package manager of the system that a log, in small letters, names first; ``none``
-    for a system that installs otherwise, and ``None`` if the log names no system.
-    """
-    places = {
-        place: name
-        for name, texts in _package_table().shown.items()
-        for text in texts
-        if (place := log.find(text)) >= 0
-    }
-    return places[min(places)] if places else None
 
 
 def system_manager(system: OperatingSystem) -> str | None:

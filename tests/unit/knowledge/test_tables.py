@@ -31,7 +31,7 @@ from stoker.model.recipe import PLACEHOLDERS
 from stoker.model.variant import Backend, Variant
 from stoker.model.wheel_source import WheelSource
 
-INDEXED = ("releases", "confidence")  # tests/failure_index.py writes them into failures.json
+INDEXED = ("releases", "confidence", "shown_tools")  # of failures.json: tests/failure_index.py
 TABLES = sorted(
     file.name.removesuffix(".toml")
     for file in resources.files(knowledge).iterdir()
