@@ -188,7 +188,7 @@ def _by_name(message: str, file: str) -> dict[str, str]:
     else:
         return {}
     root = kind.partition("::")[0]
-    library = owner_of_name(kind) or library
+    library = owner_of_name(kind) or owner_of_name(f"{kind}::") or library
     if not library or root in _STANDARD or root.lower() in file.lower():
         return {}
     return {} if _is_of(library, file) else _named(library, member)

@@ -41,6 +41,7 @@ _OF_AUTOCONF = (
 _NO_REASON = (
     r"(?:exit|return)(?:ed|s)?\b.{0,30}(?:code|status|value|non-zero)|[Ss]tep .{0,60} failed"
     r"|failed (?:with|to run|to execute)\b|errors? occurred"
+    r"|^Failed to (?:build|compile|run|install)\b"
 )
 _SEE = r"[;,.(]?\s{0,3}\b[Ss]ee .{0,80}(?:log|details|above|below|output).{0,80}$"
 _OF_MSBUILD = r"\s{1,4}\[[^\]]{1,300}proj[^\]]{0,100}\]$"

@@ -112,6 +112,7 @@ _ERROR = (
     r"^\s{0,24}(?:[\w.]{1,100})?(?:Error|Exception)(?::|$)",
     r"\bfatal\s{0,4}: ",
     r"^\s{0,24}ERROR[: ]",
+    r"meson\.build:\d{1,6}:\d{1,6}: ERROR: ",
     r"^E: [A-Z][a-z']",  # apt
     r"^(?:\./)?[\w./@+-]{1,200}\.go:\d{1,6}:\d{1,5}: ",  # Go
     r"^e: file://",  # Kotlin

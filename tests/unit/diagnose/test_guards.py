@@ -171,6 +171,44 @@ def test_packages_are_those_of_the_system_of_the_log(
     assert command or "install" not in found
 
 
+def test_an_error_of_meson_is_a_failure(tmp_path: Path) -> None:
+    log = (
+        "Build type: native build\n\nmeson.build:40:0: ERROR: Expecting rbracket got comma.\n,\n^\n"
+    )
+    found = answer(
+        f"{log}For a block that started at 39,21\n  [\n  ^\n", machine(tmp_path, BOOKWORM)
+    )
+    assert found.status is not Status.NOTHING_FAILED
+
+
+def test_that_a_build_failed_is_no_requirement(tmp_path: Path) -> None:
+    log = (
+        "error: mill\nmaturin failed\n  Caused by: Failed to build a native library through cargo\n"
+    )
+    found = [one.cause for one in answer(log, machine(tmp_path, BOOKWORM)).findings]
+    assert "stated-by-tool" not in found
+
+
+def test_a_file_that_a_downloaded_dependency_lacks_is_of_another_release(tmp_path: Path) -> None:
+    log = (
+        "CMake Error at test/CMakeLists.txt:125 (include):\n"
+        "  include could not find requested file:\n\n"
+        "    /b/_deps/sluice-src/contrib/Sluice.cmake\n\n\n"
+        "-- Configuring incomplete, errors occurred!\n"
+    )
+    first = answer(log, machine(tmp_path, BOOKWORM)).findings[0]
+    assert first.cause == "dependency-api-changed"
+    assert "sluice" in first.title
+
+
+def test_a_namespace_without_a_name_is_of_its_library(tmp_path: Path) -> None:
+    log = (
+        "a.cpp:3:6: error: no member named 'arcLength' in namespace 'cv'\n1 error generated.\n"
+        "make: *** [Makefile:5: a.o] Error 1\n"
+    )
+    assert "OpenCV" in answer(log, machine(tmp_path, BOOKWORM)).findings[0].title
+
+
 def test_the_newest_python_that_a_library_supports_is_named(tmp_path: Path) -> None:
     log = (
         "error: the configured Python interpreter version (3.14) is newer than PyO3's maximum "
