@@ -218,12 +218,12 @@ class WorkLeft:
         """Return the time until the end at the present parallelism; ``ages`` are those of the
         running steps.
 
-        ``None`` if nothing can be said: on a first build before a few steps have ended, and when
-        all that is left is running and should have ended.
+        ``None`` if nothing can be said: before a few steps have ended, if most were never measured
+        here or elsewhere, and when all that is left is running and should have ended.
         """
         elapsed = now - (self._began or 0.0)
         unknown = sum(count for kind, count in self._steps_left.items() if kind not in _TRUST)
-        if not self._left or not self._finished or elapsed <= 0:
+        if not self._left or elapsed <= 0:
             return None
         if unknown > len(self._left) / 2 and self._finished < min(
             _ENOUGH, _ENOUGH_SHARE * len(self._left)

@@ -211,6 +211,14 @@ def test_on_a_first_build_the_time_left_is_unknown_until_enough_steps_have_ended
     assert seconds_left(work, 8.0, ()) == pytest.approx(92.0)
 
 
+def test_the_time_left_of_known_steps_is_said_before_one_has_ended() -> None:
+    work = WorkLeft()
+    work.asked(0.0)
+    work.expect({f"{number}.o": Expected(60.0, "known") for number in range(10)})
+    assert seconds_left(work, 0.0, ()) is None
+    assert seconds_left(work, 10.0, (10.0, 10.0)) == pytest.approx((600 - 20) / 2)
+
+
 def test_the_time_left_of_a_small_build_is_known_when_a_quarter_of_it_has_ended() -> None:
     work = WorkLeft()
     assert not work.is_known
