@@ -138,7 +138,7 @@ def test_a_governor_that_cannot_be_started_leaves_turns_to_the_build(build: Buil
         build.step(f"step{number}", "true")
     done = build.run()
     assert done.status == 0, done
-    assert "the governor did not start: cannot start" in done.err
+    assert "the governor did not start: cannot write" in done.err
     assert "runs one step per CPU" in done.err
     assert len(build.made()) == 3
 
