@@ -18,7 +18,6 @@ from functools import cache
 from typing import Any, TextIO
 
 from stoker.model.errors import CommandError, OutputClosed, StokerError, StorageError
-from stoker.model.secrets import redact
 from stoker.model.visible import escape, visible
 
 # Compiled at first use, by re itself: it takes longer than all imports of this module.
@@ -27,6 +26,8 @@ _NOT_XML = r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 def error_text(error: StokerError) -> str:
     """Return the message, and each hint on a line of its own."""
+    from stoker.model.secrets import redact  # only errors need it
+
     lines = [f"stoker: {error}"]
     if isinstance(error, CommandError) and error.output:
         lines += [f"    {line}" for line in error.output.splitlines()]
