@@ -138,8 +138,8 @@ def cuda_gpus(text: str) -> tuple[GpuTarget, ...] | None:
     """Return the targets that a text names, in order; None if a word is no GPU of NVIDIA."""
     found: list[GpuTarget] = []
     words = split_words(folded(text)) if len(text) <= LONGEST else ["?"]
-    for named in longest_runs(words, _gpus_of):
-        if not isinstance(named, NamedGpus) or named.backend is not Backend.CUDA:
+    for _, named in longest_runs(words, _gpus_of):
+        if named is None or named.backend is not Backend.CUDA:
             return None
         found += named.gpus
     return sorted_targets(found) or None
@@ -167,21 +167,21 @@ def split_words(text: str) -> list[str]:
 
 def longest_runs(
     words: Sequence[str], meaning: Callable[[Sequence[str]], Meaning | None]
-) -> Iterator[Meaning | int]:
-    """Yield the meaning of the longest run of words that has one, until no words are left; yield
-    the index of a word that means nothing, and is no filler.
+) -> Iterator[tuple[int, Meaning | None]]:
+    """Yield the meaning of the longest run of words that has one, until no words are left, with the
+    index of its first word; None for a word that means nothing and is no filler.
     """
     start = 0
     while start < len(words):
         for end in range(min(len(words), start + _MOST_TOGETHER), start, -1):
             found = meaning(words[start:end])
             if found is not None:
-                yield found
+                yield start, found
                 start = end
                 break
         else:
             if words[start] not in FILLERS:
-                yield start
+                yield start, None
             start += 1
 
 

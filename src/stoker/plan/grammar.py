@@ -58,9 +58,9 @@ def parse(text: str, machine: Machine | None = None) -> Variant:
     if not [word for word in words if word not in FILLERS]:
         raise UsageError("a variant needs at least one word", hints=["for example: cu130-sm90"])
     native = _native(machine, cpu_only="cpu" in words) if machine else None
-    for parts in longest_runs(words, lambda run: _meaning(run, native)):
-        if isinstance(parts, int):
-            raise _unknown_words(text, words[parts:])
+    for start, parts in longest_runs(words, lambda run: _meaning(run, native)):
+        if parts is None:
+            raise _unknown_words(text, words[start:])
         given.extend(parts.items())
     return _assemble(text, given)
 
