@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -78,7 +79,9 @@ class Bench:
         environment = _plain(governed.environment(os.environ))
         deadline = time.monotonic() + self._wanted.budget
         rounds = range(self._wanted.rounds)
-        for number, index in ((number, index) for number in rounds for index in self._order):
+        # Links come first: they are few, and the budget may not suffice for all steps.
+        order = sorted(range(len(self.sample)), key=lambda index: not self.sample[index].is_link)
+        for number, index in product(rounds, order):
             self._say(f"round {number + 1} of {len(rounds)}: {self.sample[index].title}")
             for trial in order_of(self.ways[index], number):
                 if time.monotonic() > deadline:
@@ -89,11 +92,6 @@ class Bench:
                     self._try(governed, environment, index, trial, number)
                 if governed.stopped_by:
                     raise Terminated(governed.stopped_by)
-
-    @property
-    def _order(self) -> list[int]:
-        """Links come first: they are few, and the budget may not suffice for all steps."""
-        return sorted(range(len(self.sample)), key=lambda index: not self.sample[index].is_link)
 
     def _try(
         self,

@@ -23,7 +23,7 @@ from stoker.knowledge.compiler_modes import linker_programs
 from stoker.knowledge.trials import is_measurable, trials
 from stoker.model.caching import CacheEngine, ChainOptions
 from stoker.model.errors import StokerError, UsageError, unreadable
-from stoker.model.govern import Collector, CompileMode, Gc, NvccThreads, Role, Timing
+from stoker.model.govern import Collector, CompileMode, Gc, NvccThreads, Role
 from stoker.model.tuning import BASELINE, Sampled, Topic, TrialResult, Tuning
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import process
@@ -142,11 +142,8 @@ def _candidates(folder: Path, listed: Sequence[_Listed]) -> tuple[Sampled, ...]:
             f"nothing is compiled in {folder} yet",
             hints=[f"build it first: `stoker run -- ninja -C {shlex.quote(str(folder))}`"],
         )
-    return tuple(_timed(step, timings.get(step.output)) for step in built)
-
-
-def _timed(step: Sampled, timing: Timing | None) -> Sampled:
-    return replace(step, wall_s=timing.seconds if timing else None)
+    known = {output: timing.seconds for output, timing in timings.items()}
+    return tuple(replace(step, wall_s=known.get(step.output)) for step in built)
 
 
 def _listed(folder: Path) -> Iterator[_Listed]:

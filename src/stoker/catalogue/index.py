@@ -100,8 +100,8 @@ def publish(
     added: dict[tuple[str, str], PublishedWheel] = {}
 
     def change(catalogue: PublishedCatalogue) -> PublishedCatalogue:
-        there = {wheel.key: wheel for wheel in catalogue.wheels}
-        new = [one.wheel for one in uploads if not _is_same(one.wheel, there.get(one.wheel.key))]
+        there = {wheel.key: wheel.sha256 for wheel in catalogue.wheels}
+        new = [one.wheel for one in uploads if there.get(one.wheel.key) != one.wheel.sha256]
         for wheel in new:
             if wheel.key in there and not replace:
                 raise _taken(wheel)
@@ -123,10 +123,6 @@ def publish(
         _begin(store)
         _update(store, change, people, before=upload, sign=sign)
     return tuple(added.values())
-
-
-def _is_same(wheel: PublishedWheel, there: PublishedWheel | None) -> bool:
-    return there is not None and there.sha256 == wheel.sha256
 
 
 def _taken(wheel: PublishedWheel) -> UsageError:

@@ -118,8 +118,9 @@ def _tag_problem(host: Host, wheel: PublishedWheel) -> str | None:
         return None
     platforms = sorted({tag.platform for tag in told})
     if not any(_is_for(host, platform) for platform in platforms):
-        return f"it is for {_listed(platforms) or 'no known platform'}, not {_platform(host)}"
-    if not any(_loads(host, platform) for platform in platforms):
+        own = f"{host.os} {host.cpu_family}"
+        return f"it is for {_listed(platforms) or 'no known platform'}, not {own}"
+    if not {tag.platform for tag in supported_tags(host)} & {*platforms}:
         return f"it needs {_glibc_floor(platforms)}; this machine has {host.libc or 'another libc'}"
     pythons = sorted({tag.interpreter + "t" * tag.abi.endswith("t") for tag in told})
     free = "t" if host.free_threaded else ""
@@ -132,14 +133,6 @@ def _is_for(host: Host, platform: str) -> bool:
     system = "macosx" if host.os == "macos" else "linux"
     family = "arm64" if (host.os, host.cpu_family) == ("macos", "aarch64") else host.cpu_family
     return system in platform and platform.endswith((f"_{family}", "_universal2"))
-
-
-def _loads(host: Host, platform: str) -> bool:
-    return any(tag.platform == platform for tag in supported_tags(host))
-
-
-def _platform(host: Host) -> str:
-    return f"{host.os} {host.cpu_family}"
 
 
 def _glibc_floor(platforms: Iterable[str]) -> str:

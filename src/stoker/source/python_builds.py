@@ -167,7 +167,7 @@ class BuildReader:
     def _refusal(self, node: ast.If | ast.Assert, where: str) -> None:
         """Note ``if cuda_version < Version("12.3"): raise``, the same as assert, and of GPUs."""
         if isinstance(node, ast.If):
-            if not _is_refusal(node):
+            if not any(isinstance(each, ast.Raise) for each in node.body):
                 return
             operator: type[ast.cmpop] = ast.Lt
         else:
@@ -323,10 +323,6 @@ def _adds_cuda(node: ast.AST) -> bool:
             case ast.Constant(value=str(text)) if _DEVICE_SOURCE.fullmatch(text):
                 return True
     return False
-
-
-def _is_refusal(node: ast.If) -> bool:
-    return any(isinstance(each, ast.Raise) for each in node.body)
 
 
 def _is_argv(node: ast.expr) -> bool:
