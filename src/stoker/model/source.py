@@ -91,6 +91,7 @@ class NamedTarget(Value, frozen=True, kw_only=True):
     ptx: bool = False
     amd: bool = False
     conditional: bool = False  # it depends on something that was not understood
+    replaces: bool = False  # what CMAKE_CUDA_ARCHITECTURES was set to
     without_gpu: bool = False  # only where no GPU is visible
     single: bool = False  # named beside targets that a variable chooses
     variable: str = ""

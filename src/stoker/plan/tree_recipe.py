@@ -307,6 +307,11 @@ def _by_list(
         kind=EvidenceKind.READ, where=f"{tree.device_source}, and CMake reads {name}"
     )
     rivals = target_choices(tree, backend)
+    replacing = next((target.where for target in named if target.replaces), None)
+    if rivals and replacing:
+        other = f"{rivals[0].name} ({rivals[0].where})"
+        why = f"{replacing} may replace {name}, and {other} may choose the targets"
+        return replace(_unknown(BackendRecipe(cmake=settings), why), places=places)
     if rivals:
         other = f"{rivals[0].name} ({rivals[0].where})"
         evidence = _assumed(f"CMake reads {name}, but {other} may choose other targets")

@@ -24,6 +24,9 @@ _LISTS_SOURCES = re.compile(
     r"set|list|file|source|(?!add_custom_)(?:\w+_)?(?:add|target|define)_\w+"
     r"|\w*(?:library|executable|module)"
 )
+_UNLESS_GIVEN = re.compile(
+    r"\bNOT (?:DEFINED )?(?:\(DEFINED )?\"?(?:\$\{)?CMAKE_CUDA_ARCHITECTURES\b"
+)
 
 
 def named_targets(enclosed: Enclosed, where: str) -> Iterator[NamedTarget]:
@@ -32,8 +35,11 @@ def named_targets(enclosed: Enclosed, where: str) -> Iterator[NamedTarget]:
     words = [argument.value for argument in command.arguments]
     match command.name, words:
         case "set", ["CMAKE_CUDA_ARCHITECTURES", *values] if not {"CACHE"} & set(values):
+            replaces = not _UNLESS_GIVEN.search(enclosed.within or "")
             for arch, ptx in _architectures(";".join(values)):
-                yield NamedTarget(where=where, arch=arch, ptx=ptx, conditional=conditional)
+                yield NamedTarget(
+                    where=where, arch=arch, ptx=ptx, conditional=conditional, replaces=replaces
+                )
             return
         case "message", _:
             return

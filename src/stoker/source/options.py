@@ -83,6 +83,7 @@ def read_options(files: TreeFiles, folder: str = "", *, alone: bool = False) -> 
     read = {file: _commands(files, file) for file in _cmake_files(files, root, alone=alone)}
     facts = _Facts(root, Calls(command for commands in read.values() for command in commands))
     facts.certain = _certain_files(read, root)
+    facts.projects = {file for file in read if root not in read and _project(read[file])}
     for file, commands in read.items():
         facts.read(file, commands)
     return replace(facts.result(), files=tuple(read))
@@ -162,6 +163,7 @@ class _Facts:
         self._root = root
         self._calls = calls
         self.certain: set[str] = {root}  # files that every configuration reads
+        self.projects: set[str] = set()  # files with a project(), if the tree has no root
         self._options: list[CMakeOption] = []
         self._choices: dict[str, tuple[str, ...]] = {}
         self._names: set[str] = set()  # read or set
@@ -176,7 +178,7 @@ class _Facts:
         self._native: list[NativeCode] = []
         self._device_source: str | None = None
         self._cuda_code: set[CudaCode] = set()
-        self._requires_cuda = False
+        self._requiring: set[str] = set()  # files that cannot be configured without CUDA
         self._cuda_switches: set[str] = set()
         self._project: CMakeProject | None = None
         self._minimum: str | None = None
@@ -196,8 +198,8 @@ class _Facts:
                 self._native.append(use)
             if self._device_source is None and compiles_device_code(each.command):
                 self._device_source = where
-            if file in self.certain and requires_cuda(each):
-                self._requires_cuda = True
+            if requires_cuda(each):
+                self._requiring.add(file)
             if compiled := cuda_code(each.command):
                 self._cuda_code.add(compiled)
                 if compiled is CudaCode.LANGUAGE and (guard := _GUARD.match(each.within or "")):
@@ -257,7 +259,8 @@ class _Facts:
             native=tuple(self._native),
             device_source=self._device_source,
             cuda_code=next((kind for kind in CudaCode if kind in self._cuda_code), CudaCode.NONE),
-            requires_cuda=self._requires_cuda,
+            requires_cuda=bool(self.certain & self._requiring)
+            or (bool(self.projects) and self.projects <= self._requiring),
             cuda_switches=frozenset(self._cuda_switches),
             packages=frozenset(command.arguments[0].value for _, command in self._packages),
             cuda_minimum=self._cuda or required_cuda(self._packages, self._values),

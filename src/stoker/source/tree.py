@@ -329,7 +329,9 @@ def _backends(
     # An extension that only knows CUDAExtension cannot be built without nvcc.
     only_cuda = "CUDAExtension" in used and not used & {"CppExtension", "Extension"}
     optional = "CUDA" in chosen or _switchable(options, "CUDA")
-    only_cuda |= by_cmake and cmake.requires_cuda and not optional
+    # A project below the root may be a part that setup.py leaves out without CUDA.
+    part = cmake.project is None and bool(used & {"CppExtension", "Extension"})
+    only_cuda |= by_cmake and cmake.requires_cuda and not optional and not part
     device = code.device_source is not None
     possible = {
         Backend.CPU: not only_cuda,

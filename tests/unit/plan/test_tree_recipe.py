@@ -410,6 +410,87 @@ def test_a_project_that_always_needs_cuda_has_no_cpu_build(tmp_path: Path, text:
     planned(tmp_path, "cu130-sm90", cmake=text)
 
 
+CALLS_CMAKE = """
+from setuptools import setup
+from setuptools.command.build_py import build_py
+class Build(build_py):
+    def run(self):
+        self.spawn(["cmake", "-S", "lib", "-B", "build"])
+setup(name="lib", cmdclass={"build_py": Build})
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "only_cuda"),
+    [
+        ("project(lib CXX CUDA)\nadd_library(a x.cu)\n", True),
+        (
+            "project(lib CXX)\nif(WITH)\nenable_language(CUDA)\nadd_library(a x.cu)\nendif()\n",
+            False,
+        ),
+    ],
+)
+def test_a_setup_py_whose_only_cmake_project_needs_cuda(
+    tmp_path: Path, text: str, only_cuda: bool
+) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/CMakeLists.txt").write_text(text)
+    (tmp_path / "setup.py").write_text(CALLS_CMAKE)
+    (tmp_path / "lib/x.cu").touch()
+    assert ("cpu" in read_tree(tmp_path).backends) is not only_cuda
+    # It may be an optional part of a package that has other extensions.
+    optional = CALLS_CMAKE.replace("cmdclass", "ext_modules=[Extension('a', ['a.c'])], cmdclass")
+    (tmp_path / "setup.py").write_text(f"from setuptools import Extension\n{optional}")
+    assert "cpu" in read_tree(tmp_path).backends
+
+
+OWN_LIST = """
+project(lib LANGUAGES CXX CUDA)
+foreach(number IN LISTS all)
+  string(FIND "${SM}" "${number}" found)
+  if(found GREATER -1)
+    set(any True)
+    list(APPEND CMAKE_CUDA_ARCHITECTURES ${number})
+  endif()
+endforeach()
+if(NOT any)
+  set(CMAKE_CUDA_ARCHITECTURES 75 80)
+endif()
+add_library(a x.cu)
+"""
+
+
+def test_targets_that_the_tree_sets_unless_another_variable_chooses(tmp_path: Path) -> None:
+    """What CMake is given is replaced, so the plan does not state that it is compiled."""
+    made = planned(tmp_path, "cu130-sm90", cmake=OWN_LIST)
+    assert made.targets
+    assert made.targets.cubins == ()
+    (targets,) = made.statements
+    assert targets.evidence.kind is EvidenceKind.ASSUMED
+    assert "SM (CMakeLists.txt:4)" in targets.evidence.where
+
+
+GUARDED = """
+project(lib LANGUAGES CXX)
+option(COMMON_CUDA_ARCHS "" OFF)
+if(CMAKE_CUDA_ARCHITECTURES)
+  message(STATUS "${CMAKE_CUDA_ARCHITECTURES}")
+else()
+  if(COMMON_CUDA_ARCHS)
+    set(CMAKE_CUDA_ARCHITECTURES 75-real 80)
+  endif()
+endif()
+enable_language(CUDA)
+add_library(a x.cu)
+"""
+
+
+def test_default_targets_of_the_tree_yield_to_those_of_the_plan(tmp_path: Path) -> None:
+    made = planned(tmp_path, "cu130-sm90", cmake=GUARDED)
+    assert made.targets
+    assert made.targets.cubins == ("9.0",)
+
+
 def test_flags_that_a_project_gives_to_find_cuda_itself_leave_its_targets_open(
     tmp_path: Path,
 ) -> None:
