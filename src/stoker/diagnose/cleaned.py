@@ -42,6 +42,10 @@ _PREFIX = "|".join(
     )
 )
 _MOST_PREFIXES = 4
+# What a prefix begins with, or has in it if it begins with a letter.
+_FIRST = "[#>=│(\ufeff"
+_WITHIN = ("@", "cargo:warning=", "| ", "npm ", "INFO ", "WARNING ", "ERROR ", "section_")
+_PREFIX_ENDS = 200
 # A log that was pasted as one line is as long as this, and has so many beginnings of lines in it.
 _FOLDED = 150
 _LEAST_BEGINNINGS = 2
@@ -61,10 +65,22 @@ def clean(text: str) -> str:
     if "\x1b" in text:
         text = re.sub(_ESCAPES, "", text)
     for _ in range(_MOST_PREFIXES):
-        if not (prefix := re.match(_PREFIX, text)):
+        if not (_may_have_prefix(text) and (prefix := re.match(_PREFIX, text))):
             break
         text = text[prefix.end() :]
     return text.rstrip()
+
+
+def _may_have_prefix(text: str) -> bool:
+    """Return whether a prefix is possible: most lines have none, and the pattern is a large one."""
+    begin = text.lstrip()
+    if "\t" in text[:_PREFIX_ENDS]:
+        return True
+    if begin[:1].isdigit():  # not a number alone, which is that of a line of source
+        return not begin.split(None, 1)[0].isdigit()
+    if begin and (begin[0] in _FIRST or text[0] == "|"):
+        return True
+    return any(mark in text[:_PREFIX_ENDS] for mark in _WITHIN)
 
 
 def unfolded(text: str) -> list[str]:

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoker.diagnose import cleaned
 from stoker.diagnose.cleaned import clean
 
 ERROR = "    a.cpp:1:2: error: no"
@@ -60,3 +61,8 @@ def test_no_escape_is_left_that_was_whole_and_nothing_is_made_up(line: str) -> N
     cleaned = clean(line)
     assert "\x1b[0m" not in cleaned or "\x1b[0m" not in line
     assert len(cleaned) <= len(line)
+
+
+@given(st.from_regex(cleaned._PREFIX, fullmatch=True))
+def test_every_prefix_is_tried(text: str) -> None:
+    assert cleaned._may_have_prefix(text)
