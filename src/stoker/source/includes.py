@@ -20,6 +20,7 @@ class Includes:
     def __init__(self, root: Path) -> None:
         self._files = TreeFiles(root)
         self._named: dict[str, tuple[str, ...]] = {}
+        self._present: dict[str, bool] = {}
 
     def reach(self, source: str, flags: Iterable[str], headers: Collection[str]) -> bool:
         """Tell whether a source includes one of ``headers``. Paths are relative to the tree."""
@@ -45,9 +46,12 @@ class Includes:
 
     def _found(self, name: str, folders: Iterable[str]) -> str | None:
         places = (normpath(join(folder, name)) for folder in folders)
-        return next(
-            (path for path in places if _is_inside(path) and self._files.is_file(path)), None
-        )
+        return next((path for path in places if self._is_present(path)), None)
+
+    def _is_present(self, path: str) -> bool:
+        if path not in self._present:
+            self._present[path] = _is_inside(path) and self._files.is_file(path)
+        return self._present[path]
 
 
 def _folders(flags: Iterable[str]) -> Iterator[str]:
