@@ -92,7 +92,7 @@ def answer(
         device_with_torch=sum(with_torch(step) for step, row in measured if not row),
         host_with_torch=sum(map(with_torch, host)),
         known_kernels=len(known),
-        known_seconds=sum(row.seconds for row in known),
+        known_kernels_s=sum(row.seconds for row in known),
         one_at_a_time=_is_serial(notes, left),
         cpu_flags=tuple(sorted({f for s in host for f in s.flags if _FOR_A_CPU.fullmatch(f)})),
         variables=_variables(notes),

@@ -132,8 +132,7 @@ def export(
     `source` of stoker.toml. Without --out the files are printed.
 
     \b
-    stoker export dockerfile https://github.com/pytorch/pytorch@v2.9.1 --variant cu128-sm90 \\
-      --stoker dist/stoker-0.1.0-py3-none-manylinux_2_17_x86_64.whl --out image
+    stoker export dockerfile https://github.com/pytorch/pytorch@v2.9.1 --variant h100 --stoker URL
     stoker export github-actions flash-attn==2.8.3 --torch 2.9.1 --matrix --stoker URL --out .
     stoker export kubernetes --cluster distcc --workers 8 --cpus 16 --out workers
     """

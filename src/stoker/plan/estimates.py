@@ -123,8 +123,8 @@ def counted_seconds(asked: AskedBuild, cpus: int) -> Quantity | None:
     fewest = 1 + (targets - 1) * estimates().further_target
     least = sum(n * row.seconds[0] * (fewest if row.device else 1) for row, n in counts)
     most = sum(n * row.seconds[1] * (targets if row.device else 1) for row, n in counts)
-    least += asked.known_seconds * fewest
-    most += asked.known_seconds * targets * estimates().slower_cpu
+    least += asked.known_kernels_s * fewest
+    most += asked.known_kernels_s * targets * estimates().slower_cpu
     # No number of CPUs makes a single compile shorter, and it may take longer than the mean.
     shortest = max((row.seconds[0] for row, _ in counts), default=0.0)
     longest = max(
@@ -169,7 +169,7 @@ def _described(asked: AskedBuild) -> str:
     device, host = asked.device_compiles, asked.host_compiles
     text = f"{device} compiles of device code and {host} others, as the build answered"
     if asked.known_kernels:
-        text += f"; {asked.known_kernels} of them took {asked.known_seconds:,.0f} s elsewhere"
+        text += f"; {asked.known_kernels} of them took {asked.known_kernels_s:,.0f} s elsewhere"
     if with_torch := asked.device_with_torch + asked.host_with_torch:
         text += f"; {with_torch} of them include all of PyTorch's headers"
     return text + ("; it compiles one file at a time" if asked.one_at_a_time else "")

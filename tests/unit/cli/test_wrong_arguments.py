@@ -1,5 +1,6 @@
 """Arguments that cannot be right: the message says what is wrong and names the next step."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,9 @@ def test_a_folder_among_the_words_is_the_source(
     named = CliRunner().invoke(command, [arguments[0], *options, "--json"])
     found = CliRunner().invoke(command, [*arguments, "--json"])
     assert '"variant"' in found.stdout
-    assert found.stdout == named.stdout
+    # doctor says how much memory is free at that moment
+    without_memory = [re.sub(r"[\d.]+ GiB", "", said.stdout) for said in (found, named)]
+    assert without_memory[0] == without_memory[1]
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,8 @@ termios.tcsetattr(keys, termios.TCSANOW, before)
 BY_SIZE = """
 import os, signal, time
 def tell(*_):
-    print("columns", os.get_terminal_size(1).columns, flush=True)
+    # The signal may come within print("ready"), which cannot be called again meanwhile.
+    os.write(1, f"columns {os.get_terminal_size(1).columns}\\n".encode())
 signal.signal(signal.SIGWINCH, tell)
 print("ready", flush=True)
 while True:

@@ -207,7 +207,7 @@ def test_sources_with_all_headers_of_pytorch_take_longer() -> None:
 
 def test_kernels_that_were_measured_elsewhere_count_with_their_own_time() -> None:
     unknown = AskedBuild(cubins=("9.0",), device_compiles=10)
-    known = replace(unknown, known_kernels=10, known_seconds=2000.0)
+    known = replace(unknown, known_kernels=10, known_kernels_s=2000.0)
     said = counted(known, 2)
     assert said.amount == 1000.0
     assert said.most is not None
