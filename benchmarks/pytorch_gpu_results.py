@@ -92,22 +92,16 @@ def of_speed(result: Path) -> dict[str, list[float]]:
 def main() -> None:
     result = Path(sys.argv[1])
     files = sorted({path.name.removesuffix("-ours.txt") for path in result.glob("test_*-ours.txt")})
-    print(
-        json.dumps(
-            {
-                "operators": of_operators(result),
-                "tests": {file: of_file(result, file) for file in files},
-                "speed_columns": [
-                    "ours, ms",
-                    "official, ms",
-                    "ratio",
-                    "largest/smallest of a build",
-                ],
-                "speed": of_speed(result),
-            },
-            indent=1,
-        )
-    )
+    tests = {file: of_file(result, file) for file in files}
+    counted = ("run_by_both", "same_outcome")
+    found = {
+        "operators": of_operators(result),
+        "tests": tests,
+        "all_tests": {what: sum(int(str(one[what])) for one in tests.values()) for what in counted},
+        "speed_columns": ["ours, ms", "official, ms", "ratio", "largest/smallest of a build"],
+        "speed": of_speed(result),
+    }
+    print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

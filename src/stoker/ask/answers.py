@@ -93,6 +93,7 @@ def answer(
         host_with_torch=sum(map(with_torch, host)),
         known_kernels=len(known),
         known_kernels_s=sum(row.seconds for row in known),
+        longest_known_s=max((row.seconds for row in known), default=0.0),
         one_at_a_time=_is_serial(notes, left),
         cpu_flags=tuple(sorted({f for s in host for f in s.flags if _FOR_A_CPU.fullmatch(f)})),
         variables=_variables(notes),

@@ -324,6 +324,7 @@ def _answered(subject: Subject, asked: Asked) -> Subject:
         host_with_torch=asked.host_with_torch,
         known_kernels=asked.known_kernels,
         known_kernels_s=asked.known_kernels_s,
+        longest_known_s=asked.longest_known_s,
         one_at_a_time=asked.one_at_a_time,
         deciding=tuple(f"{v.name}={v.value} ({v.where})" for v in decided),
         unused=asked.unused,

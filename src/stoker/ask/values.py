@@ -60,6 +60,7 @@ class Asked(Value, frozen=True, kw_only=True):
     host_with_torch: Count = 0
     known_kernels: Count = 0  # of device compiles, those that were measured and count by themselves
     known_kernels_s: Seconds = 0.0  # what they took elsewhere, for one target
+    longest_known_s: Seconds = 0.0  # of one of them
     one_at_a_time: bool = False  # setup.py starts each compiler itself, and waits for it
     cpu_flags: tuple[str, ...] = ()  # of host compiles, for CPUs that not every machine has
     variables: tuple[AskedVariable, ...] = ()

@@ -137,7 +137,7 @@ class Execution:
         if said == (files.read_json(record, dict[str, str]) or {}):
             return
         for log in self._route.build.rglob(".ninja_log"):
-            remove_file(log)
+            remove_file(log, below=self._route.build)
         self._route.build.mkdir(parents=True, exist_ok=True)
         files.write_whole(record, msgspec.json.encode(said))
 

@@ -38,7 +38,7 @@ class Here:
     def with_manager(self, name: str | None) -> "Here":
         """Return the same with another package manager, for a log of another system."""
         there = Here(self.environment, self.root)
-        there.__dict__["manager"] = name
+        there.manager = name
         return there
 
     def which(self, *programs: str) -> str | None:

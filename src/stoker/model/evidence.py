@@ -54,6 +54,7 @@ class AskedBuild(Value, frozen=True, kw_only=True):
     host_with_torch: int = 0
     known_kernels: int = 0  # of device compiles, those that were measured and count by themselves
     known_kernels_s: float = 0.0  # what they took, for one target
+    longest_known_s: float = 0.0  # of one of them
     one_at_a_time: bool = False
     deciding: tuple[str, ...] = ()  # variables and options that decided: NAME=VALUE (file:line)
     unused: tuple[str, ...] = ()  # settings of the plan that nothing read

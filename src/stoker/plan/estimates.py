@@ -126,13 +126,14 @@ def counted_seconds(asked: AskedBuild, cpus: int) -> Quantity | None:
     least += asked.known_kernels_s * fewest
     most += asked.known_kernels_s * targets * estimates().slower_cpu
     # No number of CPUs makes a single compile shorter, and it may take longer than the mean.
-    shortest = max((row.seconds[0] for row, _ in counts), default=0.0)
+    shortest = max(asked.longest_known_s * fewest, *(row.seconds[0] for row, _ in counts), 0.0)
     longest = max(
-        (
+        asked.longest_known_s * targets * estimates().slower_cpu,
+        *(
             max(row.longest_seconds, row.seconds[1]) * (targets if row.device else 1)
             for row, _ in counts
         ),
-        default=0.0,
+        0.0,
     )
     cpus = 1 if asked.one_at_a_time else cpus
     such_as = "; ".join(row.basis for row, _ in counts)

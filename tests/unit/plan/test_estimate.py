@@ -213,6 +213,7 @@ def test_kernels_that_were_measured_elsewhere_count_with_their_own_time() -> Non
     assert said.most is not None
     assert 1000.0 < said.most < 2 * said.amount
     assert "10 of them took 2,000 s elsewhere" in said.basis
+    assert counted(replace(known, longest_known_s=300.0), 64).amount == 300.0
     some = counted(replace(known, device_compiles=11), 2)
     assert 1000.0 < (some.amount or 0) < 1000.0 + (counted(unknown, 2).amount or 0)
 
