@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from stoker.builds.hindrances import build_requirements
+from stoker.builds.back_end_python import build_requirements
 from stoker.cli.build import build
 from stoker.cli.building import _with_options
 from stoker.cli.chosen import with_settings

@@ -1,7 +1,7 @@
 """The part that one job has in a build of several jobs."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -9,8 +9,9 @@ from stoker.builds.digests import digest
 from stoker.builds.jobs.checkpoint import CACHED, BuildIdentity, Checkpoint
 from stoker.builds.jobs.shards import Shard, compile_pieces
 from stoker.govern.command_line import build_folder
-from stoker.model.errors import StorageError
+from stoker.model.errors import StorageError, UsageError
 from stoker.model.govern import Trace
+from stoker.model.machine import Cpu
 from stoker.model.plan import Plan
 from stoker.model.value import Value
 from stoker.model.variant import Backend
@@ -62,6 +63,33 @@ class Job:
         """Learn what other jobs have measured. ``build`` is the folder of the build tool."""
         self._build = build
         self._checkpoint.learn(self._identity, build)
+
+    def leave_to_back_end(
+        self, project: str, cpu: Cpu, environment: MutableMapping[str, str]
+    ) -> None:
+        """Prepare for a build whose commands are not known before they run: refuse a shard of it,
+        and keep its objects apart from those of other CPUs.
+        """
+        if self.shard:
+            raise UsageError(
+                f"{project} is compiled by its own build back end, which cannot be split",
+                hints=["--stop-after with --checkpoint builds it in several jobs, one by one"],
+            )
+        self.keep_cpus_apart(cpu, environment)
+
+    def keep_cpus_apart(self, cpu: Cpu, environment: MutableMapping[str, str]) -> None:
+        """Give objects for "the CPU at hand" to machines with the same CPU only: ccache knows
+        -march=native by its name.
+        """
+        if "SCCACHE_SERVER_UDS" in environment:
+            raise UsageError(
+                "the build may compile for the CPU of this machine (-march=native), and sccache "
+                "would mix its objects with those of other CPUs",
+                hints=["--cache ccache", "or switch -march=native off in the project"],
+            )
+        sign = digest([cpu.microarchitecture, cpu.features])[:12]
+        own = environment.get("CCACHE_NAMESPACE", "")
+        environment["CCACHE_NAMESPACE"] = f"{own}-cpu-{sign}".lstrip("-")
 
     def remarks(self) -> Iterator[str]:
         """Yield what the user should know before the build."""
