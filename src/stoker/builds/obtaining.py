@@ -1,13 +1,16 @@
-"""`stoker install` of a project that no wheel fits: a build for exactly this machine.
+"""`stoker install` of a project: the wheel that fits, or a build for exactly this machine.
 
-What it will take is known before it starts: the source is fetched, and the build is planned.
+What a build will take is known before it starts: the source is fetched, and the build is planned.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec.structs import replace
+from packaging.requirements import Requirement
 
 from stoker.ask.asking import ask, is_settled
 from stoker.ask.room import RoomError
@@ -16,7 +19,7 @@ from stoker.builds.building import Built
 from stoker.builds.toolchains.request import parse_request
 from stoker.builds.toolchains.store import install_toolchain
 from stoker.catalogue.candidates import SourceDistribution, Supply
-from stoker.catalogue.finding import Found, NothingFitsError, find, nothing_fits
+from stoker.catalogue.finding import Found, NothingFitsError, find, find_source, nothing_fits
 from stoker.catalogue.judging import Place
 from stoker.catalogue.kept import keep, kept_wheels
 from stoker.catalogue.store import Say
@@ -25,8 +28,9 @@ from stoker.model.distribution import read_requirement
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.machine import TORCH_INCLUDES
 from stoker.model.plan import Estimate, Plan
-from stoker.model.value import Value, duration, size
+from stoker.model.value import Value, counted, duration, size
 from stoker.model.variant import Backend
+from stoker.outside.long_work import shown, stage
 from stoker.outside.package_index import PackageIndex
 from stoker.outside.web import Web
 from stoker.plan.left_out import named
@@ -37,6 +41,23 @@ from stoker.plan.survey import estimated, survey
 from stoker.settings.declared import CommandLine
 
 Build = Callable[["ObtainedBuild"], Built]
+
+
+class Building(Enum):
+    """When a project is built."""
+
+    IF_NONE = "if no wheel fits"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+class BuildWish(NamedTuple):
+    """When and how a project is built, and the function that builds it."""
+
+    when: Building
+    isolation: str | None
+    keep_targets: bool
+    build: Build
 
 
 class ObtainedBuild(Value, frozen=True, kw_only=True):
@@ -81,30 +102,55 @@ class ObtainedBuild(Value, frozen=True, kw_only=True):
         return "; ".join(lines)
 
 
-def planned(
-    found: Found,
+def obtain(
+    wanted: Requirement,
     place: Place,
+    supply: Supply,
     python: str,
-    isolation: str | None,
+    wish: BuildWish,
     *,
-    keep_targets: bool = False,
+    dry_run: bool,
     say: Say,
+) -> tuple[Found, ObtainedBuild | None]:
+    """Return the wheel that fits, if need be one that is built, with the plan of its build. A dry
+    run only says what a build would take.
+    """
+    with shown(), stage(f"looking for {wanted}"):
+        search = find_source if wish.when is Building.ALWAYS else find
+        found = search(wanted, place, supply, say=say)
+    if found.best is not None:
+        best, received = found.best.choice, size(found.downloaded_bytes)
+        reason = "any machine can use it" if found.best.plain else best.reason
+        say(
+            f"{best.wheel.file}: {reason}; {received} read of {counted(len(found.judged), 'wheel')}"
+        )
+        if found.source and found.source.is_newer_than(best.wheel.version):
+            say(f"{found.source.requirement} has no wheel that fits; name it to build it")
+        return found, None
+    if wish.when is Building.NEVER or found.source is None:
+        raise nothing_fits(found)
+    if wish.when is Building.IF_NONE:
+        say(nothing_fits(found).message)
+    plan = _planned(found.source, place, python, wish, say)
+    say(plan.in_words)
+    return (found if dry_run else _built(plan, found, place, wish.build, say)), plan
+
+
+def _planned(
+    source: SourceDistribution, place: Place, python: str, wish: BuildWish, say: Say
 ) -> ObtainedBuild:
     """Plan the build of a project for the machine and its PyTorch, which the build sees unless the
-    user chose another ``isolation``. With ``keep_targets`` it compiles for all GPU targets that its
+    user chose another isolation. With ``keep_targets`` it compiles for all GPU targets that its
     source names.
     """
-    source = found.source
-    if source is None:
-        raise nothing_fits(found)
-    chosen = Isolation(isolation) if isolation else None
+    chosen = Isolation(wish.isolation) if wish.isolation else None
     variant = _variant(place, place.torch.toolkit if place.torch else None)
     with _hint_of_torch(place, python), acquired(source.requirement, say=say) as tree:
 
         def surveyed(variant: str) -> Subject:
             options = {"variant": variant, "python": python, "source": tree.path}
             subject = survey(CommandLine(options=options))
-            return replace(subject, keep_targets=subject.keep_targets or keep_targets)
+            return replace(subject, keep_targets=subject.keep_targets or wish.keep_targets)
 
         subject = surveyed(variant)
         if _has_no_compiler(subject) and (near := _of_the_same_major(subject)):
@@ -123,7 +169,7 @@ def planned(
         toolchain=_missing_toolchain(subject),
         own_targets=_own_targets(plan),
         left_out=named(plan.targets.left_out) if plan.targets else (),
-        keep_targets=keep_targets,
+        keep_targets=wish.keep_targets,
     )
 
 
@@ -190,7 +236,7 @@ def _of_the_same_major(subject: Subject) -> str | None:
     return next((version for version in found if version.partition(".")[0] == major), None)
 
 
-def obtained(plan: ObtainedBuild, found: Found, place: Place, build: Build, *, say: Say) -> Found:
+def _built(plan: ObtainedBuild, found: Found, place: Place, build: Build, say: Say) -> Found:
     """Build the wheel, keep it, and judge it as any other one; return the result."""
     if plan.toolchain:
         install_toolchain(parse_request(plan.toolchain, tuple(TORCH_INCLUDES)), say=say)
