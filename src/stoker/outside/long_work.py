@@ -1,12 +1,10 @@
-"""Shows on standard error how far long work has come: the amount done, the total and the time left;
-and says on how many threads it should run.
+"""Shows on standard error how far long work has come: the amount done, the total and the time left.
 
 Work announces itself with `stage`; nothing is shown unless the command has switched it on with
 `shown`. A terminal gets one line that is overwritten, any other stream a line now and then. Nothing
 is said about work that ends at once.
 """
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -23,15 +21,8 @@ _QUIET_S = {True: 0.5, False: 2.0}  # of a stage, on a terminal and elsewhere
 _BETWEEN_S = {True: 0.25, False: 10.0}  # from one line to the next
 _GUESS_S = 1.0  # before there is an estimate
 _LEFT_OUT = "..."
-_MOST_THREADS = 32  # bounds memory too: each thread works on about a megabyte
 
 Advance = Callable[[int], None]
-
-
-def threads() -> int:
-    """Return the number of threads to use: the CPUs that this process may run on, limited."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(allowed or 1, _MOST_THREADS)
 
 
 class ProgressStage:

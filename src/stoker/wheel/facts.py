@@ -12,11 +12,12 @@ from zlib_ng import zlib_ng
 
 from stoker.model.artifact import LibraryFacts, WheelFacts
 from stoker.model.errors import ArtifactError, StorageError
-from stoker.outside.long_work import stage, threads
+from stoker.outside.long_work import stage
 from stoker.wheel.elf import MAGIC, Elf
 from stoker.wheel.engine import record
 from stoker.wheel.engine.archive import dist_info_of
 from stoker.wheel.engine.directory import Member, ZipLimits, read_directory
+from stoker.wheel.engine.threads import threads
 from stoker.wheel.engine.zip_records import STORED
 from stoker.wheel.fatbin import FatbinLookout
 from stoker.wheel.library import read_library

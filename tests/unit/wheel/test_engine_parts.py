@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stoker.wheel.engine import directory
 from stoker.wheel.engine import zip_records as zip_
 from stoker.wheel.engine.rewriting import identify
-from stoker.wheel.engine.writer import map_in_order
+from stoker.wheel.engine.threads import map_in_order
 from wheel_files import METADATA, WHEEL
 
 _number = st.one_of(

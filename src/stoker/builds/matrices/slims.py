@@ -33,12 +33,12 @@ from stoker.model.plan import Quantity
 from stoker.model.value import Value, minor_release
 from stoker.model.variant import Platform, Variant
 from stoker.outside import process
-from stoker.outside.long_work import threads
 from stoker.plan.grammar import name as variant_name
 from stoker.plan.subject import target_platform
 from stoker.plan.survey import chosen_variant
 from stoker.settings.user_options import UserOptions
 from stoker.wheel.engine import open_wheel
+from stoker.wheel.engine.threads import threads
 from stoker.wheel.package.built_wheel import torch_cuda
 from stoker.wheel.slim.cuts import SlimRequest
 from stoker.wheel.slim.slimming import OutputOptions, slim

@@ -18,7 +18,7 @@ from zlib_ng import zlib_ng
 from stoker.model.errors import ArtifactError, StorageErrors, nearest
 from stoker.model.value import Value
 from stoker.model.value import size as in_words
-from stoker.outside.long_work import Advance, stage, threads
+from stoker.outside.long_work import Advance, stage
 from stoker.wheel.engine import zip_records as zip_
 from stoker.wheel.engine.directory import Member, ZipLimits, read_directory
 from stoker.wheel.engine.record import (
@@ -29,6 +29,7 @@ from stoker.wheel.engine.record import (
     parse_record,
     written,
 )
+from stoker.wheel.engine.threads import threads
 from stoker.wheel.reader import FileReader, open_file
 
 SMALL = 64 << 20  # bytes of a member that may be read at once; libraries are streamed

@@ -10,13 +10,11 @@ import hashlib
 import os
 import stat
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeVar
+from typing import BinaryIO, NamedTuple
 
 from zlib_ng import zlib_ng
 
@@ -24,19 +22,17 @@ from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.value import Value
 from stoker.model.value import size as in_words
 from stoker.outside.files import file_made_whole
-from stoker.outside.long_work import stage, threads
+from stoker.outside.long_work import stage
 from stoker.wheel.engine import zip_records as zip_
 from stoker.wheel.engine.archive import SMALL, Archive, Content
 from stoker.wheel.engine.directory import Member
 from stoker.wheel.engine.record import RecordRow, render_record, written
+from stoker.wheel.engine.threads import map_in_order, threads
 
 _UNKNOWN = zip_.Sizes(0, 0, 0)
 CHUNK = 1 << 20
 _WINDOW = 32 << 10  # how far back deflate can refer
 _LEVEL = 6
-
-Todo = TypeVar("Todo")
-Done = TypeVar("Done")
 
 
 class CopiedMember(Value, frozen=True, kw_only=True):
@@ -263,23 +259,3 @@ def _deflate(batch: list[Task]) -> list[tuple[Task, bytes]]:
         ((entry, part), b"" if isinstance(part, CopiedMember) else deflated(part))
         for entry, part in batch
     ]
-
-
-def map_in_order(
-    work: Callable[[Todo], Done], tasks: Iterable[Todo], workers: int
-) -> Generator[Done, None, None]:
-    """Map tasks on several threads; take tasks only as fast as results are consumed.
-
-    Threads suffice, because compressing, decompressing and hashing release the interpreter's lock.
-    """
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="stoker-engine")
-    pending: deque[Future[Done]] = deque()
-    try:
-        for task in tasks:
-            pending.append(pool.submit(work, task))
-            if len(pending) > workers:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)

@@ -12,9 +12,9 @@ from stoker.model.errors import CommandError, MissingError, UsageError
 from stoker.model.slimming import PACKAGE_MEMBER, PackageRecord
 from stoker.outside import files, process
 from stoker.outside.deleting import remove_tree, remove_whole
-from stoker.outside.long_work import threads
 from stoker.wheel.elf_edit import ElfEdit
 from stoker.wheel.engine import Content, Wheel, open_wheel
+from stoker.wheel.engine.threads import threads
 from stoker.wheel.metadata import edited_metadata, edited_wheel
 from stoker.wheel.package.built_wheel import BuiltWheel, read_built_wheel
 from stoker.wheel.package.closure import Closure, Providers, find_closure, to_be_hashed, wheel_cuda

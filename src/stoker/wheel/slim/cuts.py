@@ -19,9 +19,10 @@ from stoker.model.slimming import LibrarySlim, SlimRecord
 from stoker.model.value import UNDECODABLE, Value, indented_json, size
 from stoker.model.variant import GpuTarget
 from stoker.outside.files import Stamp, stamp_of
-from stoker.outside.long_work import stage, threads
+from stoker.outside.long_work import stage
 from stoker.wheel import elf
 from stoker.wheel.elf import Elf
+from stoker.wheel.engine.threads import threads
 from stoker.wheel.fatbin import FatbinEntry
 from stoker.wheel.reader import Reader, open_file, printable
 from stoker.wheel.runs_on import needed_code

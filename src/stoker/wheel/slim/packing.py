@@ -14,9 +14,9 @@ from operator import or_
 from typing import NamedTuple
 
 from stoker.model.artifact import Compression
-from stoker.outside.long_work import threads
 from stoker.wheel import elf, fatbin
 from stoker.wheel.elf import Elf, up
+from stoker.wheel.engine.threads import threads
 from stoker.wheel.fatbin import LARGEST, FatbinEntry, check_codecs, packed_by_zstd, unpacked
 from stoker.wheel.reader import Reader
 from stoker.wheel.slim.regions import DeviceRegion

@@ -13,9 +13,10 @@ from stoker.model.distribution import read_tags
 from stoker.model.errors import StorageErrors
 from stoker.model.slimming import SLIM_MEMBER, SlimRecord
 from stoker.outside.files import folder_of_process
-from stoker.outside.long_work import stage, threads
+from stoker.outside.long_work import stage
 from stoker.wheel.elf import MAGIC
 from stoker.wheel.engine import Content, Wheel
+from stoker.wheel.engine.threads import threads
 from stoker.wheel.metadata import Headers
 from stoker.wheel.reader import open_file, printable
 from stoker.wheel.revision import Revision, edited_library, extensible, new_version
