@@ -13,6 +13,8 @@ from msgspec.structs import replace
 
 from stoker.accelerate.distributing import Distribution
 from stoker.model.caching import (
+    LAUNCHERS,
+    NVCC_FLAGS,
     CacheEngine,
     Chain,
     ChainOptions,
@@ -30,10 +32,6 @@ NOT_DISTRIBUTED = Distribution(engine=Distributor.NONE)
 _LOCAL_SLOTS = "--localslots=1000 --localslots_cpp={} "
 _USUAL_PREPROCESSORS = 8  # that distcc runs at once; those that wait look once a second
 
-_LAUNCHERS = tuple(
-    f"CMAKE_{language}_COMPILER_LAUNCHER" for language in ("C", "CXX", "CUDA", "HIP")
-)
-_NVCC_FLAGS = ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")
 _PREFIX_MAP = re.compile(r"(-f\w+-prefix-map=)[^\s=]*=")
 # Options of ccache: the name in its configuration, the variable, the value and the reason.
 _CCACHE = (
@@ -55,7 +53,7 @@ _REPLACED = (
     "STOKER_ASSEMBLER",
     "SCCACHE_DIRECT",
     "STOKER_WRAPPER",
-    *(f"STOKER_{name}" for name in _NVCC_FLAGS),
+    *(f"STOKER_{name}" for name in NVCC_FLAGS),
 )
 
 
@@ -73,7 +71,7 @@ def resolve_chain(
     An engine that was asked for by name and is missing is an error. One that has a problem is left
     out, and the reason says so.
     """
-    if own := [name for name in _LAUNCHERS if environment.get(name)]:
+    if own := [name for name in LAUNCHERS if environment.get(name)]:
         return _of_user(environment, own)
     # A launcher may be a cache itself: another one is used only if it was asked for.
     alone = wanted.launcher and wanted.cache is CacheEngine.AUTO
@@ -329,7 +327,7 @@ def chain_environment(
         added["STOKER_ASSEMBLER"] = assembler
     if chain.wrapper:
         added["STOKER_WRAPPER"] = chain.wrapper
-        added |= {f"STOKER_{name}": base[name] for name in _NVCC_FLAGS if name in base}
+        added |= {f"STOKER_{name}": base[name] for name in NVCC_FLAGS if name in base}
     if chain.engine is CacheEngine.CCACHE:
         added["CCACHE_BASEDIR"] = folder
         if names:
@@ -342,7 +340,7 @@ def chain_environment(
             added["CCACHE_EXTRAFILES"] = f"{own}:{assembler}" if own else assembler
         if mapped:
             added["CCACHE_NOHASHDIR"] = "1"
-        if flags := " ".join(base.get(name, "") for name in _NVCC_FLAGS).strip():
+        if flags := " ".join(base.get(name, "") for name in NVCC_FLAGS).strip():
             added["CCACHE_NAMESPACE"] = _namespace(base.get("CCACHE_NAMESPACE", ""), flags)
     if chain.engine is CacheEngine.SCCACHE and chain.wrapper:
         added["SCCACHE_SERVER_UDS"] = sccache_socket

@@ -17,6 +17,7 @@ from stoker.builds.route import Route
 from stoker.builds.stages import StageLog
 from stoker.builds.work import MARK, Work
 from stoker.govern.session import Session
+from stoker.model.caching import NUMBER_OF_JOBS, READ_BY_BUILD_TOOLS, READ_BY_COMPILERS
 from stoker.model.errors import CommandError, Terminated
 from stoker.model.plan import Plan
 from stoker.outside import files, folders
@@ -24,18 +25,6 @@ from stoker.outside.deleting import remove_file, remove_tree
 from stoker.plan.left_out import VARIABLE
 from stoker.plan.subject import Subject
 
-# Variables that builds read beside the plan's own.
-_READ_BY_BUILDS = (
-    *("CC", "CXX", "CUDACXX", "CUDAHOSTCXX", "CFLAGS", "CXXFLAGS", "CUDAFLAGS", "LDFLAGS"),
-    *("CUDA_HOME", "CMAKE_PREFIX_PATH"),
-    *("CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_CUDA_COMPILER_LAUNCHER"),
-)
-# Variables that compilers read themselves. No command shows them, so ninja would keep objects that
-# were made with other values.
-_READ_BY_COMPILERS = (
-    *("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "HIPCC_COMPILE_FLAGS_APPEND"),
-    *("CCC_OVERRIDE_OPTIONS", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"),
-)
 # Tools whose version changes what CMake finds and how it compiles.
 _TOOLS = ("cc", "cxx", "hipcc", "icpx", "cmake", "ninja", "ccache", "sccache")
 _COMPILED_WITH = ".stoker-compiled-with.json"
@@ -119,9 +108,9 @@ class Execution:
 
     def options_digest(self) -> str:
         """Return a digest of all that a build depends on besides its tree and Python."""
-        names = {*_READ_BY_BUILDS, *_READ_BY_COMPILERS, VARIABLE}
+        names = {*READ_BY_BUILD_TOOLS, *READ_BY_COMPILERS, VARIABLE}
         names |= {setting.name for setting in self._plan.environment}
-        names -= {"MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL"}
+        names -= {*NUMBER_OF_JOBS}
         said = {name: self.environment.get(name) for name in names}
         found = (tool for tool in self._subject.toolbox.tools if tool.name in _TOOLS)
         tools = [(tool.path, tool.version) for tool in found]
@@ -130,9 +119,11 @@ class Execution:
         return digest([asked, said, tools, toolkit.version if toolkit else None])
 
     def forget_objects_of_other_flags(self) -> None:
-        """Make ninja compile everything again if compilers now read other variables."""
+        """Make ninja compile everything again if compilers now read other variables: it compares
+        only commands.
+        """
         asked = os.environ | {setting.name: setting.value for setting in self._plan.environment}
-        said = {name: asked[name] for name in _READ_BY_COMPILERS if asked.get(name)}
+        said = {name: asked[name] for name in READ_BY_COMPILERS if asked.get(name)}
         record = self._route.build / _COMPILED_WITH
         if said == (files.read_json(record, dict[str, str]) or {}):
             return

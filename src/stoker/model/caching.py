@@ -6,6 +6,24 @@ from stoker.model.govern import Linker, LinkerChoice
 from stoker.model.setting import Setting
 from stoker.model.value import Value
 
+# Variables on which the objects of a build depend besides its files. Compilers read the first ones
+# themselves, so that no command shows them; build tools make commands of the others.
+NVCC_FLAGS = ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")
+READ_BY_COMPILERS = (
+    *NVCC_FLAGS,
+    *("HIPCC_COMPILE_FLAGS_APPEND", "CCC_OVERRIDE_OPTIONS"),
+    *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"),
+)
+FLAGS = ("CFLAGS", "CXXFLAGS", "CUDAFLAGS", "LDFLAGS")
+LAUNCHERS = tuple(f"CMAKE_{language}_COMPILER_LAUNCHER" for language in ("C", "CXX", "CUDA", "HIP"))
+READ_BY_BUILD_TOOLS = (
+    *FLAGS,
+    *LAUNCHERS,
+    *("CC", "CXX", "CUDACXX", "CUDAHOSTCXX", "CUDA_HOME", "CMAKE_PREFIX_PATH"),
+)
+# Variables that only say how many steps run at once.
+NUMBER_OF_JOBS = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
+
 
 class CacheEngine(StrEnum):
     """A compiler cache; the words of ``--cache``."""

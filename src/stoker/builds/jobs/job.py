@@ -9,6 +9,7 @@ from stoker.builds.digests import digest
 from stoker.builds.jobs.checkpoint import CACHED, BuildIdentity, Checkpoint
 from stoker.builds.jobs.shards import Shard, compile_pieces
 from stoker.govern.command_line import build_folder
+from stoker.model.caching import FLAGS, NUMBER_OF_JOBS, READ_BY_COMPILERS
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.govern import Trace
 from stoker.model.machine import Cpu
@@ -20,8 +21,6 @@ from stoker.plan.subject import Subject
 from stoker.source.ninja import Edge, edges_below
 
 _NATIVE = re.compile(rb"=native\b")
-_FLAGS = ("CFLAGS", "CXXFLAGS", "CUDAFLAGS", "LDFLAGS", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")
-_NO_OPTIONS = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
 
 
 def _ranges(numbers: Iterable[int]) -> Iterator[str]:
@@ -150,7 +149,7 @@ def identity_of(subject: Subject, plan: Plan, environment: Mapping[str, str]) ->
     tree, toolkit, python = subject.tree, subject.toolkit, subject.toolbox.python
     lasting = lasting_json(plan)
     settings = {**lasting["environment"], **lasting["cmake"]}
-    options = {name: value for name, value in settings.items() if name not in _NO_OPTIONS}
+    options = {name: value for name, value in settings.items() if name not in NUMBER_OF_JOBS}
     found = {tool.name: tool.version for tool in subject.toolbox.tools if tool.version}
     parts = {
         "project": tree.name if tree else "",
@@ -162,6 +161,6 @@ def identity_of(subject: Subject, plan: Plan, environment: Mapping[str, str]) ->
         "Python": python.version,
         "torch": python.packages.get("torch"),
         "options": digest(options)[:12],
-        **{name: environment.get(name) for name in _FLAGS},
+        **{name: environment.get(name) for name in (*FLAGS, *READ_BY_COMPILERS)},
     }
     return BuildIdentity(parts={name: str(value) for name, value in parts.items() if value})
