@@ -24,8 +24,7 @@ def _nvcc_gcc(about: About) -> str | None:
     limits = [int(word) for word in about.groups.get("newest", ()) if word.isdecimal()]
     limits += [number - 1 for number in _used_gccs(about)]  # nvcc has refused this one
     most = min([*limits, *([release.gcc_max] if release else [])], default=None)
-    fitting = [number for number in about.here.gccs if most is not None and number <= most]
-    return str(max(fitting)) if fitting else None
+    return about.here.gcc(most=most)
 
 
 @FACTS.text(
@@ -33,8 +32,7 @@ def _nvcc_gcc(about: About) -> str | None:
 )
 def _newer_gcc(about: About) -> str | None:
     needed = _needed_gcc(about)
-    fitting = [number for number in about.here.gccs if needed and number >= needed]
-    return str(min(fitting)) if fitting else None
+    return about.here.gcc(least=needed) if needed else None
 
 
 @FACTS.text("machine.needed_gcc", "the version of gcc that the log asks for")
@@ -59,7 +57,7 @@ def _install_nvcc_gcc(about: About) -> ShellScript | None:
 
 @FACTS.text("machine.newest_gcc", "the newest gcc that the system has")
 def _newest_gcc(about: About) -> str | None:
-    return str(max(about.here.gccs)) if about.here.gccs else None
+    return about.here.gcc(most=99)
 
 
 @FACTS.command("machine.install_newest_gcc", "the command that installs it, if it is missing")
@@ -70,8 +68,7 @@ def _install_newest_gcc(about: About) -> ShellScript | None:
 @FACTS.text("machine.other_gcc", "an older release of gcc than the one that was used")
 def _other_gcc(about: About) -> str | None:
     newest = next(iter(_used_gccs(about)), max(about.here.gccs, default=0))
-    older = [number for number in about.here.gccs if number < newest]
-    return str(max(older)) if older else None
+    return about.here.gcc(most=newest - 1)
 
 
 @FACTS.command("machine.install_other_gcc", "the command that installs it, if it is missing")

@@ -62,6 +62,13 @@ class Here:
         packaged = gcc_versions(self.system) if self.manager == "apt" else ()
         return frozenset({*installed_gccs(self.environment), *packaged})
 
+    def gcc(self, *, least: int | None = None, most: int | None = None) -> str | None:
+        """Return the oldest of these versions from ``least``, or the newest up to ``most``."""
+        from stoker.knowledge.packages import fitting_gcc
+
+        version = fitting_gcc(self.gccs, least=least, most=most)
+        return str(version) if version else None
+
     @cached_property
     def manager(self) -> str | None:
         """The package manager of the system: apt, dnf, ..."""

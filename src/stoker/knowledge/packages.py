@@ -1,5 +1,7 @@
 """The commands that install missing tools and libraries, by distribution."""
 
+from collections.abc import Iterable
+
 from stoker.knowledge import Row, table
 from stoker.model.machine import OperatingSystem
 from stoker.model.shell import ShellScript, Template, fill, outside
@@ -53,3 +55,12 @@ def system_manager(system: OperatingSystem) -> str | None:
 def gcc_versions(system: OperatingSystem) -> tuple[int, ...]:
     """Return the major versions of g++ that this release of a distribution has as packages."""
     return _package_table().gcc.get(f"{system.id}-{system.version}", ())
+
+
+def fitting_gcc(
+    available: Iterable[int], *, least: int | None = None, most: int | None = None
+) -> int | None:
+    """Return the oldest of these versions from ``least``, or the newest up to ``most``."""
+    if least is not None:
+        return min((version for version in available if version >= least), default=None)
+    return max((version for version in available if most and version <= most), default=None)

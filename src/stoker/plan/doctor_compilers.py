@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from stoker.knowledge.gpus import cuda_releases
-from stoker.knowledge.packages import gcc_versions, install_command
+from stoker.knowledge.packages import fitting_gcc, gcc_versions, install_command
 from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.machine import TORCH_INCLUDES, CudaToolkit, Tool
 from stoker.model.source import ProjectKind
@@ -50,7 +50,7 @@ def check_compiler(planned: PlannedBuild) -> Iterator[Finding]:
             "compiler-too-old",
             f"gcc {version} is too old: PyTorch {release.version} needs {release.gcc_min}",
             evidence=tool.path,
-            fix=_other_gcc(planned, range(release.gcc_min, 100)),
+            fix=_other_gcc(planned, least=release.gcc_min),
         )
     elif refused := list(_host_compiler(planned, tool)):
         yield from refused
@@ -70,19 +70,19 @@ def _host_compiler(planned: PlannedBuild, tool: Tool) -> Iterator[Finding]:
             "compiler-too-new",
             f"{kind} {version} is newer than CUDA {release.version} accepts ({newest})",
             evidence=tool.path,
-            fix=_other_gcc(planned, range(release.gcc_max, 0, -1)),
+            fix=_other_gcc(planned, most=release.gcc_max),
         )
 
 
-def _other_gcc(planned: PlannedBuild, wanted: range) -> tuple[str, ...]:
-    """Return the commands for the best of the wanted versions that is installed, or that this
-    distribution has.
-    """
+def _other_gcc(
+    planned: PlannedBuild, *, least: int | None = None, most: int | None = None
+) -> tuple[str, ...]:
+    """Return the commands for the best version that is installed, or that this distribution has."""
     installed = planned.subject.toolbox.gccs
     available = {*installed, *gcc_versions(planned.subject.machine.os)}
-    version = next((number for number in wanted if number in available), None)
+    version = fitting_gcc(available, least=least, most=most)
     if version is None:
-        number = wanted[0]
+        number = least or most
         return (f"export CC=gcc-{number} CXX=g++-{number}   # once they are installed",)
     use = f"export CC=gcc-{version} CXX=g++-{version} CUDAHOSTCXX=g++-{version}"
     if version in installed:
