@@ -118,7 +118,10 @@ def _problems_of_fixes(failure: Failure, of_change: bool) -> Iterator[str]:
     by_facts = {"last"} if "run.python_wanted" in used else set()
     unused = failure.known.keys() - {name.partition(".")[2] for name in used} - by_facts
     yield from (f"known.{name} is not used" for name in sorted(unused))
-    if not any(is_certain(fix) for fix in failure.fix):
+    # A message in the words of a project or a tool is itself the advice: nothing to add is better
+    # than to say that one should follow it.
+    quotes = "message" in failure.groups and not failure.restates
+    if not quotes and not any(is_certain(fix) for fix in failure.fix):
         yield "no fix is left where nothing is known of the machine and the log names nothing"
 
 

@@ -28,6 +28,7 @@ _PREFIX = "|".join(
         r" ?│ ?│ ",  # rattler-build
         r"\s{0,4}\d{1,3}>(?=[A-Za-z]:\\|\S{1,100}[.:(])",  # MSBuild, by project
         r"\s{0,4}>> \d{1,7}\s{1,8}(?=\S)",  # spack
+        r"\s{0,4}\d{1,7}:\t(?=\S)",  # numbered, as grep -n does
         r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d (?:WARN|INFO|ERRO) ",  # melange
         # what a build script of cargo prints of its compiler
         r"(?:warning: [\w-]{1,60}@[\w.+-]{1,30}: |\s{0,4}cargo:warning=)(?=.{0,200}error\b)",

@@ -7,6 +7,7 @@ declared. Which of the two is older cannot be told from the message.
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from stoker.diagnose.lines import compiled
 from stoker.diagnose.sieve import Line
@@ -72,6 +73,9 @@ _TYPE = (
     rf"{_OPEN}(?:const )?{_KIND}(?P<owner>[A-Za-z_][\w:]{{2,120}})[ *&]{{0,4}}(?:const)?{_CLOSE}"
 )
 _NO_MATCH = rf"no matching (?:member )?function for call to {_OWNER}"
+# nvcc names neither the name nor what it would be: it marks it in the line that it quotes.
+_NO_NAMESPACE = 'name followed by "::" must be a class or namespace name'
+_MARK = r"^(?P<before>\s{1,300})\^\s{0,4}$"
 _NO_ATTRIBUTE = (
     r"module '(?P<module>[\w.]{1,80})' has no attribute '(?P<name>\w{1,80})'",
     r"cannot import name '(?P<name>\w{1,80})' from '(?P<module>[\w.]{1,80})' \((?P<path>[^)]+)\)",
@@ -100,7 +104,8 @@ def misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the errors about what a library does not have: the line, the library, the name."""
     for line, found in _errors(search):
         message, file = found["message"], found["file"]
-        said = _by_name(message, file) or _by_note(message, file, _below(search, line))
+        below = _below(search, line)
+        said = _by_name(message, file) or _by_mark(message, below) or _by_note(message, file, below)
         if said:
             yield line, said
 
@@ -189,9 +194,12 @@ def _by_name(message: str, file: str) -> dict[str, str]:
         return {}
     root = kind.partition("::")[0]
     library = owner_of_name(kind) or owner_of_name(f"{kind}::") or library
-    if not library or root in _STANDARD or root.lower() in file.lower():
+    if not library or root in _STANDARD:
         return {}
-    return {} if _is_of(library, file) else _named(library, member)
+    own = rf"(?:^|[/\\])(?:lib)?{re.escape(root.lower())}(?:[/\\]|\.\w{{1,5}}$)"
+    if re.search(own, file.lower()) or _is_of(library, file):
+        return {}
+    return _named(library, member)
 
 
 def _is_of(library: str, file: str) -> bool:
@@ -212,6 +220,18 @@ def _library_of(kind: str) -> str | None:
     parts = kind.strip(":").split("::")
     names = ("::".join(parts[:end]) for end in range(min(len(parts), _DEEPEST), 0, -1))
     return next(filter(None, map(library_of_namespace, names)), None)
+
+
+def _by_mark(message: str, below: Sequence[Line]) -> dict[str, str]:
+    """Return the library of an unknown namespace, to which a mark below the source points."""
+    if not message.startswith(_NO_NAMESPACE):
+        return {}
+    for quoted, line in pairwise(below[:4]):
+        if mark := compiled(_MARK).match(line.text):
+            name = compiled(r"\w{0,80}").match(quoted.text, len(mark["before"]))
+            library = owner_of_name(f"{name[0]}::") if name else None
+            return _named(library, f"visible {name[0]}") if library and name else {}
+    return {}
 
 
 def _by_note(message: str, file: str, below: Sequence[Line]) -> dict[str, str]:

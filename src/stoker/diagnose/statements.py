@@ -49,6 +49,17 @@ _OPTION = (
     r"(?<![\w-])(?:-D ?[A-Za-z_]\w{1,60}|--[a-z][\w-]{2,50}|[A-Z][A-Z0-9_]{3,50}(?==))"
     r"(?:=[\w./+-]{0,40}[\w/+-])?"
 )
+# A release that a message asks for, and the tools of builds that pip installs.
+_AT_LEAST = (
+    r"(?P<what>[A-Za-z][\w+-]{1,40})(?: version)?(?:\s?>=\s?| (?:at least|minimum) (?:version )?)"
+    r"v?(?P<least>\d[\w.]{0,15}\w|\d)"
+    r"|(?P<name>[A-Za-z][\w+-]{1,40})(?: version)? v?(?P<version>\d[\w.]{0,15}\w|\d) "
+    r"or (?:newer|later|higher|above|greater)"
+)
+_BY_PIP = {
+    "cython", "numpy", "pybind11", "nanobind", "meson", "ninja", "cmake", "setuptools", "wheel",
+    "maturin", "scikit-build-core", "meson-python", "packaging", "pip", "pythran",
+}  # fmt: skip
 # What a message says that names a reason, whatever the tool.
 _REASON = (
     r"\b(?:requires?|required|must (?:be|have|not|match|provide|set|use|specify)|at least"
@@ -67,7 +78,7 @@ _MARKED = (
     r"|[A-Z]\w{2,60}(?:Error|Exception))\]?: {1,4}(?P<message>\S.{0,400})"
 )
 _OF_SOURCE = (
-    r"^\s{0,24}\S[^:(\n]{0,300}\.(?:[chlyCHS]|cc|cpp|cxx|hh|hpp|hxx|ipp|tcc|inl|cu|cuh|mm?|rs|go"
+    r"^\s{0,24}(?:[A-Za-z]:)?[^\s:][^:\n]{0,300}\.(?:[chlyCHS]|cc|cpp|cxx|hh|hpp|hxx|ipp|tcc|inl|cu|cuh|mm?|rs|go"
     r"|swift|java|kt|ts|js|f90|F90|pyx|zig|hip|s|asm|inc)(?::\d|\(\d)"
     r"|^error\[E\d|^error: could not compile"
 )
@@ -113,14 +124,26 @@ def requirements(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def statement(message: str) -> dict[str, str]:
-    """Return a message and the option that it names, if it says more than that a step failed."""
+    """Return a message, the option and the release that it names, if it says more than that a step
+    failed.
+    """
     text = " ".join(compiled(_OF_MSBUILD).sub("", message).split()).strip("\"' ")
     text = compiled(_SEE).sub("", text)
     words = compiled(r"[A-Za-z]{2,}").findall(text)
     if len(words) < _LEAST_WORDS or compiled(_NO_REASON).search(text):
         return {}
     option = compiled(_OPTION).search(text)
-    return {"message": text} | ({"option": option[0]} if option else {})
+    named = {"option": option[0]} if option else {}
+    return {"message": text} | _asked_release(text) | named
+
+
+def _asked_release(text: str) -> dict[str, str]:
+    """Return what a message wants a newer release of, and which."""
+    if not (found := compiled(_AT_LEAST).search(text)):
+        return {}
+    what = found["what"] or found["name"]
+    package = {"package": what.lower()} if what.lower() in _BY_PIP else {}
+    return {"what": what, "least": found["least"] or found["version"]} | package
 
 
 def _messages(search: LogSearch) -> Iterator[tuple[int, str, str]]:

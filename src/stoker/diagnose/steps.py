@@ -54,6 +54,9 @@ _GIVEN_UP: _Tables = {
         r"\d+ errors? (?:generated|detected in the compilation)",
         r"^exit status [1-9]\d{0,2}$",
         r"^thread \d{1,9} panic: ",
+        r"\b(?:failed|exited|finished) with (?:exit |return )?(?:code|status):? [1-9]\d{0,2}\b",
+        r"\bbad exit status: [1-9]",
+        r"\bnon-?zero exit (?:code|status|value)",
     ),
     Level.PACKAGE: (
         r"ERROR: (?:Failed building|Failed to build|Could not build)",
@@ -130,6 +133,7 @@ _ERROR = (
     r"relocation truncated to fit",
     r"^\s{0,24}(?:Killed|Aborted|Segmentation fault|Bus error|Illegal instruction)",
     r"(?:Segmentation fault|Killed|Aborted)\s{0,20}(?:\(core dumped\)|$)",
+    r"line \d{1,6}: {1,4}\d{1,9} (?:Killed|Aborted|Segmentation fault|Bus error)\b",  # bash
 )
 _HARMLESS = (
     r"\bwarning\b(?!.{0,300}\[-Werror)",
@@ -144,7 +148,7 @@ _COMPLAINT = (
     r"(?<![\w./=-])(?:[Ee]rror|ERROR|FAILED|[Ff]ailed|[Ff]atal|[Cc]annot|[Cc]ould not|[Uu]ndefined"
     r"|unexpected|[Nn]ot found|No such file|[Dd]enied|[Rr]efused|[Aa]borted)(?![\w-]|\.\w|: 0\b)"
 )
-_LAST = 3  # lines with text at the end of a log
+_LAST = 12  # lines with text at the end of a log
 _QUOTES = r"\s{0,9}\d{0,7} ?\|"  # source that a compiler shows below its message
 _OF_CMAKE = (r"^\s{0,24}CMake Error",)  # old ones say after it that files were written
 _STEP = (

@@ -14,7 +14,7 @@ from stoker.diagnose.sieve import Line
 from stoker.diagnose.signs import LogSearch, Match
 from stoker.diagnose.statements import requirements, statement, statements
 from stoker.knowledge.failures import failures
-from stoker.knowledge.owners import owner_of_name, owner_of_path, platform_of
+from stoker.knowledge.owners import owner_of_name, owner_of_path, platform_of, release_of
 from stoker.knowledge.providers import (
     ProvidedKind,
     Provider,
@@ -66,6 +66,13 @@ _FINISHED = (
     r"(?:^|\s)(?:/usr|/lib|/opt|/nix|/home/\S{1,200}conda|/\S{1,200}/envs)\S{0,300}/"
     r"(?P<library>lib[\w.+-]{1,80}?)\.(?:so[\d.]{0,12}|dylib): undefined reference"
 )
+_IN_FUNCTION = r"in function [`'\u2018](?P<user>[^\n]{1,400}?)['\u2019]:?$"
+_IN_BUNDLED = (
+    r"(?:^|[\s/])(?:third[_-]?party|vendor|externals?|subprojects|submodules)/\S{1,200}\.a\("
+)
+_GLOBAL = r"\w{3,80}\(.{1,300}\)(?: const)?$"  # C has no parameters in names, libraries namespaces
+_NAMES_USER = 6  # lines above an undefined symbol in which the function that uses it is named
+_SHORTEST = 2  # letters of a namespace, or of the beginning of names of C
 _NO_LIBRARY = (
     r"cannot find -l:?(?P<library>[\w.+-]{1,60})(?::|\s|$)",
     r"cannot find /[^\s:]{1,300}/lib(?P<library>[\w+-]{1,60})\.(?:a|so)\b",
@@ -207,7 +214,7 @@ def _missing_headers(search: LogSearch) -> Iterator[Match]:
             yield _symptom("dependency-api-changed", line, 0.78, named)
         elif known:
             yield _lacking_header(search, line, header, known)
-        elif owner := _searched_owner(search, header):
+        elif owner := _searched_owner(search, header) or _shown_owner(search, library):
             named = {"library": owner, "owner": owner, "member": header}
             yield _symptom("dependency-api-changed", line, 0.74, named)
         else:
@@ -238,6 +245,12 @@ def _searched_owner(search: LogSearch, header: str) -> str | None:
     folders = search.texts.search(_SEARCHED, most=_MOST).values() if owner else ()
     named = (owner or "").lower()
     return owner if any(named in match["folders"].lower() for match in folders) else None
+
+
+def _shown_owner(search: LogSearch, library: str | None) -> str | None:
+    """Return a library if a path of the log has its name: it is there, and lacks a header."""
+    name = (library or "").lower().partition(" ")[0]
+    return library if len(name) > _SHORTEST and search.texts.having(f"/{name}/") else None
 
 
 def _found(search: LogSearch) -> set[str]:
@@ -271,6 +284,8 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
         elif (owner := owner_of_name(symbol)) and not _is_its_own(search, line, owner):
             groups = {"symbol": symbol, "library": owner}
             yield _symptom("library-symbol-missing", line, 0.74, groups)
+        elif owner or _is_of_user(search, line, symbol):
+            yield _symptom("own-symbol-not-linked", line, 0.72, {"symbol": symbol})
         else:
             yield _symptom("undefined-reference", line, 0.6, {"symbol": symbol})
 
@@ -281,6 +296,30 @@ def _is_its_own(search: LogSearch, line: int, owner: str) -> bool:
     return owner.lower() in place.lower()
 
 
+def _is_of_user(search: LogSearch, line: int, symbol: str) -> bool:
+    """Return whether a symbol is of the project that uses it: both names begin alike, an archive in
+    a folder of bundled projects uses it, or it is a function of C++ in no namespace.
+    """
+    if compiled(_IN_BUNDLED).search(search.lines[line].text) or compiled(_GLOBAL).match(symbol):
+        return True
+    above = search.lines[max(0, line - _NAMES_USER) : line + 1]
+    users = [found["user"] for one in above if (found := compiled(_IN_FUNCTION).search(one.text))]
+    mine = _beginning(symbol)
+    return bool(mine and users) and mine in {_beginning(word) for word in _words(users[-1])}
+
+
+def _words(user: str) -> list[str]:
+    """Return the names in a declaration: its own, and those of its parameters."""
+    return compiled(r"[A-Za-z_][\w:]*").findall(user)
+
+
+def _beginning(name: str) -> str:
+    """Return the namespace of a name of C++, or what comes before the first underline in C."""
+    plain = name.lstrip("_").partition("(")[0]
+    first = plain.partition("::")[0] if "::" in plain else plain.partition("_")[0]
+    return first if first != plain and len(first) >= _SHORTEST else ""
+
+
 def _source_errors(search: LogSearch) -> Iterator[Match]:
     no_header = search.texts.search(_NO_HEADER, most=_MOST)
     for line, groups in _hits(search, _COMPILER_ERRORS, most=_FEW):
@@ -289,6 +328,9 @@ def _source_errors(search: LogSearch) -> Iterator[Match]:
             if owner and owner_of_path(_compiled_file(search, line, groups["file"])) == owner:
                 groups = {"owner": str(owner), "message": groups["message"]}
                 yield _symptom("bundled-source-error", line, 0.66, groups)
+            elif release := release_of(groups["file"]):
+                groups = {"owner": str(release), "message": groups["message"]}
+                yield _symptom("released-source-error", line, 0.68, groups)
             elif compiled(_FOREIGN).search(groups["file"]):
                 yield _symptom("dependency-source-error", line, 0.6, {})
             else:

@@ -9,6 +9,8 @@ from stoker.model.value import Value
 
 class _Owners(Row, frozen=True, kw_only=True):
     paths: tuple[str, ...]
+    releases: tuple[str, ...]
+    no_release: str
     no_owner: str
     names: dict[str, tuple[str, ...]]
     platforms: dict[str, str]
@@ -32,12 +34,24 @@ class Owner(Value, frozen=True, kw_only=True):
 def owner_of_path(path: str) -> Owner | None:
     """Return the package whose file a path is; ``None`` for files of the project or the system."""
     plain = path.replace("\\", "/").rpartition(" ")[2]  # without the progress in front of it
-    for pattern in _owners().paths:
-        if found := re.search(pattern, plain):
-            if re.search(_owners().no_owner, found["name"]):
-                return None
-            return Owner(name=found["name"], version=found.groupdict().get("version") or "")
-    return None
+    owner = _owner_in(plain, _owners().paths)
+    return None if owner and re.search(_owners().no_owner, owner.name) else owner
+
+
+@cache
+def release_of(path: str) -> Owner | None:
+    """Return the published release whose source a path is, as the name of its folder tells."""
+    plain = path.replace("\\", "/").rpartition(" ")[2]
+    if re.search(_owners().no_release, plain):
+        return None
+    return _owner_in(plain, _owners().releases)
+
+
+def _owner_in(path: str, patterns: tuple[str, ...]) -> Owner | None:
+    found = next(filter(None, (re.search(one, path) for one in patterns)), None)
+    if not found:
+        return None
+    return Owner(name=found["name"], version=found.groupdict().get("version") or "")
 
 
 @cache

@@ -366,7 +366,7 @@ def test_a_message_that_says_why_is_read(log: str, cause: str, title: str) -> No
     [
         "src/mill.cpp:3:1: error: the wheel requires at least three spokes here",
         "error: the step that grinds all of the grain failed",
-        "/src/php-src/zend.c:8: undefined reference to `zend_mill'",
+        "/src/mill/grind.c:8: undefined reference to `wheel'",
         "make: *** [Makefile:3: mill.o] Error 1",
     ],
 )

@@ -121,8 +121,18 @@ def test_what_a_project_says_itself_is_the_answer(
     found = diagnosis(*log).findings
     assert [one.cause for one in found] == ["stated-by-project"]
     assert found[0].title == title
-    assert found[0].fix[0].text.endswith(f"names {option}") == bool(option)
+    assert [fix.text for fix in found[0].fix] == (
+        [f"Set or correct {option}, which the message names"] if option else []
+    )
     assert not any(fix.commands for fix in found[0].fix)
+
+
+def test_a_release_that_a_message_asks_for_is_installed() -> None:
+    found = diagnosis(
+        "../meson.build:9:2: ERROR: Problem encountered: Mill requires Cython >= 3.0.6"
+    )
+    assert found.findings[0].fix[0].text == "Use Cython 3.0.6 or newer"
+    assert found.findings[0].fix[0].commands[0].endswith("pip install 'cython>=3.0.6'")
 
 
 @pytest.mark.parametrize(
@@ -235,3 +245,67 @@ def test_headers_of_two_libraries_that_do_not_fit_are_of_different_ages() -> Non
         "make: *** [Makefile:2: mill.o] Error 1",
     ).findings
     assert [one.cause for one in found] == ["dependency-api-changed"]
+
+
+REASONS = [
+    pytest.param(cause, log, id=f"{cause}-{number}")
+    for number, (cause, *log) in enumerate(
+        [
+            [
+                "own-symbol-not-linked",
+                "/usr/bin/ld: libmill.a(server.o): in function `mill::Server::setup()':",
+                "server.cpp:(.text+0x74): undefined reference to `mill::wheel::grind(int)'",
+            ],
+            [
+                "own-symbol-not-linked",
+                "/usr/bin/ld: mill.o: in function `mill_new':",
+                "/src/mill.c:8:(.text+0x74): undefined reference to `mill_grind'",
+            ],
+            ["own-symbol-not-linked", "ld: a.o: undefined reference to `grindcmp(char const*)'"],
+            ["own-symbol-not-linked", "/src/php-src/zend.c:8: undefined reference to `zend_mill'"],
+            [
+                "released-source-error",
+                "/build/mill-2.4.1/src/wheel.cpp:20:10: error: expected ';' before 'spoke'",
+            ],
+            [
+                "dependency-api-changed",
+                'src/mill.cu(36): error: name followed by "::" must be a class or namespace name',
+                "  auto grind(Grain g) { return fmt::underlying(g); }",
+                "                               ^",
+            ],
+            [
+                "cub-version-conflict",
+                'src/ggml-cuda/sort.cu(36): error: namespace "cuda" has no member "make_wheel"',
+            ],
+            [
+                "dependency-api-changed",
+                "/opt/intel/oneapi/compiler/2024.1/bin/icpx -fsycl -c mill.cpp",
+                "mill.hpp:18:10: fatal error: 'syclcompat/math.hpp' file not found",
+            ],
+            [
+                "missing-include-new-gcc",
+                "  4229:\t/b/mill.h:5:1: error: 'array' in namespace 'std' does not name a type",
+                "  4249:\t/b/mill.cpp:44:1: error: no declaration matches 'Mill::Mill(int)'",
+            ],
+        ]
+    )
+]
+
+
+@pytest.mark.parametrize(("cause", "log"), REASONS)
+def test_the_reason_is_the_same_for_all_names(cause: str, log: list[str]) -> None:
+    found = diagnosis(*log, "make: *** [Makefile:3: mill] Error 1").findings
+    assert [one.cause for one in found][:1] == [cause]
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "/usr/bin/ld: mill.o: in function `main':\nmill.c:(.text+0x7): undefined reference to `gr'",
+        "/usr/include/c++/15/bits/mill.h:20:10: error: expected primary-expression before 'spoke'",
+        "src/mill.cpp:20:10: error: expected primary-expression before 'spoke'",
+        "C:\\a b\\mill.cu(3): error: the wheel must be round, and three spokes are required here",
+    ],
+)
+def test_what_may_have_many_reasons_is_unknown(log: str) -> None:
+    assert diagnosis(log, "make: *** [Makefile:3: mill] Error 1").status is Status.UNKNOWN

@@ -384,11 +384,11 @@ LABELLED = Path(__file__).parents[3] / "benchmarks" / "labelled.toml"
 # tell that Eigen is installed.
 NOT_FOUND = {"torch-abi-schema", "ninja-multiple-rules", "supercell-eigen5"}
 # Nothing is known of these: errors of a commit, of glslc, a generator, awk, Conan,
-# of stale files of configure, of types and functions whose owner no message tells.
+# of types and functions whose owner no message tells.
 UNKNOWN = {
-    "openssl-backport", "llama-termux-glslc", "slicer-pythonqt", "nvidia-linux7", "php-timer",
+    "openssl-backport", "llama-termux-glslc", "slicer-pythonqt", "nvidia-linux7",
     "conan-boost-cobalt", "parquet-fdw-17", "netidx-triomphe",
-    "gdal-poppler26", "espp-ledc", "sdl-mixer-note", "aws-sdk-swift63",
+    "espp-ledc", "sdl-mixer-note", "aws-sdk-swift63",
 }  # fmt: skip
 
 

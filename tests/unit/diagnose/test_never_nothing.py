@@ -1,0 +1,47 @@
+"""A log with an error, a killed program or a status other than zero never failed in nothing."""
+
+import tomllib
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from stoker.diagnose.sieve import read_log
+from stoker.diagnose.values import Status
+from stoker.diagnose.verdict import diagnose
+
+LABELLED = tomllib.loads((Path(__file__).parents[3] / "benchmarks/labelled.toml").read_text())
+FAILED = [
+    "make: *** [Makefile:4: mill.o] Error 1",
+    "make: *** [Makefile:4: mill.o] Killed",
+    "/bin/sh: line 1: 2214 Killed                  cc -c mill.c",
+    "Killed",
+    "mill.c:12:5: error: expected ';' before 'grain'",
+    "ld: mill.o: cannot open: Permission denied",
+    "error: builder for '/nix/store/q-mill.drv' failed with exit code 1;",
+    "Building module(s)...(bad exit status: 2)",
+    "subprocess.CalledProcessError: Command '['mill']' returned non-zero exit status 1.",
+    "The step exited with code 2",
+    "==> ERROR: A failure occurred in build().",
+    "npm error code ELIFECYCLE",
+    "ERROR: mill.build: unknown grain",
+    "Process completed with exit code 137.",
+    "cc1plus: fatal error: Killed signal terminated program cc1plus",
+    "mill: command not found",
+]
+
+
+def status(text: str) -> Status:
+    return diagnose(read_log(BytesIO(text.encode()))).status
+
+
+@pytest.mark.parametrize("log", LABELLED["log"], ids=[log["name"] for log in LABELLED["log"]])
+def test_no_collected_failure_is_nothing(log: dict[str, str]) -> None:
+    assert status(log["text"]) is not Status.NOTHING_FAILED
+
+
+@pytest.mark.parametrize("after", ["", "\n\n", "\nCleaning up\nSee the log for details\n" * 3])
+@pytest.mark.parametrize("line", FAILED)
+def test_a_line_that_tells_of_a_failure_is_never_nothing(line: str, after: str) -> None:
+    built = "-- Build files have been written to: /src/build\n[2/2] Linking mill\n"
+    assert status(f"{built}{line}{after}") is not Status.NOTHING_FAILED
