@@ -486,3 +486,10 @@ def test_a_build_that_needs_a_visible_gpu_is_an_error_on_a_machine_without(
     assert done.returncode == 1
     assert "without a visible GPU, as on this machine, the build ends:" in done.stdout
     assert "NotImplementedError: there is no GPU" in done.stdout
+
+
+def test_a_cpu_build_that_compiles_device_code_is_an_error(stoker: Stoker, tree: Path) -> None:
+    """The plan for cpu said nothing about it."""
+    (tree / "setup.py").write_text(f"import subprocess\n{LOOKS.splitlines()[-1]}\n")
+    done = stoker("doctor", "cpu", "--source", str(tree), "--python", sys.executable, "--ask")
+    assert (done.returncode, "compiles CUDA code" in done.stdout) == (1, True), done.stdout

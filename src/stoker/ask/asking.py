@@ -69,11 +69,13 @@ class _Session:
         self._say = say
         self._digest = kept.tree_digest(Path(_tree(subject).path))
         self._includes = Includes(Path(_tree(subject).path))
+        self._offline = ""
         self.count = 0
 
     def ask(self, subject: Subject, why: str, *, gpu_visible: bool = True) -> Asked:
         plan = planned(subject)
         asked = question(subject, plan, gpu_visible=gpu_visible, limits=self._limits)
+        asked = replace(asked, fetches=not self._offline)
         name = kept.key(asked, self._digest, self._walls)
         self.count += 1
         left = kept.recall(name)
@@ -81,7 +83,14 @@ class _Session:
             self._say(f"asking the build of {_tree(subject).name}: {why}")
             left = enter(asked, self._walls)
             kept.keep(name, left)
-        return answer(asked, left, subject.name, self._walls, self._with_torch)
+        found = answer(asked, left, subject.name, self._walls, self._with_torch)
+        # What ends it is that files are missing, whatever it says about them.
+        return replace(found, offline=self._offline, stopped="") if self._offline else found
+
+    def ask_without_fetching(self, subject: Subject, why: str) -> Asked:
+        """Ask for what does not depend on the files that the build could not fetch."""
+        self._offline = why
+        return self.ask(subject, "without files that it fetches")
 
     def _with_torch(self, step: Step) -> bool:
         return self._includes.reach(step.source, step.flags, estimates().torch_headers)
@@ -103,8 +112,25 @@ def ask(
     """
     session = _Session(subject, walls, limits or Limits(), say)
     asked = session.ask(subject, f"what it compiles for {subject.name}")
-    if asked.ended_for or asked.offline:  # what it would have compiled after that is not known
+    if asked.offline:
+        return _without_fetching(subject, session, asked)
+    if asked.ended_for:  # what it would have compiled after that is not known
         return AskedPlan(subject=subject, asked=asked)
+    return _concluded_plan(subject, session, asked)
+
+
+def _without_fetching(subject: Subject, session: _Session, before: Asked) -> AskedPlan:
+    """Ask a build that fetches files for the rest. Only kernels are an answer."""
+    asked = session.ask_without_fetching(subject, before.offline)
+    if not asked.ended_for:
+        result = _concluded_plan(subject, session, asked)
+        if result.asked.device_compiles:
+            return result
+    return AskedPlan(subject=subject, asked=before)
+
+
+def _concluded_plan(subject: Subject, session: _Session, asked: Asked) -> AskedPlan:
+    """Return what follows from the first answer, and from those to further questions."""
     if subject.backend_recipe:
         return AskedPlan(subject=_answered(subject, asked), asked=asked)
     known = described(subject, planned(subject), asked)
@@ -326,6 +352,7 @@ def _answered(subject: Subject, asked: Asked) -> Subject:
         known_kernels_s=asked.known_kernels_s,
         longest_known_s=asked.longest_known_s,
         one_at_a_time=asked.one_at_a_time,
+        fetches=bool(asked.offline),
         deciding=tuple(f"{v.name}={v.value} ({v.where})" for v in decided),
         unused=asked.unused,
         refusal=asked.refusal,
@@ -374,6 +401,14 @@ def remarks(plan: Plan, asked: Asked) -> Iterator[Finding]:
             advice="It may compile kernels at run time. If not, look for the option that "
             "switches the back end on: `stoker options`.",
         )
+    if asked.device_compiles and asked.backend is not plan.variant.backend:
+        yield Finding(
+            name="asked-other-device-code",
+            severity=Severity.ERROR,
+            title=f"the build compiles {asked.backend.upper()} code, which is not asked for",
+            evidence=", ".join(kernel.source for kernel in asked.kernels[:3]),
+            advice="No setting was found that leaves it out. Look for one: `stoker options`.",
+        )
     if asked.ended_for:
         title = f"the build was ended because it used too much of: {asked.ended_for}"
         yield Finding(name="asked-ended", severity=Severity.WARNING, title=title)
@@ -381,7 +416,9 @@ def remarks(plan: Plan, asked: Asked) -> Iterator[Finding]:
         yield Finding(
             name="asked-offline",
             severity=Severity.WARNING,
-            title="the build was not asked to its end: it fetches files while it is configured",
+            title="the build fetches files while it is configured, and what it compiles "
+            + ("of them" if asked.answered else "after that")
+            + " is not known",
             evidence=asked.offline,
             advice="Fetch them before, or let it use your network: `--ask=open`.",
         )

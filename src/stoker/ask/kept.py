@@ -37,7 +37,8 @@ def key(question: Question, tree: str, walls: Walls) -> str:
     tools += [(path, _stamp(path)) for _, path in sorted(question.tools.items())]
     variables = sorted(question.environment.items())
     own = sorted((name, text) for name, text in programs().items() if name != "room.py")
-    parts = (own, tree, walls, question.words, variables, question.pretended, tools)
+    how = (walls, question.words, question.fetches, question.pretended)
+    parts = (own, tree, how, variables, tools)
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]
 
 

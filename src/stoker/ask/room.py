@@ -43,6 +43,7 @@ class Limits(Value, frozen=True, kw_only=True):
 class Question(Value, frozen=True, kw_only=True):
     """A program to run in the room. ``words`` are for ``inside/driver.py``; ``shown`` are files and
     folders that it needs, wherever they are; ``tools`` are programs by name that it finds first.
+    With ``fetches`` False, CMake passes over what FetchContent would fetch.
     """
 
     tree: str
@@ -52,6 +53,7 @@ class Question(Value, frozen=True, kw_only=True):
     pretended: Mapping[str, object] | None = None
     shown: tuple[str, ...] = ()
     tools: Mapping[str, str] = {}
+    fetches: bool = True
     limits: Limits = Limits()
 
 
@@ -154,6 +156,8 @@ def _environment(question: Question, names: Mapping[str, str], tree: str) -> dic
         "STOKER_NOTES": names["notes"],
         "STOKER_ASKED_TREE": tree,
     }
+    if not question.fetches:
+        own["STOKER_DISCONNECTED"] = "1"
     if question.pretended is not None:
         own["STOKER_PRETENDED"] = msgspec.json.encode(question.pretended).decode()
     return {**usual, **own}

@@ -35,7 +35,10 @@ _OFF = r"(?:NO|SKIP|DISABLE|WITHOUT)"
 _NATIVE = re.compile(r"(?:^|_)NATIVE(?:_|$)|_NATIVE_ARCH$|MARCH_NATIVE", re.IGNORECASE)
 _MOST_READ = 3  # variables that are tried because a file of the tree reads them
 _OF_CHOICES = re.compile(r"(?:GPU|BACK_?ENDS?|DEVICE|ACCELERATOR|API)$", re.IGNORECASE)
-_GENERIC = ("CMAKE_BUILD_TYPE", "CMAKE_CUDA_COMPILER", "CUDAToolkit_ROOT", "CUDA_HOME", "CUDACXX")
+_GENERIC = (
+    *("CMAKE_BUILD_TYPE", "CMAKE_CUDA_COMPILER", "CUDAToolkit_ROOT"),
+    *("CUDA_HOME", "CUDACXX", "CUDA_PATH"),
+)
 _TEMPLATES = {
     "CMAKE_CUDA_ARCHITECTURES": "{cmake}",
     "CMAKE_HIP_ARCHITECTURES": "{names}",

@@ -70,7 +70,7 @@ class Asked(Value, frozen=True, kw_only=True):
     unused: tuple[str, ...] = ()  # settings of the plan that CMake reports as not used
     skipped: tuple[str, ...] = ()  # commands that would fetch, install or compile
     refusal: str = ""  # why the project does not build so, in its own words
-    offline: str = ""  # what it wanted to fetch, if it ended without a network
+    offline: str = ""  # why it ended, if it fetches files; an answer is of the others then
     stopped: str = ""  # what ended it after its commands had become known
     ended_for: str = ""  # time, memory or processes, if the room ended it
     needs_gpu: str = ""  # the place that needs a visible GPU for this answer
@@ -86,4 +86,6 @@ class Asked(Value, frozen=True, kw_only=True):
     @property
     def answered(self) -> bool:
         """Whether it is known what the build compiles, which may be nothing."""
-        return bool(self.device_compiles or self.host_compiles) or self.complete
+        # Kernels may be among the files that were not fetched.
+        host = self.host_compiles and not self.offline
+        return bool(self.device_compiles or host) or self.complete

@@ -56,6 +56,7 @@ class AskedBuild(Value, frozen=True, kw_only=True):
     known_kernels_s: float = 0.0  # what they took, for one target
     longest_known_s: float = 0.0  # of one of them
     one_at_a_time: bool = False
+    fetches: bool = False  # it also compiles files that were not fetched when it was asked
     deciding: tuple[str, ...] = ()  # variables and options that decided: NAME=VALUE (file:line)
     unused: tuple[str, ...] = ()  # settings of the plan that nothing read
     refusal: str = ""  # the project's own words, if it refused

@@ -139,7 +139,7 @@ def counted_seconds(asked: AskedBuild, cpus: int) -> Quantity | None:
     such_as = "; ".join(row.basis for row, _ in counts)
     basis = f"{least:,.0f} to {most:,.0f} CPU seconds on {cpus} CPUs: {_described(asked)}"
     basis += f"; such as {such_as}" if such_as else ""
-    return Quantity(amount=max(least / cpus, shortest), most=max(most / cpus, longest), basis=basis)
+    return _range(asked, max(least / cpus, shortest), max(most / cpus, longest), basis)
 
 
 def _counted_bytes(asked: AskedBuild | None) -> Quantity | None:
@@ -147,11 +147,21 @@ def _counted_bytes(asked: AskedBuild | None) -> Quantity | None:
     if asked is None or not counts:
         return None
     row = max((row for row, _ in counts), key=lambda row: row.bytes)
-    return Quantity(
-        amount=row.bytes[0],
-        most=max(row.bytes[1] for row, _ in counts),
-        basis=f"{_described(asked)}; as large as {row.bytes_basis}",
+    return _range(
+        asked,
+        row.bytes[0],
+        max(row.bytes[1] for row, _ in counts),
+        f"{_described(asked)}; as large as {row.bytes_basis}",
     )
+
+
+def _range(asked: AskedBuild, least: float, most: float, basis: str) -> Quantity:
+    """Return a range, or its lower end if the build also compiles what nobody has counted."""
+    if asked.fetches:
+        return Quantity(
+            amount=least, at_least=True, basis=f"{basis}; files that it fetches besides"
+        )
+    return Quantity(amount=least, most=most, basis=basis)
 
 
 def _counts(asked: AskedBuild) -> list[tuple[CompileFigures, int]]:

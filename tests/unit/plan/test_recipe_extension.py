@@ -12,6 +12,9 @@ def test_cuda_kernels_are_built_though_no_gpu_is_visible() -> None:
     assert environment["TORCH_CUDA_ARCH_LIST"] == "8.0;9.0+PTX"
     assert environment["CUDA_HOME"] == "/usr/local/cuda-13.0"
     assert environment["CUDACXX"] == "/usr/local/cuda-13.0/bin/nvcc"
+    assert environment["CUDA_PATH"] == "/usr/local/cuda-13.0", (
+        "torch's CMake package reads no other"
+    )
     assert "USE_CUDA" not in environment
 
 

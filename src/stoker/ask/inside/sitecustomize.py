@@ -15,6 +15,8 @@ _PRETENDED = json.loads(os.environ.get("STOKER_PRETENDED", "null"))
 _OWN = ("STOKER_", "LD_PRELOAD")
 _LIBRARIES = ("/torch/utils/cpp_extension.py", "/scikit_build_core/", "/skbuild/")
 _PASSED_OVER = ("os.py", "_collections_abc.py", "sitecustomize.py", "<frozen os>", "argparse.py")
+# CMake then passes over what it would fetch, where the project does not forbid that.
+_DISCONNECTED = os.environ.get("STOKER_DISCONNECTED") and "-DFETCHCONTENT_FULLY_DISCONNECTED=ON"
 _noted: set = set()  # type: ignore[type-arg]
 
 
@@ -141,6 +143,16 @@ def _replaced(words):
     return None
 
 
+def _configures(words):
+    """Tell whether a command is CMake's, and no script or tool of it."""
+    name = os.path.basename(os.fsdecode(words[0])) if words else ""
+    return (
+        name in ("cmake", "cmake3")
+        and len(words) > 1
+        and not {"-E", "-P", "--version"} & set(words)
+    )
+
+
 def _folder(words):
     for before, word in zip(words, words[1:]):
         if before == "-C":
@@ -179,6 +191,8 @@ def _record_programs():
             args = ["true"]
             rest = ()
             how = {k: v for k, v in how.items() if k != "executable"}
+        elif _DISCONNECTED and _configures(words):
+            args = f"{args} {_DISCONNECTED}" if isinstance(args, str) else [*args, _DISCONNECTED]
         return usual(self, args, *rest, **how)
 
     subprocess.Popen.__init__ = start  # type: ignore[method-assign]

@@ -49,6 +49,7 @@ def _targets(subject: Subject) -> Iterator[Setting]:
             origin = subject.toolkit_origin
             yield option("CMAKE_CUDA_COMPILER", toolkit.nvcc, origin, f"CUDA {toolkit.version}")
             yield option("CUDAToolkit_ROOT", toolkit.home, origin, "for find_package(CUDAToolkit)")
+            yield environment("CUDA_PATH", toolkit.home, origin, "for find_package(CUDA)")
     if subject.variant.backend is Backend.ROCM and subject.gpus and not own:
         archs = ";".join(target.arch for target in subject.gpus)
         yield option("CMAKE_HIP_ARCHITECTURES", archs, subject.gpus_origin)

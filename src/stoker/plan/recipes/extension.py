@@ -72,7 +72,7 @@ def _torch_targets(subject: Subject) -> Iterator[Setting]:
 def _toolkit(subject: Subject) -> Iterator[Setting]:
     """Yield the variables that name the toolkit, those for CMake only if the tree calls it."""
     for setting in toolkit_settings(subject):
-        if setting.name != "CUDACXX" or _may_read(subject, "CUDACXX"):
+        if setting.name == "CUDA_HOME" or _may_read(subject, "CUDACXX"):
             yield setting
 
 

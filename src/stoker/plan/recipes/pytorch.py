@@ -93,6 +93,8 @@ def toolkit_settings(subject: Subject) -> Iterator[Setting]:
         origin = subject.toolkit_origin
         yield environment("CUDA_HOME", toolkit.home, origin, f"CUDA {toolkit.version} found there")
         yield environment("CUDACXX", toolkit.nvcc, origin, "CMake uses this compiler")
+        # Without it, FindCUDA takes the toolkit of the first nvcc in PATH.
+        yield environment("CUDA_PATH", toolkit.home, origin, "for find_package(CUDA)")
 
 
 def _blas(subject: Subject) -> Iterator[Setting]:
