@@ -19,7 +19,7 @@ LAUNCHERS = tuple(f"CMAKE_{language}_COMPILER_LAUNCHER" for language in ("C", "C
 READ_BY_BUILD_TOOLS = (
     *FLAGS,
     *LAUNCHERS,
-    *("CC", "CXX", "CUDACXX", "CUDAHOSTCXX", "CUDA_HOME", "CMAKE_PREFIX_PATH"),
+    *("CC", "CXX", "CUDACXX", "CUDAHOSTCXX", "CUDA_HOME", "CUDA_PATH", "CMAKE_PREFIX_PATH"),
 )
 # Variables that only say how many steps run at once.
 NUMBER_OF_JOBS = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
