@@ -55,7 +55,11 @@ _FILES = {
     "CXXFLAGS": r"\.(?:cc|cpp|cxx|C|c\+\+|h|hh|hpp|hxx|ipp|tcc|cu):\d+:\d+: (?:fatal )?error: ",
 }
 # An error that is no warning made one, so that no -Wno-error lets it pass.
-_NO_WARNING = r"\.(?:[chly]|cc|cpp|cxx|C|hh|hpp|hxx|cu):\d+:\d+: error: (?!.{0,400}\[-W)"
+# clang breaks the message about pointers to functions, so that its option is lines below.
+_NO_WARNING = (
+    r"\.(?:[chly]|cc|cpp|cxx|C|hh|hpp|hxx|cu):\d+:\d+: error: "
+    r"(?!incompatible function pointer|.{0,400}\[-W)"
+)
 
 
 def answers(cause: Failure, about: About) -> tuple[FilledFix, ...]:

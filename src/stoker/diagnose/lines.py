@@ -49,6 +49,16 @@ class Texts:
             self._found[pattern, most] = found
         return found
 
+    def may_match(self, pattern: str) -> bool:
+        """Return whether the texts have the literals of a pattern, without compiling it."""
+        return all(any(map(self._may_have, words)) for words in literals(pattern))
+
+    def may_match_joined(self, pattern: str) -> bool:
+        """Return whether a pattern may match some of the texts that are joined by a blank. In a
+        short log a literal may be broken between two texts.
+        """
+        return len(self._whole) < _SHORT or self.may_match(pattern)
+
     def _matches(
         self, pattern: str, candidates: Sequence[int]
     ) -> Iterator[tuple[int, re.Match[str]]]:
@@ -62,7 +72,7 @@ class Texts:
         groups = literals(pattern)
         if not groups:
             return range(len(self._texts))
-        if not all(any(map(self._may_have, words)) for words in groups):
+        if not self.may_match(pattern):
             return ()
         found = self._having_any(groups[0])
         for words in groups[1:]:
@@ -88,9 +98,7 @@ class Texts:
             return literal in self._whole
         if self._vocabulary is None:
             self._vocabulary = "\n".join(set(_WORDS.findall(self._whole)))
-        is_word = literal.isidentifier() and literal.isascii() and len(literal) >= _LEAST
-        longest = literal if is_word else max(_WORDS.findall(literal), key=len, default="")
-        return longest in self._vocabulary
+        return _longest_word(literal) in self._vocabulary
 
     def _places(self, literal: str) -> Iterator[int]:
         found = self._whole.find(literal)
@@ -98,6 +106,12 @@ class Texts:
             index = bisect_right(self._starts, found) - 1
             yield index
             found = self._whole.find(literal, self._starts[index + 1])
+
+
+def _longest_word(literal: str) -> str:
+    if literal.isidentifier() and literal.isascii() and len(literal) >= _LEAST:
+        return literal
+    return max(_WORDS.findall(literal), key=len, default="")
 
 
 @cache

@@ -62,7 +62,8 @@ def find_matches(search: LogSearch) -> list[Match]:
         match
         for cause in failures().values()
         for sign in cause.sign
-        if (hits := wrapped.search(sign.match))
+        if all(map(search.texts.may_match, sign.anywhere))
+        and (hits := wrapped.search(sign.match))
         and _is_possible(sign, search)
         and (not cause.product or may_show(cause.since, search.versions(cause.product)))
         for line, found in hits.items()
@@ -79,6 +80,8 @@ class _Wrapped:
         self._more = Texts([text for _, text, _ in self._whole])
 
     def search(self, pattern: str) -> _Hits:
+        if not self._texts.may_match_joined(pattern):
+            return {}
         found = self._texts.search(pattern, most=_MOST_HITS)
         if not self._whole:
             return found

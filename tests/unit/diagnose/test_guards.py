@@ -470,3 +470,31 @@ def test_what_configure_says_is_lacking_is_installed_if_a_package_has_it(
         ["system-headers-missing"] if package else []
     )
     assert not package or package in commands(found[0])
+
+
+FIXES = [
+    ("mill.cpp:8:2: internal compiler error: in init_wheel, at cp/mill.cc:67", "another release"),
+    ("mill.cpp:8:2: internal compiler error: Segmentation fault", "with one job"),
+    ("m.cpp(1): error C2220: warning treated as error\nm.cpp(1): warning C4455: suffix", "C4455"),
+    ("ld: error: undefined symbol: std::__ndk1::basic_filebuf<char>::close()", "Android's NDK"),
+    ("LINK : fatal error LNK1181: cannot open input file 'python312.lib'", "python312.lib"),
+]
+
+
+@pytest.mark.parametrize(("log", "words"), FIXES)
+def test_the_first_fix_is_for_this_form_of_the_failure(
+    log: str, words: str, tmp_path: Path
+) -> None:
+    found = answer(f"{log}\nmake: *** [Makefile:4: mill] Error 1\n", machine(tmp_path, BOOKWORM))
+    assert words in found.findings[0].fix[0].text
+
+
+def test_flags_that_let_clang_accept_pointers_are_offered_though_it_breaks_the_message(
+    tmp_path: Path,
+) -> None:
+    log = (
+        "mill.c:115:30: error: incompatible function pointer types assigning to\n"
+        "      'int (*)(int)' from 'void (*)(int)' [-Wincompatible-function-pointer-types]\n"
+        "1 error generated.\n"
+    )
+    assert "incompatible-function-pointer" in commands(only(log, machine(tmp_path, BOOKWORM)))

@@ -388,7 +388,7 @@ NOT_FOUND = {"torch-abi-schema", "ninja-multiple-rules", "supercell-eigen5"}
 UNKNOWN = {
     "openssl-backport", "llama-termux-glslc", "slicer-pythonqt", "nvidia-linux7",
     "conan-boost-cobalt", "parquet-fdw-17", "netidx-triomphe",
-    "espp-ledc", "sdl-mixer-note", "aws-sdk-swift63",
+    "espp-ledc", "sdl-mixer-note", "aws-sdk-swift63", "boost-b2-alternative",
 }  # fmt: skip
 
 
