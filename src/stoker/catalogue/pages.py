@@ -19,8 +19,8 @@ from stoker.catalogue.values import (
 )
 from stoker.catalogue.wheel_variants import variants_files
 from stoker.model.distribution import read_version
+from stoker.model.html import html_text
 from stoker.model.value import Value
-from stoker.model.visible import html_text
 
 PEOPLE = "index.html"  # the page for people, at the root
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"

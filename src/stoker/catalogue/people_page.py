@@ -4,8 +4,6 @@ The data is embedded as JSON and shown as text only, so names in wheels cannot b
 security policy of the page allows its own script and style and nothing else.
 """
 
-import base64
-import hashlib
 import re
 from functools import cache
 from importlib.resources import files
@@ -18,50 +16,30 @@ from stoker.catalogue.values import Fit, PublishedCatalogue, PublishedWheel
 from stoker.knowledge.cpus import cpu_levels, cpu_offers
 from stoker.knowledge.gpus import gpus
 from stoker.model.distribution import read_tags
+from stoker.model.html import allowed, filled_page, html_text, json_in_page
 from stoker.model.variant import Backend
-from stoker.model.visible import html_text, visible_in_page
 
 _FAMILY = re.compile(r"_(x86_64|aarch64|arm64|ppc64le|riscv64)$")
 _PYTHON = re.compile(r"cp(3)([0-9]{1,3})")
 
 
-@cache
-def _template() -> str:
-    return files(__package__).joinpath("page.html").read_text("utf-8")
-
-
 def people_page(catalogue: PublishedCatalogue) -> bytes:
-    template = _template()
+    template = files(__package__).joinpath("page.html").read_text("utf-8")
+    script = re.findall(r"<script>(.*?)</script>", template, re.DOTALL)
+    style = re.findall(r"<style>(.*?)</style>", template, re.DOTALL)
+    sources = f"script-src {allowed(script)}; style-src {allowed(style)}"
+    policy = f"default-src 'none'; base-uri 'none'; form-action 'none'; {sources}"
     catalogue = catalogue.own
-    values = {
-        "policy": _policy(template),
-        "variants": "\n".join(
+    page = filled_page(
+        template,
+        policy=html_text(policy),
+        variants="\n".join(
             f'<li><a href="{html_text(name)}/">{html_text(name)}</a></li>'
             for name in catalogue.variants
         ),
-        "data": _embedded(_data(catalogue)),
-    }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], template).encode()
-
-
-def _policy(template: str) -> str:
-    """Return a Content-Security-Policy that allows only the page's script and style, by hash."""
-    script = re.findall(r"<script>(.*?)</script>", template, re.DOTALL)
-    style = re.findall(r"<style>(.*?)</style>", template, re.DOTALL)
-    sources = {"script-src": script, "style-src": style}
-    parts = ["default-src 'none'", "base-uri 'none'", "form-action 'none'"]
-    parts += [f"{kind} {' '.join(map(_hash, found))}" for kind, found in sources.items()]
-    return html_text("; ".join(parts))
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _embedded(value: Any) -> str:
-    """Return JSON that no HTML parser takes for the end of its element."""
-    text = visible_in_page(msgspec.json.encode(value).decode())
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+        data=json_in_page(msgspec.json.encode(_data(catalogue)).decode()),
+    )
+    return page.encode()
 
 
 def _data(catalogue: PublishedCatalogue) -> dict[str, Any]:

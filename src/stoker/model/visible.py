@@ -21,16 +21,9 @@ def visible(text: str) -> str:
     return _search().sub(lambda found: escape(found[0]), text)
 
 
-def visible_in_page(json: str) -> str:
+def visible_in_json(json: str) -> str:
     """Return JSON for a script that shows the texts in it, each as ``visible`` returns it."""
     return _search().sub(lambda found: escape(found[0]).replace("\\", r"\\"), json)
-
-
-def html_text(text: str) -> str:
-    """Return a text for HTML or an attribute of it."""
-    from html import escape as escape_html  # it loads the table of all entities
-
-    return escape_html(visible(text))
 
 
 def escape(character: str) -> str:

@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 from stoker.diagnose.values import Diagnosis, LogEvidence
 from stoker.govern.summary import summary_text
 from stoker.model.build import BuildRecord, StageEnd, StageResult
+from stoker.model.html import html_text
 from stoker.model.runs import RunSummary
 from stoker.model.secrets import redact
 from stoker.model.value import duration
-from stoker.model.visible import html_text
 from stoker.outside.streams import CiSystem, xml_text
 
 _WIDTH = max(len("configure"), len("prepare"))

@@ -6,7 +6,6 @@ script and no request.
 """
 
 import base64
-import hashlib
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from typing import Any
@@ -16,8 +15,8 @@ from msgspec.structs import replace
 
 from stoker.govern.explanation import cause_text, mode_text, once_text, waits_text
 from stoker.model.govern import Basis
+from stoker.model.html import allowed, filled_page, json_in_page
 from stoker.model.runs import Explanation, Outcome
-from stoker.model.visible import visible_in_page
 from stoker.report.values import AttemptSpan, Comparison, Report, ReportedRun
 
 _STYLE = "page.css"
@@ -30,11 +29,12 @@ def report_page(report: Report) -> str:
     scripts = [_asset(name) for name in _SCRIPTS]
     tags = "\n".join(f"<script>{script}</script>" for script in scripts)
     data = msgspec.json.encode(page_data(report)).decode()
-    return _filled(
+    sources = f"script-src {allowed(scripts)}; style-src 'unsafe-inline'; img-src data:"
+    return filled_page(
         _asset("page.html"),
-        policy=_policy(scripts),
+        policy=f"default-src 'none'; {sources}",
         style=_asset(_STYLE),
-        data=_inert(data),
+        data=json_in_page(data),
         scripts=tags,
     )
 
@@ -163,28 +163,3 @@ def page_style(more: str) -> str:
 
 def _asset(name: str) -> str:
     return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
-
-
-def _filled(template: str, **parts: str) -> str:
-    """Return the template with each ``{{name}}`` replaced; what is filled in is not searched."""
-    pieces = template.split("{{")
-    filled = [pieces[0]]
-    for piece in pieces[1:]:
-        name, _, rest = piece.partition("}}")
-        filled += [parts[name], rest]
-    return "".join(filled)
-
-
-def _inert(json: str) -> str:
-    """Return JSON that an HTML parser takes for text: it ends at no tag and starts no comment."""
-    json = visible_in_page(json)
-    for character in "<>&":
-        json = json.replace(character, f"\\u{ord(character):04x}")
-    return json
-
-
-def _policy(scripts: Iterable[str]) -> str:
-    """Return a content security policy that lets our own scripts run, and nothing be fetched."""
-    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
-    allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
-    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:"

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from stoker.model.html import html_text
 from stoker.model.runs import Run
 from stoker.model.value import counted, duration, size
-from stoker.model.visible import html_text
 from stoker.outside.streams import xml_text
 from stoker.report.page import page_style
 from stoker.report.trends import COLUMNS, Trend, cached_share, cells, change_text, summary_of_ended

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.model.visible import html_text, visible, visible_in_page
+from stoker.model.html import html_text, json_in_page
+from stoker.model.visible import visible
 
 KEPT = {"\t", "\n", "\u200c", "\u200d"}
 
@@ -45,8 +46,9 @@ def test_json_means_the_same(text: str) -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"], min_codepoint=0x20)))
 def test_a_page_shows_escapes(text: str) -> None:
     """JSON has no raw controls below U+0020, and a page does not obey any of them."""
-    document = visible_in_page(json.dumps(text, ensure_ascii=False))
+    document = json_in_page(json.dumps(text, ensure_ascii=False))
     assert json.loads(document) == visible(text)
+    assert not set(document) & set("<>&")
 
 
 def test_html_is_escaped_too() -> None:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from stoker.model.html import html_text
 from stoker.model.value import duration
-from stoker.model.visible import html_text
 from stoker.outside.streams import xml_text
 from stoker.report.graphs.drawing import graph_svg
 from stoker.report.graphs.page import (
