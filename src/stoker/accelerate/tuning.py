@@ -51,7 +51,10 @@ def tune(place: Path, wanted: TuneOptions, run: RunOptions, say: Say) -> Tuning:
     """Measure the steps of ``place``, a build folder or a source tree that was built. Linkers that
     are faster and equivalent are kept for ``--linker auto``. ``say`` gets the progress.
     """
-    folder = _find(place)
+    listed_only = (place / "compile_commands.json").is_file() and not (
+        place / "build.ninja"
+    ).is_file()
+    folder = place.absolute() if listed_only else find_build(place)
     listed = list(_listed(folder))
     candidates = _candidates(folder, listed)
     installed = _installed()
@@ -119,12 +122,6 @@ def _keep(folder: Path, sample: Sequence[Sampled], results: Sequence[TrialResult
             kept.append(link)
     if any(step.is_link for step in sample):
         keep_links(folder, kept)
-
-
-def _find(place: Path) -> Path:
-    if (place / "compile_commands.json").is_file() and not (place / "build.ninja").is_file():
-        return place.absolute()
-    return find_build(place)
 
 
 def _candidates(folder: Path, listed: Sequence[_Listed]) -> tuple[Sampled, ...]:

@@ -43,7 +43,7 @@ from stoker.plan.estimates import estimate
 from stoker.plan.left_out import left_out, needless, without
 from stoker.plan.planning import make_plan
 from stoker.plan.subject import Subject
-from stoker.source.includes import Includes
+from stoker.source.includes import IncludeSearch
 
 _MOST_ASKS = 14
 _SUFFIX = " (asked)"
@@ -68,7 +68,7 @@ class _Session:
         self._limits = limits
         self._say = say
         self._digest = kept.tree_digest(Path(_tree(subject).path))
-        self._includes = Includes(Path(_tree(subject).path))
+        self._includes = IncludeSearch(Path(_tree(subject).path))
         self._offline = ""
         self.count = 0
 

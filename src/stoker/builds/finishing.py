@@ -33,7 +33,7 @@ _NEXT = {
 }
 
 
-class Packing:
+class PortableWheels:
     """Makes portable copies of a wheel that carry ``recorded``, alone in the folder ``into``."""
 
     def __init__(self, wheel: Path, recorded: Mapping[str, object], into: Path, log: StageLog):

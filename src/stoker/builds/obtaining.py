@@ -33,7 +33,7 @@ from stoker.model.variant import Backend
 from stoker.outside.long_work import shown, stage
 from stoker.outside.package_index import PackageIndex
 from stoker.outside.web import Web
-from stoker.plan.left_out import named
+from stoker.plan.left_out import named_archs
 from stoker.plan.planning import make_plan
 from stoker.plan.shown import amount
 from stoker.plan.subject import Subject
@@ -168,7 +168,7 @@ def _planned(
         estimate=plan.estimate,
         toolchain=_missing_toolchain(subject),
         own_targets=_own_targets(plan),
-        left_out=named(plan.targets.left_out) if plan.targets else (),
+        left_out=named_archs(plan.targets.left_out) if plan.targets else (),
         keep_targets=wish.keep_targets,
     )
 

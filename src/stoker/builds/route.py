@@ -33,8 +33,14 @@ def choose_route(
     root = Path(tree.path)
     last = last_stage(plan, tree, request)
     given = dict(plan.backend_settings)
-    by_cmake = tree.kind not in _BY_BACK_END and _calls_cmake(tree, last)
-    if tree.kind is ProjectKind.PYTORCH and by_cmake and _by_setup(plan, tree, last):
+    # CMake can be called before, or instead of, the back end.
+    by_cmake = tree.kind not in _BY_BACK_END and (
+        tree.kind is ProjectKind.PYTORCH
+        or last is not BuildStage.WHEEL
+        or tree.front_end is FrontEnd.SCIKIT_BUILD_CORE
+    )
+    by_setup_py = tree.kind is ProjectKind.PYTORCH and tree.front_end is FrontEnd.SETUPTOOLS
+    if by_setup_py and last is not BuildStage.INSTALL and plan.commands[-1].stage == "wheel":
         by_setup = (python, "setup.py", "build", "--cmake-only")
         return Route(tree=root, build=root / "build", configure=by_setup, in_tree=True, last=last)
     if not by_cmake:
@@ -70,18 +76,6 @@ def last_stage(plan: Plan, tree: SourceTree, request: BuildRequest) -> BuildStag
     if request.install_tree or bare or tree.front_end is FrontEnd.CMAKE:
         return BuildStage.COMPILE if request.editable else BuildStage.INSTALL
     return BuildStage.WHEEL
-
-
-def _calls_cmake(tree: SourceTree, last: BuildStage) -> bool:
-    """Return whether CMake can be called before, or instead of, the back end."""
-    if tree.kind is ProjectKind.PYTORCH or last is not BuildStage.WHEEL:
-        return True
-    return tree.front_end is FrontEnd.SCIKIT_BUILD_CORE
-
-
-def _by_setup(plan: Plan, tree: SourceTree, last: BuildStage) -> bool:
-    bare = plan.commands[-1].stage != "wheel"
-    return tree.front_end is FrontEnd.SETUPTOOLS and last is not BuildStage.INSTALL and not bare
 
 
 def _of_scikit_build(options: dict[str, str], build: Path, request: BuildRequest) -> dict[str, str]:

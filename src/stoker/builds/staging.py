@@ -17,7 +17,7 @@ from stoker.builds.device_compiles import (
 )
 from stoker.builds.digests import digest, file_digest, installed_files, tree_state
 from stoker.builds.execution import Execution
-from stoker.builds.finishing import AUTO, Packing, check_wheel, handed_over
+from stoker.builds.finishing import AUTO, PortableWheels, check_wheel, handed_over
 from stoker.builds.hindrances import hindrances, mending, refusal
 from stoker.builds.jobs.job import Job, names_native
 from stoker.builds.route import choose_route, last_stage
@@ -412,9 +412,9 @@ class Staging:
         def act(log: StageLog) -> tuple[Path, ...]:
             plain = PackageMode.PLAIN if mode == AUTO else PackageMode(mode)
             request = PackageRequest(mode=plain, label=label, **torch)
-            packing = Packing(wheel, recorded, self._work.packed, log)
-            made = packing.packed(request)
-            return (packing.repaired(made, request, self._say) if mode == AUTO else made,)
+            portable_wheels = PortableWheels(wheel, recorded, self._work.packed, log)
+            made = portable_wheels.packed(request)
+            return (portable_wheels.repaired(made, request, self._say) if mode == AUTO else made,)
 
         (portable,) = self._stages.do(BuildStage.PACKAGE, act, inputs)
         return portable

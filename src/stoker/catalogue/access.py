@@ -1,7 +1,7 @@
 """Reads catalogues and indexes with wheel variants, from a folder, a store or over the network."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -118,7 +118,9 @@ def _stored(place: str, keys: Sequence[str]) -> LocatedCatalogue | None:
         return there[0] if there else None
 
     catalogue, note = _checked(found[0], place, keys, read_signature)
-    url = _folder_url(store.root) if isinstance(store, FolderStore) else None
+    url = None
+    if isinstance(store, FolderStore):
+        url = store.root.absolute().as_uri().rstrip("/") + "/"
     return LocatedCatalogue(catalogue=catalogue.own, place=place, url=url, note=note)
 
 
@@ -142,10 +144,6 @@ def _checked(
     return catalogue, f"{place} is not signed"
 
 
-def _folder_url(folder: Path) -> str:
-    return folder.absolute().as_uri().rstrip("/") + "/"
-
-
 def _foreign(place: str, wanted: Sequence[Requirement], web: Web) -> LocatedCatalogue | None:
     """Read the pages of the wanted projects, and what describes the labels of their wheels."""
     index = PackageIndex(roots=(place,), links=(), web=web)
@@ -154,10 +152,16 @@ def _foreign(place: str, wanted: Sequence[Requirement], web: Web) -> LocatedCata
     for requirement in wanted:
         listed = {file.name: file for file in files_of(canonicalize_name(requirement.name), index)}
         found = [file for file in listed.values() if _suits(file, requirement)]
-        described = {name: _described(listed[name], web) for name in _descriptions(found, listed)}
+        needed = {_description(file.name) for file in found if without_label(file.name)[1]}
+        described: dict[str, dict[str, Properties]] = {}
+        for name in sorted(needed & listed.keys()):
+            with opened(listed[name].url, web) as answer:
+                described[name] = read_variants(answer.whole(_MOST_VARIANTS), listed[name].url)
         for file in found:
             labels = described.get(_description(file.name), {})
-            entry = foreign_entry(file.name, _digest(file), file.size or 0, labels)
+            # A file of this machine has no hash here: it is hashed when it is used.
+            digest = file.sha256 if file.sha256 and _SHA256.fullmatch(file.sha256) else ""
+            entry = foreign_entry(file.name, digest, file.size or 0, labels)
             if entry is not None:
                 wheels.append(entry)
                 files[file.name] = file
@@ -184,21 +188,6 @@ def _description(wheel: str) -> str:
     """Return the name of the file that describes the labels of a version's wheels."""
     name, version = wheel.split("-")[:2]
     return f"{name}-{version}{_VARIANTS_SUFFIX}"
-
-
-def _descriptions(wheels: Iterable[File], listed: Mapping[str, File]) -> Iterator[str]:
-    needed = {_description(file.name) for file in wheels if without_label(file.name)[1]}
-    return (name for name in sorted(needed) if name in listed)
-
-
-def _described(file: File, web: Web) -> dict[str, Properties]:
-    with opened(file.url, web) as answer:
-        return read_variants(answer.whole(_MOST_VARIANTS), file.url)
-
-
-def _digest(file: File) -> str:
-    """Return the hash that the index tells; a file of this machine is hashed when it is used."""
-    return file.sha256 if file.sha256 and _SHA256.fullmatch(file.sha256) else ""
 
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")

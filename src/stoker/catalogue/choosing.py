@@ -32,14 +32,11 @@ def read_words(words: Sequence[str], catalogue: PublishedCatalogue) -> tuple[Req
         if len(words) != 1:
             hints = [f"it has {', '.join(catalogue.projects[:10]) or 'no wheel at all'}"]
             raise UsageError("which project of the catalogue?", hints=hints)
-    return tuple(_requirement(word, catalogue) for word in words)
-
-
-def _requirement(word: str, catalogue: PublishedCatalogue) -> Requirement:
-    requirement = read_word(word)
-    if canonicalize_name(requirement.name) not in catalogue.projects:
-        raise unknown("project", requirement.name, catalogue.projects, where="catalogue")
-    return requirement
+    wanted = tuple(map(read_word, words))
+    for requirement in wanted:
+        if canonicalize_name(requirement.name) not in catalogue.projects:
+            raise unknown("project", requirement.name, catalogue.projects, where="catalogue")
+    return wanted
 
 
 def read_word(word: str) -> Requirement:

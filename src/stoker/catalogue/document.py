@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable
 
 import msgspec
-from packaging.version import Version
 
 from stoker.catalogue.values import (
     FORMAT,
@@ -22,7 +21,11 @@ def with_wheels(
 ) -> PublishedCatalogue:
     """Return the catalogue with wheels added; one of the same variant and name is replaced."""
     by_key = {wheel.key: wheel for wheel in (*catalogue.wheels, *wheels)}
-    wheels = tuple(sorted(by_key.values(), key=_order))
+    wheels = tuple(
+        sorted(
+            by_key.values(), key=lambda w: (w.variant, w.project, read_version(w.version), w.file)
+        )
+    )
     return PublishedCatalogue(serial=catalogue.serial, wheels=wheels)
 
 
@@ -31,10 +34,6 @@ def without_wheels(
 ) -> PublishedCatalogue:
     kept = (wheel for wheel in catalogue.wheels if wheel.key not in keys)
     return PublishedCatalogue(serial=catalogue.serial, wheels=tuple(kept))
-
-
-def _order(wheel: PublishedWheel) -> tuple[str, str, Version, str]:
-    return wheel.variant, wheel.project, read_version(wheel.version), wheel.file
 
 
 def encoded(catalogue: PublishedCatalogue) -> bytes:

@@ -87,7 +87,7 @@ def _begin(store: Store) -> None:
             store.write_expected(CATALOGUE, document.encoded(PublishedCatalogue()), None)
 
 
-def publish(
+def add_wheels(
     store: Store,
     uploads: Collection[Upload],
     people: PeoplePage,
@@ -132,7 +132,7 @@ def _taken(wheel: PublishedWheel) -> UsageError:
     )
 
 
-def unpublish(
+def remove_wheels(
     store: Store,
     names: Collection[str],
     variant: str | None,
@@ -141,7 +141,9 @@ def unpublish(
     say: Say,
     sign: Sign | None = None,
 ) -> tuple[PublishedWheel, ...]:
-    """Remove wheels from all pages; their files stay until `prune`, for downloads in progress."""
+    """Remove wheels from all pages. Their files stay until `stoker catalogue prune`, because
+    downloads may be in progress.
+    """
     gone: list[PublishedWheel] = []
 
     def change(catalogue: PublishedCatalogue) -> PublishedCatalogue:
@@ -177,7 +179,7 @@ def _named(catalogue: PublishedCatalogue, name: str, variant: str | None) -> lis
     return found
 
 
-def prune(
+def remove_older(
     store: Store,
     *,
     keep: int | None,

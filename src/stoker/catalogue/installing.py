@@ -1,7 +1,6 @@
 """`stoker install INDEX`: wheels of a catalogue, chosen for a machine, installed by pip or uv."""
 
 import os
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -137,8 +136,3 @@ def run_installer(command: Sequence[str], say: Say) -> None:
     outcome = process.stream(list(command), tell)
     if not outcome.ok:
         raise install_failure(outcome.stdout, "the packages")
-
-
-def command_line(command: Sequence[str]) -> str:
-    """Return a command that can be pasted into a shell."""
-    return shlex.join(command)

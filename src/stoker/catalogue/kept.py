@@ -55,10 +55,10 @@ def keep(wheel: Path, name: str, place: Place, source: str | None, *, say: Say) 
 
 def remove(names: tuple[str, ...], *, say: Say) -> tuple[PublishedWheel, ...]:
     """Remove wheels by file name, project, or project and version."""
-    return index.unpublish(FolderStore(folder()), names, None, people_page, say=say)
+    return index.remove_wheels(FolderStore(folder()), names, None, people_page, say=say)
 
 
 def prune(keep_newest: int | None, *, dry_run: bool, say: Say) -> Pruned:
     """Remove all but the newest versions of each project, and files that nothing refers to."""
     store = FolderStore(folder())
-    return index.prune(store, keep=keep_newest, dry_run=dry_run, people=people_page, say=say)
+    return index.remove_older(store, keep=keep_newest, dry_run=dry_run, people=people_page, say=say)

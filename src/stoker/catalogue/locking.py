@@ -81,7 +81,8 @@ def resolved_lock(found: Sequence[Found], place: Place, installer: Installer, wo
 
 def _locked(one: Resolved) -> LockedPackage:
     url, _, _ = one.url.partition("#")
-    name, digest = _name(url), one.download_info.archive_info.hashes.get("sha256")
+    name = unquote(urlsplit(url).path.rpartition("/")[2])
+    digest = one.download_info.archive_info.hashes.get("sha256")
     if not name.endswith(".whl"):
         raise UsageError(
             f"{one.metadata.name} {one.metadata.version} has no wheel here, so it cannot be locked",
@@ -100,10 +101,6 @@ def _locked(one: Resolved) -> LockedPackage:
         return msgspec.convert(package, LockedPackage)
     except msgspec.ValidationError as error:
         raise ArtifactError(f"this cannot be locked: {error}", file=name) from None
-
-
-def _name(url: str) -> str:
-    return unquote(urlsplit(url).path.rpartition("/")[2])
 
 
 def write_lock(lock: Lock, path: Path) -> None:

@@ -99,21 +99,14 @@ def _rendered(
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in beside.items()}
         return _project_html(group, wheels, digests), _project_json(group, wheels, digests)
     projects = sorted({wheel.project for wheel in wheels})
-    return _root_html(group, projects), _root_json(projects)
+    links = (f'<a href="{html_text(name)}/">{html_text(name)}</a><br>' for name in projects)
+    named = [{"name": name} for name in projects]
+    listed = msgspec.json.encode({"meta": {"api-version": _API}, "projects": named})
+    return _html(f"Simple index of {group.variant}", links), listed
 
 
 def _html(title: str, links: Iterator[str]) -> bytes:
     return _HTML.format(api=_API, title=html_text(title), links="\n".join(links)).encode()
-
-
-def _root_html(group: WheelGroup, projects: list[str]) -> bytes:
-    links = (f'<a href="{html_text(name)}/">{html_text(name)}</a><br>' for name in projects)
-    return _html(f"Simple index of {group.variant}", links)
-
-
-def _root_json(projects: list[str]) -> bytes:
-    named = [{"name": name} for name in projects]
-    return msgspec.json.encode({"meta": {"api-version": _API}, "projects": named})
 
 
 def _project_html(group: WheelGroup, wheels: list[PublishedWheel], beside: dict[str, str]) -> bytes:

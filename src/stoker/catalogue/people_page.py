@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from stoker.catalogue.ranking import serves
+from stoker.catalogue.ranking import device_fit
 from stoker.catalogue.values import Fit, PublishedCatalogue, PublishedWheel
 from stoker.knowledge.cpus import cpu_levels, cpu_offers
 from stoker.knowledge.gpus import gpus
@@ -97,7 +97,7 @@ def _runs(wheel: PublishedWheel, archs: tuple[str, ...]) -> dict[str, tuple[str,
     """Return the GPUs that run it, and how and by which code."""
     if wheel.backend is not Backend.CUDA:
         return {}
-    found = {arch: serves(wheel.regions, arch) for arch in archs}
+    found = {arch: device_fit(wheel.regions, arch) for arch in archs}
     return {arch: (fit, by) for arch, (fit, by, _) in found.items() if fit is not Fit.NONE}
 
 

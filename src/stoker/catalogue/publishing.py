@@ -92,7 +92,7 @@ def publish(
         added = wheels
         if not options.dry_run:
             sign = signer(options.key) if options.key else None
-            added = index.publish(
+            added = index.add_wheels(
                 store, uploads, people, replace=options.replace, say=say, sign=sign
             )
     return PublishReport(place=place, wheels=wheels, added=added, notes=tuple(notes))
@@ -173,7 +173,7 @@ def unpublish(
     say: Say,
 ) -> tuple[PublishedWheel, ...]:
     sign = signer(key) if key else None
-    return index.unpublish(open_store(place), names, variant, people, say=say, sign=sign)
+    return index.remove_wheels(open_store(place), names, variant, people, say=say, sign=sign)
 
 
 def prune(
@@ -187,7 +187,7 @@ def prune(
 ) -> Pruned:
     sign = signer(key) if key else None
     store = open_store(place)
-    return index.prune(store, keep=keep, dry_run=dry_run, people=people, say=say, sign=sign)
+    return index.remove_older(store, keep=keep, dry_run=dry_run, people=people, say=say, sign=sign)
 
 
 @contextmanager

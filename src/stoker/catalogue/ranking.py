@@ -216,12 +216,12 @@ def _on_gpus(host: Host, wheel: PublishedWheel) -> tuple[Choice, tuple[object, .
 
 
 def _served(gpu: HostGpu, wheel: PublishedWheel) -> _Served:
-    fit, arch, without = serves(wheel.regions, gpu.capability)
+    fit, arch, without = device_fit(wheel.regions, gpu.capability)
     return _Served(gpu=gpu, fit=fit, arch=arch, without=without)
 
 
 @cache
-def serves(regions: tuple[CodeRegions, ...], capability: str) -> tuple[Fit, str, int]:
+def device_fit(regions: tuple[CodeRegions, ...], capability: str) -> tuple[Fit, str, int]:
     """Return how device code runs on a GPU, by which architecture, and how many regions have none.
     The majority of regions decides: a few contain code for one chip only, or a stub left by
     slimming.

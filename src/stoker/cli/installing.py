@@ -3,6 +3,7 @@
 A module of its own, so that `stoker install --help` imports no feature.
 """
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,6 @@ from stoker.catalogue.finding import Found, read_place
 from stoker.catalogue.host import check_installable
 from stoker.catalogue.installing import (
     ASIDE,
-    command_line,
     install,
     read_supply,
     run_installer,
@@ -67,7 +67,7 @@ def from_lock(path: Path, call: Call) -> None:
     read = read_lock(path)
     command = locked_install(read, call.installer)
     if call.only_print:
-        click.echo(command_line(command))
+        click.echo(shlex.join(command))
         return
     if not call.dry_run:
         with shown(), stage("installing"):
@@ -103,7 +103,7 @@ def from_catalogue(words: tuple[str, ...], call: Call) -> None:
     )
     _tell_unchecked([located])
     if call.only_print:
-        click.echo(command_line(wheels_command(located, selection, call.installer)))
+        click.echo(shlex.join(wheels_command(located, selection, call.installer)))
         return
     if call.dry_run:
         print_json(selection) if call.as_json else show(selection_page(selection))
@@ -157,9 +157,9 @@ def found_or_built(
         click.echo("\n".join(pyproject_lines(found)))
         return 0
     if call.only_print:
-        click.echo(command_line(command))
+        click.echo(shlex.join(command))
         for one in warm:
-            click.echo(command_line(["stoker", "run", "--", *one.command]))
+            click.echo(shlex.join(["stoker", "run", "--", *one.command]))
         return 0
     if lock:
         _write_lock(lock, found, place, call.installer)

@@ -161,7 +161,7 @@ class ConfidenceTable(Row, frozen=True, kw_only=True):
     points: tuple[tuple[float, float], ...]
 
 
-class Reader(Row, frozen=True, kw_only=True):
+class VariableReader(Row, frozen=True, kw_only=True):
     """A tool that reads variables: how their names begin, and what shows it in a log."""
 
     variables: tuple[str, ...]
@@ -172,7 +172,7 @@ class ShownTools(Row, frozen=True, kw_only=True):
     """The content of shown_tools.toml: texts in small letters that show which tools a log is of."""
 
     others: tuple[str, ...]
-    reader: tuple[Reader, ...]
+    reader: tuple[VariableReader, ...]
     systems: dict[str, tuple[str, ...]]
 
 

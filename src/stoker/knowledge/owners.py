@@ -75,9 +75,5 @@ def _begins(name: str, begin: str) -> bool:
 def platform_of(header: str, *, on_windows: bool) -> str | None:
     """Return the system that has a header, if it is one of the systems only."""
     others = _owners().not_of_windows if on_windows else {}
-    return _first(others | _owners().platforms, header)
-
-
-def _first(patterns: dict[str, str], text: str) -> str | None:
-    found = (name for name, pattern in patterns.items() if re.fullmatch(pattern, text))
-    return next(found, None)
+    patterns = others | _owners().platforms
+    return next((name for name, each in patterns.items() if re.fullmatch(each, header)), None)

@@ -54,7 +54,10 @@ class _Finder:
 
     def find(self, row: LibraryRow) -> Library | None:
         """Return the first place that has both parts of a library, else the parts that exist."""
-        parts = [self._look(row, folders) for folders in self._places(row)]
+        # Variables may name the two parts of a library separately: those folders count as one.
+        alone = (*self._first, *self._matching(row.places), *self._last)
+        places = [self._named(row.variables), *([folder] for folder in alone)]
+        parts = [self._look(row, folders) for folders in places]
         headers = [header for header, _ in parts if header]
         libraries = [library for _, library in parts if library]
         if not headers and not libraries:
@@ -67,14 +70,6 @@ class _Finder:
             header=str(header) if header else None,
             library=str(library) if library else None,
         )
-
-    def _places(self, row: LibraryRow) -> Iterator[list[Path]]:
-        """Return the folders to search together: variables may name the two parts of a library
-        separately.
-        """
-        yield self._named(row.variables)
-        for folder in (*self._first, *self._matching(row.places), *self._last):
-            yield [folder]
 
     def _named(self, variables: Iterable[str]) -> list[Path]:
         """Return the folders that environment variables name, or the folders of the files they

@@ -175,7 +175,8 @@ def _features_exist(subject: Subject) -> None:
         if feature.on and row.backends and subject.variant.backend not in row.backends:
             backends = " or ".join(row.backends)
             raise UsageError(f"feature {row.name} needs {backends}, not {subject.variant.backend}")
-        if subject.tree and not _settable(subject, row.option):
+        is_of_cmake = row.option.startswith("CMAKE_")
+        if subject.tree and not (is_of_cmake or subject.tree.option(row.option)):
             near = nearest(row.option, [option.name for option in subject.tree.options])
             hints = [f"nearest options: {', '.join(near)}"] if near else []
             raise UsageError(
@@ -208,10 +209,6 @@ def _python_is_new_enough(subject: Subject) -> None:
     if python and version_parts(python.rstrip("t")) < version_parts(oldest):
         of = f"PyTorch {release.version}" if release else "any project that stoker builds"
         raise UsageError(f"Python {python} is too old for {of}: the oldest is {oldest}")
-
-
-def _settable(subject: Subject, name: str) -> bool:
-    return name.startswith("CMAKE_") or bool(subject.tree and subject.tree.option(name))
 
 
 _RULES: tuple[Callable[[Subject], None], ...] = (

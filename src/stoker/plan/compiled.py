@@ -58,7 +58,9 @@ _CHECK = r"CMakeFiles/CMake(?:Scratch|Tmp)|CompilerId|CUDACompilerABI|TryCompile
 def device_compile(step: Step) -> DeviceCompile | None:
     """Return what a step compiles for, if it compiles device code of the project."""
     backend = _backend_of(step)
-    if backend is None or set(step.flags) & _NO_COMPILE or _is_check(step):
+    if backend is None or set(step.flags) & _NO_COMPILE:
+        return None
+    if re.search(_CHECK, f"{step.source} {step.output} {step.directory}"):
         return None
     flags = tuple(_target_flags(step.flags))
     text = " ".join(flags)
@@ -94,10 +96,6 @@ def _is_cuda_source(step: Step) -> bool:
     """Tell whether nvcc compiles device code: without -x it takes other suffixes as host code."""
     by_flag = {"cu", "cuda", "-xcu", "-xcuda", "-x=cu", "--x=cu"} & set(step.flags)
     return step.source.endswith(".cu") or bool(by_flag)
-
-
-def _is_check(step: Step) -> bool:
-    return bool(re.search(_CHECK, f"{step.source} {step.output} {step.directory}"))
 
 
 def _target_flags(flags: Iterable[str]) -> Iterator[str]:
@@ -138,8 +136,8 @@ def difference(planned: PlannedTargets, found: DeviceCompile) -> str | None:
     if planned.backend is not found.backend:
         return f"planned {planned.backend}, this command compiles {found.backend} code"
     # Where a plan does not know what the build chooses, the GPUs that were asked for count.
-    if not (planned.cubins or planned.gpus) or found.native:
-        return _of_this_machine(planned, found)
+    if not (planned.cubins or planned.gpus):
+        return None
     bases = {_base(arch) for arch in (*planned.cubins, *planned.gpus)}
     accepted = {arch for arch in planned.accepted if not arch.endswith("+PTX")}
     accepted_ptx = {arch.removesuffix("+PTX") for arch in planned.accepted}
@@ -147,16 +145,10 @@ def difference(planned: PlannedTargets, found: DeviceCompile) -> str | None:
     others = [arch for arch in found.cubins if _base(arch) not in known]
     known_ptx = bases | accepted_ptx | {_base(arch) for arch in planned.ptx}
     others_ptx = [arch for arch in found.ptx if _base(arch) not in known_ptx]
-    if others or others_ptx or found.default:
+    if found.native or others or others_ptx or found.default:
         return f"planned {_planned(planned)}, this command compiles for {found.described}"
     if not found.cubins and not {_base(a) for a in found.ptx} & (accepted_ptx | set(planned.ptx)):
         return f"planned {_planned(planned)}, this command makes {found.described} only"
-    return None
-
-
-def _of_this_machine(planned: PlannedTargets, found: DeviceCompile) -> str | None:
-    if (planned.cubins or planned.gpus) and found.native:
-        return f"planned {_planned(planned)}, this command compiles for {found.described}"
     return None
 
 

@@ -75,7 +75,8 @@ def check_blas(planned: PlannedBuild) -> Iterator[Finding]:
     rows = [row for row in blas_libraries().values() if row.library]
     if value:
         rows = [row for row in rows if row.value == value]
-    found = [row for row in rows if row.library and _complete(planned, row.library)]
+    toolbox = planned.subject.toolbox
+    found = [row for row in rows if (b := toolbox.library(row.library or "")) and b.complete]
     if found:
         yield ok("blas", f"BLAS: {found[0].value}")
     elif rows and planned.subject.variant.blas:
@@ -88,8 +89,3 @@ def check_blas(planned: PlannedBuild) -> Iterator[Finding]:
             f"{wanted}without a BLAS library matrix products on the CPU are very slow",
             fix=planned.install("openblas"),
         )
-
-
-def _complete(planned: PlannedBuild, name: str) -> bool:
-    library = planned.subject.toolbox.library(name)
-    return library is not None and library.complete

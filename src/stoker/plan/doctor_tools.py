@@ -52,18 +52,15 @@ def check_ninja(planned: PlannedBuild) -> Iterator[Finding]:
 def _tool_missing(planned: PlannedBuild, name: str, tool: Tool | None) -> Finding:
     commands = tuple(dict.fromkeys((*planned.install(name), _from_index(name))))
     either = "either command installs one" if len(commands) > 1 else ""
-    return error(f"{name}-missing", _problem(name, tool), evidence=either, fix=commands)
+    problem = f"no {name} found"
+    if tool:
+        problem = f"{tool.path} {tool.problem or 'does not print its version'}"
+    return error(f"{name}-missing", problem, evidence=either, fix=commands)
 
 
 def _from_index(name: str) -> str:
     """Return the command that installs a package of the index."""
     return f"python3 -m pip install {shlex.quote(name)}"
-
-
-def _problem(name: str, tool: Tool | None) -> str:
-    if tool is None:
-        return f"no {name} found"
-    return f"{tool.path} {tool.problem or 'does not print its version'}"
 
 
 def check_python(planned: PlannedBuild) -> Iterator[Finding]:

@@ -129,12 +129,9 @@ def _cuda_toolkit(found: re.Match[str]) -> Parts | None:
         return None
     version = f"{found[1]}.{found[2]}" if found[2] else releases[-1]
     if version not in releases:
-        raise unknown("CUDA version", version, cuda_releases(), hint="known: " + _known_cuda())
+        hint = f"known: {' '.join(cuda_releases())}"
+        raise unknown("CUDA version", version, cuda_releases(), hint=hint)
     return _toolkit(Backend.CUDA, version)
-
-
-def _known_cuda() -> str:
-    return " ".join(cuda_releases())
 
 
 def _gpu_parts(found: NamedGpus) -> Parts:

@@ -69,7 +69,7 @@ def without(compiled: DeviceCompile, values: Collection[str]) -> DeviceCompile:
     )
 
 
-def named(values: Iterable[str]) -> tuple[str, ...]:
+def named_archs(values: Iterable[str]) -> tuple[str, ...]:
     """Return the targets that values of ``-gencode`` name, as plans write them."""
     cubins, ptx = cuda_targets(tuple(f"-gencode={value}" for value in values))
     return tuple(dict.fromkeys([*cubins, *(f"{arch}+PTX" for arch in ptx)]))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from stoker.model.recipe import BackendRecipe, FixedTargets, Need, Switch
+from stoker.model.recipe import BackendRecipe, Need
 from stoker.model.source import Presence
 
 _CHECKED = ("ptx_of_newest", "serves", "accepts", "adds", "archs", "note")
@@ -26,8 +26,14 @@ def still_present(known: BackendRecipe, presence: Presence | None) -> BackendRec
         known,
         archs=_archs(known, presence) or names(known.archs),
         accepts=names(known.accepts),
-        fixed=tuple(_fixed(row, names(row.archs)) for row in known.fixed),
-        switches=tuple(_switch(switch, names(switch.archs)) for switch in known.switches),
+        # A tree without one of the targets of a row names others in its place.
+        fixed=tuple(
+            row if names(row.archs) == row.archs else replace(row, archs=()) for row in known.fixed
+        ),
+        switches=tuple(
+            replace(switch, archs=names(switch.archs), serves=switch.serves or switch.archs)
+            for switch in known.switches
+        ),
         adds={arch: names(added) for arch, added in known.adds.items() if names(added)},
         serves={gpu: code for gpu, code in known.serves.items() if code in presence.numbers},
         cuda_min=known.cuda_min if known.cuda_min in presence.numbers else None,
@@ -37,17 +43,6 @@ def still_present(known: BackendRecipe, presence: Presence | None) -> BackendRec
 
 def _plain(arch: str) -> str:
     return arch.removesuffix("+PTX")
-
-
-def _fixed(row: FixedTargets, present: tuple[str, ...]) -> FixedTargets:
-    """Return targets that a build names itself. A tree without one of them names others in its
-    place, so that nothing is left of the row.
-    """
-    return row if present == row.archs else replace(row, archs=())
-
-
-def _switch(switch: Switch, archs: tuple[str, ...]) -> Switch:
-    return replace(switch, archs=archs, serves=switch.serves or switch.archs)
 
 
 def _without_unshown(known: BackendRecipe, presence: Presence) -> BackendRecipe:

@@ -10,7 +10,7 @@ from stoker.model.setting import Setting
 from stoker.model.value import duration, size
 from stoker.model.variant import Backend, PlannedTargets
 from stoker.outside.terminal import Group, Indented, Listing, Page, Text, finding_lines, whole
-from stoker.plan.left_out import named
+from stoker.plan.left_out import named_archs
 from stoker.plan.records import Difference
 
 
@@ -19,7 +19,7 @@ def shell_lines(plan: Plan) -> str:
     exports = [f"export {s.name}={shlex.quote(s.value)}" for s in plan.environment]
     enter = [f"cd {shlex.quote(plan.source.path)}"] if plan.source else []
     build = [*enter, *(shlex.join(command.words) for command in plan.commands)]
-    more = named(plan.targets.left_out) if plan.targets else ()
+    more = named_archs(plan.targets.left_out) if plan.targets else ()
     lines = [
         f"# stoker plan {plan.name}",
         "#   . FILE          sets the environment",
@@ -108,7 +108,7 @@ def _targets(targets: PlannedTargets) -> Listing:
         listing.add("single kernels", ", ".join(targets.accepted), Text("besides", style="dim"))
     if targets.left_out:
         why = "named by the tree itself, and removed from commands of nvcc; --keep-targets: not"
-        listing.add("left out", ", ".join(named(targets.left_out)), Text(why, style="dim"))
+        listing.add("left out", ", ".join(named_archs(targets.left_out)), Text(why, style="dim"))
     return listing
 
 

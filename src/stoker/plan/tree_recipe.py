@@ -262,7 +262,8 @@ def _by_cmake(subject: Subject, tree: SourceTree) -> TreeRecipe:
         nothing = Evidence(kind=EvidenceKind.READ, where="no CMake file enables CUDA or calls nvcc")
         known = BackendRecipe(cmake=settings, compiles=False)
         return TreeRecipe(recipe=known, targets=nothing, places=places)
-    switched = any(_is_on(value, backend) for value in settings.values())
+    on = ("ON", *WORDS.get(backend, ()))
+    switched = any(value.upper() in on for value in settings.values())
     if not switched and tree.device_source is None:
         why = f"no source for GPUs was found, and no option that switches {backend} on"
         return replace(_unknown(BackendRecipe(cmake=settings), why), places=places)
@@ -320,10 +321,6 @@ def _by_list(
     elif tree.device_source is None:
         evidence = _assumed(f"CMake reads {name}, but no source for GPUs was found")
     return TreeRecipe(recipe=BackendRecipe(cmake=settings), targets=evidence, places=places)
-
-
-def _is_on(value: str, backend: Backend) -> bool:
-    return value.upper() in ("ON", *WORDS.get(backend, ()))
 
 
 def _back_ends(tree: SourceTree, wanted: Backend) -> Iterator[tuple[str, str, str]]:

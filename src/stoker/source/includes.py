@@ -14,7 +14,7 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTI
 _FOLDER = re.compile(r"(-I|-isystem|-iquote)=?(.*)")
 
 
-class Includes:
+class IncludeSearch:
     """Reads the files of one tree, each at most once."""
 
     def __init__(self, root: Path) -> None:

@@ -92,7 +92,7 @@ def read_options(files: TreeFiles, folder: str = "", *, alone: bool = False) -> 
 def _cmake_files(files: TreeFiles, root: str, *, alone: bool) -> Iterator[str]:
     """Yield the tree's own CMake files, then those of the folders it adds by name."""
     below = f"{posixpath.dirname(root)}/"
-    found = [file for file in files.walk() if _is_cmake(file)]
+    found = [file for file in files.walk() if file.endswith((".cmake", f"/{ROOT}")) or file == ROOT]
     inner = [file for file in found if file.startswith(below)]
     if alone and inner and not any(_leaves(files, file) for file in inner):
         found = inner
@@ -191,7 +191,9 @@ class _Facts:
             where = f"{file}:{each.command.line}"
             for declaring in self._calls.expand(each.command) or (each.command,):
                 self._declare(file, declaring, each.within)
-            self._languages.update(_gpu_languages(each.command))
+            if each.command.name in ("project", "enable_language"):
+                named_languages = {argument.value for argument in each.command.arguments}
+                self._languages |= _GPU_LANGUAGES & named_languages
             named = each if file in self.certain else replace(each, conditional=True)
             self._targets |= dict.fromkeys(named_targets(named, where))
             if use := native_code(each, where):
@@ -291,10 +293,6 @@ class _Facts:
                 yield ReadVariable(name=name, where=self._places[name], environment=False)
 
 
-def _is_cmake(file: str) -> bool:
-    return file.endswith((".cmake", f"/{ROOT}")) or file == ROOT
-
-
 def _commands(files: TreeFiles, file: str) -> tuple[CMakeCommand, ...]:
     script = parse_script(files.text(file) or "")
     if problem := script.problem:
@@ -378,12 +376,6 @@ def _literal_set(command: CMakeCommand) -> Iterator[tuple[str, str]]:
         case "set", [name, *values] if values and not any("$" in value for value in values):
             if not {"CACHE", "PARENT_SCOPE"} & set(values):
                 yield name, ";".join(values)
-
-
-def _gpu_languages(command: CMakeCommand) -> set[str]:
-    if command.name not in {"project", "enable_language"}:
-        return set()
-    return _GPU_LANGUAGES & {argument.value for argument in command.arguments}
 
 
 def _minimum(commands: Sequence[CMakeCommand]) -> str | None:

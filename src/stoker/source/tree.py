@@ -65,6 +65,7 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
     code = _code(files, package, cmake if by_cmake else None, python)
     submodules = _submodules(files)
     whole = by_cmake and not files.notes and all(module.present for module in submodules)
+    reads_cuda = cmake.cuda_code is not CudaCode.NONE
     return SourceTree(
         path=str(root),
         kind=kind,
@@ -93,7 +94,8 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
         cuda_minimum=code.cuda_minimum,
         device_source=code.device_source,
         compiles=code.compiles,
-        cuda_code=_cuda_code(cmake, whole=whole),
+        # Files that were not read may compile CUDA code in another way.
+        cuda_code=cmake.cuda_code if whole or reads_cuda else CudaCode.UNKNOWN,
         cuda_switches=cmake.cuda_switches if by_cmake else frozenset(),
         cuda_if_found=code.cuda_if_found,
         needs_gpu=code.needs_gpu,
@@ -149,11 +151,6 @@ def _code(
         device = next((file for file in files.walk() if file.endswith(_DEVICE_SOURCES)), None)
         code = replace(code, device_source=code.device_source or device, compiles=True)
     return code
-
-
-def _cuda_code(cmake: CMakeFacts, *, whole: bool) -> CudaCode:
-    """Return how CUDA code is compiled; files that were not read may do it in another way."""
-    return cmake.cuda_code if whole or cmake.cuda_code is not CudaCode.NONE else CudaCode.UNKNOWN
 
 
 def _calls_cmake(package: Package, kind: ProjectKind, python: PythonAsks) -> bool:

@@ -59,7 +59,7 @@ def inspect(
     with StorageErrors("read"):
         found = find_target(target, environment)
         read = {
-            TargetKind.WHEEL: _wheel,
+            TargetKind.WHEEL: lambda path, also: wheel_artifact(path, *read_wheel(path, also)),
             TargetKind.LIBRARY: _library,
             TargetKind.FOLDER: _folder,
             TargetKind.INSTALLED: _installed,
@@ -71,10 +71,6 @@ def inspect(
     builds = () if torch is None else read_torches(torch, needs.machine, environment)
     requires = facts.wheel.requires if facts.wheel else ()
     return msgspec.structs.replace(facts, loads_with=loads_with(needs, builds, requires))
-
-
-def _wheel(path: Path, also: Also) -> ArtifactFacts:
-    return wheel_artifact(path, *read_wheel(path, also))
 
 
 def wheel_artifact(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.builds.toolchains.request import constraints, parse_request, requirements
+from stoker.builds.toolchains.request import constraints, packages_of, parse_request
 from stoker.knowledge.failures import failures
 from stoker.knowledge.toolchains import kinds
 from stoker.model.errors import StokerError, UsageError
@@ -19,14 +19,14 @@ _INSTALL = re.compile(r"stoker toolchain install ([\w.=-]+)(?![\w.={$-])")
 def test_a_bare_toolchain() -> None:
     request = parse_request("CMake")
     assert (request.name, request.requirement) == ("cmake", "cmake")
-    assert requirements(request) == ("cmake",)
+    assert packages_of(request) == ("cmake",)
     assert constraints(request) == ()
 
 
 def test_cuda_with_components() -> None:
     request = parse_request("cuda==13.0.2", ["cudnn==9.13", "nccl", "cufft"])
     assert request.name == "cuda-13.0.2"
-    assert requirements(request) == (
+    assert packages_of(request) == (
         "cuda-toolkit[cccl,crt,cublas,cudart,cufft,nvcc,nvvm]==13.0.2.*",
         "nvidia-cudnn-cu13==9.13.*",
         "nvidia-nccl-cu13",
@@ -85,7 +85,7 @@ def test_no_words_make_it_stumble(words: str, wanted: list[str]) -> None:
 def test_every_component_is_asked_for_once(numbers: list[int], wanted: set[str]) -> None:
     version = ".".join(map(str, numbers))
     request = parse_request(f"cuda=={version}", wanted)
-    main, *own = requirements(request)
+    main, *own = packages_of(request)
     match = re.fullmatch(r"cuda-toolkit\[([a-z,]+)\]==([\d.]+)\.\*", main)
     assert match
     assert match[2] == version

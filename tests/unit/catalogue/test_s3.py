@@ -12,7 +12,7 @@ import pytest
 from catalogue_stores import people, upload
 from catalogue_wheels import published
 from conftest import Stoker, missing
-from stoker.catalogue.index import prune, publish, read_catalogue, unpublish
+from stoker.catalogue.index import add_wheels, read_catalogue, remove_older, remove_wheels
 from stoker.catalogue.pages import groups_of, index_pages
 from stoker.catalogue.s3 import S3Store
 from stoker.catalogue.store import ConflictError, open_store
@@ -68,12 +68,12 @@ def test_publish_and_remove(place: str, tmp_path: Path) -> None:
     assert isinstance(store, S3Store)
     one = upload(tmp_path, published("cu128-sm90"))
     two = upload(tmp_path, published("cpu"))
-    assert len(publish(store, [one, two], people, replace=False, say=quiet)) == 2
-    assert publish(store, [one], people, replace=False, say=quiet) == ()
+    assert len(add_wheels(store, [one, two], people, replace=False, say=quiet)) == 2
+    assert add_wheels(store, [one], people, replace=False, say=quiet) == ()
     assert check_settled(store).wheels == (two.wheel, one.wheel)
     page = store._info("cpu/torch/index.html")
     assert page["ContentType"] == "text/html; charset=utf-8"
-    unpublish(store, ["torch"], "cpu", people, say=quiet)
+    remove_wheels(store, ["torch"], "cpu", people, say=quiet)
     assert check_settled(store).wheels == (one.wheel,)
 
 
@@ -83,14 +83,14 @@ def test_files_of_a_publisher_that_may_live_are_kept(
     """Without a lock, only age tells what a killed publisher has left."""
     store = open_store(place)
     one = upload(tmp_path, published("cpu"))
-    publish(store, [one], people, replace=False, say=quiet)
+    add_wheels(store, [one], people, replace=False, say=quiet)
     store.write("files/new/unknown.whl", b"just uploaded")
-    kept = prune(store, keep=None, dry_run=False, people=people, say=quiet)
+    kept = remove_older(store, keep=None, dry_run=False, people=people, say=quiet)
     assert kept.files == ()
     later = datetime.now(UTC) + timedelta(hours=2)
     clock = type("Later", (), {"now": staticmethod(lambda _: later)})
     monkeypatch.setattr("stoker.catalogue.s3.datetime", clock)
-    gone = prune(store, keep=None, dry_run=False, people=people, say=quiet)
+    gone = remove_older(store, keep=None, dry_run=False, people=people, say=quiet)
     assert gone.files == ("files/new/unknown.whl",)
     assert store.has(one.wheel.path, one.wheel.size_bytes)
 
@@ -117,7 +117,7 @@ def test_publishers_at_the_same_time(place: str, tmp_path: Path) -> None:
     def work(mine: slice) -> None:
         try:
             for one in uploads[mine]:
-                publish(S3Store(place), [one], people, replace=False, say=quiet)
+                add_wheels(S3Store(place), [one], people, replace=False, say=quiet)
         except BaseException as error:
             errors.append(error)
 
@@ -147,7 +147,7 @@ def test_the_command(place: str, stoker: Stoker, tmp_path: Path) -> None:
 
 def test_no_such_bucket_and_no_server(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="there is no bucket for s3://nowhere/x"):
-        publish(S3Store("s3://nowhere/x"), [], people, replace=False, say=quiet)
+        add_wheels(S3Store("s3://nowhere/x"), [], people, replace=False, say=quiet)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     with pytest.raises(MissingError, match="s3://wheels/torch") as raised:

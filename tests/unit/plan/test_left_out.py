@@ -4,7 +4,7 @@ import pytest
 
 from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.compiled import DeviceCompile, cuda_targets
-from stoker.plan.left_out import left_out, named, without
+from stoker.plan.left_out import left_out, named_archs, without
 
 
 def compiled(*values: str, option: str = "-gencode ") -> DeviceCompile:
@@ -79,4 +79,4 @@ def test_two_kinds_of_code_in_one_value_stay_together() -> None:
     both = "arch=compute_90,code=[sm_90,compute_90]"
     values = left_out([compiled(both, *code("80"))], [GpuTarget(arch="9.0")])
     assert values == tuple(code("80"))
-    assert named([*values, both]) == ("8.0", "9.0", "9.0+PTX")
+    assert named_archs([*values, both]) == ("8.0", "9.0", "9.0+PTX")

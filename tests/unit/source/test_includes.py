@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.source.includes import Includes
+from stoker.source.includes import IncludeSearch
 
 WANTED = {"torch/extension.h"}
 FILES = {
@@ -23,32 +23,32 @@ FILES = {
 
 
 @pytest.fixture
-def includes(tmp_path: Path) -> Includes:
+def includes(tmp_path: Path) -> IncludeSearch:
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    return Includes(tmp_path)
+    return IncludeSearch(tmp_path)
 
 
 @pytest.mark.parametrize("source", ["direct.cu", "spaced.cpp", "by_header.cu"])
-def test_headers_are_followed(includes: Includes, source: str) -> None:
+def test_headers_are_followed(includes: IncludeSearch, source: str) -> None:
     assert includes.reach(source, (), WANTED)
 
 
 @pytest.mark.parametrize("source", ["circle.cpp", "narrow.cu", "missing.cu", "/etc/passwd", ""])
-def test_other_sources_do_not_include_it(includes: Includes, source: str) -> None:
+def test_other_sources_do_not_include_it(includes: IncludeSearch, source: str) -> None:
     assert not includes.reach(source, (), WANTED)
 
 
 @pytest.mark.parametrize("flags", [("-Iinclude",), ("-I", "include"), ("-isystem", "include")])
 def test_headers_are_found_in_folders_that_the_command_names(
-    includes: Includes, flags: tuple[str, ...]
+    includes: IncludeSearch, flags: tuple[str, ...]
 ) -> None:
     assert not includes.reach("by_folder.cpp", (), WANTED)
     assert includes.reach("by_folder.cpp", flags, WANTED)
 
 
-def test_nothing_outside_of_the_tree_is_read(includes: Includes, tmp_path: Path) -> None:
+def test_nothing_outside_of_the_tree_is_read(includes: IncludeSearch, tmp_path: Path) -> None:
     outside = tmp_path.parent / f"{tmp_path.name}-outside.h"
     outside.write_text("#include <torch/extension.h>\n")
     (tmp_path / "leaves.cu").write_text(f'#include "../{outside.name}"\n#include "{outside}"\n')

@@ -155,7 +155,9 @@ def _of_archive(named: Named) -> _Wanted:
             identity=f"sha256 {digest}",
         )
 
-    return _Wanted(key=f"{folders.slug(_stem(archive.name))}-{digest[:12]}", make=make)
+    suffix = next((suffix for suffix in ARCHIVES if archive.name.endswith(suffix)), "")
+    stem = folders.slug(archive.name.removesuffix(suffix))
+    return _Wanted(key=f"{stem}-{digest[:12]}", make=make)
 
 
 def _of_index(named: Named, say: Say) -> _Wanted:
@@ -224,8 +226,3 @@ def _unpacked(archive: Path, work: Path) -> str:
     into = work / "unpacked"
     into.mkdir()
     return str(unpack(archive, into).relative_to(work))
-
-
-def _stem(name: str) -> str:
-    suffix = next((suffix for suffix in ARCHIVES if name.endswith(suffix)), "")
-    return name.removesuffix(suffix)

@@ -46,13 +46,9 @@ def read_pip_settings(listed: str) -> PipSettings:
             into = from_environment if line.startswith(":env:") else found
             into[f"PIP_{setting[1].upper().replace('-', '_')}"] = setting[2].replace("\\n", " ")
     variables = found | from_environment
-    return PipSettings(variables=variables, paths=_paths(variables))
-
-
-def _paths(variables: Mapping[str, str]) -> tuple[str, ...]:
-    words = (word for value in variables.values() for word in value.split())
-    local = (_folder_of(word) for word in words)
-    return tuple(dict.fromkeys(str(path) for path in local if path.is_absolute() and path.exists()))
+    local = (_folder_of(word) for value in variables.values() for word in value.split())
+    paths = dict.fromkeys(str(path) for path in local if path.is_absolute() and path.exists())
+    return PipSettings(variables=variables, paths=tuple(paths))
 
 
 def _folder_of(word: str) -> Path:

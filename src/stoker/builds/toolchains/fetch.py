@@ -15,7 +15,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from stoker.builds.toolchains.request import ToolchainRequest, constraints, requirements
+from stoker.builds.toolchains.request import ToolchainRequest, constraints, packages_of
 from stoker.machine.installers import FILE, PROGRESS, install_failure, own_pip
 from stoker.model.errors import CommandError, MissingError, StokerError, UsageError
 from stoker.model.value import minor_release, size
@@ -50,7 +50,7 @@ def fetch_wheels(
         [
             *installer(),
             *("--only-binary", ":all:", "--constraint", held, "--target", unpacked),
-            *requirements(request),
+            *packages_of(request),
         ],
         tell,
         # Where TMPDIR is small, or in memory, a toolkit would not fit into it.

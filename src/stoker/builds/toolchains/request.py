@@ -64,7 +64,7 @@ def parse_request(words: str, wanted: Iterable[str] = ()) -> ToolchainRequest:
     )
 
 
-def requirements(request: ToolchainRequest) -> tuple[str, ...]:
+def packages_of(request: ToolchainRequest) -> tuple[str, ...]:
     """Return the requirements for the installer, in its own notation."""
     row = request.row
     extras = [name for name in request.components if name not in row.packages]

@@ -24,14 +24,16 @@ def check_recipe(recipe: ProjectRecipe, tree: SourceTree | None = None) -> tuple
 
 def _backend(recipe: ProjectRecipe, backend: Backend, known: BackendRecipe) -> Iterator[Finding]:
     where = f"{recipe.name}, {backend}"
-    for name, text in _templates(known):
+    tables = (known.environment, known.cmake, known.backend_settings)
+    for name, text in (item for table in tables for item in table.items()):
         for placeholder in PLACEHOLDER.findall(text):
             if placeholder not in PLACEHOLDERS:
                 yield error("recipe-placeholder", f"{where}: {name} has an unknown {placeholder}")
     named = {*known.archs, *known.serves, *known.serves.values()}
     named |= {arch.removesuffix("+PTX") for row in known.fixed for arch in row.archs}
     named |= {arch.removesuffix("+PTX") for arch in known.accepts}
-    for arch in sorted(named - _known_archs(backend)):
+    of_backend = {row.arch for row in gpus().values() if row.backend is backend}
+    for arch in sorted(named - ({*cuda_archs()} if backend is Backend.CUDA else of_backend)):
         yield warning("recipe-target", f"{where}: {arch} is no target that stoker knows")
     chooses = known.chooses_targets or not known.compiles
     if backend in (Backend.CUDA, Backend.ROCM) and not chooses:
@@ -40,17 +42,6 @@ def _backend(recipe: ProjectRecipe, backend: Backend, known: BackendRecipe) -> I
             f"{where}: no value holds the targets, so only torch's or CMake's own list sets them",
             fix=(f"one of {', '.join(FORMS)}, or fixed = [...], or compiles = false",),
         )
-
-
-def _templates(known: BackendRecipe) -> Iterator[tuple[str, str]]:
-    for table in (known.environment, known.cmake, known.backend_settings):
-        yield from table.items()
-
-
-def _known_archs(backend: Backend) -> set[str]:
-    if backend is Backend.CUDA:
-        return set(cuda_archs())
-    return {row.arch for row in gpus().values() if row.backend is backend}
 
 
 def _recognized(recipe: ProjectRecipe, tree: SourceTree) -> Iterator[Finding]:
