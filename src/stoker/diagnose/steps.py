@@ -121,6 +121,8 @@ _ERROR = (
     r"^e: file://",  # Kotlin
     r"^Error in \w{1,40}:",  # Bazel
     r"^(?:npm ERR!|npm error|gyp ERR!) ",
+    r"^go: (?:errors? |.{0,200}(?:requires go|: invalid|not found))",
+    r"^You have not agreed to the Xcode",
     r"^\* What went wrong:",  # Gradle
     r"\b(?:ninja|make(?:\[\d+\])?): (?:error|fatal|\*\*\*)",
     r"died due to signal",

@@ -498,3 +498,27 @@ def test_flags_that_let_clang_accept_pointers_are_offered_though_it_breaks_the_m
         "1 error generated.\n"
     )
     assert "incompatible-function-pointer" in commands(only(log, machine(tmp_path, BOOKWORM)))
+
+
+@pytest.mark.parametrize(
+    ("log", "command"),
+    [
+        ("mill.cpp(12): error C2065: 'M_PI': undeclared identifier", "set CL=/D_USE_MATH_DEFINES"),
+        ("mill.h(12): error C2589: '(': illegal token on right side of '::'", "set CL=/DNOMINMAX"),
+        ("c++: error: unrecognized command-line option '-fsycl'", "export CC=icx CXX=icpx"),
+        (
+            "ERROR: [CXX1101] NDK at /sdk/ndk/27.0.1207 did not have a source.properties file",
+            "sdkmanager --install 'ndk;27.0.1207'",
+        ),
+        (
+            "/usr/lib/gcc/13/include/avx2intrin.h:1:1: error: inlining failed in call to 'f'",
+            'export CFLAGS="${CFLAGS:-} -mavx2" CXXFLAGS="${CXXFLAGS:-} -mavx2"',
+        ),
+        ("ModuleNotFoundError: No module named 'numpy.distutils'", ". .venv-3.11/bin/activate"),
+        ("You have not agreed to the Xcode license agreements.", "sudo xcodebuild -license accept"),
+        ("ERROR: This rule has been removed from Bazel.", "export USE_BAZEL_VERSION=7.x"),
+    ],
+)
+def test_the_command_names_what_the_message_names(log: str, command: str, tmp_path: Path) -> None:
+    found = diagnose(read_log(BytesIO(log.encode())), about=About(here=machine(tmp_path, BOOKWORM)))
+    assert command in "\n".join(found.findings[0].fix[0].commands)

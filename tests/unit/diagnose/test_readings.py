@@ -326,8 +326,8 @@ SAID += [
             "C:\\b\\mill.vcxproj : error MSB8020: The build tools for v145 cannot be found, please "
             "install v145 build tools."
         ),
-        "stated-by-tool",
-        "The build tools for v145 cannot be found, please install v145 build tools.",
+        "windows-component-missing",
+        "v145 is not installed with this Visual Studio",
     ),
     (
         "curl: (22) The requested URL returned error: 404\nmake: *** [Makefile:12: a.gz] Error 22",
