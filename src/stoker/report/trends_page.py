@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from stoker.model.html import html_text
+from stoker.model.html import html_text, page_without_scripts
 from stoker.model.runs import Run
 from stoker.model.value import counted, duration, size
 from stoker.outside.streams import xml_text
 from stoker.report.page import page_style
 from stoker.report.trends import COLUMNS, Trend, cached_share, cells, change_text, summary_of_ended
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _NUMBERS = COLUMNS[3:]
 _WIDTH, _HEIGHT, _LEFT, _FOOT, _HEAD = 360, 170, 52, 20, 8  # of a chart
 _LINES = 3  # of the scale, at most, above the one of zero
@@ -65,19 +64,8 @@ def trends_html(found: Sequence[Trend]) -> str:
     about = f"{counted(runs, 'successful run')} of {counted(len(found), 'command')}"
     style = page_style("trends.css")
     body = "\n".join(map(_card, found)) or '<p class="notice">No successful run here yet.</p>'
-    return "\n".join(
-        (
-            "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="generator" content="stoker">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-            f"<title>Builds over time</title><style>{style}</style></head><body>",
-            f'<header><h1>Builds over time</h1><p class="muted">{about}</p></header>',
-            f"<main>{body}</main></body></html>\n",
-        )
-    )
+    header = f'<header><h1>Builds over time</h1><p class="muted">{about}</p></header>'
+    return page_without_scripts("Builds over time", style, (header, f"<main>{body}</main>"))
 
 
 def _card(trend: Trend) -> str:

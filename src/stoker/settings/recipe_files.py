@@ -1,9 +1,12 @@
-"""Reads recipes of projects: ``[[project]]`` of stoker.toml, or a file of its own.
+"""Reads files of the user in TOML, and the recipes of projects in them: ``[[project]]``.
 
 Checks keys and types. Whether a tree reads what a recipe sets is checked by ``stoker.plan``.
 """
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -42,20 +45,26 @@ def read_recipe_tables(tables: object, where: str) -> tuple[ProjectRecipe, ...]:
     return tuple(found)
 
 
-def read_recipe_file(path: Path) -> tuple[ProjectRecipe, ...]:
-    """Return the recipes of a file, which holds nothing else."""
-    import tomllib
+def read_toml(path: Path, *, hints: Iterable[str] = ()) -> tuple[str, dict[str, Any]]:
+    """Return the text of a TOML file that the user wrote, and its content."""
+    import tomllib  # most folders have no such file
 
     try:
-        content = tomllib.loads(checked_toml(path.read_text(encoding="utf-8")))
-    except FileNotFoundError as error:
-        raise UsageError(f"there is no file {path}", hints=[_DESCRIBED]) from error
+        text = path.read_bytes().decode()
+        return text, tomllib.loads(checked_toml(text))
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise unreadable(path, error, hints=hints) from error
     except UnicodeDecodeError as error:
         raise UsageError("not UTF-8 text", where=path.name) from error
     except (ValueError, RecursionError) as error:  # also for huge numbers and deep nesting
-        raise UsageError(f"not valid TOML: {error}", where=path.name) from error
+        line = re.search(r"line (\d+)", str(error))
+        number = line[1] if line else len(text.splitlines())
+        raise UsageError(f"not valid TOML: {error}", where=f"{path.name}:{number}") from error
+
+
+def read_recipe_file(path: Path) -> tuple[ProjectRecipe, ...]:
+    """Return the recipes of a file, which holds nothing else."""
+    _, content = read_toml(path, hints=[_DESCRIBED])
     others = [key for key in content if key != RECIPES]
     if others or RECIPES not in content:
         what = f"unknown key '{others[0]}'" if others else "no recipe"

@@ -9,11 +9,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from stoker.model.errors import UsageError, unknown, unreadable
+from stoker.model.errors import UsageError, unknown
 from stoker.model.recipe import ProjectRecipe
-from stoker.model.value import Value, checked_toml
+from stoker.model.value import Value
 from stoker.settings.declared import OPTIONS, Declared, SettingKind
-from stoker.settings.recipe_files import RECIPES, read_recipe_tables
+from stoker.settings.recipe_files import RECIPES, read_recipe_tables, read_toml
 from stoker.settings.tables import InstallSettings, Prices, read_install, read_prices
 from stoker.settings.trust import is_safe, text_digest
 
@@ -103,19 +103,7 @@ def variant_names(path: Path | None, only: str = "") -> tuple[str, ...]:
 
 
 def read_file(path: Path) -> SettingsFile:
-    import tomllib  # most folders have no stoker.toml
-
-    try:
-        text = path.read_bytes().decode()
-        content = tomllib.loads(checked_toml(text))
-    except OSError as error:
-        raise unreadable(path, error) from error
-    except UnicodeDecodeError as error:
-        raise UsageError("not UTF-8 text", where=path.name) from error
-    except (ValueError, RecursionError) as error:  # also for huge numbers and deep nesting
-        line = re.search(r"line (\d+)", str(error))
-        number = line[1] if line else len(text.splitlines())
-        raise UsageError(f"not valid TOML: {error}", where=f"{path.name}:{number}") from error
+    text, content = read_toml(path)
     reader = _Reader(path.name, text)
     for key in content:
         if key not in _TABLES:

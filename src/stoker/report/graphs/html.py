@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from stoker.model.html import html_text
+from stoker.model.html import html_text, page_without_scripts
 from stoker.model.value import duration
 from stoker.outside.streams import xml_text
 from stoker.report.graphs.drawing import graph_svg
@@ -15,7 +15,6 @@ from stoker.report.graphs.page import (
 )
 from stoker.report.graphs.values import BuildGraph
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _PAGE_STYLE = """
 :root { --page: #f7f7f5; --card: #fff; --line: #e4e4df; --text: #24292e; --muted: #5d666d;
   --mark: #fdeecf; --accent: #3f6fb5; }
@@ -63,31 +62,19 @@ def graph_html(graph: BuildGraph) -> str:
         f'<div class="tile"><div class="name">{name}</div><div class="value">{value}</div></div>'
         for name, value in figures.items()
     )
-    return "\n".join(
-        (
-            "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="generator" content="stoker">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-            f"<title>{title}</title><style>{_PAGE_STYLE}</style></head><body>",
-            f"<h1>{html_text(xml_text(graph.folder))}</h1><p>{html_text(sources(graph))}</p>",
-            f'<div class="tiles">{"".join(tiles)}</div>',
-            *_impact_section(graph),
-            *_section("Drawing", f'<div class="scroll">{graph_svg(graph)}</div>'),
-            *(
-                _section(
-                    "What blocks the start",
-                    f"<p>{ready_text(graph)}.</p>{_table(waits, blockers)}",
-                )
-                if blockers
-                else ()
-            ),
-            *(_section("Critical path", _table(("time", "target", "step"), path)) if path else ()),
-            *_section("Targets", _table(columns, targets, ids=True)),
-            "</body></html>\n",
-        )
-    )
+    body = [
+        f"<h1>{html_text(xml_text(graph.folder))}</h1><p>{html_text(sources(graph))}</p>",
+        f'<div class="tiles">{"".join(tiles)}</div>',
+        *_impact_section(graph),
+        *_section("Drawing", f'<div class="scroll">{graph_svg(graph)}</div>'),
+    ]
+    if blockers:
+        table = _table(waits, blockers)
+        body += _section("What blocks the start", f"<p>{ready_text(graph)}.</p>{table}")
+    if path:
+        body += _section("Critical path", _table(("time", "target", "step"), path))
+    body += _section("Targets", _table(columns, targets, ids=True))
+    return page_without_scripts(title, _PAGE_STYLE, body)
 
 
 def _impact_section(graph: BuildGraph) -> Iterator[str]:
