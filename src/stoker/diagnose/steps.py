@@ -41,7 +41,7 @@ _GIVEN_UP: _Tables = {
         _START + r"FAILED: ",
         r"ninja: build stopped",
         _START
-        + r"(?:g|mingw32-)?make(?:\.exe)?(?:\[\d+\])?: \*\*\* (?!No rule|.{0,300}\(ignored\))",
+        + r"(?:g|mingw32-)?make(?:\.exe)?(?:\[\d+\])?: \*\*\* (?!No rule|/|.{0,300}\(ignored\))",
         r"collect2(?:\.exe)?: (?:error|fatal error): ld returned",
         r"clang(?:\+\+)?(?:-\d+)?: error: linker command failed",
         r"Error compiling objects for extension",
@@ -121,6 +121,7 @@ _ERROR = (
     r"^e: file://",  # Kotlin
     r"^Error in \w{1,40}:",  # Bazel
     r"^(?:npm ERR!|npm error|gyp ERR!) ",
+    r"\*\*\* .{1,300}\.\s{1,4}Stop\.$",  # make, of its Makefile
     r"^go: (?:errors? |.{0,200}(?:requires go|: invalid|not found))",
     r"^You have not agreed to the Xcode",
     r"^\* What went wrong:",  # Gradle

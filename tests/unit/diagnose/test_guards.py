@@ -517,6 +517,13 @@ def test_flags_that_let_clang_accept_pointers_are_offered_though_it_breaks_the_m
         ("ModuleNotFoundError: No module named 'numpy.distutils'", ". .venv-3.11/bin/activate"),
         ("You have not agreed to the Xcode license agreements.", "sudo xcodebuild -license accept"),
         ("ERROR: This rule has been removed from Bazel.", "export USE_BAZEL_VERSION=7.x"),
+        ("Error: digital envelope routines::unsupported", "NODE_OPTIONS=--openssl-legacy-provider"),
+        ("FATAL ERROR: JavaScript heap out of memory", "NODE_OPTIONS=--max-old-space-size=8192"),
+        (
+            "make[1]: *** /lib/modules/6.8.0-31-generic/build: No such file or directory.  Stop.",
+            "apt-get install -y linux-headers-6.8.0-31-generic",
+        ),
+        ("m.cpp:3:6: error: 'expected' in namespace 'std' does not name a type", "-std=c++23"),
     ],
 )
 def test_the_command_names_what_the_message_names(log: str, command: str, tmp_path: Path) -> None:

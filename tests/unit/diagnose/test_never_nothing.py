@@ -28,6 +28,10 @@ FAILED = [
     "Process completed with exit code 137.",
     "cc1plus: fatal error: Killed signal terminated program cc1plus",
     "mill: command not found",
+    "Makefile:12: *** missing separator.  Stop.",
+    "go: errors parsing go.mod:",
+    "You have not agreed to the Xcode license agreements. Please run sudo xcodebuild -license",
+    "make[1]: *** /lib/modules/6.8.0/build: No such file or directory.  Stop.",
 ]
 
 
