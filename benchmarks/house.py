@@ -6,7 +6,9 @@
     python benchmarks/house.py --single PACKAGE    private functions with exactly one caller
 
 A private function is a function or method whose name begins with one underscore. Its callers are
-the places in its module, outside its own body, that name it.
+the places in its module, outside its own body, that name it. Of those with one caller, only the
+straight ones could be a part of it as they are: they have one exit, are called outside of loops,
+and are neither generators nor values of tables and callbacks.
 """
 
 import argparse
@@ -25,7 +27,14 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 BANNER = re.compile(r"^# -{2,} .* -{3,}$", re.MULTILINE)
-COLUMNS = ("files", "lines", "code", "blank", "docs", "comment", "banners", "private", "one caller")
+COLUMNS = (
+    *("files", "lines", "code", "blank", "docs", "comment", "banners"),
+    *("private", "one caller", "straight"),
+)
+_REPEATING = (
+    *(ast.For, ast.While, ast.Lambda),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+)
 
 
 class Module(NamedTuple):
@@ -66,6 +75,7 @@ def counts(module: Module) -> Counter[str]:
             "banners": len(BANNER.findall(module.text)),
             "private": len(private),
             "one caller": sum(callers == 1 for _, callers in private),
+            "straight": len(set(straight_functions(module))),
         }
     )
 
@@ -90,6 +100,34 @@ def private_functions(module: Module) -> Iterator[tuple[str, int]]:
             r"_[^_]", node.name
         ):
             yield node.name, used[node.name] - Counter(_uses(node))[node.name]
+
+
+def straight_functions(module: Module) -> Iterator[str]:
+    """Yield the private functions with one caller that could be a part of it as they are."""
+    single = {name for name, callers in private_functions(module) if callers == 1}
+    split: set[str] = set()  # more than one exit, or a generator
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef):
+            inner = list(ast.walk(node))
+            exits = sum(isinstance(one, ast.Return | ast.Raise) for one in inner)
+            if exits > 1 or node.decorator_list:
+                split.add(node.name)
+            if any(isinstance(one, ast.Yield | ast.YieldFrom) for one in inner):
+                split.add(node.name)
+    yield from (single & _called_once(module.tree)) - split
+
+
+def _called_once(node: ast.AST, *, repeated: bool = False) -> set[str]:
+    """Return the names that are called outside of loops, comprehensions and lambdas."""
+    found: set[str] = set()
+    if isinstance(node, ast.Call) and not repeated:
+        found |= {getattr(node.func, "id", ""), getattr(node.func, "attr", "")}
+    again = isinstance(node, _REPEATING) or (
+        repeated and not isinstance(node, ast.FunctionDef | ast.ClassDef)
+    )
+    for inner in ast.iter_child_nodes(node):
+        found |= _called_once(inner, repeated=again)
+    return found
 
 
 def _uses(tree: ast.AST) -> Iterator[str]:

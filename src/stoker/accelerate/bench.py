@@ -76,7 +76,10 @@ class Bench:
         self._failing: set[tuple[int, str]] = set()
 
     def measure(self, governed: Session) -> None:
-        environment = _plain(governed.environment(os.environ))
+        governing = governed.environment(os.environ)
+        # The user's own settings of ccache do not count.
+        environment = {n: v for n, v in governing.items() if not n.startswith("CCACHE_")}
+        environment["CCACHE_CONFIGPATH"] = "/dev/null"
         deadline = time.monotonic() + self._wanted.budget
         rounds = range(self._wanted.rounds)
         # Links come first: they are few, and the budget may not suffice for all steps.
@@ -171,12 +174,6 @@ class Bench:
         except (ArtifactError, UsageError) as error:
             found = (f"it cannot be compared: {error}",)
         self.differences[index, trial.name] = found
-
-
-def _plain(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without the user's own settings of ccache."""
-    kept = {name: v for name, v in environment.items() if not name.startswith("CCACHE_")}
-    return kept | {"CCACHE_CONFIGPATH": "/dev/null"}
 
 
 def _shortened(words: Sequence[str], place: Path) -> Sequence[str]:

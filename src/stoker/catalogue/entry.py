@@ -13,7 +13,7 @@ from stoker.catalogue.values import WHEEL_VARIANTS, ArchCode, CodeRegions, Publi
 from stoker.knowledge.cpus import cpu_needs
 from stoker.knowledge.gpus import gpus
 from stoker.knowledge.sonames import cuda_of
-from stoker.model.artifact import ArtifactFacts, CxxAbi, WheelFacts
+from stoker.model.artifact import ArtifactFacts, WheelFacts
 from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.slimming import SlimRecord
@@ -57,6 +57,9 @@ def make_entry(
     _check_name(identity.file, wheel)
     plan = recorded.plan or Variant(backend=_backend(facts))
     cuda = plan.toolkit or _cuda(facts, wheel) if plan.backend is Backend.CUDA else None
+    abis = {library.cxx_abi for library in facts.libraries if library.cxx_abi}
+    fits = facts.loads_with.builds if facts.loads_with else ()
+    releases = [fit.release for fit in fits if fit.loads and not fit.torch]
     entry = PublishedWheel(
         file=identity.file,
         sha256=identity.sha256,
@@ -77,9 +80,9 @@ def make_entry(
         cpu=plan.cpu,
         cpu_needs=tuple(sorted(cpu_needs(plan.cpu))) if plan.cpu else (),
         blas=plan.blas,
-        cxx_abi=_cxx_abi(facts),
+        cxx_abi=abis.pop() if len(abis) == 1 else None,
         torch=(facts.loads_with and recorded.torch) or _built_for_torch(wheel),
-        loads_with=_loads_with(facts),
+        loads_with=tuple(dict.fromkeys(releases)),
         stable_abi=facts.loads_with is not None and facts.loads_with.stable_abi,
         source=recorded.source,
         slimmed_for=recorded.slim.targets if recorded.slim else (),
@@ -87,11 +90,6 @@ def make_entry(
         built=identity.built,
     )
     return _checked(entry)
-
-
-def _loads_with(facts: ArtifactFacts) -> tuple[str, ...]:
-    fits = facts.loads_with.builds if facts.loads_with else ()
-    return tuple(dict.fromkeys(fit.release for fit in fits if fit.loads and not fit.torch))
 
 
 def _checked(entry: PublishedWheel) -> PublishedWheel:
@@ -159,11 +157,6 @@ def _built_for_torch(wheel: WheelFacts) -> str | None:
             return version
     found = _TORCH_LABEL.search(wheel.version.partition("+")[2])
     return found[1] if found else None
-
-
-def _cxx_abi(facts: ArtifactFacts) -> CxxAbi | None:
-    found = {library.cxx_abi for library in facts.libraries if library.cxx_abi}
-    return found.pop() if len(found) == 1 else None
 
 
 def _regions(facts: ArtifactFacts) -> tuple[CodeRegions, ...]:

@@ -4,7 +4,7 @@ indexes and other places list.
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
@@ -100,9 +100,13 @@ def find(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -> Foun
             if fitting:
                 break
     refusals.tell_others()
+    best: Judged | None = None
+    if fitting:
+        first = rank(place.host, [one.choice.wheel for one in fitting])[0].wheel
+        best = next(one for one in fitting if one.choice.wheel == first)
     return Found(
         wanted=str(wanted),
-        best=_best(fitting, place) if fitting else None,
+        best=best,
         judged=tuple(judged),
         source=listed.source,
         newest=listed.newest,
@@ -141,11 +145,6 @@ class _Refusals:
                 self._times[reason] += 1
             if self._times[reason] < 2:
                 self._say(f"{one.choice.wheel.file}: {reason}")
-
-
-def _best(fitting: Sequence[Judged], place: Place) -> Judged:
-    first = rank(place.host, [one.choice.wheel for one in fitting])[0].wheel
-    return next(one for one in fitting if one.choice.wheel == first)
 
 
 def nothing_fits(found: Found) -> NothingFitsError:

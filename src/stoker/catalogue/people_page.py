@@ -45,7 +45,7 @@ def people_page(catalogue: PublishedCatalogue) -> bytes:
 def _data(catalogue: PublishedCatalogue) -> dict[str, Any]:
     """Return the data with short names, because the file is downloaded with every visit."""
     archs = {gpu.arch: gpu.names for gpu in gpus().values() if gpu.backend is Backend.CUDA}
-    families = {family for wheel in catalogue.wheels for family in _families(wheel)}
+    families = {family for wheel in catalogue.wheels for family in _families(wheel.tags)}
     return {
         "gpus": [{"arch": arch, "names": names} for arch, names in archs.items()],
         "cpus": [
@@ -76,21 +76,18 @@ def _row(wheel: PublishedWheel, archs: tuple[str, ...]) -> dict[str, Any]:
         "cuda": wheel.cuda,
         "cpu": wheel.cpu,
         "needs": wheel.cpu_needs,
-        "families": _families(wheel),
+        "families": _families(wheel.tags),
         "pythons": _pythons(wheel),
         "blas": wheel.blas,
         "built": wheel.built[:10],
         "verified": wheel.verified,
         "code": [[code.arch, code.size_bytes] for code in wheel.code],
         "runs": _runs(wheel, archs),
-        "requires": _requires(wheel),
+        # Without markers, which repeat the platform in every line.
+        "requires": [
+            line.partition(";")[0].strip() for line in wheel.requires if "extra ==" not in line
+        ],
     }
-
-
-def _requires(wheel: PublishedWheel) -> list[str]:
-    """Without extras, and without markers, which repeat the platform in every line."""
-    lines = [line for line in wheel.requires if "extra ==" not in line]
-    return [line.partition(";")[0].strip() for line in lines]
 
 
 def _runs(wheel: PublishedWheel, archs: tuple[str, ...]) -> dict[str, tuple[str, str]]:
@@ -102,14 +99,10 @@ def _runs(wheel: PublishedWheel, archs: tuple[str, ...]) -> dict[str, tuple[str,
 
 
 @cache
-def _platform_families(tags: tuple[str, ...]) -> tuple[str, ...]:
+def _families(tags: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the CPU families of tags; empty means any."""
     found = (_FAMILY.search(tag.platform) for tag in read_tags(tags))
     return tuple(sorted({one[1].replace("arm64", "aarch64") for one in found if one}))
-
-
-def _families(wheel: PublishedWheel) -> tuple[str, ...]:
-    """Return the CPU families it is for; empty means any."""
-    return _platform_families(wheel.tags)
 
 
 def _pythons(wheel: PublishedWheel) -> list[str]:

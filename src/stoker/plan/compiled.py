@@ -85,17 +85,13 @@ def _backend_of(step: Step) -> Backend | None:
         flag.startswith("--offload-arch=gfx") or flag in ("hip", "-xhip") for flag in step.flags
     )
     if step.role is Role.CUDA and ("nvcc" in name or "clang" in name) and not hip:
-        return Backend.CUDA if _is_cuda_source(step) else None
+        # Without -x, nvcc takes files of other suffixes as host code.
+        by_flag = {"cu", "cuda", "-xcu", "-xcuda", "-x=cu", "--x=cu"} & set(step.flags)
+        return Backend.CUDA if by_flag or step.source.endswith(".cu") else None
     if hip and (step.source.endswith((".hip", ".cu")) or "clang" in name or "hipcc" in name):
         compiled = step.role in (Role.CUDA, Role.CXX)
         return Backend.ROCM if compiled else None
     return None
-
-
-def _is_cuda_source(step: Step) -> bool:
-    """Tell whether nvcc compiles device code: without -x it takes other suffixes as host code."""
-    by_flag = {"cu", "cuda", "-xcu", "-xcuda", "-x=cu", "--x=cu"} & set(step.flags)
-    return step.source.endswith(".cu") or bool(by_flag)
 
 
 def _target_flags(flags: Iterable[str]) -> Iterator[str]:

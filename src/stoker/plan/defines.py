@@ -11,7 +11,7 @@ from stoker.knowledge.torch_releases import forwarding, front_end_variables
 from stoker.model.errors import UsageError, nearest, unknown
 from stoker.model.finding import Finding, Severity
 from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
-from stoker.model.source import FrontEnd, ProjectKind, SourceTree
+from stoker.model.source import FrontEnd, ProjectKind
 from stoker.plan.recipes import Recipe
 from stoker.plan.subject import Subject, environment
 
@@ -98,16 +98,15 @@ def _placed(setting: Setting, subject: Subject) -> Setting:
     aliases = forwarding().aliases.values()
     variables = {*front_end_variables(), *forwarding().names, *aliases}
     front_end = subject.kind is ProjectKind.PYTORCH and setting.name in variables
-    asked = subject.tree is not None and _only_in_environment(setting.name, subject.tree)
+    # The build reads it in the environment, and CMake has no variable like it.
+    asked = (
+        subject.tree is not None
+        and subject.tree.ask(setting.name, environment=False) is None
+        and subject.tree.ask(setting.name, environment=True) is not None
+    )
     if subject.kind in _BY_ENVIRONMENT or ((front_end or asked) and not in_tree):
         return environment(setting.name, setting.value, setting.origin)
     return setting
-
-
-def _only_in_environment(name: str, tree: SourceTree) -> bool:
-    """Tell whether the build reads a variable in the environment, and CMake has none like it."""
-    in_cmake = tree.ask(name, environment=False) is not None
-    return not in_cmake and tree.ask(name, environment=True) is not None
 
 
 def forwarded(settings: list[Setting], recipe: Recipe) -> Iterator[Setting]:

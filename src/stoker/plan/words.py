@@ -117,7 +117,8 @@ def known_words() -> KnownWords:
 
 
 def _gpu_entry(row: GpuModel) -> GpuEntry:
-    word = name(Variant(backend=row.backend, gpus=parse(_word(row)).gpus)).partition("-")[2]
+    short = "sm" + row.arch.replace(".", "") if row.backend is Backend.CUDA else row.arch
+    word = name(Variant(backend=row.backend, gpus=parse(short).gpus)).partition("-")[2]
     makers = [r.version for r in cuda_releases().values() if row.arch in r.archs]
     return GpuEntry(
         word=word,
@@ -126,10 +127,6 @@ def _gpu_entry(row: GpuModel) -> GpuEntry:
         names=row.names,
         cuda=tuple(makers) if row.backend is Backend.CUDA else (),
     )
-
-
-def _word(row: GpuModel) -> str:
-    return "sm" + row.arch.replace(".", "") if row.backend is Backend.CUDA else row.arch
 
 
 def _named(file: SettingsFile) -> tuple[NamedEntry, ...]:

@@ -88,7 +88,11 @@ class _View(Value, frozen=True, kw_only=True):
 def _opened(tree: Path) -> Iterator[_View | None]:
     """Open a repository; return ``None`` if the folder is not the top of one."""
     folder = _git_folder(tree)
-    if folder is None or not (head := _line(folder / "HEAD")) or _is_odd(folder / "index"):
+    if folder is None or not (head := _line(folder / "HEAD")):
+        yield None
+        return
+    index = folder / "index"
+    if index.exists() and not index.is_file():  # git would wait for a pipe or read a device
         yield None
         return
     common = folder / (_line(folder / "commondir") or "")
@@ -133,11 +137,6 @@ def _line(path: Path) -> str | None:
         line = stream.readline(4096).strip()
         return None if "\0" in line else line
     return None
-
-
-def _is_odd(index: Path) -> bool:
-    """Return whether git would wait for a pipe or read a device."""
-    return index.exists() and not index.is_file()
 
 
 def _commit(head: str, common: Path) -> str | None:

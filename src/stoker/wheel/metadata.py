@@ -91,8 +91,9 @@ def edited_metadata(
     headers.drop("Requires-Dist", lambda line: line in drop)
     # Most builders write the requirements of an extra after its Provides-Extra.
     headers.insert("Requires-Dist", requires, before=["Provides-Extra"])
-    if licences and _knows_licence_files(headers):
-        headers.insert("License-File", licences)
+    known = re.findall(r"\d+", (headers.values("Metadata-Version") or ["1.0"])[0])
+    if licences and [whole_number(number) or 0 for number in known[:2]] >= [2, 4]:
+        headers.insert("License-File", licences)  # since version 2.4
     return bytes(headers)
 
 
@@ -115,12 +116,6 @@ def forbidding(requires: Iterable[str], project: str, version: str) -> str | Non
             if not required.specifier.contains(read_version(version), prereleases=True):
                 return str(required)
     return None
-
-
-def _knows_licence_files(headers: Headers) -> bool:
-    """Return whether METADATA lists licence texts, as it does since version 2.4."""
-    version = (headers.values("Metadata-Version") or ["1.0"])[0]
-    return [whole_number(n) or 0 for n in re.findall(r"\d+", version)[:2]] >= [2, 4]
 
 
 def edited_wheel(content: bytes, tags: Sequence[str]) -> bytes:

@@ -87,7 +87,10 @@ def plan_slim(name: str, python: str | None, chosen: UserOptions) -> tuple[Matri
         slim = replace(slim, requirement=given, python=version)
         before = None
     else:
-        slim, before = _opened(slim, Path(given))
+        path = Path(given)
+        with open_wheel(path) as wheel:
+            check_same_cuda(variant, torch_cuda(wheel))
+        slim, before = replace(slim, path=str(path.absolute())), path.stat().st_size
     job = MatrixJob(
         name=name,
         variant=variant_name(variant),
@@ -100,13 +103,6 @@ def plan_slim(name: str, python: str | None, chosen: UserOptions) -> tuple[Matri
         wheel_bytes=_UNKNOWN,
     )
     return job, slim
-
-
-def _opened(slim: Slim, path: Path) -> tuple[Slim, int]:
-    """Check that the wheel can be read and is for the CUDA release of the variant."""
-    with open_wheel(path) as wheel:
-        check_same_cuda(slim.variant, torch_cuda(wheel))
-        return replace(slim, path=str(path.absolute())), path.stat().st_size
 
 
 def _is_requirement(given: str) -> bool:
@@ -141,7 +137,10 @@ def slim_one(
     wheel = Path(slim.path) if slim.path else _fetched(slim, aside, say)
     label = job.label
     if slim.auto_label:
-        label = _completed(label, wheel, slim.variant)
+        with open_wheel(wheel) as opened:
+            cuda = torch_cuda(opened)
+            check_same_cuda(slim.variant, cuda)
+            label = completed_label(label, original=original_label(opened), cuda=cuda)
     made, before = _slimmed(wheel, SlimRequest(gpus=slim.variant.gpus, label=label), aside)
     say(f"verifying {made.name}")
     errors = _errors(made)
@@ -163,13 +162,6 @@ def slim_one(
     with StorageErrors("write", out / made.name):
         made.replace(out / made.name)
     return result
-
-
-def _completed(label: str, path: Path, variant: Variant) -> str:
-    with open_wheel(path) as wheel:
-        cuda = torch_cuda(wheel)
-        check_same_cuda(variant, cuda)
-        return completed_label(label, original=original_label(wheel), cuda=cuda)
 
 
 def _is_there(earlier: MatrixResult, out: Path) -> bool:
