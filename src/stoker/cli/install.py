@@ -132,11 +132,7 @@ def install(
     stoker install /srv/wheels torch==2.9.1 --print
     stoker install torch==2.9.1 --slim --for h100 --dry-run
     """
-    from stoker.builds.obtaining import Building, BuildWish
     from stoker.catalogue.finding import is_place
-    from stoker.catalogue.installing import installer_for
-    from stoker.cli import installing
-    from stoker.machine.python import target_python
 
     if locked and (words or files or lock or prewarm):
         raise UsageError("--locked installs what the file names, and nothing else")
@@ -160,6 +156,10 @@ def install(
             f"{what}",
             hints=hints,
         )
+    from stoker.catalogue.installing import installer_for
+    from stoker.cli import installing
+    from stoker.machine.python import target_python
+
     target = target_python(python)
     call = installing.Call(
         installer_for(target, installer), target, wished, only_print, dry_run, as_json
@@ -171,6 +171,8 @@ def install(
     elif alone:
         installing.from_catalogue(words, call)
     else:
+        from stoker.builds.obtaining import Building, BuildWish
+
         when = Building.NEVER if no_build else Building.ALWAYS if only_build else Building.IF_NONE
         return installing.found_or_built(
             words,

@@ -1,17 +1,16 @@
 """The four ways of `stoker install`, each from its arguments to what it prints.
 
-A module of its own, so that `stoker install --help` imports no feature.
+A module of its own, so that `stoker install --help` imports no feature. Only the way that may build
+imports what builds.
 """
 
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from stoker.builds.building import Built
-from stoker.builds.obtaining import BuildWish, ObtainedBuild, obtain
 from stoker.catalogue.access import LocatedCatalogue
 from stoker.catalogue.finding import Found, read_place
 from stoker.catalogue.host import check_installable
@@ -35,11 +34,7 @@ from stoker.catalogue.locking import (
 from stoker.catalogue.prewarming import prewarmings
 from stoker.catalogue.shown import downloads_page, selection_page
 from stoker.catalogue.slim_install import resolve, slim_install, slim_targets
-from stoker.cli.build import build
-from stoker.cli.build_options import Part, taken
-from stoker.cli.building import performed
 from stoker.cli.chosen import told_options
-from stoker.cli.governed import run_governed
 from stoker.machine.installers import Installer
 from stoker.model.errors import UsageError
 from stoker.model.value import size
@@ -49,6 +44,10 @@ from stoker.outside.long_work import say, shown, stage
 from stoker.outside.terminal import print_json, show
 from stoker.settings.declared import CommandLine
 from stoker.settings.tables import InstallSettings
+
+if TYPE_CHECKING:
+    from stoker.builds.building import Built
+    from stoker.builds.obtaining import BuildWish, ObtainedBuild
 
 
 class Call(NamedTuple):
@@ -123,7 +122,7 @@ def found_or_built(
     files: tuple[Path, ...],
     catalogues: tuple[str, ...],
     call: Call,
-    wish: BuildWish,
+    wish: "BuildWish",
     *,
     lock: Path | None,
     lines: bool,
@@ -133,6 +132,9 @@ def found_or_built(
     """Install the wheels that fit, of all places, and build what has none; with ``kernels`` compile
     kernels after that. Return the exit status. ``settings`` are those of governed runs.
     """
+    from stoker.builds.obtaining import obtain
+    from stoker.cli.governed import run_governed
+
     place = read_place(call.python, call.wished)
     supply = read_supply(catalogues, _install_settings())
     _tell_unchecked(supply.catalogues)
@@ -191,8 +193,12 @@ def _write_lock(path: Path, found: list[Found], place: Place, installer: Install
     say(f"{path}: {len(made.packages)} packages")
 
 
-def built(settings: dict[str, Any], plan: ObtainedBuild) -> Built:
+def built(settings: dict[str, Any], plan: "ObtainedBuild") -> "Built":
     """Build as `stoker build` does, with the settings for governed runs of this command."""
+    from stoker.cli.build import build
+    from stoker.cli.build_options import Part, taken
+    from stoker.cli.building import performed
+
     out = folders.cache() / "install" / "built"
     words = [plan.source.requirement, "--variant", plan.variant, "--python", plan.python]
     words += ["--out", str(out)]
