@@ -21,6 +21,7 @@ from stoker.ask.settling import (
     common,
     described,
     lacks,
+    most_used,
     runs_kernel,
     score,
     target_trials,
@@ -332,8 +333,7 @@ def _answered(subject: Subject, asked: Asked) -> Subject:
     cubins = tuple(arch for arch in all_cubins if sm(arch) in everywhere)
     ptx = tuple(arch for arch in all_ptx if f"PTX of {arch}" in everywhere)
     if not cubins and not ptx:  # no target is that of all kernels: then those that were asked for
-        wanted = {target.arch.rstrip("af") for target in subject.gpus}
-        cubins = tuple(arch for arch in all_cubins if arch.rstrip("af") in wanted)
+        cubins = most_used(subject.gpus, all_cubins, asked.kernels)
         cubins, ptx = (cubins, ()) if cubins else (all_cubins, all_ptx)
     some = [arch for arch in all_cubins if arch not in cubins]
     some += [f"{arch}+PTX" for arch in all_ptx if arch not in ptx]

@@ -6,7 +6,8 @@ the effect that its name promises is not guessed: the build is asked again with 
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
 
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from stoker.model.recipe import BackendRecipe, Switch
 from stoker.model.setting import SettingPlace, is_on
 from stoker.model.value import Value
 from stoker.model.variant import Backend, GpuTarget
+from stoker.plan.compiled import KernelTargets, sm
 from stoker.plan.recipes.project import known_facts, sets_targets
 from stoker.plan.subject import Subject
 from stoker.plan.tree_recipe import FIND_CUDA_FLAGS, names_targets
@@ -317,6 +319,24 @@ def _with_switch(known: BackendRecipe, switch: Switch, change: str) -> Trial:
 
 def _plain(arch: str) -> str:
     return arch.rstrip("af") if "." in arch else arch
+
+
+def most_used(
+    gpus: Iterable[GpuTarget], archs: Iterable[str], kernels: Collection[KernelTargets]
+) -> tuple[str, ...]:
+    """Return for each GPU one of the targets that serve it: that which was asked for, if a kernel
+    is compiled for it, or else that of most kernels.
+    """
+    used = Counter(target for kernel in kernels for target in kernel.targets)
+    wanted = {gpu.arch for gpu in gpus}
+    by_gpu: dict[str, list[str]] = {_plain(arch): [] for arch in sorted(wanted)}
+    for arch in archs:
+        by_gpu.get(_plain(arch), []).append(arch)
+    return tuple(
+        max(made, key=lambda arch: (arch in wanted, used[sm(arch)]))
+        for made in by_gpu.values()
+        if made
+    )
 
 
 def common(kernels: Iterable[tuple[str, ...]]) -> frozenset[str]:

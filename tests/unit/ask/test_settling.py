@@ -1,9 +1,10 @@
 """Which settings a build is asked with next, and when an answer is better."""
 
-from stoker.ask.settling import Lack, lacks, runs_kernel, score, trials
+from stoker.ask.settling import Lack, lacks, most_used, runs_kernel, score, trials
 from stoker.ask.values import Asked, AskedOption, AskedVariable, AskedWord
 from stoker.model.recipe import BackendRecipe
-from stoker.model.variant import Backend
+from stoker.model.variant import Backend, GpuTarget
+from stoker.plan.compiled import KernelTargets
 from stoker.plan.subject import Subject
 from subjects import extension_tree, subject
 
@@ -89,6 +90,22 @@ def test_a_cpu_build_switches_gpus_and_native_code_off() -> None:
     about = asked_of("cpu")
     wanted = [t.change for lack in lacks(about, asked) for t in trials(lack, about, NOTHING, asked)]
     assert wanted == ["USE_CUDA=OFF", "LIB_NATIVE=OFF"]
+
+
+def test_a_target_of_single_kernels_is_not_that_of_all() -> None:
+    """vLLM was said to be compiled for 9.0 and 9.0a, and no kernel is compiled for both."""
+    kernels = [
+        KernelTargets(source=name, targets=targets)
+        for name, targets in (
+            ("a", ("sm_90",)),
+            ("b", ("sm_90", "PTX of 9.0")),
+            ("c", ("sm_100f",)),
+        )
+    ]
+    asked_for = (GpuTarget(arch="9.0"), GpuTarget(arch="8.9"))
+    assert most_used(asked_for, ("8.0", "9.0", "9.0a"), kernels) == ("9.0",)
+    assert most_used(asked_for, ("9.0a",), kernels) == ("9.0a",)
+    assert most_used([GpuTarget(arch="10.0")], ("10.0a", "10.0f"), kernels) == ("10.0f",)
 
 
 def test_which_kernels_run() -> None:
