@@ -272,7 +272,7 @@ def _lost(lost: list[Setting], tree: SourceTree, carrier: str | None) -> Iterato
     because = (
         f"a value with blanks cannot be passed in {carrier}"
         if carrier
-        else ("its setup.py calls CMake itself and passes no options on")
+        else f"{tree.front_end} was not found to pass options on to CMake"
     )
     yield Finding(
         name="option-not-passed",
