@@ -102,7 +102,7 @@ def measure(
 ) -> dict[str, Any]:
     """Return the costs of ninja and of each stoker, by turns."""
     found: dict[str, list[Cost]] = {"ninja": [], **{name: [] for name in stokers}}
-    with tempfile.TemporaryDirectory(prefix="short-steps-") as name:
+    with tempfile.TemporaryDirectory(prefix="short-steps-", ignore_cleanup_errors=True) as name:
         project = Project(Path(name), rule, steps, places)
         for _ in range(rounds):
             found["ninja"].append(project.plain())

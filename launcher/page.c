@@ -4,7 +4,8 @@
  * The page says how many places there are and which families of commands may take one. A place is taken
  * by locking the byte of that number in the page's file. The lock belongs to the open file that launcher
  * and keeper share, so the kernel gives the place back when both are gone, however they end and in
- * whichever pid namespace. Each word of the page has one writing side; a wrong one costs time only. */
+ * whichever pid namespace. Locks are slow where there are many, so a bit per place says which of them are
+ * worth a try. Each word of the page has one writing side; a wrong one costs time only. */
 #define _GNU_SOURCE
 #include "launcher.h"
 
@@ -18,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PAGE_VERSION = 1, FAMILIES = 1024, MOST_PLACES = 1024 };
+enum { PAGE_VERSION = 2, FAMILIES = 1024, MOST_PLACES = 1024, WORD_BITS = 64 };
 
 /* As src/stoker/govern/leases.py writes it. */
 struct shared {
@@ -26,11 +27,12 @@ struct shared {
     uint32_t places;   /* that leases may take now */
     int64_t beat_us;   /* when the governor wrote last */
     uint32_t released; /* counts leases that ended; launchers write it and wait for it */
-    uint32_t freed;    /* the last place that was given back, plus one; launchers write it */
-    uint64_t families[FAMILIES]; /* each at its number modulo FAMILIES */
+    uint32_t unused;
+    uint64_t taken[MOST_PLACES / WORD_BITS]; /* a bit per place; launchers write it */
+    uint64_t families[FAMILIES];             /* each at its number modulo FAMILIES */
 };
 
-enum { STALE_US = 1000 * 1000 };
+enum { STALE_US = 1000 * 1000, SEARCH_US = 1000 * 1000 };
 
 static struct {
     int file;
@@ -111,26 +113,61 @@ static bool lock_place(int place, short how)
     return fcntl(page.file, F_OFD_SETLK, &range) == 0;
 }
 
-/* Tries the place that was given back last, then all of them: each try costs a call. */
-static bool take_one(void)
+/* Returns the places in a word of `taken` that no bit claims. */
+static uint64_t unclaimed(uint32_t word)
 {
-    uint32_t count = places();
-    uint32_t freed = __atomic_exchange_n(&page.shared->freed, 0, __ATOMIC_ACQ_REL);
-    uint32_t first = freed > 0 ? freed - 1 : (uint32_t)getpid();
-    for (uint32_t i = 0; i < count && page.place < 0; i++) {
-        int place = (int)((first + i) % count);
-        if (lock_place(place, F_WRLCK))
+    uint32_t count = places(), first = word * WORD_BITS;
+    uint64_t existing = count >= first + WORD_BITS ? ~UINT64_C(0)
+                        : count > first            ? (UINT64_C(1) << (count - first)) - 1
+                                                   : 0;
+    return existing & ~__atomic_load_n(&page.shared->taken[word], __ATOMIC_ACQUIRE);
+}
+
+static bool claim(int place)
+{
+    uint64_t bit = UINT64_C(1) << place % WORD_BITS;
+    return !(__atomic_fetch_or(&page.shared->taken[place / WORD_BITS], bit, __ATOMIC_ACQ_REL) & bit);
+}
+
+static bool take_unclaimed(void)
+{
+    for (uint32_t word = 0; word < MOST_PLACES / WORD_BITS; word++)
+        for (uint64_t free; (free = unclaimed(word));) {
+            int place = (int)(word * WORD_BITS) + __builtin_ctzll(free);
+            if (claim(place) && lock_place(place, F_WRLCK)) {
+                page.place = place;
+                return true;
+            }
+        }
+    return false;
+}
+
+/* Takes the place of a launcher that was killed and left its bit. */
+static bool take_abandoned(void)
+{
+    for (int place = 0; place < (int)places(); place++)
+        if (lock_place(place, F_WRLCK)) {
+            claim(place);
             page.place = place;
-    }
-    return page.place >= 0;
+            return true;
+        }
+    return false;
 }
 
 bool page_take(void)
 {
     static const struct timespec LONGEST = {.tv_sec = 1};
+    static int64_t search_us; /* when to try places in spite of their bits */
     uint32_t before = __atomic_load_n(&page.shared->released, __ATOMIC_ACQUIRE);
-    if (take_one())
+    if (take_unclaimed())
         return true;
+    if (!search_us)
+        search_us = now_us() + SEARCH_US;
+    if (now_us() >= search_us) {
+        search_us = 0;
+        if (take_abandoned())
+            return true;
+    }
     syscall(SYS_futex, &page.shared->released, FUTEX_WAIT, before, &LONGEST, NULL, 0);
     return false;
 }
@@ -151,10 +188,14 @@ void page_release(void)
     if (page.place < 0)
         return;
     lock_place(page.place, F_UNLCK);
-    __atomic_store_n(&page.shared->freed, (uint32_t)page.place + 1, __ATOMIC_RELEASE);
+    __atomic_fetch_and(&page.shared->taken[page.place / WORD_BITS],
+                       ~(UINT64_C(1) << page.place % WORD_BITS), __ATOMIC_RELEASE);
     page.place = -1;
     __atomic_add_fetch(&page.shared->released, 1, __ATOMIC_RELEASE);
-    wake(1);
+    int free = 0; /* more than ours if the governor has granted more meanwhile */
+    for (uint32_t word = 0; word < MOST_PLACES / WORD_BITS; word++)
+        free += __builtin_popcountll(unclaimed(word));
+    wake(free > 0 ? free : 1); /* one sees that places were withdrawn, and tells the others */
 }
 
 bool page_report(const char *socket, const struct line *line)

@@ -30,9 +30,9 @@ _MOST_FAMILIES = 4096  # that are remembered
 _MOST_PLACES = 1023
 
 _PAGE, _PIPE = ".page", ".reports"  # appended to the name of the socket
-_VERSION = 1
+_VERSION = 2
 _TABLE = 1024
-_HEADER = struct.Struct("@IIqII")
+_HEADER = struct.Struct("@IIqI4x128s")
 _LOCK = struct.Struct("@hhqqi4x")  # struct flock
 _GET_LOCK = getattr(fcntl, "F_OFD_GETLK", 36)
 _REPORTS = 1 << 20  # bytes that a pipe may hold, where the system allows it
@@ -47,7 +47,7 @@ def make_files(socket: str) -> None:
         os.mkfifo(f"{socket}{_PIPE}", 0o600)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         page = os.open(f"{socket}{_PAGE}", flags, 0o600)
-        os.write(page, _HEADER.pack(_VERSION, 0, 0, 0, 0).ljust(_HEADER.size + 8 * _TABLE, b"\0"))
+        os.write(page, _HEADER.pack(_VERSION, 0, 0, 0, b"").ljust(_HEADER.size + 8 * _TABLE, b"\0"))
         os.close(page)
 
 

@@ -131,6 +131,23 @@ def test_it_waits_for_a_place(offered: Page, launch: Launch, tmp_path: Path) -> 
     assert (tmp_path / "second").exists()
 
 
+def test_all_take_the_places_that_are_added(
+    offered: Page, launch: Launch, governor: ScriptedGovernor, tmp_path: Path
+) -> None:
+    script = 'echo > "$1/up-$2"; while [ ! -e "$1/go-$2" ]; do sleep 0.01; done'
+    first = launch.script(script, tmp_path, "first")
+    until((tmp_path / "up-first").exists, "the first one runs")
+    others = [launch.script(script, tmp_path, str(number)) for number in range(3)]
+    offered.grant(3)
+    (tmp_path / "go-first").touch()
+    assert result(first)[0] == 0
+    until(lambda: len(list(tmp_path.glob("up-?"))) == 3, "the others run at the same time")
+    for number in range(3):
+        (tmp_path / f"go-{number}").touch()
+    assert [result(other)[0] for other in others] == [0, 0, 0]
+    assert not governor.is_asked()
+
+
 @pytest.mark.parametrize("why", ["no places", "no beat", "another family", "no page", "open page"])
 def test_it_asks_if_there_is_no_lease_for_it(
     offered: Page, launch: Launch, governor: ScriptedGovernor, why: str
@@ -258,6 +275,8 @@ def test_a_place_returns_however_its_step_ends(
         os.kill(step.pid, signal.SIGKILL)
     os.kill(step.pid, signal.SIGCONT)
     until(lambda: offered.leases.taken() == 0, "the place is free")
+    assert result(launch.script("exit 0"))[0] == 0
+    assert offered.report()[b"done"][:2] == [b"0", b"0"]
 
 
 def test_a_place_returns_with_the_pid_namespace_of_its_step(
