@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import PROJECTS, Need, Stoker
-from stoker.builds.containers.building import check_ended
+from stoker.builds.containers.inside import check_ended
 from stoker.model.errors import CommandError, ExitStatus, StorageError
 from stoker.outside import process
 

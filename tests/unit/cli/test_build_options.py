@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from stoker.builds.containers.building import Inside
+from stoker.builds.containers.inside import Inside
 from stoker.cli.build import build, develop
 from stoker.cli.build_options import Part, names_of, taken
 from stoker.cli.containing import words_again
