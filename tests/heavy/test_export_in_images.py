@@ -30,7 +30,7 @@ HERE = f"linux-{platform.machine()}"
 BUILDER = f"quay.io/pypa/manylinux_2_28_{platform.machine()}"
 LAST = "docker.io/library/python:3.12-slim"
 PATH = "PATH=/opt/python/cp312-cp312/bin:/usr/local/bin:/usr/bin:/bin"
-LIMITS = ("--network=host", "--ulimit", "nofile=1024:1024")
+LIMITS = ("--network=host", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096")
 BUILT = "import torch, mini_extension; print(mini_extension.__name__, torch.__version__)"
 
 
