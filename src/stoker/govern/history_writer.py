@@ -79,7 +79,7 @@ class HistoryWriter:
             with History(
                 self._path, timeout_s=min(self._timeout_s, _START_LOCK_TIMEOUT_S)
             ) as history:
-                predictor, _ = _predictor(history)
+                predictor = _predictor(history, history.learned(_kind()))
                 names = [record.step.title for record in predictor.unusable]
                 self.skipped = _skipped([*history.unreadable, *names])
                 return predictor
@@ -92,10 +92,10 @@ class HistoryWriter:
         starts sooner. Records of other governors are part of it.
         """
         with suppress(StokerError), History(self._path, timeout_s=self._timeout_s) as history:
-            predictor, new = _predictor(history)
-            if new >= _MUCH_NEW:
-                content = msgspec.msgpack.encode(predictor.knowledge())
-                history.keep_learned(_kind(), history.last_attempt(), content)
+            last, stored = history.last_attempt(), history.learned(_kind())
+            if last - (stored[0] if stored else 0) >= _MUCH_NEW:
+                content = msgspec.msgpack.encode(_predictor(history, stored).knowledge())
+                history.keep_learned(_kind(), last, content)
 
     def start_run(self, command: str, directory: str) -> RunBeingWritten:
         run = RunBeingWritten(command, directory)
@@ -174,15 +174,12 @@ class HistoryWriter:
                 self._pending.popleft()
 
 
-def _predictor(history: History) -> tuple[Predictor, int]:
-    """Return a predictor that knows the history, and how many records were not stored as learned
-    before.
-    """
-    stored, known = history.learned(_kind()), None
+def _predictor(history: History, stored: tuple[int, bytes] | None) -> Predictor:
+    """Return a predictor that knows the history. ``stored`` is what was learned before."""
+    known = None
     with suppress(*UNDECODABLE):
         known = stored and msgspec.msgpack.decode(stored[1], type=Knowledge)
-    records = history.recent(after=stored[0] if stored and known else 0)
-    return Predictor(records, known), len(records)
+    return Predictor(history.recent(after=stored[0] if stored and known else 0), known)
 
 
 def _skipped(names: Sequence[str]) -> str | None:
