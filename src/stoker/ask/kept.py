@@ -54,8 +54,10 @@ def recall(name: str) -> Left | None:
 
 
 def keep(name: str, left: Left) -> None:
-    """Keep what a program left. One that ran out of time may do better next time."""
-    if not left.ended_for:
+    """Keep what a program left. One that failed or ran out of time may do better next time: what it
+    lacks may be installed then.
+    """
+    if left.status == 0:
         _file(name).parent.mkdir(parents=True, exist_ok=True)
         write_whole(_file(name), msgspec.json.encode(left), private=True)
         by_age = sorted(_file(name).parent.glob("*.json"), key=lambda path: -_stamp(str(path)))

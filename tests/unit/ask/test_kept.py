@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stoker.ask import kept
 from stoker.ask.room import Left, Question
@@ -38,8 +39,8 @@ def test_the_oldest_answers_are_removed(monkeypatch: pytest.MonkeyPatch) -> None
     assert kept.recall("n0") is None
 
 
-def test_a_program_that_ran_out_of_time_is_asked_again() -> None:
-    kept.keep(
-        "slow", Left(status=None, ended_for="time", seconds=1.0, notes="", files={}, output="")
-    )
-    assert kept.recall("slow") is None
+@pytest.mark.parametrize(("status", "ended_for"), [(None, "time"), (1, "")])
+def test_a_program_that_did_not_succeed_is_asked_again(status: int | None, ended_for: str) -> None:
+    """A build that lacked a compiler was refused for it after the compiler had been installed."""
+    kept.keep("failed", replace(LEFT, status=status, ended_for=ended_for))
+    assert kept.recall("failed") is None
