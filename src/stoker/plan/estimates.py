@@ -156,7 +156,7 @@ def _counted_bytes(asked: AskedBuild | None) -> Quantity | None:
 
 
 def _range(asked: AskedBuild, least: float, most: float, basis: str) -> Quantity:
-    """Return a range, or its lower end if the build also compiles what nobody has counted."""
+    """Return a range, or its lower end if the build also compiles files that were not counted."""
     if asked.fetches:
         return Quantity(
             amount=least, at_least=True, basis=f"{basis}; files that it fetches besides"

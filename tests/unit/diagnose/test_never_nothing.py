@@ -46,6 +46,6 @@ def test_no_collected_failure_is_nothing(log: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("after", ["", "\n\n", "\nCleaning up\nSee the log for details\n" * 3])
 @pytest.mark.parametrize("line", FAILED)
-def test_a_line_that_tells_of_a_failure_is_never_nothing(line: str, after: str) -> None:
+def test_a_line_about_a_failure_is_never_nothing(line: str, after: str) -> None:
     built = "-- Build files have been written to: /src/build\n[2/2] Linking mill\n"
     assert status(f"{built}{line}{after}") is not Status.NOTHING_FAILED
