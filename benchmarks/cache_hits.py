@@ -79,9 +79,9 @@ def main() -> None:
         "objects": len(objects),
         "columns": ["wall_s", "cpu_s"],
     }
-    with tempfile.TemporaryDirectory(prefix="cache-hits-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix="cache-hits-", ignore_cleanup_errors=True) as folder:
         words = (word.partition("=") for word in arguments.sides)
-        sides = {side: Side(stoker, Path(name, side)) for side, _, stoker in words}
+        sides = {side: Side(stoker, Path(folder, side)) for side, _, stoker in words}
         result["empty"] = {
             name: side.make(arguments.build, objects) for name, side in sides.items()
         }

@@ -132,8 +132,8 @@ static bool claim(int place)
 static bool take_unclaimed(void)
 {
     for (uint32_t word = 0; word < MOST_PLACES / WORD_BITS; word++)
-        for (uint64_t free; (free = unclaimed(word));) {
-            int place = (int)(word * WORD_BITS) + __builtin_ctzll(free);
+        for (uint64_t idle; (idle = unclaimed(word));) {
+            int place = (int)(word * WORD_BITS) + __builtin_ctzll(idle);
             if (claim(place) && lock_place(place, F_WRLCK)) {
                 page.place = place;
                 return true;
@@ -192,10 +192,10 @@ void page_release(void)
                        ~(UINT64_C(1) << page.place % WORD_BITS), __ATOMIC_RELEASE);
     page.place = -1;
     __atomic_add_fetch(&page.shared->released, 1, __ATOMIC_RELEASE);
-    int free = 0; /* more than ours if the governor has granted more meanwhile */
+    int idle = 0; /* more than ours if the governor has granted more meanwhile */
     for (uint32_t word = 0; word < MOST_PLACES / WORD_BITS; word++)
-        free += __builtin_popcountll(unclaimed(word));
-    wake(free > 0 ? free : 1); /* one sees that places were withdrawn, and tells the others */
+        idle += __builtin_popcountll(unclaimed(word));
+    wake(idle > 0 ? idle : 1); /* one sees that places were withdrawn, and tells the others */
 }
 
 bool page_report(const char *socket, const struct line *line)
