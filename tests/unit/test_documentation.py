@@ -33,6 +33,23 @@ def test_links_lead_somewhere() -> None:
     assert [str(link.relative_to(ROOT)) for link in links if not link.exists()] == []
 
 
+def test_links_into_a_page_lead_to_its_headings() -> None:
+    links = [
+        ((page.parent / target).resolve() if target else page, anchor)
+        for page in PAGES
+        for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text())
+    ]
+    assert len(links) > 20
+    assert [f"{page.name}#{name}" for page, name in links if name not in _anchors(page)] == []
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return the names that GitHub gives to the headings of a page."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_nothing_advises_to_install_stoker_from_the_package_index() -> None:
     """It is not there; extras are packages that are."""
     texts = [*PAGES, *sorted((ROOT / "src").rglob("*.py")), *(ROOT / "src").rglob("*.toml")]

@@ -30,6 +30,7 @@ _CONSTANTS = {"ON", "YES", "TRUE", "Y", "OFF", "NO", "FALSE", "N", "IGNORE", "NO
 _NO_VARIABLE = _NO_VARIABLE_NEXT | _OPERATORS | _CONSTANTS
 _OPENING = {"foreach", "function", "macro", "while"}
 _CLOSING = {f"end{name}" for name in _OPENING}
+_BRANCHING = {"if", "elseif", "else", "endif"}
 # Characters of a condition, and what each part counts besides: of very deep nesting only the outer
 # part is told.
 _LONGEST, _COST_OF_PART = 1000, 20
@@ -90,7 +91,10 @@ def enclosed(commands: Iterable[CMakeCommand]) -> Iterator[Enclosed]:
     # For each open if(), the conditions of its branches so far; an else() has none of its own.
     blocks: list[list[str]] = []
     others = 0
+    within: str | None = None  # the condition of the blocks, once a command needs it
+    changed = False
     for command in commands:
+        changed = changed or command.name in _BRANCHING
         match command.name:
             case "if":
                 blocks.append([_limited(command)])
@@ -105,8 +109,10 @@ def enclosed(commands: Iterable[CMakeCommand]) -> Iterator[Enclosed]:
             case name if name in _CLOSING:
                 others = max(0, others - 1)
             case _:
+                if changed:
+                    within, changed = _within(blocks), False
                 conditional = bool(blocks or others)
-                yield Enclosed(command=command, within=_within(blocks), conditional=conditional)
+                yield Enclosed(command=command, within=within, conditional=conditional)
 
 
 def _limited(command: CMakeCommand) -> str:
