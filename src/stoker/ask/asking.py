@@ -32,7 +32,7 @@ from stoker.ask.values import Asked, Walls
 from stoker.knowledge.estimates import estimates
 from stoker.model.errors import MissingError, StokerError, UsageError
 from stoker.model.evidence import AskedBuild, EvidenceKind
-from stoker.model.finding import Finding, Severity
+from stoker.model.finding import Finding, error, warning
 from stoker.model.govern import Step
 from stoker.model.plan import Plan
 from stoker.model.recipe import BackendRecipe, FixedTargets, ProjectRecipe
@@ -386,63 +386,58 @@ def remarks(plan: Plan, asked: Asked) -> Iterator[Finding]:
     for gpu in gpus:
         lost = [k.source for k in asked.kernels if not runs_kernel(k.targets, gpu)]
         if lost:
-            yield Finding(
-                name="kernels-unserved",
-                severity=Severity.WARNING,
-                title=f"{len(lost)} of {len(asked.kernels)} sources with kernels have no code "
-                f"that runs on {gpu}",
+            yield warning(
+                "kernels-unserved",
+                (
+                    f"{len(lost)} of {len(asked.kernels)} sources with kernels have no code "
+                    f"that runs on {gpu}"
+                ),
                 evidence=", ".join(lost[:3]),
             )
     if plan.variant.backend is not Backend.CPU and asked.answered and not asked.device_compiles:
-        yield Finding(
-            name="asked-no-device-code",
-            severity=Severity.WARNING,
-            title="with these settings the build compiles no device code",
-            advice="It may compile kernels at run time. If not, look for the option that "
-            "switches the back end on: `stoker options`.",
+        yield warning(
+            "asked-no-device-code",
+            "with these settings the build compiles no device code",
+            advice=(
+                "It may compile kernels at run time. If not, look for the option that "
+                "switches the back end on: `stoker options`."
+            ),
         )
     if asked.device_compiles and asked.backend is not plan.variant.backend:
-        yield Finding(
-            name="asked-other-device-code",
-            severity=Severity.ERROR,
-            title=f"the build compiles {asked.backend.upper()} code, which is not asked for",
+        yield error(
+            "asked-other-device-code",
+            f"the build compiles {asked.backend.upper()} code, which is not asked for",
             evidence=", ".join(kernel.source for kernel in asked.kernels[:3]),
             advice="No setting was found that leaves it out. Look for one: `stoker options`.",
         )
     if asked.ended_for:
         title = f"the build was ended because it used too much of: {asked.ended_for}"
-        yield Finding(name="asked-ended", severity=Severity.WARNING, title=title)
+        yield warning("asked-ended", title)
     if asked.offline:
-        yield Finding(
-            name="asked-offline",
-            severity=Severity.WARNING,
-            title="the build fetches files while it is configured, and what it compiles "
-            + ("of them" if asked.answered else "after that")
-            + " is not known",
+        yield warning(
+            "asked-offline",
+            (
+                "the build fetches files while it is configured, and what it compiles "
+                + ("of them" if asked.answered else "after that")
+                + " is not known"
+            ),
             evidence=asked.offline,
             advice="Fetch them before, or let it use your network: `--ask=open`.",
         )
     if asked.stopped:
         title = "the build stopped after its commands had become known"
-        yield Finding(
-            name="asked-stopped",
-            severity=Severity.WARNING,
-            title=title,
-            evidence=asked.stopped,
-        )
+        yield warning("asked-stopped", title, evidence=asked.stopped)
     if asked.needs_gpu:
-        yield Finding(
-            name="needs-visible-gpu",
-            severity=Severity.ERROR,
-            title=f"without a visible GPU, as on this machine, the build {asked.without_gpu}",
+        yield error(
+            "needs-visible-gpu",
+            f"without a visible GPU, as on this machine, the build {asked.without_gpu}",
             evidence=f"{asked.needs_gpu} looks at the GPU of the build machine",
             advice="Build where such a GPU is visible: no setting was found that forces it.",
         )
     if asked.cpu_flags:
-        yield Finding(
-            name="code-for-one-cpu",
-            severity=Severity.WARNING,
-            title="its host code is compiled for CPUs that not every machine has",
+        yield warning(
+            "code-for-one-cpu",
+            "its host code is compiled for CPUs that not every machine has",
             evidence=" ".join(asked.cpu_flags),
         )
 

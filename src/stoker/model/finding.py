@@ -1,6 +1,8 @@
 """The result of a check: a name, a severity, the evidence and the commands that fix it."""
 
+from collections.abc import Iterable
 from enum import StrEnum
+from functools import partial
 
 from stoker.model.value import Value
 
@@ -25,13 +27,20 @@ class Finding(Value, frozen=True, kw_only=True):
     advice: str = ""
 
 
-def ok(name: str, title: str, evidence: str = "") -> Finding:
-    return Finding(name=name, severity=Severity.OK, title=title, evidence=evidence)
+def finding(
+    severity: Severity,
+    name: str,
+    title: str,
+    evidence: str | Iterable[str] = "",
+    fix: tuple[str, ...] = (),
+    advice: str = "",
+) -> Finding:
+    """Return a finding; its evidence is a text, or the lines of one."""
+    text = evidence if isinstance(evidence, str) else "\n".join(evidence)
+    return Finding(name=name, severity=severity, title=title, evidence=text, fix=fix, advice=advice)
 
 
-def error(name: str, title: str, evidence: str = "", fix: tuple[str, ...] = ()) -> Finding:
-    return Finding(name=name, severity=Severity.ERROR, title=title, evidence=evidence, fix=fix)
-
-
-def warning(name: str, title: str, evidence: str = "", fix: tuple[str, ...] = ()) -> Finding:
-    return Finding(name=name, severity=Severity.WARNING, title=title, evidence=evidence, fix=fix)
+ok = partial(finding, Severity.OK)
+note = partial(finding, Severity.NOTE)
+warning = partial(finding, Severity.WARNING)
+error = partial(finding, Severity.ERROR)

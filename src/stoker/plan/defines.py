@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from stoker.knowledge.features import features
 from stoker.knowledge.torch_releases import forwarding, front_end_variables
 from stoker.model.errors import UsageError, nearest, unknown
-from stoker.model.finding import Finding, Severity
+from stoker.model.finding import Finding, note, warning
 from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.source import FrontEnd, ProjectKind
 from stoker.plan.recipes import Recipe
@@ -46,10 +46,9 @@ def check_defines(subject: Subject) -> Iterator[Finding]:
             where = str(setting.origin)
             hint = "`stoker options PATTERN` lists what the tree knows"
             raise unknown("option", setting.name, known, where=where, hint=hint)
-        yield Finding(
-            name="option-unchecked",
-            severity=Severity.WARNING,
-            title=f"{setting.name} cannot be checked without a source tree",
+        yield warning(
+            "option-unchecked",
+            f"{setting.name} cannot be checked without a source tree",
             advice="Name the source tree with --source DIR.",
         )
 
@@ -80,10 +79,9 @@ def check_exported(subject: Subject) -> Iterator[Finding]:
             continue
         if near := nearest(name, options, count=1, cutoff=_MISSPELT):
             raise unknown("option", name, near, where=f"environment {name}")
-        yield Finding(
-            name="variable-unknown",
-            severity=Severity.NOTE,
-            title=f"the environment variable {name} is passed to CMake, which does not know it",
+        yield note(
+            "variable-unknown",
+            f"the environment variable {name} is passed to CMake, which does not know it",
         )
 
 
@@ -124,10 +122,9 @@ def unforwarded(settings: list[Setting], subject: Subject, recipe: Recipe) -> It
         return  # it takes any option as a setting of the back end
     for setting in settings:
         if setting.place is SettingPlace.CMAKE and recipe.variable(setting.name) is None:
-            yield Finding(
-                name="option-not-forwarded",
-                severity=Severity.WARNING,
-                title=f"PyTorch's front end does not pass {setting.name} to CMake",
+            yield warning(
+                "option-not-forwarded",
+                f"PyTorch's front end does not pass {setting.name} to CMake",
                 evidence="it passes BUILD_*, USE_*, CMAKE_* and a fixed list of names",
                 fix=(f"cmake -D {setting.name}={setting.value} build   # once it is configured",),
             )

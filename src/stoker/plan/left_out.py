@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from msgspec.structs import replace
 
 from stoker.knowledge.gpus import runs_on
-from stoker.model.finding import Finding, Severity
+from stoker.model.finding import Finding, note
 from stoker.model.variant import Backend, GpuTarget, PlannedTargets
 from stoker.plan.compiled import DeviceCompile, cuda_targets
 from stoker.plan.subject import Subject
@@ -98,10 +98,9 @@ def staying(subject: Subject, targets: PlannedTargets) -> Iterator[Finding]:
         why = "where the build can be asked (--ask), they are left out of the commands of nvcc"
     else:
         why = "they stay: its commands name them in another way than by -gencode"
-    yield Finding(
-        name="fixed-targets",
-        severity=Severity.NOTE,
-        title=f"the build also compiles for {', '.join(others)}, which it names itself",
+    yield note(
+        "fixed-targets",
+        f"the build also compiles for {', '.join(others)}, which it names itself",
         evidence=why,
         fix=("stoker slim WHEEL   # removes targets from the finished wheel",),
     )

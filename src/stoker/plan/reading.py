@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from stoker.knowledge.projects import reader_of
 from stoker.knowledge.torch_releases import forwarding, front_end_variables
 from stoker.model.evidence import EvidenceKind
-from stoker.model.finding import Finding, Severity
+from stoker.model.finding import Finding, Severity, warning
 from stoker.model.setting import OriginKind, Setting, SettingPlace
 from stoker.model.source import FrontEnd, ProjectKind, ReadVariable, SourceTree
 from stoker.model.variant import Backend
@@ -95,20 +95,20 @@ def _without_effect(
         if not sets_targets(setting, subject) or (known and known.chooses_targets):
             continue
         if ask := written.get(setting.name):
-            yield Finding(
-                name="setting-overwritten",
-                severity=Severity.WARNING,
-                title=f"{tree.name} sets {setting.name} itself",
+            yield warning(
+                "setting-overwritten",
+                f"{tree.name} sets {setting.name} itself",
                 evidence=f"{ask.where}: the value of the plan may be lost",
             )
         elif known is not None and subject.backend_recipe is None:
             continue  # the statement about the targets says what is known
         elif tree.own_targets and setting.place is SettingPlace.ENVIRONMENT:
-            yield Finding(
-                name="targets-in-the-tree",
-                severity=Severity.WARNING,
-                title=f"{tree.name} writes flags for GPU targets itself, so {setting.name} may "
-                "have no effect",
+            yield warning(
+                "targets-in-the-tree",
+                (
+                    f"{tree.name} writes flags for GPU targets itself, so {setting.name} may "
+                    "have no effect"
+                ),
                 evidence=", ".join(target.where for target in tree.own_targets[:3]),
                 fix=("stoker slim WHEEL   # removes targets from the finished wheel",),
             )
@@ -274,9 +274,6 @@ def _lost(lost: list[Setting], tree: SourceTree, carrier: str | None) -> Iterato
         if carrier
         else f"{tree.front_end} was not found to pass options on to CMake"
     )
-    yield Finding(
-        name="option-not-passed",
-        severity=Severity.WARNING,
-        title=f"{names} cannot reach the CMake of {tree.name}",
-        evidence=because,
+    yield warning(
+        "option-not-passed", f"{names} cannot reach the CMake of {tree.name}", evidence=because
     )

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from stoker.knowledge.cpus import cpu_dispatch
-from stoker.model.finding import Finding, Severity
+from stoker.model.finding import Finding, error, note, warning
 from stoker.model.recipe import BackendRecipe
 from stoker.model.source import ProjectKind
 from stoker.model.variant import Backend
@@ -28,22 +28,20 @@ def remarks(subject: Subject) -> Iterator[Finding]:
     yield from _needs_gpu(subject)
     yield from _missing_submodules(subject)
     if subject.tree is None:
-        yield Finding(
-            name="no-source",
-            severity=Severity.NOTE,
-            title="no source tree given: planned for PyTorch, option names checked only roughly",
+        yield note(
+            "no-source",
+            "no source tree given: planned for PyTorch, option names checked only roughly",
             advice="Name the source tree with --source DIR.",
         )
-    for note in subject.tree.notes if subject.tree else ():
-        yield Finding(name="source-unreadable", severity=Severity.WARNING, title=note)
+    for problem in subject.tree.notes if subject.tree else ():
+        yield warning("source-unreadable", problem)
 
 
 def _foreign_platform(subject: Subject) -> Iterator[Finding]:
     if not subject.here:
-        yield Finding(
-            name="other-platform",
-            severity=Severity.WARNING,
-            title=f"the plan is for {subject.platform}, this machine is {subject.machine.platform}",
+        yield warning(
+            "other-platform",
+            f"the plan is for {subject.platform}, this machine is {subject.machine.platform}",
             evidence="the tools and libraries of the target machine were not checked",
         )
 
@@ -53,11 +51,12 @@ def _untested_toolkit(subject: Subject) -> Iterator[Finding]:
     if subject.variant.backend is not Backend.CUDA or version is None:
         return
     if release and version_parts(version) > version_parts(release.cuda_newest):
-        yield Finding(
-            name="toolkit-untested",
-            severity=Severity.WARNING,
-            title=f"PyTorch {release.version} was released with CUDA up to {release.cuda_newest}, "
-            f"not {version}",
+        yield warning(
+            "toolkit-untested",
+            (
+                f"PyTorch {release.version} was released with CUDA up to {release.cuda_newest}, "
+                f"not {version}"
+            ),
             evidence="it may not configure, or fail to compile late",
         )
 
@@ -69,10 +68,9 @@ def _unset_targets(subject: Subject) -> Iterator[Finding]:
     if subject.kind is ProjectKind.CMAKE:
         lists = {"CMAKE_CUDA_ARCHITECTURES"}
     if subject.variant.backend is Backend.CUDA and not subject.gpus and not lists & said:
-        yield Finding(
-            name="arch-list-unset",
-            severity=Severity.ERROR,
-            title="no GPU target named, and no GPU here to take it from",
+        yield error(
+            "arch-list-unset",
+            "no GPU target named, and no GPU here to take it from",
             evidence="PyTorch's own default holds targets that CUDA 13 no longer makes",
             fix=(f"stoker plan {subject.name}-sm90   # or the name of the GPU: h100, rtx4090",),
         )
@@ -87,13 +85,14 @@ def _cpu_level(subject: Subject) -> Iterator[Finding]:
         if dispatch
         else "PyTorch has no run-time kernels of this level"
     )
-    yield Finding(
-        name="cpu-level",
-        severity=Severity.NOTE,
-        title=f"{subject.variant.cpu}: {already}",
-        evidence="the flags change only the default kernels, autograd, c10 and third-party code; "
-        "on an older CPU this wheel ends in an illegal instruction (SIGILL). Measure before you "
-        "rely on it being faster; ATEN_CPU_CAPABILITY switches the run-time choice.",
+    yield note(
+        "cpu-level",
+        f"{subject.variant.cpu}: {already}",
+        evidence=(
+            "the flags change only the default kernels, autograd, c10 and third-party code; "
+            "on an older CPU this wheel ends in an illegal instruction (SIGILL). Measure before "
+            "you rely on it being faster; ATEN_CPU_CAPABILITY switches the run-time choice."
+        ),
     )
 
 
@@ -103,10 +102,9 @@ def _cpu_only(subject: Subject) -> Iterator[Finding]:
     usable = [cuda for cuda in subject.toolbox.cuda if cuda.version and not cuda.problem]
     named = "cpu" in words or subject.variant.backend is not Backend.CPU
     if usable and subject.here and not named and not subject.machine.gpus:
-        yield Finding(
-            name="cpu-only",
-            severity=Severity.NOTE,
-            title="planned for the CPU only: no GPU was found, and the variant names none",
+        yield note(
+            "cpu-only",
+            "planned for the CPU only: no GPU was found, and the variant names none",
             evidence=f"CUDA {usable[0].version} in {usable[0].home} is not used",
             fix=("stoker plan h100   # the name of the GPU to build for",),
         )
@@ -138,18 +136,18 @@ def _native_code(subject: Subject) -> Iterator[Finding]:
         if about and automatic and option.choices and option.name not in recipe.cmake:
             stays.append(f"{option.file}:{option.line}: {option.name} is {option.default}")
     if stays:
-        yield Finding(
-            name="native-code",
-            severity=Severity.WARNING,
-            title=f"{tree.name} is compiled for the CPU of the build machine, and may not run on "
-            "others",
+        yield warning(
+            "native-code",
+            (
+                f"{tree.name} is compiled for the CPU of the build machine, and may not run on "
+                "others"
+            ),
             evidence="; ".join(dict.fromkeys(stays[:3])),
         )
     elif perhaps:
-        yield Finding(
-            name="native-code",
-            severity=Severity.NOTE,
-            title=f"{tree.name} may be compiled for the CPU of the build machine",
+        yield note(
+            "native-code",
+            f"{tree.name} may be compiled for the CPU of the build machine",
             evidence="; ".join(dict.fromkeys(perhaps[:2]))[:300],
         )
 
@@ -162,17 +160,15 @@ def _cuda_stays(subject: Subject) -> Iterator[Finding]:
     read = tree_recipe(subject)
     switched = read is not None and bool(read.recipe.backend_settings)
     if tree.cuda_if_found and tree.device_source and not switched:
-        yield Finding(
-            name="cuda-stays",
-            severity=Severity.WARNING,
-            title=f"{tree.name} also compiles its CUDA code if its build finds a CUDA toolkit",
+        yield warning(
+            "cuda-stays",
+            f"{tree.name} also compiles its CUDA code if its build finds a CUDA toolkit",
             evidence=f"{tree.cuda_if_found} looks at CUDA_HOME, which no setting can empty",
         )
     elif tree.kind is not ProjectKind.CMAKE and _IN_CMAKE.search(tree.device_source or ""):
-        yield Finding(
-            name="cuda-stays",
-            severity=Severity.WARNING,
-            title=f"nothing was found that leaves the CUDA code of {tree.name} out",
+        yield warning(
+            "cuda-stays",
+            f"nothing was found that leaves the CUDA code of {tree.name} out",
             evidence=f"{tree.device_source}, which {tree.front_end} gives to CMake",
         )
 
@@ -182,10 +178,9 @@ def _needs_gpu(subject: Subject) -> Iterator[Finding]:
     place = subject.tree.needs_gpu if subject.tree else None
     wants = subject.variant.backend is Backend.CUDA and subject.here
     if place and wants and not subject.machine.gpus and not subject.asked:
-        yield Finding(
-            name="needs-visible-gpu",
-            severity=Severity.WARNING,
-            title="its build refuses a machine on which no GPU is visible, as on this one",
+        yield warning(
+            "needs-visible-gpu",
+            "its build refuses a machine on which no GPU is visible, as on this one",
             evidence=f"{place} raises an error unless torch.cuda.is_available()",
             advice="Build where such a GPU is visible.",
         )
@@ -195,11 +190,12 @@ def _missing_submodules(subject: Subject) -> Iterator[Finding]:
     tree = subject.tree
     missing = [module.path for module in tree.submodules if not module.present] if tree else []
     if tree and missing and not subject.is_pytorch:
-        yield Finding(
-            name="submodules-missing",
-            severity=Severity.WARNING,
-            title=f"{tree.name} lacks {len(missing)} of its submodules, and what they declare is "
-            "not known",
+        yield warning(
+            "submodules-missing",
+            (
+                f"{tree.name} lacks {len(missing)} of its submodules, and what they declare is "
+                "not known"
+            ),
             evidence=", ".join(missing[:4]) + (", ..." if len(missing) > 4 else ""),
             fix=("git submodule update --init --recursive",),
         )
@@ -210,9 +206,10 @@ def _overridden(subject: Subject) -> Iterator[Finding]:
     if archs and subject.variant.gpus:
         planned = ";".join(target.torch_word for target in subject.variant.gpus)
         if archs != planned:
-            yield Finding(
-                name="environment-overridden",
-                severity=Severity.WARNING,
-                title=f"the variant replaces TORCH_CUDA_ARCH_LIST={archs} of the environment by "
-                f"{planned}",
+            yield warning(
+                "environment-overridden",
+                (
+                    f"the variant replaces TORCH_CUDA_ARCH_LIST={archs} of the environment by "
+                    f"{planned}"
+                ),
             )

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 
 from stoker.model.evidence import AskedBuild, Evidence, EvidenceKind, Statement
-from stoker.model.finding import Finding, Severity
+from stoker.model.finding import Finding, error, warning
 from stoker.model.variant import Backend, PlannedTargets
 from stoker.plan.subject import Subject
 
@@ -55,32 +55,23 @@ def answered(subject: Subject) -> Iterable[Finding]:
     if missing := _NO_MODULE.search(asked.refusal):
         needed = _PROVIDERS.get(missing[1])
         title = f"the build needs the Python module {missing[1]}, which {subject.python} lacks"
-        yield Finding(
-            name="build-requirement-missing",
-            severity=Severity.ERROR,
-            title=title + (f": install {needed}" if needed else ""),
+        yield error(
+            "build-requirement-missing",
+            title + (f": install {needed}" if needed else ""),
             evidence=asked.refusal,
             fix=(shlex.join([subject.python, "-m", "pip", "install", needed]),) if needed else (),
         )
     elif lacking := _NOT_FOUND.search(asked.refusal):
         language = lacking["language"]
         what = f"a compiler for {language}" if language else lacking["part"] or lacking["package"]
-        yield Finding(
-            name="build-requirement-missing",
-            severity=Severity.ERROR,
-            title=f"the build needs {what}, which it does not find on this machine",
+        yield error(
+            "build-requirement-missing",
+            f"the build needs {what}, which it does not find on this machine",
             evidence=asked.refusal,
         )
     elif asked.refusal:
-        yield Finding(
-            name="build-refuses",
-            severity=Severity.ERROR,
-            title="the build itself refuses this variant",
-            evidence=asked.refusal,
+        yield error(
+            "build-refuses", "the build itself refuses this variant", evidence=asked.refusal
         )
     for name in asked.unused:
-        yield Finding(
-            name="setting-unused",
-            severity=Severity.WARNING,
-            title=f"the build was asked, and it does not use {name}",
-        )
+        yield warning("setting-unused", f"the build was asked, and it does not use {name}")

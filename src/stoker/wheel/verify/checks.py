@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from stoker.model.artifact import LibraryOrigin
-from stoker.model.finding import Finding, Severity
+from stoker.model.finding import Finding, Severity, ok
 from stoker.plan.grammar import name
 from stoker.wheel.verify import code, contents, cpu_level, linking, loading, tags
 from stoker.wheel.verify.tested import WheelUnderTest
@@ -138,7 +138,7 @@ def _run(check: Check, wheel: WheelUnderTest) -> list[Finding]:
     found = [with_fix(wheel, finding) for finding in check.findings(wheel)]
     if found or not check.applies(wheel):
         return found
-    return [Finding(name=check.name, severity=Severity.OK, title=check.title)]
+    return [ok(check.name, check.title)]
 
 
 _AGAIN = "Download the wheel again, or build it again: it was damaged, or changed after its build."

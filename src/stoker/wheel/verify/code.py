@@ -6,11 +6,11 @@ from pathlib import PurePosixPath
 from stoker.knowledge.projects import added, holds_foreign_code
 from stoker.knowledge.sonames import cuda_of
 from stoker.model.artifact import DeviceKind, LibraryFacts
-from stoker.model.finding import Finding
+from stoker.model.finding import Finding, error, note, warning
 from stoker.model.slimming import SLIM_MEMBER
 from stoker.model.variant import Backend, GpuTarget, PlannedTargets, Variant
 from stoker.wheel.runs_on import needed_code
-from stoker.wheel.verify.tested import WheelUnderTest, error, note, warning
+from stoker.wheel.verify.tested import WheelUnderTest
 
 _CHECKED = (Backend.CPU, Backend.CUDA)
 

@@ -4,15 +4,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from msgspec.structs import replace
-
 from stoker.knowledge.nvidia_packages import never_bundled
 from stoker.knowledge.sonames import is_of_glibc, is_openmp, unhashed
 from stoker.model.artifact import ElfKind
-from stoker.model.finding import Finding
+from stoker.model.finding import Finding, error, note, warning
 from stoker.model.value import size
 from stoker.model.variant import PLAN_MEMBER, Variant
-from stoker.wheel.verify.tested import WheelUnderTest, error, note, warning
+from stoker.wheel.verify.tested import WheelUnderTest
 
 _WORLD_WRITABLE = 0o002
 _NOT_HELD_AGAINST = ("features", "platform", "build_type", "sanitizer")
@@ -114,7 +112,7 @@ def copies(wheel: WheelUnderTest) -> Iterator[Finding]:
         advice = (
             "-D CMAKE_PLATFORM_NO_VERSIONED_SONAME=ON builds CMake's libraries without versions."
         )
-        yield replace(warning("copied-libraries", title, lines), advice=advice)
+        yield warning("copied-libraries", title, lines, advice=advice)
 
 
 def openmp(wheel: WheelUnderTest) -> Iterator[Finding]:

@@ -20,14 +20,14 @@ from typing import NamedTuple
 from stoker.knowledge.cpus import InstructionSet, beyond, cpu_family, names_a_cpu, operand_pattern
 from stoker.model.artifact import ElfKind, LibraryFacts
 from stoker.model.errors import ArtifactError
-from stoker.model.finding import Finding
+from stoker.model.finding import Finding, error, note, warning
 from stoker.model.value import cut_off, first_of, size
 from stoker.outside import process
 from stoker.wheel.elf import SYMBOL_TABLE, Elf, Table
 from stoker.wheel.elf_tables import symbol_tables
 from stoker.wheel.engine import Wheel
 from stoker.wheel.reader import open_file
-from stoker.wheel.verify.tested import CodeSample, Use, WheelUnderTest, error, note, warning
+from stoker.wheel.verify.tested import CodeSample, Use, WheelUnderTest
 
 _FILE, _FUNCTION_TYPE = 4, 2  # types of symbols
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 from stoker.knowledge.sonames import bringer
 from stoker.model.artifact import Dependency, ElfKind, LibraryFacts, LibraryOrigin
-from stoker.model.finding import Finding
+from stoker.model.finding import Finding, error, note
 from stoker.model.value import first_of
 from stoker.wheel.origins import portable_paths, search_folders
-from stoker.wheel.verify.tested import WheelUnderTest, error, milder, note
+from stoker.wheel.verify.tested import WheelUnderTest, milder
 
 _ORIGIN = re.compile(r"\$ORIGIN\b|\$\{ORIGIN\}")
 _SHARED_FOLDER = re.compile(r"nvidia/cu\d+/lib")

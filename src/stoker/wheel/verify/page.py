@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import msgspec
 
-from stoker.model.finding import Finding, Severity
+from stoker.model.finding import Finding, Severity, ok
 from stoker.outside.streams import xml_text
 from stoker.outside.terminal import Group, Page, Text, finding_lines
 from stoker.wheel.verify.checks import CHECKS
@@ -37,9 +37,7 @@ def _by_topic(findings: Sequence[Finding]) -> list[Finding]:
         for topic, checks in CHECKS.items()
     }
     return [
-        Finding(name=topic, severity=Severity.OK, title=f"{topic}: {', '.join(titles)}")
-        for topic, titles in topics.items()
-        if titles
+        ok(topic, f"{topic}: {', '.join(titles)}") for topic, titles in topics.items() if titles
     ]
 
 

@@ -9,8 +9,8 @@ from packaging.version import InvalidVersion
 
 from stoker.knowledge.manylinux import PlatformPolicy, excess, policies
 from stoker.model.distribution import read_tag, read_version
-from stoker.model.finding import Finding
-from stoker.wheel.verify.tested import WheelUnderTest, error, note
+from stoker.model.finding import Finding, error, note
+from stoker.wheel.verify.tested import WheelUnderTest
 
 _MANYLINUX = re.compile(r"(manylinux(?:_(\d+)_(\d+)|\d+))_(.+)")
 _MODULE = re.compile(r"\.cpython-(\d+)t?-[\w-]+\.so$")

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
-from functools import partial
 
 import msgspec
 from packaging.tags import Tag
@@ -182,14 +181,3 @@ def told_apart(findings: Iterable[Finding], record: SlimRecord | None) -> Iterat
         yield msgspec.structs.replace(milder(finding), title=inherited, evidence=evidence)
         if new:
             yield msgspec.structs.replace(finding, evidence="\n".join(new))
-
-
-def _finding(
-    severity: Severity, name: str, title: str, lines: list[str], fix: tuple[str, ...] = ()
-) -> Finding:
-    return Finding(name=name, severity=severity, title=title, evidence="\n".join(lines), fix=fix)
-
-
-error = partial(_finding, Severity.ERROR)
-warning = partial(_finding, Severity.WARNING)
-note = partial(_finding, Severity.NOTE)

@@ -17,7 +17,7 @@ from packaging.tags import Tag
 
 from stoker.machine.installers import pip_in
 from stoker.model.errors import MissingError, UsageError
-from stoker.model.finding import Finding, Severity
+from stoker.model.finding import Finding, Severity, error, note, ok
 from stoker.outside import process
 from stoker.outside.process import Argument, CommandResult
 from stoker.wheel.origins import installed_path
@@ -249,10 +249,9 @@ def judged_gpu(outcome: CommandResult, gpus: Sequence[str], present: Collection[
         line for line in (outcome.stdout + outcome.stderr).splitlines() if NO_KERNEL_IMAGE in line
     )
     here = ", ".join(f"sm_{gpu.replace('.', '')}" for gpu in sorted(set(gpus)))
-    return Finding(
-        name=name,
-        severity=Severity.ERROR,
-        title=f"it holds no device code for this machine's GPU, {here}",
+    return error(
+        name,
+        f"it holds no device code for this machine's GPU, {here}",
         evidence=f"it holds {' '.join(sorted(present))}\n{said.strip()}",
         fix=("stoker slim ORIGINAL_WHEEL --for native",),
     )
@@ -261,13 +260,11 @@ def judged_gpu(outcome: CommandResult, gpus: Sequence[str], present: Collection[
 def _finding(name: str, title: str, outcome: CommandResult) -> Finding:
     if outcome.ok:
         last = "".join(outcome.stdout.splitlines()[-1:]).strip()
-        return Finding(name=name, severity=Severity.OK, title=title, evidence=last[:_LONGEST])
+        return ok(name, title, evidence=last[:_LONGEST])
     printed = (outcome.stdout + outcome.stderr).strip().splitlines()
     lines = [outcome.problem or "", *printed[-_TAIL:]]
-    return Finding(
-        name=name, severity=Severity.ERROR, title=f"failed: {title}", evidence="\n".join(lines)
-    )
+    return error(name, f"failed: {title}", evidence="\n".join(lines))
 
 
 def _not_tried(name: str, title: str, why: str) -> Finding:
-    return Finding(name=name, severity=Severity.NOTE, title=f"skipped: {title}", evidence=why)
+    return note(name, f"skipped: {title}", evidence=why)
