@@ -40,10 +40,10 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 def bare(official: Path, into: Path, work: Path) -> Path:
     """The wheel as it was before it was packaged: without the paths and the requirements."""
-    facts, libraries, _ = read_wheel(official)
-    lines = [line for line in facts.requires if line.startswith(("nvidia-", "cuda-", "triton"))]
-    assert lines
     with open_wheel(official) as wheel:
+        facts, libraries, _ = read_wheel(wheel)
+        lines = [line for line in facts.requires if line.startswith(("nvidia-", "cuda-", "triton"))]
+        assert lines
         metadata, about = (f"{wheel.dist_info}/{name}" for name in ("METADATA", "WHEEL"))
         contents = {
             metadata: Content.of_bytes(edited_metadata(wheel.read(metadata), drop=lines)),
@@ -96,7 +96,8 @@ def test_the_official_wheel_comes_back(
     assert done.returncode == 0, done.stderr
     made = folder / "dist" / official.name
     assert Path(done.stdout.strip()) == made
-    before, after = read_wheel(official), read_wheel(made)
+    with open_wheel(official) as one, open_wheel(made) as other:
+        before, after = read_wheel(one), read_wheel(other)
     assert after[0].requires == before[0].requires
     assert after[0].tags == before[0].tags
     assert sorted(after[2]) == sorted(before[2])

@@ -15,8 +15,8 @@ from stoker.model.errors import ArtifactError, StorageError
 from stoker.outside.long_work import stage
 from stoker.wheel.elf import MAGIC, Elf
 from stoker.wheel.engine import record
-from stoker.wheel.engine.archive import dist_info_of
-from stoker.wheel.engine.directory import Member, ZipLimits, read_directory
+from stoker.wheel.engine.archive import Wheel
+from stoker.wheel.engine.directory import Member
 from stoker.wheel.engine.threads import threads
 from stoker.wheel.engine.zip_records import STORED
 from stoker.wheel.fatbin import FatbinLookout
@@ -26,25 +26,25 @@ from stoker.wheel.reader import InflatedReader, Reader, open_file, printable
 
 Also = Callable[[Elf], None] | None  # what else is to be read of each ELF file
 
-_LARGEST_METADATA = 16 << 20
 _MOST_THREADS = 4  # each needs about 50 MB to read a library
 _PEEK = 1024  # compressed bytes that contain the first of a file, after the code tables
 
 
 def read_wheel(
-    path: Path, also: Also = None
+    wheel: Wheel, also: Also = None
 ) -> tuple[WheelFacts, tuple[LibraryFacts, ...], tuple[str, ...]]:
     """Return the metadata of a wheel, the facts of its ELF files, and all member names."""
-    with open_file(path) as file:
-        members = {m.name: m for m in read_directory(file, ZipLimits()) if not m.is_folder}
-        dist_info = dist_info_of(members, path)
-        facts = wheel_facts(
-            _text(file, members, f"{dist_info}/METADATA"),
-            _text(file, members, f"{dist_info}/WHEEL"),
-            members=len(members),
-            unpacked=sum(member.size for member in members.values()),
-        )
-        return facts, _libraries(file, members.values(), also), tuple(members)
+    return metadata_of(wheel), _libraries(wheel, also), tuple(wheel.members)
+
+
+def metadata_of(wheel: Wheel, kind: bytes | None = None) -> WheelFacts:
+    """Return the metadata of a wheel; ``kind`` is read in place of its own WHEEL."""
+    return wheel_facts(
+        wheel.read(f"{wheel.dist_info}/METADATA"),
+        wheel.read(f"{wheel.dist_info}/WHEEL") if kind is None else kind,
+        members=len(wheel.members),
+        unpacked=sum(member.size for member in wheel.members.values()),
+    )
 
 
 def wheel_facts(metadata: bytes, wheel: bytes, *, members: int, unpacked: int) -> WheelFacts:
@@ -72,23 +72,18 @@ def _fields(text: bytes) -> Callable[[str], list[str]]:
     return lambda name: [printable(value) for value in headers.get_all(name, [""])]
 
 
-def _text(file: Reader, members: dict[str, Member], name: str) -> bytes:
-    member = members.get(name)
-    if member is None:
-        raise ArtifactError("the wheel has no such member", file=file.file, member=name)
-    if member.size > _LARGEST_METADATA:
-        raise ArtifactError(f"{member.size} bytes of metadata", file=file.file, member=name)
-    return open_member(file, member).read(0, member.size)
-
-
-def _libraries(file: Reader, members: Iterable[Member], also: Also) -> tuple[LibraryFacts, ...]:
-    """Read the largest first, to keep all threads busy; return the facts by name."""
+def elf_members(wheel: Wheel) -> list[Member]:
+    """Return the ELF files, largest first, so that no thread works on it alone at the end."""
     with stage("looking for libraries"):
-        found = [member for member in members if _is_elf(file, member)]
-    found.sort(key=lambda member: -member.size)
+        found = [one for one in wheel.members.values() if _is_elf(wheel.archive.file, one)]
+    return sorted(found, key=lambda member: -member.size)
+
+
+def _libraries(wheel: Wheel, also: Also) -> tuple[LibraryFacts, ...]:
+    found = elf_members(wheel)
 
     def read(member: Member) -> LibraryFacts:
-        facts = read_member(file, member, also)
+        facts = read_member(wheel.archive.file, member, also)
         advance(member.size)
         return facts
 

@@ -18,6 +18,7 @@ from stoker.model.artifact import (
 )
 from stoker.model.errors import StorageErrors, UsageError
 from stoker.wheel.elf_tables import dynamic_symbols
+from stoker.wheel.engine import open_wheel
 from stoker.wheel.facts import (
     Also,
     files_below,
@@ -59,7 +60,7 @@ def inspect(
     with StorageErrors("read"):
         found = find_target(target, environment)
         read = {
-            TargetKind.WHEEL: lambda path, also: wheel_artifact(path, *read_wheel(path, also)),
+            TargetKind.WHEEL: _wheel,
             TargetKind.LIBRARY: _library,
             TargetKind.FOLDER: _folder,
             TargetKind.INSTALLED: _installed,
@@ -71,6 +72,11 @@ def inspect(
     builds = () if torch is None else read_torches(torch, needs.machine, environment)
     requires = facts.wheel.requires if facts.wheel else ()
     return msgspec.structs.replace(facts, loads_with=loads_with(needs, builds, requires))
+
+
+def _wheel(path: Path, also: Also) -> ArtifactFacts:
+    with open_wheel(path) as wheel:
+        return wheel_artifact(path, *read_wheel(wheel, also))
 
 
 def wheel_artifact(

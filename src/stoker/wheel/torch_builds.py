@@ -13,7 +13,7 @@ from stoker.model.artifact import Symbols
 from stoker.model.errors import MissingError, UsageError
 from stoker.wheel.elf import Elf
 from stoker.wheel.elf_tables import dynamic_symbols
-from stoker.wheel.engine.directory import ZipLimits, read_directory
+from stoker.wheel.engine import Wheel, open_wheel
 from stoker.wheel.facts import open_member
 from stoker.wheel.loads_with import ReadTorch
 from stoker.wheel.reader import open_file, printable
@@ -22,7 +22,8 @@ from stoker.wheel.target import find_target
 LIBRARIES = "torch/lib/"  # in a wheel and in site-packages
 _CUDA = re.compile(r"libcudart[^.]*\.so\.(\d{1,4})")
 _VERSION = re.compile(r"__version__ = '([0-9A-Za-z.+]{1,100})'")
-_TOOLKIT = re.compile(r"^cuda(?:: [^=]+)? = '(\d{1,3}\.\d{1,3})'", re.MULTILINE)
+_TOOLKIT = re.compile(r"^cuda\b[^=\n]*=\s*['\"]([0-9]{1,3}\.[0-9]{1,3})", re.MULTILINE)
+_VERSION_FILE = "torch/version.py"  # in a wheel and in site-packages
 _LARGEST_TEXT = 1 << 20
 
 
@@ -66,12 +67,12 @@ def described_build(release: str, libraries: Sequence[Symbols]) -> TorchBuild:
 
 
 def _of_wheel(path: Path) -> ReadTorch:
-    libraries: list[Symbols] = []
-    with open_file(path) as file:
-        members = {m.name: m for m in read_directory(file, ZipLimits()) if not m.is_folder}
-        for name, member in members.items():
-            if is_own_library(name):
-                libraries.append(dynamic_symbols(Elf(open_member(file, member))))
+    with open_wheel(path) as wheel:
+        libraries = [
+            dynamic_symbols(Elf(open_member(wheel.archive.file, member)))
+            for name, member in wheel.members.items()
+            if is_own_library(name)
+        ]
     if not libraries:
         raise _none(str(path))
     return _read(path.name.split("-")[1], libraries, str(path))
@@ -95,7 +96,18 @@ def _of_folder(path: Path) -> ReadTorch:
 
 def toolkit_of(package: Path) -> str | None:
     """Return the CUDA release of the PyTorch in a folder; ``None`` if it has no CUDA."""
-    found = _TOOLKIT.search(_version_file(package))
+    return _toolkit_in(_version_file(package))
+
+
+def toolkit_of_wheel(wheel: Wheel) -> str | None:
+    """Return the CUDA release that PyTorch was built with; ``None`` for any other wheel."""
+    if _VERSION_FILE not in wheel.members:
+        return None
+    return _toolkit_in(wheel.read(_VERSION_FILE).decode(errors="replace"))
+
+
+def _toolkit_in(text: str) -> str | None:
+    found = _TOOLKIT.search(text)
     return found[1] if found else None
 
 

@@ -39,11 +39,11 @@ from stoker.plan.survey import chosen_variant
 from stoker.settings.user_options import UserOptions
 from stoker.wheel.engine import open_wheel
 from stoker.wheel.engine.threads import threads
-from stoker.wheel.package.built_wheel import torch_cuda
 from stoker.wheel.slim.cuts import SlimRequest
 from stoker.wheel.slim.slimming import OutputOptions, slim
 from stoker.wheel.slim.wheel import original_label
 from stoker.wheel.target import Target
+from stoker.wheel.torch_builds import toolkit_of_wheel
 from stoker.wheel.verify.verifying import verify
 
 _EXAMPLE = 'for example: wheel = "torch==2.9.1", or the path of a wheel'
@@ -89,7 +89,7 @@ def plan_slim(name: str, python: str | None, chosen: UserOptions) -> tuple[Matri
     else:
         path = Path(given)
         with open_wheel(path) as wheel:
-            check_same_cuda(variant, torch_cuda(wheel))
+            check_same_cuda(variant, toolkit_of_wheel(wheel))
         slim, before = replace(slim, path=str(path.absolute())), path.stat().st_size
     job = MatrixJob(
         name=name,
@@ -138,7 +138,7 @@ def slim_one(
     label = job.label
     if slim.auto_label:
         with open_wheel(wheel) as opened:
-            cuda = torch_cuda(opened)
+            cuda = toolkit_of_wheel(opened)
             check_same_cuda(slim.variant, cuda)
             label = completed_label(label, original=original_label(opened), cuda=cuda)
     made, before = _slimmed(wheel, SlimRequest(gpus=slim.variant.gpus, label=label), aside)

@@ -80,7 +80,7 @@ class Archive:
     """The members of a zip file by name, in file order, without folders."""
 
     def __init__(self, file: FileReader, limits: ZipLimits):
-        self._file = file
+        self.file = file
         self.path = Path(file.name)
         everything = read_directory(file, limits)
         self.members = {member.name: member for member in everything if not member.is_folder}
@@ -89,7 +89,7 @@ class Archive:
         """Yield the bytes of a member as they are in the file."""
         position, end = member.data, member.data + member.compressed_size
         while position < end:
-            block = self._file.read(position, min(_BLOCK, end - position))
+            block = self.file.read(position, min(_BLOCK, end - position))
             yield block
             position += len(block)
 

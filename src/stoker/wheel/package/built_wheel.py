@@ -1,6 +1,5 @@
 """Reads the wheel to package: its metadata, its libraries, their machine and CUDA version."""
 
-import re
 from collections.abc import Collection
 from pathlib import PurePosixPath
 
@@ -12,9 +11,7 @@ from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.value import Value
 from stoker.wheel.engine import Wheel
 from stoker.wheel.facts import read_wheel
-
-_TORCH_VERSION = "torch/version.py"
-_CUDA = re.compile(r"^cuda\b[^=\n]*=\s*['\"]([0-9]+\.[0-9]+)", re.MULTILINE)
+from stoker.wheel.torch_builds import toolkit_of_wheel
 
 
 class BuiltWheel(Value, frozen=True, kw_only=True):
@@ -52,7 +49,7 @@ class BuiltWheel(Value, frozen=True, kw_only=True):
 
 
 def read_built_wheel(wheel: Wheel) -> BuiltWheel:
-    facts, libraries, members = read_wheel(wheel.path)
+    facts, libraries, members = read_wheel(wheel)
     _check(wheel, libraries)
     loaded = [library for library in libraries if library.is_loaded]
     machines = {library.machine for library in loaded}
@@ -72,7 +69,7 @@ def read_built_wheel(wheel: Wheel) -> BuiltWheel:
         metadata=wheel.read(f"{wheel.dist_info}/METADATA"),
         wheel=wheel.read(f"{wheel.dist_info}/WHEEL"),
         dist_info=wheel.dist_info,
-        cuda=torch_cuda(wheel),
+        cuda=toolkit_of_wheel(wheel),
     )
 
 
@@ -85,11 +82,3 @@ def _check(wheel: Wheel, libraries: Collection[LibraryFacts]) -> None:
             f"{wheel.path.name} holds no Linux library or program, so there is nothing to package",
             hints=["use it as it is: a pure Python wheel is portable"],
         )
-
-
-def torch_cuda(wheel: Wheel) -> str | None:
-    """Return the CUDA release that PyTorch was built with, or None for any other wheel."""
-    if _TORCH_VERSION not in wheel.members:
-        return None
-    found = _CUDA.search(wheel.read(_TORCH_VERSION).decode(errors="replace"))
-    return found[1] if found else None

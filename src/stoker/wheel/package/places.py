@@ -78,7 +78,8 @@ class WheelPlace(SearchPlace):
 
     @cached_property
     def _facts(self) -> dict[str, LibraryFacts]:
-        _, libraries, _ = read_wheel(self._wheel)
+        with open_wheel(self._wheel) as wheel:
+            _, libraries, _ = read_wheel(wheel)
         return {library.path: library for library in libraries}
 
     @property

@@ -9,9 +9,9 @@ from threading import Lock
 from stoker.model.errors import StorageErrors
 from stoker.wheel.elf_edit import ElfEdit
 from stoker.wheel.engine import Content, Wheel, open_wheel
-from stoker.wheel.engine.zip_records import STORED
+from stoker.wheel.facts import open_member
 from stoker.wheel.package.values import LibrarySource
-from stoker.wheel.reader import InflatedReader, Reader, open_file
+from stoker.wheel.reader import Reader, open_file
 from stoker.wheel.revision import edited_library
 
 
@@ -49,16 +49,12 @@ class OpenSources:
 
     @contextmanager
     def _reader(self, source: LibrarySource) -> Iterator[Reader]:
-        with open_file(Path(source.file)) as file:
-            if source.member is None:
+        if source.member is None:
+            with open_file(Path(source.file)) as file:
                 yield file
-                return
-            member = self._wheel(source.file).member(source.member)
-            packed = file.part(start=member.data, size=member.compressed_size, member=member.name)
-            if member.method == STORED:
-                yield packed
-            else:
-                yield InflatedReader(packed, size=member.size, crc=member.crc)
+            return
+        wheel = self._wheel(source.file)
+        yield open_member(wheel.archive.file, wheel.member(source.member))
 
     def _wheel(self, file: str) -> Wheel:
         with self._lock:

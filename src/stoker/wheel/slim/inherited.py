@@ -13,7 +13,7 @@ from stoker.model.finding import Severity
 from stoker.outside.long_work import stage
 from stoker.wheel.elf_edit import ElfEdit
 from stoker.wheel.engine import Wheel
-from stoker.wheel.facts import read_library_file, wheel_facts
+from stoker.wheel.facts import metadata_of, read_library_file
 from stoker.wheel.inspecting import wheel_artifact
 from stoker.wheel.origins import portable_paths
 from stoker.wheel.reader import printable
@@ -87,12 +87,7 @@ def inherit(wheel: Wheel, kind: bytes, cuts: Collection[Cut], request: SlimReque
 
 def _original(wheel: Wheel, kind: bytes, cuts: Collection[Cut]) -> WheelUnderTest:
     """Return the wheel before it is slimmed, as far as the checks need it."""
-    metadata = wheel_facts(
-        wheel.read(f"{wheel.dist_info}/METADATA"),
-        kind,
-        members=len(wheel.members),
-        unpacked=sum(member.size for member in wheel.members.values()),
-    )
+    metadata = metadata_of(wheel, kind)
     libraries = []
     with stage("reading libraries", sum(cut.summary.before_bytes for cut in cuts)) as advance:
         for cut in cuts:

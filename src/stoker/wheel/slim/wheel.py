@@ -14,9 +14,9 @@ from stoker.model.errors import StorageErrors
 from stoker.model.slimming import SLIM_MEMBER, SlimRecord
 from stoker.outside.files import folder_of_process
 from stoker.outside.long_work import stage
-from stoker.wheel.elf import MAGIC
-from stoker.wheel.engine import Content, Wheel
+from stoker.wheel.engine import Content, Member, Wheel
 from stoker.wheel.engine.threads import threads
+from stoker.wheel.facts import elf_members
 from stoker.wheel.metadata import Headers
 from stoker.wheel.reader import open_file, printable
 from stoker.wheel.revision import Revision, edited_library, extensible, new_version
@@ -45,36 +45,25 @@ def planned_cuts(wheel: Wheel, request: SlimRequest, folder: Path) -> Iterator[t
     owned = bool(name) and is_nvidia_distribution(name[0])
     if owned and not request.nvidia:
         raise nvidia_refusal(wheel.path.name)
-    members = _libraries(wheel)
-    unpacked = sum(wheel.members[member].size for member in members)
+    members = elf_members(wheel)
+    unpacked = sum(member.size for member in members)
     check_room(folder, unpacked + wheel.path.stat().st_size)
     with folder_of_process(folder, ASIDE) as aside:
         files = _unpack(wheel, members, aside)
-        yield plan_cuts(files, request, nvidia_owned=frozenset(members if owned else ()))
+        yield plan_cuts(files, request, nvidia_owned=frozenset(files if owned else ()))
 
 
-def _libraries(wheel: Wheel) -> list[str]:
-    """Return the ELF files, largest first, so that no thread works on it alone at the end."""
-    with stage("looking for libraries"):
-        found = [
-            name
-            for name, member in wheel.members.items()
-            if member.size > len(MAGIC) and next(iter(wheel.stream(name)))[: len(MAGIC)] == MAGIC
-        ]
-    return sorted(found, key=lambda name: -wheel.members[name].size)
-
-
-def _unpack(wheel: Wheel, members: Sequence[str], folder: Path) -> dict[str, Path]:
+def _unpack(wheel: Wheel, members: Sequence[Member], folder: Path) -> dict[str, Path]:
     """Unpack members to numbered files, since their names are not safe to use on disk."""
 
     def unpack(number: int) -> tuple[str, Path]:
         path = folder / str(number)
         with StorageErrors("write", path), path.open("wb") as stream:
-            for chunk in wheel.stream(members[number]):
+            for chunk in wheel.archive.stream(members[number]):
                 advance(stream.write(chunk))
-        return members[number], path
+        return members[number].name, path
 
-    total = sum(wheel.members[name].size for name in members)
+    total = sum(member.size for member in members)
     with stage("unpacking libraries", total) as advance, ThreadPoolExecutor(threads()) as pool:
         return dict(pool.map(unpack, range(len(members))))
 
