@@ -11,6 +11,7 @@ import msgspec
 
 from stoker.catalogue.index import Upload, read_catalogue
 from stoker.catalogue.pages import groups_of, index_pages
+from stoker.catalogue.people_page import people_page
 from stoker.catalogue.store import FolderStore
 from stoker.catalogue.values import PublishedCatalogue, PublishedWheel
 
@@ -43,11 +44,6 @@ class FailingStore(FolderStore):
     def delete(self, path: str) -> None:
         self._count()
         super().delete(path)
-
-
-def people(catalogue: PublishedCatalogue) -> bytes:
-    """A page for people that shows which wheels it was made of."""
-    return "\n".join(wheel.file for wheel in catalogue.wheels).encode()
 
 
 def upload(folder: Path, wheel: PublishedWheel, content: bytes = b"") -> Upload:
@@ -120,7 +116,7 @@ def check_settled(root: Path) -> PublishedCatalogue:
         if path.parent != root
     }
     assert there == expected
-    assert (root / "index.html").read_bytes() == people(catalogue)
+    assert (root / "index.html").read_bytes() == people_page(catalogue)
     assert not list((root / ".stoker").glob("pending/*"))
     assert not list((root / ".stoker").glob("incoming/*"))
     return catalogue

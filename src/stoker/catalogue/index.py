@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 from stoker.catalogue import document, pages
 from stoker.catalogue.document import CATALOGUE
 from stoker.catalogue.pages import PEOPLE, WheelGroup
+from stoker.catalogue.people_page import people_page
 from stoker.catalogue.signing import SIGNATURES, Sign, signature_path
 from stoker.catalogue.store import OWN, ConflictError, Say, Store
 from stoker.catalogue.values import WHEEL_VARIANTS, PublishedCatalogue, PublishedWheel
@@ -28,7 +29,6 @@ _MARKERS = f"{OWN}/pending/"
 _MOST_ATTEMPTS = 100
 
 Change = Callable[[PublishedCatalogue], PublishedCatalogue]
-PeoplePage = Callable[[PublishedCatalogue], bytes]
 
 
 class Upload(Value, frozen=True, kw_only=True):
@@ -90,7 +90,6 @@ def _begin(store: Store) -> None:
 def add_wheels(
     store: Store,
     uploads: Collection[Upload],
-    people: PeoplePage,
     *,
     replace: bool,
     say: Say,
@@ -121,7 +120,7 @@ def add_wheels(
     _check_place(store)
     with store.exclusive(say):
         _begin(store)
-        _update(store, change, people, before=upload, sign=sign)
+        _update(store, change, before=upload, sign=sign)
     return tuple(added.values())
 
 
@@ -136,7 +135,6 @@ def remove_wheels(
     store: Store,
     names: Collection[str],
     variant: str | None,
-    people: PeoplePage,
     *,
     say: Say,
     sign: Sign | None = None,
@@ -152,7 +150,7 @@ def remove_wheels(
 
     check_is_catalogue(store)
     with store.exclusive(say):
-        _update(store, change, people, sign=sign)
+        _update(store, change, sign=sign)
     return tuple(gone)
 
 
@@ -184,7 +182,6 @@ def remove_older(
     *,
     keep: int | None,
     dry_run: bool,
-    people: PeoplePage,
     say: Say,
     sign: Sign | None = None,
 ) -> Pruned:
@@ -197,10 +194,7 @@ def remove_older(
 
     check_is_catalogue(store)
     with store.exclusive(say):
-        if dry_run:
-            left = change(read_catalogue(store)[0])
-        else:
-            left = _update(store, change, people, sign=sign)
+        left = change(read_catalogue(store)[0]) if dry_run else _update(store, change, sign=sign)
         referred = {
             name for wheel in left.wheels for name in (wheel.path, f"{wheel.path}.metadata")
         }
@@ -235,7 +229,6 @@ def _older(catalogue: PublishedCatalogue, keep: int) -> Iterator[PublishedWheel]
 def _update(
     store: Store,
     change: Change,
-    people: PeoplePage,
     *,
     before: Callable[[], None] = lambda: None,
     sign: Sign | None = None,
@@ -271,7 +264,7 @@ def _update(
             except ConflictError:
                 continue
             # Without turns, another publisher may have written an older page since.
-            _settle(store, groups, written if store.takes_turns else {}, people)
+            _settle(store, groups, written if store.takes_turns else {})
         for path in abandoned:
             store.delete(path)
         return new
@@ -282,7 +275,6 @@ def _settle(
     store: Store,
     groups: Collection[WheelGroup],
     written: Mapping[str, bytes | None],
-    people: PeoplePage,
 ) -> None:
     """Write the pages as the catalogue now is; again if another publisher changed it meanwhile."""
     while True:
@@ -291,7 +283,7 @@ def _settle(
         _write(
             store, {path: page for path, page in wanted.items() if written.get(path, b"") != page}
         )
-        store.write(PEOPLE, people(catalogue))
+        store.write(PEOPLE, people_page(catalogue))
         latest = store.read(CATALOGUE)
         if latest is None or latest[1] == version:
             return

@@ -15,7 +15,6 @@ from stoker.catalogue.access import LocatedCatalogue, locate
 from stoker.catalogue.document import CATALOGUE
 from stoker.catalogue.index import Pruned
 from stoker.catalogue.judging import Place
-from stoker.catalogue.people_page import people_page
 from stoker.catalogue.publishing import PublishOptions, publish
 from stoker.catalogue.store import FolderStore, Say
 from stoker.catalogue.values import PublishedWheel
@@ -50,15 +49,15 @@ def keep(wheel: Path, name: str, place: Place, source: str | None, *, say: Say) 
         torch=release,
         source=source,
     )
-    return publish([str(wheel)], str(folder()), options, people=people_page, say=say).wheels[0]
+    return publish([str(wheel)], str(folder()), options, say=say).wheels[0]
 
 
 def remove(names: tuple[str, ...], *, say: Say) -> tuple[PublishedWheel, ...]:
     """Remove wheels by file name, project, or project and version."""
-    return index.remove_wheels(FolderStore(folder()), names, None, people_page, say=say)
+    return index.remove_wheels(FolderStore(folder()), names, None, say=say)
 
 
 def prune(keep_newest: int | None, *, dry_run: bool, say: Say) -> Pruned:
     """Remove all but the newest versions of each project, and files that nothing refers to."""
     store = FolderStore(folder())
-    return index.remove_older(store, keep=keep_newest, dry_run=dry_run, people=people_page, say=say)
+    return index.remove_older(store, keep=keep_newest, dry_run=dry_run, say=say)

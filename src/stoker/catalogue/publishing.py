@@ -12,7 +12,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from stoker.catalogue import index
 from stoker.catalogue.entry import FileIdentity, RecordedOrigin, make_entry, variant_name
-from stoker.catalogue.index import PeoplePage, Pruned, Upload
+from stoker.catalogue.index import Pruned, Upload
 from stoker.catalogue.serving import make_server
 from stoker.catalogue.signing import signer
 from stoker.catalogue.store import FolderStore, Say, open_store
@@ -69,7 +69,7 @@ class PublishReport(Value, frozen=True, kw_only=True):
 
 
 def publish(
-    words: Sequence[str], place: str, options: PublishOptions, *, people: PeoplePage, say: Say
+    words: Sequence[str], place: str, options: PublishOptions, *, say: Say
 ) -> PublishReport:
     """Check every wheel, then publish all of them."""
     store = open_store(place)
@@ -92,9 +92,7 @@ def publish(
         added = wheels
         if not options.dry_run:
             sign = signer(options.key) if options.key else None
-            added = index.add_wheels(
-                store, uploads, people, replace=options.replace, say=say, sign=sign
-            )
+            added = index.add_wheels(store, uploads, replace=options.replace, say=say, sign=sign)
     return PublishReport(place=place, wheels=wheels, added=added, notes=tuple(notes))
 
 
@@ -169,11 +167,10 @@ def unpublish(
     variant: str | None,
     *,
     key: Path | None,
-    people: PeoplePage,
     say: Say,
 ) -> tuple[PublishedWheel, ...]:
     sign = signer(key) if key else None
-    return index.remove_wheels(open_store(place), names, variant, people, say=say, sign=sign)
+    return index.remove_wheels(open_store(place), names, variant, say=say, sign=sign)
 
 
 def prune(
@@ -182,12 +179,11 @@ def prune(
     keep: int | None,
     dry_run: bool,
     key: Path | None,
-    people: PeoplePage,
     say: Say,
 ) -> Pruned:
     sign = signer(key) if key else None
     store = open_store(place)
-    return index.remove_older(store, keep=keep, dry_run=dry_run, people=people, say=say, sign=sign)
+    return index.remove_older(store, keep=keep, dry_run=dry_run, say=say, sign=sign)
 
 
 @contextmanager

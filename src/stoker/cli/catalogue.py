@@ -74,7 +74,6 @@ def publish(wheels: tuple[str, ...], place: str, as_json: bool, **options: Any) 
     stoker catalogue publish dist/mill-1.0-py3-none-any.whl --to wheels --variant cpu-avx2
     """
     from stoker.catalogue import publishing
-    from stoker.catalogue.people_page import people_page
     from stoker.catalogue.shown import wheels_page
     from stoker.model.value import counted
     from stoker.outside.long_work import shown
@@ -82,7 +81,7 @@ def publish(wheels: tuple[str, ...], place: str, as_json: bool, **options: Any) 
 
     wanted = publishing.PublishOptions(**options)
     with shown():
-        report = publishing.publish(wheels, place, wanted, people=people_page, say=_say)
+        report = publishing.publish(wheels, place, wanted, say=_say)
     for note in report.notes:
         tell(f"note: {note}")
     if as_json:
@@ -114,12 +113,11 @@ def remove(
     stoker catalogue remove /srv/wheels torch==2.8.0
     stoker catalogue remove /srv/wheels torch --variant cu126-sm75
     """
-    from stoker.catalogue.people_page import people_page
     from stoker.catalogue.publishing import unpublish
     from stoker.catalogue.shown import wheels_page
     from stoker.outside.terminal import print_json, show
 
-    gone = unpublish(index, names, variant, key=key, people=people_page, say=_say)
+    gone = unpublish(index, names, variant, key=key, say=_say)
     if as_json:
         print_json(gone, "wheels")
         return
@@ -146,13 +144,10 @@ def prune(index: str, keep: int | None, key: Path | None, dry_run: bool, as_json
     stoker catalogue prune /srv/wheels --keep 3
     """
     from stoker.catalogue import publishing
-    from stoker.catalogue.people_page import people_page
     from stoker.catalogue.shown import pruned_text
     from stoker.outside.terminal import print_json
 
-    pruned = publishing.prune(
-        index, keep=keep, dry_run=dry_run, key=key, people=people_page, say=_say
-    )
+    pruned = publishing.prune(index, keep=keep, dry_run=dry_run, key=key, say=_say)
     if as_json:
         print_json(pruned)
         return

@@ -17,7 +17,6 @@ from stoker.catalogue.access import LocatedCatalogue, locate
 from stoker.catalogue.candidates import Supply
 from stoker.catalogue.finding import Found, find, nothing_fits
 from stoker.catalogue.judging import Place
-from stoker.catalogue.people_page import people_page
 from stoker.catalogue.publishing import PublishOptions, publish
 from stoker.catalogue.values import Host, HostGpu
 from stoker.knowledge.torch_symbols import TorchBuild
@@ -168,7 +167,6 @@ def _published(shelf: Shelf, file: str, folder: Path) -> LocatedCatalogue:
         [str(shelf.folder / file)],
         str(folder),
         PublishOptions(force=True),
-        people=people_page,
         say=lambda _: None,
     )
     return locate(str(folder))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from catalogue_stores import FailingStore, KilledError, check_settled, check_whole, people, upload
+from catalogue_stores import FailingStore, KilledError, check_settled, check_whole, upload
 from catalogue_wheels import published, releases
 from small_disks import small_disk
 from stoker.catalogue.document import decoded, encoded, with_wheels
@@ -23,7 +23,7 @@ def quiet(_: str) -> None:
 
 
 def add(store: Store, *uploads: Upload, replace: bool = False) -> list[str]:
-    return [wheel.file for wheel in add_wheels(store, uploads, people, replace=replace, say=quiet)]
+    return [wheel.file for wheel in add_wheels(store, uploads, replace=replace, say=quiet)]
 
 
 @pytest.fixture
@@ -86,18 +86,18 @@ def test_unpublish_and_prune(tmp_path: Path, wheels: dict[str, Upload]) -> None:
     root = tmp_path / "index"
     store = FolderStore(root)
     add(store, *wheels.values())
-    gone = remove_wheels(store, ["torch==2.9.1"], "cu128-sm90", people, say=quiet)
+    gone = remove_wheels(store, ["torch==2.9.1"], "cu128-sm90", say=quiet)
     assert [wheel.version for wheel in gone] == ["2.9.1+cu128.sm90"]
     assert len(check_settled(root).wheels) == 3
-    dry = remove_older(store, keep=None, dry_run=True, people=people, say=quiet)
+    dry = remove_older(store, keep=None, dry_run=True, say=quiet)
     assert len(dry.files) == 2
     assert (root / gone[0].path).exists()
-    assert remove_older(store, keep=None, dry_run=False, people=people, say=quiet) == dry
+    assert remove_older(store, keep=None, dry_run=False, say=quiet) == dry
     assert not (root / gone[0].path).parent.exists()
-    remove_wheels(store, [wheels["cpu"].wheel.file], None, people, say=quiet)
+    remove_wheels(store, [wheels["cpu"].wheel.file], None, say=quiet)
     assert not (root / "cpu").exists(), "a variant without wheels has no pages"
     with pytest.raises(UsageError, match="unknown wheel 'trch'") as raised:
-        remove_wheels(store, ["trch"], None, people, say=quiet)
+        remove_wheels(store, ["trch"], None, say=quiet)
     assert "torch" in raised.value.hints[0]
     check_settled(root)
 
@@ -123,7 +123,7 @@ def test_prune_keeps_the_newest_versions(tmp_path: Path) -> None:
     store = FolderStore(root)
     versions = ["2.8.0", "2.9.1", "2.10.0"]
     add(store, *(upload(tmp_path / "made", published("cpu", version=one)) for one in versions))
-    pruned = remove_older(store, keep=2, dry_run=False, people=people, say=quiet)
+    pruned = remove_older(store, keep=2, dry_run=False, say=quiet)
     assert [wheel.version for wheel in pruned.wheels] == ["2.8.0+cpu"]
     assert [wheel.version for wheel in check_settled(root).wheels] == ["2.9.1+cpu", "2.10.0+cpu"]
     assert pruned.freed_bytes > 0
@@ -134,8 +134,8 @@ def acts(wheels: dict[str, Upload], tmp_path: Path) -> dict[str, Act]:
     return {
         "publish": lambda store: add(store, wheels["newer"], wheels["cpu"]),
         "replace": lambda store: add(store, other, replace=True),
-        "unpublish": lambda store: remove_wheels(store, ["torch"], "cu128-sm90", people, say=quiet),
-        "prune": lambda store: remove_older(store, keep=1, dry_run=False, people=people, say=quiet),
+        "unpublish": lambda store: remove_wheels(store, ["torch"], "cu128-sm90", say=quiet),
+        "prune": lambda store: remove_older(store, keep=1, dry_run=False, say=quiet),
     }
 
 
@@ -190,7 +190,7 @@ def test_places_that_are_no_catalogue(tmp_path: Path, wheels: dict[str, Upload])
     with pytest.raises(UsageError, match="is not a catalogue"):
         add(FolderStore(full), wheels["cpu"])
     with pytest.raises(UsageError, match="is not a catalogue"):
-        remove_wheels(FolderStore(full), ["torch"], None, people, say=quiet)
+        remove_wheels(FolderStore(full), ["torch"], None, say=quiet)
     assert [path.name for path in full.rglob("*")] == ["thesis.tex"]
 
 

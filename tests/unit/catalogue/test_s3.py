@@ -9,11 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from catalogue_stores import people, upload
+from catalogue_stores import upload
 from catalogue_wheels import published
 from conftest import Stoker, missing
 from stoker.catalogue.index import add_wheels, read_catalogue, remove_older, remove_wheels
 from stoker.catalogue.pages import groups_of, index_pages
+from stoker.catalogue.people_page import people_page
 from stoker.catalogue.s3 import S3Store
 from stoker.catalogue.store import ConflictError, open_store
 from stoker.catalogue.values import PublishedCatalogue
@@ -57,7 +58,7 @@ def check_settled(store: S3Store) -> PublishedCatalogue:
     assert there == set(expected)
     for path, page in expected.items():
         assert (store.read(path) or (None,))[0] == page
-    assert (store.read("index.html") or (None,))[0] == people(catalogue)
+    assert (store.read("index.html") or (None,))[0] == people_page(catalogue)
     assert list(store.below(".stoker/")) == []
     return catalogue
 
@@ -68,12 +69,12 @@ def test_publish_and_remove(place: str, tmp_path: Path) -> None:
     assert isinstance(store, S3Store)
     one = upload(tmp_path, published("cu128-sm90"))
     two = upload(tmp_path, published("cpu"))
-    assert len(add_wheels(store, [one, two], people, replace=False, say=quiet)) == 2
-    assert add_wheels(store, [one], people, replace=False, say=quiet) == ()
+    assert len(add_wheels(store, [one, two], replace=False, say=quiet)) == 2
+    assert add_wheels(store, [one], replace=False, say=quiet) == ()
     assert check_settled(store).wheels == (two.wheel, one.wheel)
     page = store._info("cpu/torch/index.html")
     assert page["ContentType"] == "text/html; charset=utf-8"
-    remove_wheels(store, ["torch"], "cpu", people, say=quiet)
+    remove_wheels(store, ["torch"], "cpu", say=quiet)
     assert check_settled(store).wheels == (one.wheel,)
 
 
@@ -83,14 +84,14 @@ def test_files_of_a_publisher_that_may_live_are_kept(
     """Without a lock, only age tells what a killed publisher has left."""
     store = open_store(place)
     one = upload(tmp_path, published("cpu"))
-    add_wheels(store, [one], people, replace=False, say=quiet)
+    add_wheels(store, [one], replace=False, say=quiet)
     store.write("files/new/unknown.whl", b"just uploaded")
-    kept = remove_older(store, keep=None, dry_run=False, people=people, say=quiet)
+    kept = remove_older(store, keep=None, dry_run=False, say=quiet)
     assert kept.files == ()
     later = datetime.now(UTC) + timedelta(hours=2)
     clock = type("Later", (), {"now": staticmethod(lambda _: later)})
     monkeypatch.setattr("stoker.catalogue.s3.datetime", clock)
-    gone = remove_older(store, keep=None, dry_run=False, people=people, say=quiet)
+    gone = remove_older(store, keep=None, dry_run=False, say=quiet)
     assert gone.files == ("files/new/unknown.whl",)
     assert store.has(one.wheel.path, one.wheel.size_bytes)
 
@@ -117,7 +118,7 @@ def test_publishers_at_the_same_time(place: str, tmp_path: Path) -> None:
     def work(mine: slice) -> None:
         try:
             for one in uploads[mine]:
-                add_wheels(S3Store(place), [one], people, replace=False, say=quiet)
+                add_wheels(S3Store(place), [one], replace=False, say=quiet)
         except BaseException as error:
             errors.append(error)
 
@@ -147,7 +148,7 @@ def test_the_command(place: str, stoker: Stoker, tmp_path: Path) -> None:
 
 def test_no_such_bucket_and_no_server(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="there is no bucket for s3://nowhere/x"):
-        add_wheels(S3Store("s3://nowhere/x"), [], people, replace=False, say=quiet)
+        add_wheels(S3Store("s3://nowhere/x"), [], replace=False, say=quiet)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     with pytest.raises(MissingError, match="s3://wheels/torch") as raised:
