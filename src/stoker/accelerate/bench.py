@@ -3,7 +3,7 @@
 import hashlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
@@ -21,12 +21,11 @@ from stoker.model.tuning import BASELINE, Measurement, Sampled, Topic, TuningTri
 from stoker.model.value import Value
 from stoker.outside.deleting import remove_tree
 from stoker.outside.files import sha256_of
+from stoker.outside.long_work import Say
 from stoker.outside.processes import children_cpu_s
 from stoker.wheel import fatbin
 from stoker.wheel.elf import Elf
 from stoker.wheel.reader import open_file
-
-Say = Callable[[str], None]
 
 _LONGEST_LINE = 100_000  # bytes of words above which they go into a response file
 _TAIL = 4000  # bytes of output that a failed command keeps

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stoker.accelerate.advice import advise, best_linker, choose_sample, results_of
-from stoker.accelerate.bench import Bench, Say, TuneOptions
+from stoker.accelerate.bench import Bench, TuneOptions
 from stoker.accelerate.linkers import TunedLink, keep_links, linker_version
 from stoker.accelerate.run_cache import run_cache
 from stoker.govern.build_files import BuildFiles
@@ -29,6 +29,7 @@ from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import process
 from stoker.outside.files import folder_of_process
 from stoker.outside.folders import cache, private_folder
+from stoker.outside.long_work import Say
 from stoker.source.ninja import find_build
 
 _COMPILES = (Role.C, Role.CXX, Role.CUDA)

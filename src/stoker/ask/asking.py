@@ -6,7 +6,7 @@ found becomes a recipe of the tree, so that plans, builds and `--write-recipe` u
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -38,7 +38,8 @@ from stoker.model.plan import Plan
 from stoker.model.recipe import BackendRecipe, FixedTargets, ProjectRecipe
 from stoker.model.source import SourceTree
 from stoker.model.value import Value
-from stoker.model.variant import Backend
+from stoker.model.variant import Backend, plain_arch
+from stoker.outside.long_work import Say
 from stoker.plan.compiled import sm
 from stoker.plan.estimates import estimate
 from stoker.plan.left_out import left_out, needless, without
@@ -48,8 +49,6 @@ from stoker.source.includes import IncludeSearch
 
 _MOST_ASKS = 14
 _SUFFIX = " (asked)"
-
-Say = Callable[[str], None]
 
 
 class AskedPlan(Value, frozen=True, kw_only=True):
@@ -301,8 +300,8 @@ def _concluded(subject: Subject, known: BackendRecipe, asked: Asked) -> BackendR
         return known
     if not asked.device_compiles:
         return replace(known, compiles=False)
-    wanted = {target.arch.rstrip("af") for target in subject.gpus}
-    made = {arch.rstrip("af") for arch in asked.cubins}
+    wanted = {target.plain for target in subject.gpus}
+    made = {plain_arch(arch) for arch in asked.cubins}
     if not wanted <= made and not known.switches:  # no setting has an effect on them
         known = without_targets(known)
     if not known.chooses_targets and made != wanted and not known.switches:
@@ -312,7 +311,7 @@ def _concluded(subject: Subject, known: BackendRecipe, asked: Asked) -> BackendR
         off = {arch for switch in known.switches for arch in switch.archs}
         archs = tuple(arch for arch in asked.cubins if arch not in off)
         return replace(known, fixed=(FixedTargets(archs=archs),)) if archs else known
-    extra = [arch for arch in asked.cubins if arch.rstrip("af") not in wanted]
+    extra = [arch for arch in asked.cubins if plain_arch(arch) not in wanted]
     extra += [f"{arch}+PTX" for arch in asked.ptx]
     return replace(known, accepts=tuple(dict.fromkeys(extra)))
 

@@ -94,7 +94,7 @@ def _pretended(subject: Subject, *, visible: bool) -> Mapping[str, object]:
     if subject.variant.backend is not Backend.CUDA:
         return {"visible": False}
     target = subject.gpus[0] if subject.gpus else None
-    row = gpus().get(target.arch.rstrip("af")) if target else None
+    row = gpus().get(target.plain) if target else None
     return {
         "cuda": subject.cuda_version,
         "visible": visible and target is not None,

@@ -18,7 +18,7 @@ from stoker.model.plan import Plan
 from stoker.model.recipe import BackendRecipe, Switch
 from stoker.model.setting import SettingPlace, is_on
 from stoker.model.value import Value
-from stoker.model.variant import Backend, GpuTarget
+from stoker.model.variant import Backend, GpuTarget, plain_arch
 from stoker.plan.compiled import KernelTargets, sm
 from stoker.plan.recipes.project import known_facts, sets_targets
 from stoker.plan.subject import Subject
@@ -87,8 +87,7 @@ def serves(subject: Subject, asked: Asked) -> bool:
     made = [GpuTarget(arch=arch) for arch in asked.cubins]
     made += [GpuTarget(arch=arch, ptx=True) for arch in asked.ptx]
     return all(
-        any(runs_on(candidate, target.arch.rstrip("af")) for candidate in made)
-        for target in subject.gpus
+        any(runs_on(candidate, target.plain) for candidate in made) for target in subject.gpus
     )
 
 
@@ -99,14 +98,14 @@ def runs_kernel(targets: Iterable[str], gpu: str) -> bool:
     """Tell whether code for targets, written ``sm_90a`` or ``PTX of 9.0``, runs on a GPU."""
     for found in filter(None, map(_TARGET.fullmatch, targets)):
         arch = found[3] or f"{found[1]}.{found[2]}"
-        if runs_on(GpuTarget(arch=arch, ptx=bool(found[3])), gpu.rstrip("af")):
+        if runs_on(GpuTarget(arch=arch, ptx=bool(found[3])), plain_arch(gpu)):
             return True
     return False
 
 
 def extra_targets(subject: Subject, asked: Asked) -> tuple[str, ...]:
-    wanted = {_plain(target.arch) for target in subject.gpus}
-    return tuple(arch for arch in asked.cubins if _plain(arch) not in wanted)
+    wanted = {target.plain for target in subject.gpus}
+    return tuple(arch for arch in asked.cubins if plain_arch(arch) not in wanted)
 
 
 def score(subject: Subject, asked: Asked) -> tuple[float, ...]:
@@ -272,7 +271,7 @@ def _forms(example: str) -> tuple[str, ...]:
 def _one_switch_each(subject: Subject, known: BackendRecipe, asked: Asked) -> Iterator[Trial]:
     """Yield recipes with options that stand for one target: Kokkos_ARCH_HOPPER90."""
     for target in subject.gpus:
-        digits = _plain(target.arch).replace(".", "")
+        digits = target.plain.replace(".", "")
         for option in asked.options:
             by_name = re.search(
                 rf"(?:ARCH|SM|CUDA|GPU)\w*?(?<!\d){digits}$", option.name, re.IGNORECASE
@@ -285,7 +284,7 @@ def _one_switch_each(subject: Subject, known: BackendRecipe, asked: Asked) -> It
 def _without_others(subject: Subject, known: BackendRecipe, asked: Asked) -> Iterator[Trial]:
     """Yield recipes that leave out kernels for targets that were not asked for."""
     for arch in extra_targets(subject, asked):
-        digits = _plain(arch).replace(".", "")
+        digits = plain_arch(arch).replace(".", "")
         name = re.compile(rf"{_OFF}\w*?_(?:SM|ARCH)_?{digits}$", re.IGNORECASE)
         for variable in asked.variables:
             if name.search(variable.name):
@@ -317,10 +316,6 @@ def _with_switch(known: BackendRecipe, switch: Switch, change: str) -> Trial:
     return Trial(recipe=replace(known, switches=(*known.switches, switch)), change=change)
 
 
-def _plain(arch: str) -> str:
-    return arch.rstrip("af") if "." in arch else arch
-
-
 def most_used(
     gpus: Iterable[GpuTarget], archs: Iterable[str], kernels: Collection[KernelTargets]
 ) -> tuple[str, ...]:
@@ -329,9 +324,9 @@ def most_used(
     """
     used = Counter(target for kernel in kernels for target in kernel.targets)
     wanted = {gpu.arch for gpu in gpus}
-    by_gpu: dict[str, list[str]] = {_plain(arch): [] for arch in sorted(wanted)}
+    by_gpu: dict[str, list[str]] = {plain_arch(arch): [] for arch in sorted(wanted)}
     for arch in archs:
-        by_gpu.get(_plain(arch), []).append(arch)
+        by_gpu.get(plain_arch(arch), []).append(arch)
     return tuple(
         max(made, key=lambda arch: (arch in wanted, used[sm(arch)]))
         for made in by_gpu.values()

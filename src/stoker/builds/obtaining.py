@@ -22,7 +22,6 @@ from stoker.catalogue.candidates import SourceDistribution, Supply
 from stoker.catalogue.finding import Found, NothingFitsError, find, find_source, nothing_fits
 from stoker.catalogue.judging import Place
 from stoker.catalogue.kept import keep, kept_wheels
-from stoker.catalogue.store import Say
 from stoker.model.build import Isolation
 from stoker.model.distribution import read_requirement
 from stoker.model.errors import MissingError, UsageError
@@ -30,7 +29,7 @@ from stoker.model.machine import TORCH_INCLUDES
 from stoker.model.plan import Estimate, Plan
 from stoker.model.value import Value, counted, duration, size
 from stoker.model.variant import Backend
-from stoker.outside.long_work import shown, stage
+from stoker.outside.long_work import Say, shown, stage
 from stoker.outside.package_index import PackageIndex
 from stoker.outside.web import Web
 from stoker.plan.left_out import named_archs

@@ -12,12 +12,12 @@ from packaging.version import Version
 
 from stoker.catalogue.access import LocatedCatalogue
 from stoker.catalogue.judging import Place
-from stoker.catalogue.store import Say
 from stoker.catalogue.values import PublishedWheel
 from stoker.model.distribution import read_version
 from stoker.model.errors import MissingError, StokerError
 from stoker.model.value import UNDECODABLE, Bytes, Value
 from stoker.model.wheel_source import WheelSource
+from stoker.outside.long_work import Say
 from stoker.outside.package_index import File, PackageIndex, files_at, files_of, page_of
 from stoker.outside.web import UnreachableError, Web, opened
 

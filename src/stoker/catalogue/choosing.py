@@ -15,6 +15,7 @@ from stoker.catalogue.ranking import rank
 from stoker.catalogue.values import Choice, Host, PublishedCatalogue, PublishedWheel, Selection
 from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import StokerError, UsageError, unknown
+from stoker.model.value import minor_release
 from stoker.wheel.metadata import forbidding
 
 TORCH = "torch"
@@ -151,7 +152,7 @@ def _active(wheel: PublishedWheel, environment: Mapping[str, str]) -> Iterator[R
 def marker_environment(host: Host) -> dict[str, str]:
     """Return the environment that markers are evaluated against; no extra is requested."""
     return {
-        "python_version": ".".join(host.python.split(".")[:2]),
+        "python_version": minor_release(host.python),
         "python_full_version": host.python if host.python.count(".") > 1 else f"{host.python}.0",
         "platform_machine": host.cpu_family,
         "platform_system": "Darwin" if host.os == "macos" else "Linux",

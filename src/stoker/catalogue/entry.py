@@ -17,9 +17,10 @@ from stoker.model.artifact import ArtifactFacts, WheelFacts
 from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.slimming import SlimRecord
-from stoker.model.value import Value
+from stoker.model.value import Value, minor_release
 from stoker.model.variant import Backend, Variant
 from stoker.plan.grammar import label
+from stoker.wheel.runs_on import arch_order
 
 # A variant's folder stands beside these.
 RESERVED = frozenset({"files", "signatures", WHEEL_VARIANTS})
@@ -130,7 +131,7 @@ def _cuda(facts: ArtifactFacts, wheel: WheelFacts) -> str | None:
     for line in wheel.requires:
         name, version = _pinned(line)
         if version and _RUNTIME.fullmatch(name):
-            return ".".join(version.split(".")[:2])
+            return minor_release(version)
     if found := _CUDA_LABEL.search(wheel.version.partition("+")[2]):
         return f"{found[1]}.{found[2]}" if found[2] else found[1]
     majors = {major for name in _needed(facts) if (major := cuda_of(name))}
@@ -177,13 +178,8 @@ def _code(facts: ArtifactFacts) -> tuple[ArchCode, ...]:
                 counts[code.arch] += code.count
     return tuple(
         ArchCode(arch=arch, size_bytes=sizes[arch], count=counts[arch])
-        for arch in sorted(sizes, key=_order)
+        for arch in sorted(sizes, key=arch_order)
     )
-
-
-def _order(arch: str) -> tuple[str, int, str]:
-    kind, _, name = arch.partition("_")
-    return kind, int(re.sub(r"\D", "", name) or 0), name
 
 
 def _variant_name(

@@ -15,7 +15,6 @@ from stoker.catalogue.host import read_host
 from stoker.catalogue.judging import Place
 from stoker.catalogue.opening import Judge, Judged
 from stoker.catalogue.ranking import rank
-from stoker.catalogue.store import Say
 from stoker.catalogue.values import Fit
 from stoker.knowledge.projects import projects, wheel_sources
 from stoker.machine.python import Probe, ask_interpreter
@@ -23,6 +22,7 @@ from stoker.model.errors import StokerError, nearest
 from stoker.model.value import Value, counted, size
 from stoker.outside import folders
 from stoker.outside.files import folder_of_process
+from stoker.outside.long_work import Say
 from stoker.outside.web_connections import WebConnections
 from stoker.wheel.torch_builds import LIBRARIES, read_torch
 

@@ -12,6 +12,7 @@ from stoker.machine.python import Probe, ask_interpreter
 from stoker.machine.system import read_machine
 from stoker.model.errors import UsageError
 from stoker.model.machine import Machine
+from stoker.model.value import minor_release
 from stoker.model.variant import GpuTarget, Platform
 from stoker.plan.grammar import parse, parts_beside
 
@@ -85,8 +86,7 @@ def check_installable(host: Host, python: str) -> None:
             ],
         )
     asked, found = (
-        ".".join(one.python.split(".")[:2]) + ("t" if one.free_threaded else "")
-        for one in (host, here)
+        minor_release(one.python) + ("t" if one.free_threaded else "") for one in (host, here)
     )
     if asked != found:
         raise UsageError(

@@ -19,11 +19,12 @@ from stoker.catalogue.document import CATALOGUE
 from stoker.catalogue.pages import PEOPLE, WheelGroup
 from stoker.catalogue.people_page import people_page
 from stoker.catalogue.signing import SIGNATURES, Sign, signature_path
-from stoker.catalogue.store import OWN, ConflictError, Say, Store
+from stoker.catalogue.store import OWN, ConflictError, Store
 from stoker.catalogue.values import WHEEL_VARIANTS, PublishedCatalogue, PublishedWheel
 from stoker.model.distribution import read_version
 from stoker.model.errors import StokerError, UsageError, unknown
 from stoker.model.value import UNDECODABLE, Value
+from stoker.outside.long_work import Say
 
 _MARKERS = f"{OWN}/pending/"
 _MOST_ATTEMPTS = 100

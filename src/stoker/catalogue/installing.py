@@ -14,7 +14,6 @@ from stoker.catalogue.foreign_wheels import without_label
 from stoker.catalogue.host import read_host
 from stoker.catalogue.kept import kept_wheels
 from stoker.catalogue.requirement_files import read_requirement_file
-from stoker.catalogue.store import Say
 from stoker.catalogue.values import Host, PublishedWheel, Selection
 from stoker.knowledge.projects import wheel_sources
 from stoker.machine.installers import (
@@ -26,7 +25,7 @@ from stoker.machine.installers import (
 from stoker.model.errors import UsageError
 from stoker.outside import folders, process
 from stoker.outside.files import folder_of_process
-from stoker.outside.long_work import stage
+from stoker.outside.long_work import Say, stage
 from stoker.outside.package_index import PackageIndex, download, read_index
 from stoker.outside.web import Web
 from stoker.settings.tables import InstallSettings

@@ -7,7 +7,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from stoker.catalogue.choosing import TORCH, out_of_step
 from stoker.catalogue.ranking import rank
-from stoker.catalogue.values import Choice, Fit, Host, PublishedWheel
+from stoker.catalogue.values import Choice, Host, PublishedWheel
 from stoker.knowledge.manylinux import order
 from stoker.model.artifact import ArtifactFacts, TorchFit
 from stoker.model.value import Value
@@ -31,7 +31,7 @@ def judge_name(place: Place, wheel: PublishedWheel) -> Choice:
 def judge_metadata(place: Place, wheel: PublishedWheel) -> Choice:
     """Judge a wheel by its metadata, before its libraries are read."""
     reason = _wrong_python(place, wheel) or _wrong_torch(place, wheel)
-    return _refused(wheel, reason) if reason else judge_name(place, wheel)
+    return Choice.refused(wheel, reason) if reason else judge_name(place, wheel)
 
 
 def judge(
@@ -47,11 +47,7 @@ def judge(
         or _unresolved(place, needs)
         or _wrong_torch(place, wheel)
     )
-    return _refused(wheel, reason) if reason else judge_name(place, wheel)
-
-
-def _refused(wheel: PublishedWheel, reason: str) -> Choice:
-    return Choice(wheel=wheel, fit=Fit.NONE, reason=reason)
+    return Choice.refused(wheel, reason) if reason else judge_name(place, wheel)
 
 
 def _unreadable(facts: ArtifactFacts, wheel: PublishedWheel) -> str | None:

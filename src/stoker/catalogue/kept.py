@@ -16,9 +16,11 @@ from stoker.catalogue.document import CATALOGUE
 from stoker.catalogue.index import Pruned
 from stoker.catalogue.judging import Place
 from stoker.catalogue.publishing import PublishOptions, publish
-from stoker.catalogue.store import FolderStore, Say
+from stoker.catalogue.store import FolderStore
 from stoker.catalogue.values import PublishedWheel
+from stoker.model.value import minor_release
 from stoker.outside import folders
+from stoker.outside.long_work import Say
 
 _SHORT = 8  # characters of a digest
 
@@ -40,7 +42,7 @@ def keep(wheel: Path, name: str, place: Place, source: str | None, *, say: Say) 
     the SHA-256 of what it was built from.
     """
     release = place.torch.build.release if place.torch else None
-    minor = ".".join(release.split(".")[:2]) if release else None
+    minor = minor_release(release) if release else None
     words = (name, minor and f"torch{minor}", source and source[:_SHORT])
     options = PublishOptions(
         variant="-".join(filter(None, words)),

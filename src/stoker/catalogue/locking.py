@@ -20,7 +20,7 @@ from stoker.catalogue.judging import Place
 from stoker.catalogue.values import Digest, Line, VersionText
 from stoker.machine.installers import Installer, InstallReport, Resolved, install_failure
 from stoker.model.errors import ArtifactError, UsageError, unreadable
-from stoker.model.value import UNDECODABLE, Value, checked_toml
+from stoker.model.value import UNDECODABLE, Value, checked_toml, minor_release
 from stoker.outside import process
 from stoker.outside.files import read_json, write_whole
 
@@ -75,7 +75,7 @@ def resolved_lock(found: Sequence[Found], place: Place, installer: Installer, wo
     if answer is None:
         raise ArtifactError("pip has not said what it would install", file=report.name)
     packages = sorted(map(_locked, answer.install), key=lambda one: one.name.lower())
-    minor = ".".join(place.host.python.split(".")[:2])
+    minor = minor_release(place.host.python)
     return Lock(lock_version="1.0", requires_python=f"=={minor}.*", packages=tuple(packages))
 
 

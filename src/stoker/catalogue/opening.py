@@ -18,7 +18,7 @@ from stoker.catalogue.choosing import TORCH
 from stoker.catalogue.entry import FileIdentity, RecordedOrigin, make_entry
 from stoker.catalogue.foreign_wheels import foreign_entry
 from stoker.catalogue.judging import Place, judge, judge_metadata, judge_name
-from stoker.catalogue.values import Choice, Fit, PublishedWheel
+from stoker.catalogue.values import Choice, PublishedWheel
 from stoker.model.artifact import ArtifactFacts, Symbols
 from stoker.model.errors import ArtifactError, MissingError
 from stoker.model.value import Value
@@ -81,9 +81,11 @@ class Judge:
                     received = getattr(reader, "downloaded", reader.size)
         except ArtifactError as error:
             problem = str(error).removeprefix(file.name).lstrip(": ")
-            judged = _refused(judged, named, f"it is damaged: {problem}")
+            refusal = Choice.refused(named, f"it is damaged: {problem}")
+            judged = replace(judged, choice=refusal)
         except MissingError as error:
-            judged = _refused(judged, named, f"it cannot be read: {error.message}")
+            refusal = Choice.refused(named, f"it cannot be read: {error.message}")
+            judged = replace(judged, choice=refusal)
         return replace(judged, downloaded_bytes=received)
 
     @contextmanager
@@ -157,10 +159,6 @@ def _is_plain(entry: PublishedWheel) -> bool:
     wheels for CPUs and GPUs under one name, and a label says what a wheel is for.
     """
     return not entry.regions and "+" not in entry.version and entry.project != TORCH
-
-
-def _refused(judged: Judged, wheel: PublishedWheel, reason: str) -> Judged:
-    return replace(judged, choice=Choice(wheel=wheel, fit=Fit.NONE, reason=reason))
 
 
 def _text(reader: Reader, listed: dict[str, DirectoryEntry], name: str) -> bytes:

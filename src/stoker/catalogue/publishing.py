@@ -15,7 +15,7 @@ from stoker.catalogue.entry import FileIdentity, RecordedOrigin, make_entry, var
 from stoker.catalogue.index import Pruned, Upload
 from stoker.catalogue.serving import make_server
 from stoker.catalogue.signing import signer
-from stoker.catalogue.store import FolderStore, Say, open_store
+from stoker.catalogue.store import FolderStore, open_store
 from stoker.catalogue.values import WHEEL_VARIANTS, PublishedCatalogue, PublishedWheel
 from stoker.catalogue.wheel_variants import (
     NAMESPACES,
@@ -30,7 +30,7 @@ from stoker.model.finding import Severity
 from stoker.model.value import Value
 from stoker.outside import folders
 from stoker.outside.files import folder_of_process, sha256_of
-from stoker.outside.long_work import stage
+from stoker.outside.long_work import Say, stage
 from stoker.wheel.engine import Content, Edit, open_wheel, rewrite
 from stoker.wheel.metadata import Headers
 from stoker.wheel.slim.cuts import LICENCE, PRIVATE, is_nvidia_distribution

@@ -1,12 +1,12 @@
 """Which wheels run on a machine, in what order, and why. Pure.
 
-What device code runs on which GPU is the matter of `artifact.runs_on`; this module applies it to
+What device code runs on which GPU is decided by `wheel.runs_on`; this module applies it to
 the regions that a catalogue lists, so an answer does not depend on the day a wheel was published.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 from packaging.tags import Tag, compatible_tags, cpython_tags
@@ -26,9 +26,9 @@ from stoker.catalogue.values import (
 )
 from stoker.knowledge.gpus import cuda_releases
 from stoker.model.distribution import read_tags, read_version
-from stoker.model.value import Value, whole_number
+from stoker.model.value import Value, first_of, whole_number
 from stoker.model.variant import Backend, GpuTarget
-from stoker.wheel.runs_on import needed_code
+from stoker.wheel.runs_on import arch_number, needed_code
 
 _LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 _OLDEST_GLIBC = 5
@@ -52,7 +52,7 @@ def _judge(host: Host, wheel: PublishedWheel) -> _Judgement:
     problem = next(_problems(host, wheel), None)
     closeness: tuple[object, ...] = ()
     if problem:
-        choice = Choice(wheel=wheel, fit=Fit.NONE, reason=problem)
+        choice = Choice.refused(wheel, problem)
     elif wheel.backend is Backend.CPU:
         choice = _on_cpu(host, wheel)
     elif gpu := _named_gpu(host, wheel):
@@ -135,7 +135,7 @@ def _is_for(host: Host, platform: str) -> bool:
     return system in platform and platform.endswith((f"_{family}", "_universal2"))
 
 
-def _glibc_floor(platforms: Iterable[str]) -> str:
+def _glibc_floor(platforms: Sequence[str]) -> str:
     found = (re.search(r"manylinux_([0-9]{1,3})_([0-9]{1,3})_", platform) for platform in platforms)
     floors = sorted((int(one[1]), int(one[2])) for one in found if one)
     return f"glibc {floors[0][0]}.{floors[0][1]}" if floors else f"one of {_listed(platforms)}"
@@ -202,7 +202,7 @@ def _on_gpus(host: Host, wheel: PublishedWheel) -> tuple[Choice, tuple[object, .
     served = [_served(gpu, wheel) for gpu in dict.fromkeys(_nvidia_gpus(host))]
     running = [one for one in served if one.fit is not Fit.NONE]
     if not running:
-        return Choice(wheel=wheel, fit=Fit.NONE, reason=_cannot(served[0].gpu, wheel)), ()
+        return Choice.refused(wheel, _cannot(served[0].gpu, wheel)), ()
     worst = max(running, key=_closeness)
     notes = [_cannot(one.gpu, wheel) for one in served if one.fit is Fit.NONE]
     total = sum(region.count for region in wheel.regions)
@@ -245,25 +245,21 @@ def _taken(archs: tuple[str, ...], capability: str) -> str | None:
     generic one.
     """
     runs = [a for a in needed_code(archs, [GpuTarget(arch=capability)]) if not a.startswith("lto_")]
-    return max(runs, key=lambda arch: (_arch_number(arch), arch[-1] == "a"), default=None)
+    return max(runs, key=lambda arch: (arch_number(arch), arch[-1] == "a"), default=None)
 
 
 def _fit(arch: str, capability: str) -> Fit:
     if arch.startswith("compute_"):
         return Fit.PTX
-    exact = _arch_number(arch) == whole_number(capability.replace(".", ""))
+    exact = arch_number(arch) == whole_number(capability.replace(".", ""))
     return Fit.NATIVE if exact else Fit.COMPATIBLE
-
-
-def _arch_number(arch: str) -> int:
-    return int(arch.partition("_")[2].rstrip("af"))
 
 
 def _closeness(served: _Served) -> tuple[int, int, bool]:
     """Return a sort key: native before compatible before PTX, then the newest code, then code for
     one chip.
     """
-    number = _arch_number(served.arch) if served.arch else 0
+    number = arch_number(served.arch) if served.arch else 0
     return served.fit.rank, -number, not served.arch.endswith("a")
 
 
@@ -283,10 +279,8 @@ def _cannot(gpu: HostGpu, wheel: PublishedWheel) -> str:
     return f"{gpu} cannot run what it holds: {_listed(held)}"
 
 
-def _listed(words: Iterable[str]) -> str:
-    words = list(words)
-    more = f" and {len(words) - _MOST_SHOWN} more" if words[_MOST_SHOWN:] else ""
-    return ", ".join(words[:_MOST_SHOWN]) + more
+def _listed(words: Sequence[str]) -> str:
+    return first_of(words, _MOST_SHOWN)
 
 
 @cache

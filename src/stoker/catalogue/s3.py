@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from stoker.catalogue.store import ConflictError, Say
+from stoker.catalogue.store import ConflictError
 from stoker.machine.installers import own_install
 from stoker.model.errors import MissingError, UsageError
-from stoker.outside.long_work import stage
+from stoker.outside.long_work import Say, stage
 
 _CONFLICT = ("PreconditionFailed", "ConditionalRequestConflict")
 

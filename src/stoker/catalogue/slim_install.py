@@ -11,7 +11,6 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from stoker.catalogue.choosing import read_word
 from stoker.catalogue.host import HOST_PARTS, check_installable, read_host
 from stoker.catalogue.installing import ASIDE, run_installer
-from stoker.catalogue.store import Say
 from stoker.machine.installers import (
     FILE,
     PROGRESS,
@@ -27,7 +26,7 @@ from stoker.model.variant import GpuTarget
 from stoker.outside import folders, process
 from stoker.outside.deleting import remove_file
 from stoker.outside.files import folder_of_process, read_json
-from stoker.outside.long_work import Advance, stage
+from stoker.outside.long_work import Advance, Say, stage
 from stoker.outside.web import Web, size_of
 from stoker.wheel.slim.cuts import SlimRequest, is_nvidia_distribution
 from stoker.wheel.slim.slimming import OutputOptions, slim

@@ -5,7 +5,7 @@ that; `write` with `expected` fails where another publisher was quicker.
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -14,12 +14,10 @@ from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.outside import locks
 from stoker.outside.deleting import remove_empty, remove_file, remove_tree
 from stoker.outside.files import file_made_whole
-from stoker.outside.long_work import stage
+from stoker.outside.long_work import Say, stage
 
 _BLOCK = 1 << 20
 OWN = ".stoker"  # what belongs to publishing itself, not to the catalogue
-
-Say = Callable[[str], None]
 
 
 class ConflictError(StokerError):

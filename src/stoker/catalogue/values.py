@@ -162,6 +162,10 @@ class Choice(Value, frozen=True, kw_only=True):
     reason: str
     notes: tuple[str, ...] = ()
 
+    @classmethod
+    def refused(cls, wheel: PublishedWheel, reason: str) -> "Choice":
+        return cls(wheel=wheel, fit=Fit.NONE, reason=reason)
+
     @property
     def runs(self) -> bool:
         return self.fit is not Fit.NONE

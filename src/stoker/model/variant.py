@@ -35,6 +35,11 @@ class Sanitizer(StrEnum):
     THREAD = "tsan"
 
 
+def plain_arch(arch: str) -> str:
+    """Return ``9.0`` for ``9.0a``; architectures of other vendors stay as they are."""
+    return arch.rstrip("af") if "." in arch else arch
+
+
 class GpuTarget(Value, frozen=True, kw_only=True):
     """One GPU architecture: ``9.0a`` (CUDA), ``gfx942`` (ROCm) or ``pvc`` (XPU)."""
 
@@ -44,8 +49,13 @@ class GpuTarget(Value, frozen=True, kw_only=True):
     @property
     def capability(self) -> tuple[int, int]:
         """Major and minor of a CUDA architecture."""
-        major, minor = self.arch.rstrip("af").split(".")
+        major, minor = self.plain.split(".")
         return int(major), int(minor)
+
+    @property
+    def plain(self) -> str:
+        """The architecture without its suffix."""
+        return plain_arch(self.arch)
 
     @property
     def suffix(self) -> str:

@@ -23,6 +23,7 @@ _GUESS_S = 1.0  # before there is an estimate
 _LEFT_OUT = "..."
 
 Advance = Callable[[int], None]
+Say = Callable[[str], None]  # told a line for the user
 
 
 class ProgressStage:

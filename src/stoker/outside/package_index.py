@@ -8,7 +8,6 @@ import hashlib
 import re
 import sys
 from ast import literal_eval
-from collections.abc import Callable
 from contextlib import suppress
 from html.parser import HTMLParser
 from pathlib import Path
@@ -23,9 +22,8 @@ from stoker.model.errors import ArtifactError, CommandError, MissingError, Usage
 from stoker.model.value import UNDECODABLE, Bytes, Value, size
 from stoker.outside import process
 from stoker.outside.files import file_made_whole
+from stoker.outside.long_work import Say
 from stoker.outside.web import AbsentError, UnreachableError, Web, opened
-
-Say = Callable[[str], None]
 
 _TIMEOUT_S = 60  # seconds for pip to say its settings
 _SECTIONS = (":env:", "download", "global")  # of pip's settings, the strongest first

@@ -14,7 +14,7 @@ from stoker.knowledge.torch_releases import oldest_python
 from stoker.model.errors import UsageError, nearest
 from stoker.model.setting import is_on
 from stoker.model.value import whole_number
-from stoker.model.variant import Backend, GpuTarget
+from stoker.model.variant import Backend, GpuTarget, plain_arch
 from stoker.plan.recipes.project import refuse_targets
 from stoker.plan.subject import Subject
 from stoker.plan.targets import refuse_old_gpus, refuse_unmade, refuse_unserved
@@ -53,7 +53,7 @@ def _backend_fits_platform(subject: Subject) -> None:
 
 def _targets_fit_backend(subject: Subject) -> None:
     for target in subject.variant.gpus:
-        row = gpus().get(target.arch.rstrip("af") if "." in target.arch else target.arch)
+        row = gpus().get(target.plain)
         if row and row.backend is not subject.variant.backend:
             raise UsageError(
                 f"{target.arch} is a {row.backend} target, not {subject.variant.backend}"
@@ -130,14 +130,14 @@ def _tree_knows_targets(subject: Subject) -> None:
 
 def _near(arch: str, archs: tuple[str, ...]) -> tuple[str, ...]:
     """Return the three architectures whose numbers are nearest."""
-    wanted = float(arch.rstrip("af"))
-    return tuple(sorted(archs, key=lambda known: abs(float(known.rstrip("af")) - wanted))[:3])
+    wanted = float(plain_arch(arch))
+    return tuple(sorted(archs, key=lambda known: abs(float(plain_arch(known)) - wanted))[:3])
 
 
 def _ptx_runs_forward(subject: Subject) -> None:
     for target in subject.variant.gpus:
         if target.ptx and target.suffix:
-            plain = target.arch.rstrip("af")
+            plain = target.plain
             raise UsageError(
                 f"PTX of {target.arch} runs on no newer GPU: the suffix ties it to "
                 + ("one chip" if target.suffix == "a" else "one family"),

@@ -10,7 +10,7 @@ from posixpath import basename
 
 from stoker.model.govern import Role, Step
 from stoker.model.value import Value
-from stoker.model.variant import Backend, PlannedTargets
+from stoker.model.variant import Backend, PlannedTargets, plain_arch
 
 
 class DeviceCompile(Value, frozen=True, kw_only=True):
@@ -134,25 +134,26 @@ def difference(planned: PlannedTargets, found: DeviceCompile) -> str | None:
     # Where a plan does not know what the build chooses, the GPUs that were asked for count.
     if not (planned.cubins or planned.gpus):
         return None
-    bases = {_base(arch) for arch in (*planned.cubins, *planned.gpus)}
+    bases = {plain_arch(arch) for arch in (*planned.cubins, *planned.gpus)}
     accepted = {arch for arch in planned.accepted if not arch.endswith("+PTX")}
     accepted_ptx = {arch.removesuffix("+PTX") for arch in planned.accepted}
-    known = bases | {_base(arch) for arch in accepted}
-    others = [arch for arch in found.cubins if _base(arch) not in known]
-    known_ptx = bases | accepted_ptx | {_base(arch) for arch in planned.ptx}
-    others_ptx = [arch for arch in found.ptx if _base(arch) not in known_ptx]
+    known = bases | {plain_arch(arch) for arch in accepted}
+    others = [arch for arch in found.cubins if plain_arch(arch) not in known]
+    known_ptx = bases | accepted_ptx | {plain_arch(arch) for arch in planned.ptx}
+    others_ptx = [arch for arch in found.ptx if plain_arch(arch) not in known_ptx]
     if found.native or others or others_ptx or found.default:
         return f"planned {_planned(planned)}, this command compiles for {found.described}"
-    if not found.cubins and not {_base(a) for a in found.ptx} & (accepted_ptx | set(planned.ptx)):
+    as_planned = accepted_ptx | set(planned.ptx)
+    if not found.cubins and as_planned.isdisjoint(map(plain_arch, found.ptx)):
         return f"planned {_planned(planned)}, this command makes {found.described} only"
     return None
 
 
 def unserved(planned: PlannedTargets, found: Iterable[DeviceCompile]) -> tuple[str, ...]:
     """Return the planned targets that none of the commands compiles for."""
-    made = {_base(arch) for compiled in found for arch in compiled.cubins}
+    made = {plain_arch(arch) for compiled in found for arch in compiled.cubins}
     wanted = planned.cubins or planned.gpus
-    return tuple(arch for arch in wanted if _base(arch) not in made)
+    return tuple(arch for arch in wanted if plain_arch(arch) not in made)
 
 
 def where_from(planned: PlannedTargets) -> tuple[str, ...]:
@@ -169,10 +170,6 @@ def where_from(planned: PlannedTargets) -> tuple[str, ...]:
 def _planned(planned: PlannedTargets) -> str:
     named = [sm(arch) for arch in planned.cubins or planned.gpus]
     return ", ".join(named + [f"PTX of {arch}" for arch in planned.ptx])
-
-
-def _base(arch: str) -> str:
-    return arch.rstrip("af") if "." in arch else arch
 
 
 def sm(arch: str) -> str:

@@ -7,7 +7,7 @@ from stoker.knowledge.packages import fitting_gcc, gcc_versions, install_command
 from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.machine import TORCH_INCLUDES, CudaToolkit, Tool
 from stoker.model.source import ProjectKind
-from stoker.model.variant import Backend, GpuTarget
+from stoker.model.variant import Backend, GpuTarget, plain_arch
 from stoker.plan.planning import PlannedBuild
 
 # The compiler, the toolkit, the page that explains how to install it, and its setup command.
@@ -127,8 +127,8 @@ def check_cuda(planned: PlannedBuild) -> Iterator[Finding]:
 
 def _makes(toolkit: CudaToolkit, target: GpuTarget) -> bool:
     """Tell whether nvcc lists a target. It lists architectures without their suffixes."""
-    listed = {arch.rstrip("af") for arch in toolkit.archs}
-    return not listed or target.arch.rstrip("af") in listed
+    listed = {plain_arch(arch) for arch in toolkit.archs}
+    return not listed or target.plain in listed
 
 
 def _components(planned: PlannedBuild) -> str:

@@ -8,6 +8,7 @@ from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.machine import PythonInstallation, Tool
 from stoker.model.setting import is_on
 from stoker.model.source import ProjectKind, Standard
+from stoker.model.value import first_of, minor_release
 from stoker.model.variant import Backend
 from stoker.plan.doctor_compilers import major
 from stoker.plan.planning import PlannedBuild
@@ -132,7 +133,7 @@ def unmet_requirements(lines: Iterable[str], python: PythonInstallation) -> list
     from stoker.model.distribution import read_requirement
 
     of_python = {
-        "python_version": ".".join(python.version.split(".")[:2]),
+        "python_version": minor_release(python.version),
         "python_full_version": python.version,
     }
     missing = []
@@ -198,12 +199,11 @@ def check_submodules(planned: PlannedBuild) -> Iterator[Finding]:
         submodule.path for submodule in planned.subject.tree.submodules if not submodule.present
     ]
     if absent:
-        more = f" and {len(absent) - 5} more" if len(absent) > 5 else ""
         path = planned.subject.tree.path
         yield error(
             "submodules-missing",
             f"{len(absent)} of {len(planned.subject.tree.submodules)} submodules are empty",
-            evidence=", ".join(absent[:5]) + more,
+            evidence=first_of(absent, 5),
             fix=(f"git -C {shlex.quote(path)} submodule update --init --recursive --depth 1",),
         )
     else:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stoker.knowledge.gpus import runs_on
 from stoker.model.finding import Finding, note
-from stoker.model.variant import Backend, GpuTarget, PlannedTargets
+from stoker.model.variant import Backend, GpuTarget, PlannedTargets, plain_arch
 from stoker.plan.compiled import DeviceCompile, cuda_targets
 from stoker.plan.subject import Subject
 
@@ -39,7 +39,7 @@ def _needed(values: Iterable[str], gpu: GpuTarget) -> set[str]:
     """Return those of the best code for a GPU: the newest machine code that runs on it, or else the
     newest PTX, which is also kept if it was asked for.
     """
-    arch = gpu.arch.rstrip("af")
+    arch = gpu.plain
     code, ptx = list[tuple[GpuTarget, str]](), list[tuple[GpuTarget, str]]()
     for value in values:
         cubins, virtual = cuda_targets((f"-gencode={value}",))
@@ -79,7 +79,7 @@ def needless(targets: PlannedTargets | None) -> tuple[str, ...]:
     """Return the planned targets of machine code that run on no GPU that was asked for."""
     if targets is None or targets.backend is not Backend.CUDA or not targets.gpus:
         return ()
-    gpus = [gpu.rstrip("af") for gpu in targets.gpus]
+    gpus = [plain_arch(gpu) for gpu in targets.gpus]
     return tuple(
         arch
         for arch in targets.cubins

@@ -57,7 +57,7 @@ def refuse_unserved(subject: Subject) -> None:
     made = [GpuTarget(arch=arch) for arch in cubins]
     made += [GpuTarget(arch=arch, ptx=True) for arch in ptx]
     for target in subject.gpus:
-        plain = target.arch.rstrip("af")
+        plain = target.plain
         if not any(runs_on(candidate, plain) for candidate in made):
             name = subject.tree.name if subject.tree else "it"
             places = _evidence(subject).targets

@@ -23,7 +23,7 @@ from stoker.model.source import (
     SourceTree,
 )
 from stoker.model.value import Value
-from stoker.model.variant import Backend, GpuTarget
+from stoker.model.variant import Backend, GpuTarget, plain_arch
 from stoker.plan.subject import Subject
 
 # The words of a back end in names of options: USE_CUDA, GGML_CUDA, LIB_ENABLE_HIP.
@@ -208,7 +208,7 @@ def _switch(subject: Subject, name: str, targets: list[NamedTarget]) -> Switch:
 
 def _runs_on(target: NamedTarget, gpu: str) -> bool:
     code = GpuTarget(arch=target.arch, ptx=target.ptx)
-    return runs_on(code, gpu.rstrip("af")) is not None
+    return runs_on(code, plain_arch(gpu)) is not None
 
 
 def _by_variable(
@@ -394,7 +394,7 @@ def _arch_options(subject: Subject, tree: SourceTree) -> dict[str, str]:
 
     Empty unless all GPUs have one.
     """
-    wanted = {target.arch.rstrip("af").replace(".", ""): target for target in subject.gpus}
+    wanted = {target.plain.replace(".", ""): target for target in subject.gpus}
     known = {arch.replace(".", "") for arch in cuda_archs()}
     options: dict[str, CMakeOption] = {}
     for option in tree.options:

@@ -4,7 +4,7 @@ take.
 
 import stat
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,6 +20,7 @@ from stoker.model.errors import StokerError, UsageError
 from stoker.model.govern import StepRecord
 from stoker.model.runs import Attempt, Includes, Outcome, Run, run_folder_of
 from stoker.model.value import UNDECODABLE
+from stoker.outside.long_work import Say
 from stoker.plan.run_folder import RECORD, runs_folder
 from stoker.report.analysis import RecordedRun, analyse, records
 from stoker.report.comparison import compare_runs
@@ -38,8 +39,6 @@ from stoker.settings.tables import Prices
 from stoker.settings.toml import own_prices
 from stoker.source.ninja import Edge, read_edges
 from stoker.wheel.inspecting import inspect
-
-Say = Callable[[str], None]
 
 _LARGEST_PHASES = 256 << 20  # bytes
 _CLOCK_TOLERANCE = 2.0  # seconds: the history counts from when the run asked for its governor

@@ -25,6 +25,7 @@ from stoker.outside.demangle import demangled
 from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.wheel.loads_with import releases_in_words, relevant
 from stoker.wheel.metadata import required_name
+from stoker.wheel.runs_on import arch_number
 
 _BAR_WIDTH = 28
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -92,7 +93,8 @@ def _device_code(facts: ArtifactFacts) -> Listing | None:
     if not codes:
         return None
     by_arch: dict[str, list[DeviceCode]] = {}
-    for code in sorted(filter(lambda code: code.linked, codes), key=_order):
+    linked = [code for code in codes if code.linked]
+    for code in sorted(linked, key=lambda code: (code.kind, arch_number(code.arch), code.arch)):
         by_arch.setdefault(code.arch, []).append(code)
     largest = max((_bytes(group) for group in by_arch.values()), default=0)
     table = Listing("", "", ">", ">", "", title=f"Device code  {size(_bytes(codes))}", indent=2)
@@ -102,10 +104,6 @@ def _device_code(facts: ArtifactFacts) -> Listing | None:
     if left_over := [code for code in codes if not code.linked]:
         table.add("not linked", Text("never runs", style="dim"), *_amounts(left_over))
     return table
-
-
-def _order(code: DeviceCode) -> tuple[str, int, str]:
-    return code.kind, int("".join(filter(str.isdigit, code.arch))), code.arch
 
 
 def _bytes(codes: Iterable[DeviceCode]) -> int:

@@ -55,6 +55,11 @@ def installed_path(path: str) -> str:
     return _DATA.sub("", path, count=1) if _DATA.match(path) else path
 
 
+def starts_at_origin(folder: str) -> bool:
+    """Return whether a folder of a search path is relative to the library that has the path."""
+    return _ORIGIN.match(folder) is not None
+
+
 def search_folders(library: LibraryFacts) -> list[str]:
     """Return the folders in the library's own search path, relative to site-packages."""
     here = posixpath.dirname(installed_path(library.path)) or "."
@@ -77,7 +82,7 @@ def portable_paths(
     found: dict[str, tuple[str, ...]] = {}
     for library in libraries:
         present = library.runpath or library.rpath
-        kept = tuple(folder for folder in present if _ORIGIN.match(folder))
+        kept = tuple(folder for folder in present if starts_at_origin(folder))
         if kept != present and library.path not in lacking:
             found[library.path] = kept
     return found

@@ -79,22 +79,27 @@ def _needed(archs: frozenset[str], gpu: GpuTarget) -> frozenset[str]:
 def _newest(archs: Iterable[str]) -> frozenset[str]:
     """Return the newest for all chips, for a family and for one chip; the driver may take any."""
     by_suffix: dict[str, str] = {}
-    for arch in sorted(archs, key=_number):
+    for arch in sorted(archs, key=arch_number):
         by_suffix[arch[-1] if arch[-1] in "af" else ""] = arch
     return frozenset(by_suffix.values())
 
 
 def _ptx_onwards(archs: Iterable[str], capability: str) -> frozenset[str]:
     """Return PTX for newer GPUs: the newest that this GPU runs too, else the next."""
-    plain = sorted(
-        (arch for arch in archs if arch.startswith("compute_") and arch[-1].isdigit()), key=_number
-    )
+    plain = [arch for arch in archs if arch.startswith("compute_") and arch[-1].isdigit()]
+    plain.sort(key=arch_number)
     fitting = [arch for arch in plain if _fits(arch, capability)]
     return frozenset(fitting[-1:] or plain[:1])
 
 
-def _number(arch: str) -> int:
+def arch_number(arch: str) -> int:
+    """Return ``90`` for ``sm_90a``."""
     return int(arch.partition("_")[2].rstrip("af"))
+
+
+def arch_order(arch: str) -> tuple[str, int, str]:
+    """Return a sort key for architectures of device code: by kind, then by number."""
+    return arch.partition("_")[0], arch_number(arch), arch
 
 
 @cache

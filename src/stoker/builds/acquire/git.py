@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -17,9 +17,8 @@ from stoker.model.secrets import redact, without_login
 from stoker.model.value import Value, first_of
 from stoker.outside import process
 from stoker.outside.deleting import remove_file, remove_tree
+from stoker.outside.long_work import Say
 from stoker.source.git_state import submodule_states
-
-Say = Callable[[str], None]
 
 _TIMEOUT_S = 120  # seconds for a server to list its references
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")

@@ -21,9 +21,8 @@ from stoker.outside import folders, locks
 from stoker.outside import package_index as index
 from stoker.outside.deleting import remove_file, remove_tree
 from stoker.outside.files import read_json, sha256_of
+from stoker.outside.long_work import Say
 from stoker.source.git_state import submodule_states
-
-Say = Callable[[str], None]
 
 _RECORD = "source.json"
 

@@ -22,7 +22,6 @@ from stoker.builds.containers.inside import (
     ContainerWatcher,
     Inside,
     RunningContainer,
-    Say,
     settings_file,
 )
 from stoker.builds.containers.pythons import PROBE, choose_python, read_pythons
@@ -31,6 +30,7 @@ from stoker.govern.broadcast import Broadcast
 from stoker.knowledge.projects import builder_image
 from stoker.model.errors import CommandError, MissingError, Terminated, UsageError
 from stoker.outside import locks, process
+from stoker.outside.long_work import Say
 from stoker.plan.subject import Subject
 from stoker.plan.survey import survey
 from stoker.settings.declared import CommandLine

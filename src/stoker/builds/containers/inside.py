@@ -24,6 +24,7 @@ from stoker.model.value import UNDECODABLE, Value, indented_json
 from stoker.outside import folders, process
 from stoker.outside.deleting import remove_tree, remove_whole
 from stoker.outside.files import folder_made_whole, read_json, write_whole
+from stoker.outside.long_work import Say
 from stoker.plan.run_folder import RECORD
 from stoker.settings.toml import find_file
 from stoker.settings.trust import repeat_trust
@@ -37,8 +38,6 @@ _OWN = (
     "STOKER_LOCKS",
 )
 _PASSED_ON = re.compile(r"STOKER_.*|SOURCE_DATE_EPOCH|.*_proxy|.*_PROXY|TERM|COLUMNS|LINES|LANG")
-
-Say = Callable[[str], None]
 
 
 class Inside(Value, frozen=True, kw_only=True):

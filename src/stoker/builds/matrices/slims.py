@@ -19,7 +19,6 @@ from stoker.builds.matrices.decisions import (
 from stoker.builds.matrices.values import MatrixEnd, MatrixJob, MatrixResult, WheelFrom
 from stoker.catalogue.host import read_host
 from stoker.catalogue.installing import installer_for
-from stoker.catalogue.store import Say
 from stoker.knowledge.estimates import estimates
 from stoker.knowledge.manylinux import policies
 from stoker.machine.installers import install_failure
@@ -33,6 +32,7 @@ from stoker.model.plan import Quantity
 from stoker.model.value import Value, minor_release
 from stoker.model.variant import Platform, Variant
 from stoker.outside import process
+from stoker.outside.long_work import Say
 from stoker.plan.grammar import name as variant_name
 from stoker.plan.subject import target_platform
 from stoker.plan.survey import chosen_variant

@@ -10,7 +10,7 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from packaging.version import Version
@@ -20,8 +20,7 @@ from stoker.machine.installers import FILE, PROGRESS, install_failure, own_pip
 from stoker.model.errors import CommandError, MissingError, StokerError, UsageError
 from stoker.model.value import minor_release, size
 from stoker.outside import process
-
-Say = Callable[[str], None]
+from stoker.outside.long_work import Say
 
 _NEEDS_STEPS = 50_000_000  # bytes; a smaller download is over before one wonders
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from stoker.builds.toolchains.assemble import INFORMATION, assemble, make_stub
-from stoker.builds.toolchains.fetch import Say, fetch_wheels
+from stoker.builds.toolchains.fetch import fetch_wheels
 from stoker.builds.toolchains.request import ToolchainRequest
 from stoker.knowledge.toolchains import Proof, VersionCommand, kinds
 from stoker.model.errors import CommandError, StorageErrors, UsageError, unknown
@@ -29,6 +29,7 @@ from stoker.model.value import Value, indented_json, minor_release
 from stoker.outside import files, locks, process
 from stoker.outside.deleting import remove_tree, remove_whole
 from stoker.outside.files import read_json
+from stoker.outside.long_work import Say
 
 MANIFEST = "stoker-toolchain.json"
 

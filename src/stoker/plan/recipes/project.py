@@ -59,7 +59,7 @@ def written_targets(subject: Subject) -> tuple[GpuTarget, ...]:
         return subject.gpus
     found: dict[str, GpuTarget] = {}
     for target in subject.gpus:
-        plain = target.arch.rstrip("af") if subject.variant.backend is Backend.CUDA else target.arch
+        plain = target.plain
         serves = known.serves if subject.cuda_is_at_least(known.serves_cuda) else {}
         arch = serves.get(target.arch) or serves.get(plain)
         arch = arch or _lower(known, plain) or (target.arch if known.suffixes else plain)
@@ -86,7 +86,7 @@ def refuse_targets(subject: Subject) -> None:
     if known is None or project is None or not known.archs:
         return
     for asked, written in zip(subject.gpus, written_targets(subject), strict=False):
-        plain = written.arch.rstrip("af") if subject.variant.backend is Backend.CUDA else None
+        plain = written.plain if subject.variant.backend is Backend.CUDA else None
         if not {written.arch, plain} & set(known.archs):
             raise UsageError(
                 f"{project.name} has no code for {asked.arch}",

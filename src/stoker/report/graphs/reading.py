@@ -1,7 +1,6 @@
 """Reads the graph of a build folder, and what was measured of its steps."""
 
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from posixpath import normpath
@@ -10,14 +9,13 @@ from msgspec.structs import replace
 
 from stoker.govern.past_runs import timings_of
 from stoker.model.errors import UsageError
+from stoker.outside.long_work import Say
 from stoker.report.graphs.analysis import find_impact, make_build_graph
 from stoker.report.graphs.owners import Owners
 from stoker.report.graphs.steps import NeededSteps
 from stoker.report.graphs.values import BuildGraph
 from stoker.source.cmake_api import read_targets
 from stoker.source.ninja import find_build, read_discovered, read_graph
-
-Say = Callable[[str], None]
 
 _SOURCE = re.compile(r"^CMAKE_HOME_DIRECTORY:\w+=(.*)$", re.MULTILINE)
 _MOST_SHOWN = 5  # files with the same name in an error

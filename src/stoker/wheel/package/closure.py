@@ -22,7 +22,7 @@ from stoker.wheel.package.values import PackageMode, PackageRequest
 
 _MOST_PLACES = 12
 _RELEASE = re.compile(r"([0-9]{2})(\.[0-9]{1,2})?")
-_TORCH_FOLDER = "torch/lib"
+TORCH_FOLDER = "torch/lib"
 
 
 class LibraryProvider(StrEnum):
@@ -230,7 +230,7 @@ class BundledLibraries:
 
     def __init__(self, built: BuiltWheel, closure: Closure, digests: Mapping[str, str]):
         own = built.dist_info.partition("-")[0]
-        self.folder = _TORCH_FOLDER if built.is_torch else f"{own}.libs"
+        self.folder = TORCH_FOLDER if built.is_torch else f"{own}.libs"
         self._closure = closure
         self.names = {
             name: hashed_name(_called(found), digests[name]) if name in digests else _called(found)

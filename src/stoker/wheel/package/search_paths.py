@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from stoker.knowledge.nvidia_packages import torch_search_path
 from stoker.model.artifact import ElfKind, LibraryFacts
 from stoker.model.errors import UsageError
-from stoker.wheel.origins import installed_path, search_folders
-from stoker.wheel.package.closure import LibraryProvider
+from stoker.wheel.origins import installed_path, search_folders, starts_at_origin
+from stoker.wheel.package.closure import TORCH_FOLDER, LibraryProvider
 
-_TORCH_FOLDER = "torch/lib"
 _ORIGIN = "$ORIGIN"
-_ORIGINS = (_ORIGIN, "${ORIGIN}")
 
 
 def home(path: str) -> str:
@@ -45,7 +43,7 @@ class SearchPaths:
         wanted = self._wanted(library)
         if ".data/" in home(library.path) or _will_do(library, wanted):
             return None  # the folder of installed scripts, and so the path from there, varies
-        origins = [f for f in (*library.runpath, *library.rpath) if f.startswith(_ORIGINS)]
+        origins = [f for f in (*library.runpath, *library.rpath) if starts_at_origin(f)]
         return ":".join(dict.fromkeys((*wanted, *origins)))
 
     def of_bundled(self, library: LibraryFacts) -> str:
@@ -69,7 +67,7 @@ class SearchPaths:
         """Return the folders of PyTorch, then of NVIDIA's packages, then of the wheel."""
         providers = {self._provider(name) for name in library.needed}
         if LibraryProvider.TORCH in providers:
-            yield _TORCH_FOLDER
+            yield TORCH_FOLDER
         if LibraryProvider.PACKAGE in providers:
             yield from self._packages
         for name in library.needed:
@@ -93,7 +91,7 @@ def _one_home(name: str, homes: Sequence[str], library: LibraryFacts) -> str:
 def _will_do(library: LibraryFacts, wanted: Sequence[str]) -> bool:
     """Return whether the present path stays inside, and is DT_RPATH if a library needs it."""
     present = (*library.rpath, *library.runpath)
-    inside = all(folder.startswith(_ORIGINS) for folder in present)
+    inside = all(map(starts_at_origin, present))
     as_rpath = library.kind is ElfKind.PROGRAM or not library.runpath or not wanted
     leads = {posixpath.normpath(f.replace(_ORIGIN, home(library.path))) for f in wanted}
     return inside and as_rpath and leads.issubset(search_folders(library))

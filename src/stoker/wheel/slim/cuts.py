@@ -25,7 +25,7 @@ from stoker.wheel.elf import Elf
 from stoker.wheel.engine.threads import threads
 from stoker.wheel.fatbin import FatbinEntry
 from stoker.wheel.reader import Reader, open_file, printable
-from stoker.wheel.runs_on import needed_code
+from stoker.wheel.runs_on import arch_order, needed_code
 from stoker.wheel.slim.arch_list import is_about, kept_words, write_words
 from stoker.wheel.slim.library import LibraryPlan, SlimOptions, plan_library, write_library
 from stoker.wheel.slim.regions import Choose
@@ -60,12 +60,6 @@ def check_served(libraries: Collection[LibrarySlim], gpus: Iterable[GpuTarget]) 
                 f"it holds no device code that runs on {target_words([gpu])}",
                 hints=[f"choose GPUs among {' '.join(sorted(held, key=arch_order))}"],
             )
-
-
-def arch_order(arch: str) -> tuple[str, int, str]:
-    """Return a sort key: by kind, then by number."""
-    kind, _, name = arch.partition("_")
-    return kind, int(name.rstrip("af")), name
 
 
 def is_nvidia_distribution(name: str) -> bool:

@@ -15,7 +15,7 @@ from stoker.wheel.elf_edit import ElfEdit
 from stoker.wheel.engine import Wheel
 from stoker.wheel.facts import metadata_of, read_library_file
 from stoker.wheel.inspecting import wheel_artifact
-from stoker.wheel.origins import portable_paths
+from stoker.wheel.origins import portable_paths, starts_at_origin
 from stoker.wheel.reader import printable
 from stoker.wheel.revision import read_excluded
 from stoker.wheel.slim.cuts import Cut, SlimRequest
@@ -67,8 +67,8 @@ def inherit(wheel: Wheel, kind: bytes, cuts: Collection[Cut], request: SlimReque
     libraries = list(original.facts.libraries)
     for index, library in enumerate(libraries):
         if edit := repairs.get(library.path):
-            folders = (folder for folder in library.runpath or library.rpath)
-            gone = ", ".join(folder for folder in folders if "ORIGIN" not in folder)
+            folders = library.runpath or library.rpath
+            gone = ", ".join(folder for folder in folders if not starts_at_origin(folder))
             notes.append(
                 f"{library.path} no longer searches folders of the machine that built it: {gone}"
             )

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from stoker.model.slimming import ArchSlim, LibrarySlim, SlimReport
 from stoker.model.value import size
 from stoker.outside.terminal import Group, Listing, Page, Text
-from stoker.wheel.slim.cuts import arch_order
+from stoker.wheel.runs_on import arch_order
 
 
 def slim_page(report: SlimReport) -> Page:

@@ -145,7 +145,7 @@ def _not_everywhere(wheel: WheelUnderTest, gpus: Iterable[GpuTarget]) -> Iterato
     lines = [
         f"{path}: {word} for {target.arch}"
         for target in gpus
-        if (row := served.get(target.arch.rstrip("af")))
+        if (row := served.get(target.plain))
         for word, paths in (("nothing", row.without), ("only some kernels", row.partly))
         for path in paths
         if path in own

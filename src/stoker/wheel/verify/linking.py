@@ -8,10 +8,9 @@ from stoker.knowledge.sonames import bringer
 from stoker.model.artifact import Dependency, ElfKind, LibraryFacts, LibraryOrigin
 from stoker.model.finding import Finding, error, note
 from stoker.model.value import first_of
-from stoker.wheel.origins import portable_paths, search_folders
+from stoker.wheel.origins import portable_paths, search_folders, starts_at_origin
 from stoker.wheel.verify.tested import WheelUnderTest, milder
 
-_ORIGIN = re.compile(r"\$ORIGIN\b|\$\{ORIGIN\}")
 _SHARED_FOLDER = re.compile(r"nvidia/cu\d+/lib")
 _STEPS_TO_THE_TOP = 3  # of an environment, from lib/python3.x/site-packages
 
@@ -155,7 +154,7 @@ def relative_paths(wheel: WheelUnderTest) -> Iterator[Finding]:
         lambda library: [
             folder
             for folder in _folders(library)
-            if not folder.startswith("/") and not _ORIGIN.match(folder)
+            if not folder.startswith("/") and not starts_at_origin(folder)
         ],
         "relative-rpath",
         "search paths depend on the current directory",
