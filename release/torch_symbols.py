@@ -11,14 +11,12 @@ wheel. What is there already is not read again. Wheels that no index lists can b
 
 import lzma
 import sys
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 from packaging.utils import parse_wheel_filename
-from zlib_ng import zlib_ng
 
 from stoker.knowledge.torch_symbols import OLDEST, TorchBuild, pack_symbols
 from stoker.model.artifact import Symbols
@@ -26,19 +24,17 @@ from stoker.model.distribution import read_version
 from stoker.model.errors import StokerError
 from stoker.model.value import Value
 from stoker.outside.package_index import File, PackageIndex, files_of, read_index
-from stoker.outside.web import opened
 from stoker.wheel.elf import Elf
 from stoker.wheel.elf_tables import dynamic_symbols
-from stoker.wheel.engine.directory import Member, ZipLimits, member_of, read_listed
-from stoker.wheel.engine.zip_records import STORED
+from stoker.wheel.engine.directory import ZipLimits, member_of, read_listed
+from stoker.wheel.facts import open_member
 from stoker.wheel.reader import Reader, open_file
-from stoker.wheel.remote import RemoteReader
+from stoker.wheel.remote import open_remote
 from stoker.wheel.torch_builds import described_build, is_own_library
 
 TABLE = Path(__file__).parents[1] / "src/stoker/knowledge/torch_symbols.xz"
 PYTHON = "cp312"
 MACHINES = ("x86_64", "aarch64")
-_CHUNK = 1 << 20
 
 
 class Exports(Value, frozen=True, kw_only=True):
@@ -90,16 +86,11 @@ def _read_wheel(file: File, index: PackageIndex, folder: Path, path: Path | None
     if target.exists():
         return
     libraries: list[Symbols] = []
-    with _opened(file, index, path) as whole:
+    with _opened(file, index, folder, path) as whole:
         for name, entry in read_listed(whole, ZipLimits()).items():
             if is_own_library(name):
-                member = member_of(whole, entry)
-                with tempfile.NamedTemporaryFile(dir=folder) as unpacked:
-                    for part in _inflated(_parts(file, index, whole, member), member):
-                        unpacked.write(part)
-                    unpacked.flush()
-                    with open_file(Path(unpacked.name), name) as reader:
-                        libraries.append(dynamic_symbols(Elf(reader)))
+                library = open_member(whole, member_of(whole, entry))
+                libraries.append(dynamic_symbols(Elf(library)))
     build = described_build(parse_wheel_filename(file.name)[1].public, libraries)
     found = frozenset[str]().union(*(symbols.exported for symbols in libraries))
     content = msgspec.json.encode(Exports(build=build, names=found), order="sorted")
@@ -108,34 +99,13 @@ def _read_wheel(file: File, index: PackageIndex, folder: Path, path: Path | None
 
 
 @contextmanager
-def _opened(file: File, index: PackageIndex, path: Path | None) -> Iterator[Reader]:
+def _opened(file: File, index: PackageIndex, folder: Path, path: Path | None) -> Iterator[Reader]:
     if path is None:
-        yield RemoteReader(file.url, index.web, name=file.name)
+        with open_remote(file.url, index.web, folder, name=file.name) as remote:
+            yield remote
     else:
         with open_file(path) as reader:
             yield reader
-
-
-def _parts(file: File, index: PackageIndex, whole: Reader, member: Member) -> Iterator[bytes]:
-    """Yield the packed bytes of a member, over one connection."""
-    if isinstance(whole, RemoteReader):
-        part = (member.data, member.data + member.compressed_size)
-        with opened(file.url, index.web, part=part) as answer:
-            yield from answer.parts(member.compressed_size)
-    else:
-        yield from whole.chunks(member.data, member.compressed_size)
-
-
-def _inflated(parts: Iterable[bytes], member: Member) -> Iterator[bytes]:
-    if member.method == STORED:
-        yield from parts
-        return
-    inflate = zlib_ng.decompressobj(-15)
-    for part in parts:
-        while part:
-            yield inflate.decompress(part, _CHUNK)
-            part = inflate.unconsumed_tail
-    yield inflate.flush()
 
 
 def table(folder: Path) -> None:

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 from built_libraries import CUBIN, PTX, entry, region
 from conftest import Need
+from stoker.outside.files import sha256_of
 from torch_extensions import OLD_CHECK, WARN, extension
 from wheel_files import record
 
@@ -77,9 +78,9 @@ class Shelf:
 
     def write_page(self) -> int:
         """Write the page of the project that lists all files; return its size."""
-        files = sorted(path.name for path in self.folder.iterdir() if path.name != "index.html")
-        page = self.folder / "index.html"
-        return page.write_text("".join(f'<a href="{name}">x</a>\n' for name in files))
+        files = sorted(path for path in self.folder.iterdir() if path.name != "index.html")
+        links = (f'<a href="{path.name}#sha256={sha256_of(path)}">x</a>\n' for path in files)
+        return (self.folder / "index.html").write_text("".join(links))
 
 
 def full_shelf(need: Need, folder: Path, *, python: str, torch: str) -> Shelf:

@@ -39,6 +39,7 @@ from stoker.model.recipe import BackendRecipe, FixedTargets, ProjectRecipe
 from stoker.model.source import SourceTree
 from stoker.model.value import Value
 from stoker.model.variant import Backend, plain_arch
+from stoker.outside.kept_values import tree_digest
 from stoker.outside.long_work import Say
 from stoker.plan.compiled import sm
 from stoker.plan.estimates import estimate
@@ -67,7 +68,7 @@ class _Session:
         self._walls = walls
         self._limits = limits
         self._say = say
-        self._digest = kept.tree_digest(Path(_tree(subject).path))
+        self._digest = tree_digest(Path(_tree(subject).path))
         self._includes = IncludeSearch(Path(_tree(subject).path))
         self._offline = ""
         self.count = 0

@@ -14,7 +14,7 @@ from stoker.builds.toolchains import store
 from stoker.govern.history import History
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.value import Value, duration, size
-from stoker.outside import files, folders, locks
+from stoker.outside import files, folders, kept_values, locks
 from stoker.outside.deleting import remove_file, remove_whole
 from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.plan import run_folder
@@ -30,6 +30,7 @@ class CleanupKind(StrEnum):
     SOURCES = "sources"
     TOOLCHAINS = "toolchains"
     CONTAINERS = "containers"
+    ANSWERS = "answers"
     HISTORY = "history"
 
 
@@ -77,6 +78,7 @@ _PLACES: dict[CleanupKind, tuple[Callable[[], Path], Callable[[Path], Path]]] = 
     CleanupKind.SOURCES: (sources.root, sources.lock_of),
     CleanupKind.TOOLCHAINS: (locks.toolchains_folder, locks.toolchain_lock),
     CleanupKind.CONTAINERS: (containers.containers_folder, containers.container_lock),
+    CleanupKind.ANSWERS: (kept_values.root, lambda path: path.with_suffix(".lock")),
 }
 
 

@@ -1,7 +1,8 @@
 """Opens wheels on their servers to judge them, and reads no further than the first reason against
 each: its directory, its metadata, then its libraries.
 
-Only a server without range requests has to send a wheel whole.
+Only a server without range requests has to send a wheel whole. What the libraries of a wheel show
+is kept, because those of PyTorch are nearly all of its 900 MB.
 """
 
 import hashlib
@@ -13,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
+import stoker.wheel
 from stoker.catalogue.candidates import Candidate
 from stoker.catalogue.choosing import TORCH
 from stoker.catalogue.entry import FileIdentity, RecordedOrigin, make_entry
@@ -23,6 +25,7 @@ from stoker.model.artifact import ArtifactFacts, Symbols
 from stoker.model.errors import ArtifactError, MissingError
 from stoker.model.value import Value
 from stoker.outside.deleting import remove_file
+from stoker.outside.kept_values import KeptValues, name_of, tree_digest
 from stoker.outside.package_index import File, PackageIndex, download
 from stoker.outside.web import NoRangesError
 from stoker.outside.web_connections import WebConnections
@@ -33,9 +36,9 @@ from stoker.wheel.engine.directory import ZipLimits, member_of, read_listed
 from stoker.wheel.engine.zip_records import DirectoryEntry
 from stoker.wheel.facts import open_member, read_member, wheel_facts
 from stoker.wheel.inspecting import wheel_artifact
-from stoker.wheel.loads_with import loads_with, torch_needs
+from stoker.wheel.loads_with import TorchNeeds, loads_with, torch_needs
 from stoker.wheel.reader import Reader, open_file
-from stoker.wheel.remote import RemoteReader
+from stoker.wheel.remote import open_remote
 
 _UNKNOWN = "0" * 64  # in place of a hash that an index does not tell
 _LARGEST_METADATA = 16 << 20
@@ -55,6 +58,17 @@ class Judged(Value, frozen=True, kw_only=True):
     plain: bool = False
 
 
+class _ReadWheel(Value, frozen=True, kw_only=True):
+    """A wheel whose libraries have been read. ``needs`` is what they need from PyTorch."""
+
+    metadata_sha256: str
+    artifact: ArtifactFacts
+    needs: TorchNeeds | None
+
+
+_READ_WHEELS = KeptValues("wheels", _ReadWheel, most=1024)
+
+
 class Judge:
     """Judges wheels for one place. ``work`` receives those whose servers send no parts."""
 
@@ -63,6 +77,7 @@ class Judge:
         self._index = index
         self._connections = connections
         self._work = work
+        self._reader = tree_digest(Path(stoker.wheel.__file__).parent)
 
     def __call__(self, candidate: Candidate) -> Judged:
         """Judge one wheel by as little of it as is needed."""
@@ -74,11 +89,17 @@ class Judge:
             return judged
         received = 0
         try:
+            # Without a hash, nothing says whether it is still the same wheel.
+            kept = name_of(self._reader, file.url, file.sha256) if file.sha256 else None
+            if kept and (known := _READ_WHEELS.recall(kept)):
+                return self._judge_read(candidate, judged, known)
             with self._opened(file) as reader:
                 try:
-                    judged = self._judge_opened(reader, candidate, judged)
+                    judged, read = self._judge_opened(reader, candidate, judged)
                 finally:
                     received = getattr(reader, "downloaded", reader.size)
+            if kept and read:
+                _READ_WHEELS.keep(kept, read)
         except ArtifactError as error:
             problem = str(error).removeprefix(file.name).lstrip(": ")
             refusal = Choice.refused(named, f"it is damaged: {problem}")
@@ -95,28 +116,34 @@ class Judge:
             with open_file(Path(unquote(urlsplit(file.url).path))) as reader:
                 yield reader
             return
-        remote = RemoteReader(
+        with open_remote(
             file.url,
             self._index.web,
+            self._work,
             size=file.size,
             name=file.name,
             connections=self._connections,
-        )
-        try:
-            remote.read_at(max(0, remote.size - 1), 1)
-        except NoRangesError:
-            path = download(file, self._work, self._index, say=lambda _: None)
-            with open_file(path, file.name) as reader:
-                yield reader
-            remove_file(path)
-            return
-        yield remote
+        ) as remote:
+            try:
+                remote.read_at(max(0, remote.size - 1), 1)
+            except NoRangesError:
+                path = download(file, self._work, self._index, say=lambda _: None)
+            else:
+                yield remote
+                return
+        with open_file(path, file.name) as reader:
+            yield reader
+        remove_file(path)
 
-    def _judge_opened(self, reader: Reader, candidate: Candidate, judged: Judged) -> Judged:
+    def _judge_opened(
+        self, reader: Reader, candidate: Candidate, judged: Judged
+    ) -> tuple[Judged, _ReadWheel | None]:
+        """Judge a wheel, and return what its libraries show unless its metadata refuse it."""
         file, place = candidate.file, self._place
         listed = read_listed(reader, ZipLimits())
         dist_info = dist_info_of(listed, Path(file.name))
         metadata = _text(reader, listed, f"{dist_info}/METADATA")
+        metadata_sha256 = hashlib.sha256(metadata).hexdigest()
         wheel = wheel_facts(
             metadata,
             _text(reader, listed, f"{dist_info}/WHEEL"),
@@ -124,11 +151,11 @@ class Judge:
             unpacked=sum(entry.sizes.unpacked for entry in listed.values()),
         )
         artifact = wheel_artifact(Path(file.name), wheel, (), tuple(listed), size=reader.size)
-        entry = _entry(file, metadata, artifact)
+        entry = _entry(file, metadata_sha256, artifact)
         # Whether the release in the label counts is known from the symbols: not for the stable ABI.
         early = judge_metadata(place, replace(entry, torch=None))
         if not early.runs:
-            return replace(judged, choice=early)
+            return replace(judged, choice=early), None
         symbols: list[Symbols] = []
 
         def also(library: Elf) -> None:
@@ -145,12 +172,16 @@ class Judge:
         needs = torch_needs(symbols)
         if needs:
             artifact = replace(artifact, loads_with=loads_with(needs))
+        read = _ReadWheel(metadata_sha256=metadata_sha256, artifact=artifact, needs=needs)
+        return self._judge_read(candidate, judged, read), read
+
+    def _judge_read(self, candidate: Candidate, judged: Judged, read: _ReadWheel) -> Judged:
         # A catalogue knows more than the wheel shows, such as the CPU that it was built for.
-        entry = candidate.entry or _entry(file, metadata, artifact)
+        entry = candidate.entry or _entry(candidate.file, read.metadata_sha256, read.artifact)
         return replace(
             judged,
-            choice=judge(place, entry, artifact, needs),
-            plain=candidate.entry is None and needs is None and _is_plain(entry),
+            choice=judge(self._place, entry, read.artifact, read.needs),
+            plain=candidate.entry is None and read.needs is None and _is_plain(entry),
         )
 
 
@@ -170,12 +201,12 @@ def _text(reader: Reader, listed: dict[str, DirectoryEntry], name: str) -> bytes
     return open_member(reader, member).read(0, member.size)
 
 
-def _entry(file: File, metadata: bytes, artifact: ArtifactFacts) -> PublishedWheel:
+def _entry(file: File, metadata_sha256: str, artifact: ArtifactFacts) -> PublishedWheel:
     identity = FileIdentity(
         file=file.name,
         sha256=file.sha256 or _UNKNOWN,
         size=artifact.size_bytes,
-        metadata_sha256=hashlib.sha256(metadata).hexdigest(),
+        metadata_sha256=metadata_sha256,
         built="",
     )
     return make_entry(identity, artifact, RecordedOrigin())

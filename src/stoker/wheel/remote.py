@@ -1,6 +1,15 @@
 """Reads a wheel on a server in parts, so that most of it is never downloaded."""
 
-from stoker.model.errors import ArtifactError
+import os
+import tempfile
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from math import inf
+from pathlib import Path
+from typing import NamedTuple
+
+from stoker.model.errors import ArtifactError, StorageErrors
 from stoker.outside.web import Web, opened, size_of
 from stoker.outside.web_connections import WebConnections
 from stoker.wheel.reader import Reader
@@ -8,43 +17,81 @@ from stoker.wheel.reader import Reader
 _FIRST, _MOST = 64 << 10, 4 << 20  # bytes of one request; reads in sequence double it
 
 
-class RemoteReader(Reader):
-    """A file on a server that answers range requests. ``downloaded`` counts the bytes received."""
+class _Server(NamedTuple):
+    url: str
+    web: Web
+    connections: WebConnections | None
 
-    def __init__(
-        self,
-        url: str,
-        web: Web,
-        *,
-        size: int | None = None,
-        name: str | None = None,
-        connections: WebConnections | None = None,
-    ):
-        found = size_of(url, web, connections) if size is None else size
-        if found is None:
-            raise ArtifactError("the server does not tell its size", file=name or url)
-        super().__init__(size=found, file=name or url)
+
+class RemoteReader(Reader):
+    """A file on a server that answers range requests. ``downloaded`` counts the bytes received.
+
+    Libraries are read in several passes, so what was received is kept in a file, ``parts``, and no
+    byte is received twice.
+    """
+
+    def __init__(self, server: _Server, parts: int, *, size: int, file: str):
+        super().__init__(size=size, file=file)
+        self._server, self._parts = server, parts
+        self._received: list[tuple[int, int]] = []  # ranges in order that do not touch
+        self._ahead, self._latest = _FIRST, 0
         self.downloaded = 0
-        self._url, self._web, self._connections = url, web, connections
-        self._start, self._block, self._ahead = 0, b"", _FIRST
 
     def _read(self, offset: int, length: int) -> bytes:
-        end = self._start + len(self._block)
-        if not self._start <= offset or offset + length > end:
-            self._ahead = min(_MOST, 2 * self._ahead) if offset == end else _FIRST
-            kept = self._block[offset - self._start :] if self._start <= offset < end else b""
-            self._fetch(offset, max(length, self._ahead), kept)
-        start = offset - self._start
-        return self._block[start : start + length]
+        end = offset + length
+        while gap := self._first_gap(offset, end):
+            begin, needed, until = gap
+            self._ahead = min(_MOST, 2 * self._ahead) if needed == self._latest else _FIRST
+            # The directory lies before the end: one request for it and its end record.
+            first = needed if self.size - needed >= _FIRST else max(begin, self.size - _FIRST)
+            self._fetch(first, min(until, max(end, needed + self._ahead)))
+        return os.pread(self._parts, length, offset)
 
-    def _fetch(self, offset: int, length: int, kept: bytes) -> None:
-        """Hold the bytes from an offset on, of which some are there."""
-        # The end record lies before the end, and the directory before that: both in one request.
-        if self.size - offset < _FIRST:
-            offset, kept = max(0, self.size - _FIRST), b""
-        first, last = offset + len(kept), min(self.size, offset + length)
-        part = (first, last)
-        with opened(self._url, self._web, part=part, connections=self._connections) as answer:
+    def _first_gap(self, begin: int, end: int) -> tuple[int, int, int] | None:
+        """Return the first range of which some is needed and nothing was received: where it begins,
+        which byte is needed first, and where it ends.
+        """
+        following = bisect_right(self._received, (begin, inf))
+        before = self._received[following - 1][1] if following else 0
+        if max(before, begin) >= end:
+            return None
+        known = self._received[following : following + 1]
+        return before, max(before, begin), known[0][0] if known else self.size
+
+    def _fetch(self, first: int, last: int) -> None:
+        """Receive a range of which nothing was received before."""
+        url, web, connections = self._server
+        with opened(url, web, part=(first, last), connections=connections) as answer:
             content = answer.whole(last - first)
+        with StorageErrors("keep the received parts of", Path(self.file)):
+            os.pwrite(self._parts, content, first)
         self.downloaded += len(content)
-        self._start, self._block = offset, kept + content
+        self._latest = last
+        at = bisect_left(self._received, (first, last))
+        if at < len(self._received) and self._received[at][0] == last:
+            last = self._received.pop(at)[1]
+        if at and self._received[at - 1][1] == first:
+            first = self._received.pop(at - 1)[0]
+            at -= 1
+        self._received.insert(at, (first, last))
+
+
+@contextmanager
+def open_remote(
+    url: str,
+    web: Web,
+    folder: Path,
+    *,
+    size: int | None = None,
+    name: str | None = None,
+    connections: WebConnections | None = None,
+) -> Iterator[RemoteReader]:
+    """Open a file on a server; ``folder`` takes what is received of it, until it is closed."""
+    found = size_of(url, web, connections) if size is None else size
+    if found is None:
+        raise ArtifactError("the server does not tell its size", file=name or url)
+    with ExitStack() as stack:
+        with StorageErrors("write", folder):
+            parts = stack.enter_context(tempfile.TemporaryFile(dir=folder))
+        server = _Server(url, web, connections)
+        yield RemoteReader(server, parts.fileno(), size=found, file=name or url)

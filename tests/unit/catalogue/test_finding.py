@@ -94,6 +94,37 @@ def test_the_one_that_fits(shelf: Shelf, server: tuple[str, Sent]) -> None:
     assert found.downloaded_bytes < 0.2 * len(opened) * PADDING
 
 
+def test_no_wheel_is_read_twice(shelf: Shelf, server: tuple[str, Sent]) -> None:
+    url, sent = server
+    good = shelf.put("", build=99)
+    first, refusals = _find(shelf, url)
+    read = {one.choice.wheel.file for one in first.judged if one.downloaded_bytes}
+    sent.total = 0
+    second, again = _find(shelf, url)
+    assert second.best is not None
+    assert first.best is not None
+    assert (second.best.choice, second.best.url) == (first.best.choice, first.best.url)
+    assert again == refusals
+    # What is kept is what libraries show: metadata that refuse a wheel are read again.
+    still = {one.choice.wheel.file for one in second.judged if one.downloaded_bytes}
+    libraries = ("does not export", "it needs libc10_hip.so", "cannot run what it holds")
+    refused = {
+        file for file, reason in refusals.items() if any(map(reason.__contains__, libraries))
+    }
+    assert read - still >= {good, *refused}
+    assert len(refused) == 6
+
+
+def test_a_wheel_under_the_same_name_is_read_again(shelf: Shelf, server: tuple[str, Sent]) -> None:
+    good = shelf.put("", build=99)
+    _find(shelf, server[0])
+    content = (shelf.folder / good).read_bytes()
+    (shelf.folder / good).write_bytes(content[:4096] + b"x" * 4096 + content[8192:])
+    found, _ = _find(shelf, server[0])
+    (one,) = (one for one in found.judged if one.choice.wheel.file == good)
+    assert one.downloaded_bytes > 0
+
+
 def test_none_fits(shelf: Shelf, server: tuple[str, Sent]) -> None:
     found, refusals = _find(shelf, server[0])
     assert found.best is None
@@ -263,7 +294,8 @@ def test_what_any_installer_chooses_well(
     found, _ = _find(shelf, server[0])
     assert found.best is not None
     assert found.best.choice.wheel.file == file
-    assert found.reference == ("mill" if version == "1.1" else f"mill @ {found.best.url}")
+    address = f"mill @ {found.best.url}#sha256={found.best.sha256}"
+    assert found.reference == ("mill" if version == "1.1" else address)
 
 
 def test_a_source_needs_one_address() -> None:

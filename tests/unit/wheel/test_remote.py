@@ -1,16 +1,21 @@
 """Reads wheels on a server in parts."""
 
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ranged_server import Sent, served
 from stoker.outside.web import NoRangesError, Web, opened
 from stoker.wheel.engine.directory import ZipLimits, member_of, read_listed
 from stoker.wheel.facts import open_member
-from stoker.wheel.remote import RemoteReader
+from stoker.wheel.remote import RemoteReader, open_remote
+
+Open = Callable[[str], RemoteReader]
 
 
 @pytest.fixture
@@ -25,48 +30,63 @@ def url(server: tuple[str, Sent]) -> str:
     return server[0]
 
 
-def test_a_small_member_of_a_large_wheel(tmp_path: Path, url: str) -> None:
+@pytest.fixture
+def remote(tmp_path: Path, url: str) -> Iterator[Open]:
+    """Opens a file on the server; what is received of it lies beside the server's folder."""
+    (aside := tmp_path.with_name(f"{tmp_path.name}-parts")).mkdir()
+    with ExitStack() as stack:
+        yield lambda name: stack.enter_context(open_remote(f"{url}/{name}", Web(), aside))
+    assert not list(aside.iterdir())
+
+
+def test_a_small_member_of_a_large_wheel(tmp_path: Path, remote: Open) -> None:
     path = tmp_path / "mill.whl"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("mill/lib.so", bytes(3 << 20))
         archive.writestr("mill-1.0.dist-info/METADATA", "Name: mill\n" * 10)
         archive.writestr("mill/more.so", bytes(3 << 20))
-    remote = RemoteReader(f"{url}/mill.whl", Web())
-    entries = read_listed(remote, ZipLimits())
-    member = member_of(remote, entries["mill-1.0.dist-info/METADATA"])
-    reader = open_member(remote, member)
+    wheel = remote("mill.whl")
+    entries = read_listed(wheel, ZipLimits())
+    member = member_of(wheel, entries["mill-1.0.dist-info/METADATA"])
+    reader = open_member(wheel, member)
     assert reader.read(0, reader.size) == b"Name: mill\n" * 10
-    assert remote.downloaded < 200_000
-    assert remote.size == path.stat().st_size
+    assert wheel.downloaded < 200_000
+    assert wheel.size == path.stat().st_size
 
 
-def test_reading_in_sequence_takes_few_requests(tmp_path: Path, server: tuple[str, Sent]) -> None:
+def test_reading_in_sequence_takes_few_requests(
+    tmp_path: Path, server: tuple[str, Sent], remote: Open
+) -> None:
     content = bytes(range(256)) * (16 << 10)
     (tmp_path / "a.whl").write_bytes(content)
-    url, sent = server
-    remote = RemoteReader(f"{url}/a.whl", Web())
-    assert b"".join(remote.read(at, 8192) for at in range(0, len(content), 8192)) == content
-    assert remote.downloaded == len(content)
-    assert len(sent.asked) < 12
+    wheel = remote("a.whl")
+    assert b"".join(wheel.read(at, 8192) for at in range(0, len(content), 8192)) == content
+    assert wheel.downloaded == len(content)
+    assert len(server[1].asked) < 12
 
 
-def test_reads_at_any_place(tmp_path: Path, url: str) -> None:
-    content = bytes(range(251)) * 2000
+@given(
+    places=st.lists(
+        st.tuples(st.integers(0, 500_000), st.integers(1, 300_000)), min_size=1, max_size=12
+    )
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+def test_no_byte_is_received_twice(
+    tmp_path: Path, server: tuple[str, Sent], remote: Open, places: list[tuple[int, int]]
+) -> None:
+    content = b"".join(number.to_bytes(4, "big") for number in range(150_000))
     (tmp_path / "a.whl").write_bytes(content)
-    remote = RemoteReader(f"{url}/a.whl", Web())
-    for start, length in [
-        (0, 10),
-        (400_000, 100_000),
-        (399_990, 30),
-        (len(content) - 5, 5),
-        (3, 9),
-    ]:
-        assert remote.read(start, length) == content[start : start + length]
+    wheel, sent = remote("a.whl"), server[1]
+    sent.total = 0
+    for start, length in places:
+        length = min(length, len(content) - start)
+        assert wheel.read(start, length) == content[start : start + length]
+    assert wheel.downloaded == sent.total <= len(content)
 
 
-def test_a_server_without_ranges(tmp_path: Path, url: str) -> None:
+def test_a_server_without_ranges(tmp_path: Path, url: str, remote: Open) -> None:
     (tmp_path / "a.whl").write_bytes(bytes(100_000))
     with pytest.raises(NoRangesError):
-        RemoteReader(f"{url}/whole/a.whl", Web()).read(0, 10)
+        remote("whole/a.whl").read(0, 10)
     with pytest.raises(NoRangesError), opened(f"{url}/whole/a.whl", Web(), part=(5, 9)):
         pass
