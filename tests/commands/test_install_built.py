@@ -266,4 +266,5 @@ def test_a_project_that_needs_a_pytorch_with_cuda(
     python = _python(tmp_path / "environment")
     done = stoker("install", "sageattention", "--python", python, timeout=300, **index)
     assert "sageattention has no cpu back end" in done.stderr
-    assert f"{python} has no PyTorch: if the project needs it, install it first" in done.stderr
+    assert f"it would be built for a CPU, because {python} has no PyTorch" in done.stderr
+    assert "  install PyTorch first: stoker install torch\n" in done.stderr

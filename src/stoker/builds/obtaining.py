@@ -144,7 +144,7 @@ def _planned(
     """
     chosen = Isolation(wish.isolation) if wish.isolation else None
     variant = _variant(place, place.torch.toolkit if place.torch else None)
-    with _hint_of_torch(place, python), acquired(source.requirement, say=say) as tree:
+    with _without_torch(place, python), acquired(source.requirement, say=say) as tree:
 
         def surveyed(variant: str) -> Subject:
             options = {"variant": variant, "python": python, "source": tree.path}
@@ -173,14 +173,16 @@ def _planned(
 
 
 @contextmanager
-def _hint_of_torch(place: Place, python: str) -> Iterator[None]:
-    """Add to an error that the build is for CPUs because there is no PyTorch."""
+def _without_torch(place: Place, python: str) -> Iterator[None]:
+    """Tell that a build is for CPUs only because there is no PyTorch, if it is refused as such."""
     try:
         yield
     except UsageError as error:
-        if place.torch is None:
-            error.hints += (f"{python} has no PyTorch: if the project needs it, install it first",)
-        raise
+        if place.torch is not None:
+            raise
+        message = f"{error.message}; it would be built for a CPU, because {python} has no PyTorch"
+        hints = ("install PyTorch first: stoker install torch", *error.hints)
+        raise UsageError(message, hints=hints) from error
 
 
 def _plan(subject: Subject) -> Plan:
