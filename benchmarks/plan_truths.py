@@ -76,7 +76,7 @@ def summary(table: list[Row], rows: list[Row]) -> Row:
     }
     chosen = {
         name: [tree["name"] for tree in table if tree.get("list") == name]
-        for name in ("second", "third", "fourth")
+        for name in ("second", "third", "fourth", "sixth")
     }
     return {"chosen before the first run": chosen, "counts": counts}
 
@@ -98,6 +98,7 @@ def judged(trees: Path, tree: Row, variant: str) -> Iterator[Row]:
     here = f"linux-{platform.machine()}"
     ways = ("read", "asked") if tree.get("platform", here) == here else ("read",)
     for way in ways:
+        truth = tree[variant] | (tree[variant].get("asked", {}) if way == "asked" else {})
         began, cpu = time.monotonic(), children_cpu_s()
         asked: Asked | None = None
         try:
@@ -106,13 +107,13 @@ def judged(trees: Path, tree: Row, variant: str) -> Iterator[Row]:
                 result = ask(subject)
                 subject, asked = result.subject, result.asked
             plan = planned(subject)
-            verdict, why = verdict_of(plan, tree[variant], asked)
+            verdict, why = verdict_of(plan, truth, asked)
             settings = (*plan.environment, *plan.cmake)
             if problems := [text for s in settings for text in unfounded(s, folder)]:
                 verdict, why = "wrong", "; ".join(problems)
         except StokerError as error:
             plan, text = None, " ".join((str(error), *error.hints))
-            verdict, why = refused(text.replace(str(trees), ""), tree[variant])
+            verdict, why = refused(text.replace(str(trees), ""), truth)
         yield about | {
             "way": way,
             "verdict": verdict,
@@ -168,7 +169,7 @@ def verdict_of(plan: Plan, truth: Row, asked: Asked | None) -> tuple[str, str]:
             return "wrong", f"states: {told}"
     targets = plan.targets
     assert targets is not None
-    lacking = lacks(plan, truth)
+    lacking = "" if says(plan, asked, truth) else lacks(plan, truth)
     if truth.get("none"):
         if targets.compiles:
             return "wrong", f"states device code for {', '.join(targets.cubins) or 'no target'}"
@@ -209,8 +210,17 @@ def unfounded(setting: Setting, tree: Path) -> Iterator[str]:
 
 def lacks(plan: Plan, truth: Row) -> str:
     given = {s.name: s.value for s in (*plan.environment, *plan.cmake)} | plan.backend_settings
-    missing = [f"{k}={v}" for k, v in truth.get("needs", {}).items() if given.get(k) != v]
+    needs = truth.get("needs", {}).items()
+    missing = [f"{k}={v}" for k, v in needs if given.get(k) != v and not (v == "*" and k in given)]
     return f"lacks {', '.join(missing)}" if missing else ""
+
+
+def says(plan: Plan, asked: Asked | None, truth: Row) -> bool:
+    """Tell whether the plan states itself what a missing setting would change."""
+    told = (*plan.findings, *(remarks(plan, asked) if asked else ()))
+    return "or_says" in truth and any(
+        re.search(truth["or_says"], f"{finding.title} {finding.evidence}") for finding in told
+    )
 
 
 def open_choice(plan: Plan) -> bool:
