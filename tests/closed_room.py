@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from stoker.ask.inside import room
+from stoker.ask import inside
 from stoker.ask.room import Left, Limits, Question, enter, prefixes, room_config, without_session
 from stoker.ask.values import Walls
 
@@ -43,7 +43,9 @@ def started_as(words: list[str], tree: Path, python: str) -> "subprocess.Complet
     )
     config = tree.parent / "room.json"
     config.write_bytes(msgspec.json.encode(room_config(question, Walls.CLOSED, tree.parent)))
-    program = shutil.copy(Path(room.__file__), tree.parent / "room.py")
+    place = Path(inside.__file__).parent
+    shutil.copy(place / "leftovers.py", tree.parent)
+    program = shutil.copy(place / "room.py", tree.parent)
     return subprocess.run(
         [*words, python, "-I", "-S", str(program), str(config)],
         capture_output=True,

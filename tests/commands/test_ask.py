@@ -1,10 +1,12 @@
 """Builds that are asked what they compile: what they cannot do in the room, and what they say."""
 
+import ctypes
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import uuid
 from pathlib import Path
 
@@ -106,7 +108,68 @@ print("remount:", libc.mount(None, b"/", None, 32 | 4096, None))
 print("namespace:", libc.unshare(0x10000000))
 print("devices:", sorted(os.listdir("/dev")))
 """,
+    "fill": """
+import os
+written = 0
+for place in (".", "/tmp", "/dev/shm", "/var/tmp", "/root", "/home", "/run", "/mnt", "/srv"):
+    try:
+        with open(os.path.join(place, "large"), "wb", buffering=0) as stream:
+            while True:
+                written += stream.write(bytes(1 << 20))
+    except OSError as error:
+        print(place, error)
+print("written:", written)
+""",
+    "unmapped": """
+import os
+held = []
+while len(held) < 4096:
+    held.append(os.memfd_create("held"))
+    os.write(held[-1], bytes(1 << 20))
+""",
+    "shared": """
+import mmap
+held = mmap.mmap(-1, 4 << 30)
+for page in range(0, len(held), 4096):
+    held[page] = 1
+    if page % (1 << 24) == 0:
+        held.madvise(mmap.MADV_DONTNEED)
+""",
+    "notes": """
+import os
+notes = os.environ["STOKER_NOTES"]
+for number in range(40):
+    os.makedirs(f"build{number}")
+    with open(f"build{number}/build.ninja", "wb") as stream:
+        stream.truncate(32 << 20)
+os.mkfifo(notes + "/pipe")
+os.symlink("/etc/passwd", notes + "/link")
+os.rename(notes, notes + "-before")
+os.symlink("/etc", notes)
+""",
+    "first process": """
+import os
+for name in ("root", "cwd", "environ", "mem", "fd/0"):
+    try:
+        os.close(os.open(f"/proc/1/{name}", os.O_RDONLY))
+        print("reached:", name)
+    except OSError as error:
+        print(error)
+print("descriptors:", sorted(os.listdir("/proc/self/fd")))
+try:
+    open("/dev/tty", "w")
+except OSError as error:
+    print("no terminal:", error)
+""",
 }
+# Numbers of add_key and keyctl.
+KEYS = {"x86_64": (248, 250), "aarch64": (217, 219)}
+REVOKE = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+print("found:", libc.syscall(KEYCTL, 10, -3, b"user", NAME, 0) > 0)
+print("cleared:", libc.syscall(KEYCTL, 7, -3))
+"""
 
 
 def test_the_build_finds_the_cmake_that_a_build_would_use(stoker: Stoker, tmp_path: Path) -> None:
@@ -177,10 +240,65 @@ def test_a_hostile_build_changes_nothing_and_ends(
             assert "mount: -1" in said, said
             assert "remount: -1" in said
             assert "namespace: -1" in said
+        case "fill":
+            written = int(said.rpartition("written: ")[2])
+            assert 0 < written <= limits.space, said
+        case "unmapped" | "shared":
+            assert left.ended_for == "memory", said
+        case "notes":
+            assert "root:" not in left.notes
+            assert 0 < sum(map(len, left.files.values())) <= 192 << 20
+        case "first process":
+            assert "reached" not in said
+            assert "descriptors: ['0', '1', '2', '3']" in said  # the last one lists them
+            assert "no terminal" in said
+
+
+def test_a_hostile_build_cannot_use_the_keys_of_the_session(tmp_path: Path) -> None:
+    add_key, keyctl = KEYS.get(os.uname().machine) or missing("the numbers of add_key and keyctl")
+    libc = ctypes.CDLL(None, use_errno=True)
+    name = f"stoker-test-{uuid.uuid4().hex}".encode()
+    key = libc.syscall(add_key, b"user", name, b"ticket", 6, -3)
+    if key < 0:
+        pytest.skip(f"no keys of the session: {os.strerror(ctypes.get_errno())}")
+    try:
+        code = f"KEYCTL, NAME = {keyctl}, {name!r}\n" + REVOKE
+        (tmp_path / "setup.py").write_text(code)
+        left = closed_room.answered(tmp_path)
+        assert "found: False" in left.output
+        assert "cleared: 0" in left.output  # those of a session of its own
+        assert libc.syscall(keyctl, 10, -3, b"user", name, 0) == key
+    finally:
+        libc.syscall(keyctl, 9, key, -3)
+
+
+def test_the_terminal_does_not_obey_what_a_build_says(stoker: Stoker, tmp_path: Path) -> None:
+    """Titles of windows, cleared screens and reversed text stay text, also in names."""
+    (tmp_path / "a.cpp").touch()
+    (tmp_path / "setup.py").write_text(
+        "import os\nfrom setuptools import Extension, setup\n"
+        "os.environ.get('A\\x1b[31mB')\n"
+        "raise SystemExit('\\x1b]0;title\\x07 \\x1b[2J \\u202e \\x9b31m RuntimeError: refused')\n"
+        "setup(name='a\\x1b[2J', version='1', ext_modules=[Extension('a', ['a.cpp'])])\n"
+    )
+    words = ("plan", "cpu", "--source", str(tmp_path), "--python", sys.executable, "--ask")
+    done = stoker(*words)
+    assert "refused" in done.stdout
+    for text in (done.stdout, done.stderr):
+        assert not set("\x1b\x07\u202e\x9b") & set(text)
+
+
+def test_a_path_with_the_folder_for_temporary_files_shows_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"/tmp:{os.environ['PATH']}")
+    with tempfile.NamedTemporaryFile(dir="/tmp") as own:
+        (tmp_path / "setup.py").write_text(f"import os\nprint(os.path.exists({own.name!r}))\n")
+        assert closed_room.answered(tmp_path).output == "False\n"
 
 
 @as_root
-@pytest.mark.parametrize("kind", ["plain", "bomb", "walls", "tree"])
+@pytest.mark.parametrize("kind", ["plain", "bomb", "walls", "tree", "fill", "unmapped", "notes"])
 def test_an_ordinary_user_has_a_room_too(kind: str) -> None:
     """As root it can be seen whether the same works without root's rights."""
     setpriv = find_tool("setpriv")
@@ -209,6 +327,12 @@ def test_an_ordinary_user_has_a_room_too(kind: str) -> None:
             assert left["ended_for"] in ("processes", "memory")  # long before the time is over
         case "walls":
             assert left["output"].count(": -1") == 3
+        case "fill":
+            assert int(left["output"].rpartition("written: ")[2]) <= closed_room.FEW.space
+        case "unmapped":
+            assert left["ended_for"] == "memory"
+        case "notes":
+            assert "root:" not in left["notes"]
 
 
 @as_root

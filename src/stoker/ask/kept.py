@@ -13,7 +13,7 @@ def key(question: Question, tree: str, walls: Walls) -> str:
     tools = [(path, time_of(path)) for path in sorted(question.shown)]
     tools += [(path, time_of(path)) for _, path in sorted(question.tools.items())]
     variables = sorted(question.environment.items())
-    own = sorted((name, text) for name, text in programs().items() if name != "room.py")
+    own = sorted(programs().items())
     how = (walls, question.words, question.fetches, question.pretended)
     return name_of(own, tree, how, variables, tools)
 

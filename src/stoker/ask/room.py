@@ -19,6 +19,7 @@ from stoker.outside import folders, process
 from stoker.outside.files import folder_of_process
 
 _INSIDE = Path(__file__).parent / "inside"
+_OUTSIDE = ("__init__.py", "room.py", "leftovers.py")  # what makes the room, and reads what is left
 _REFUSED = 3  # status of inside/room.py if the kernel does not allow a room
 _PLACE = "/tmp/.stoker"  # in the room
 BUILD = "{build}"  # stands for CMake's build folder in a question
@@ -165,7 +166,7 @@ def _environment(question: Question, names: Mapping[str, str], tree: str) -> dic
 
 def _files(question: Question, kit: str) -> dict[str, str]:
     """Return stoker's own programs in the room."""
-    files = {path: text for path, text in programs().items() if path != "room.py"}
+    files = programs()
     # The recorder runs without the preloaded library: what it starts is the real program.
     files["recorder"] = _script(
         'STOKER_LD_PRELOAD="$LD_PRELOAD"; export STOKER_LD_PRELOAD; unset LD_PRELOAD',
@@ -184,7 +185,7 @@ def _files(question: Question, kit: str) -> dict[str, str]:
 
 def programs() -> dict[str, str]:
     """Return stoker's programs for the room by their place in it."""
-    places = {path.name: path for path in _INSIDE.glob("*.py") if path.name != "__init__.py"}
+    places = {path.name: path for path in _INSIDE.glob("*.py") if path.name not in _OUTSIDE}
     texts = {name: path.read_text(encoding="utf-8") for name, path in places.items()}
     texts["site/sitecustomize.py"] = texts.pop("sitecustomize.py")
     return texts
@@ -208,8 +209,9 @@ def _shown(question: Question) -> list[str]:
 
 
 def _is_part(path: str, home: str) -> bool:
-    return (
-        path.startswith("/") and path != "/" and not f"{home}/".startswith(f"{path.rstrip('/')}/")
+    """Tell whether a path is a part of the machine, and not a folder with the room or a home."""
+    return path.startswith("/") and not any(
+        f"{place}/".startswith(f"{path.rstrip('/')}/") for place in (home, _PLACE)
     )
 
 

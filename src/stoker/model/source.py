@@ -153,6 +153,8 @@ class SourceTree(Value, frozen=True, kw_only=True):
     compiles: bool = True  # its build compiles code at all
     cuda_code: CudaCode = CudaCode.UNKNOWN
     cuda_switches: frozenset[str] = frozenset()  # conditions under which CMake enables CUDA
+    # Variables and values with which its build leaves all CUDA extensions out.
+    without_cuda: dict[str, str] = {}
     cuda_if_found: str | None = None  # where its build looks for a toolkit to decide about CUDA
     needs_gpu: str | None = None  # where its build refuses if no GPU is visible
     presence: Presence | None = None  # of the facts of its recipe; None: not read

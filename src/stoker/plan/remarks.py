@@ -12,7 +12,8 @@ from stoker.plan.checks import version_parts
 from stoker.plan.subject import Subject
 from stoker.plan.tree_recipe import tree_recipe
 
-_IN_CMAKE = re.compile(r"(?:CMakeLists\.txt|\.cmake):\d")
+# In a file of CMake, or a source that no file was seen to list.
+_UNREAD = re.compile(r"(?:CMakeLists\.txt|\.cmake):\d|\.(?:cu|hip|sycl)$")
 
 
 def remarks(subject: Subject) -> Iterator[Finding]:
@@ -163,13 +164,15 @@ def _cuda_stays(subject: Subject) -> Iterator[Finding]:
         yield warning(
             "cuda-stays",
             f"{tree.name} also compiles its CUDA code if its build finds a CUDA toolkit",
-            evidence=f"{tree.cuda_if_found} looks at CUDA_HOME, which no setting can empty",
+            evidence=f"{tree.cuda_if_found} decides by the toolkit that it finds, which no setting "
+            "can hide",
         )
-    elif tree.kind is not ProjectKind.CMAKE and _IN_CMAKE.search(tree.device_source or ""):
+    elif tree.kind is not ProjectKind.CMAKE and _UNREAD.search(tree.device_source or ""):
         yield warning(
             "cuda-stays",
             f"nothing was found that leaves the CUDA code of {tree.name} out",
-            evidence=f"{tree.device_source}, which {tree.front_end} gives to CMake",
+            evidence=f"{tree.device_source}, which {tree.front_end} "
+            + ("gives to CMake" if ":" in (tree.device_source or "") else "may compile"),
         )
 
 

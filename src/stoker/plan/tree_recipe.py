@@ -119,9 +119,9 @@ def _by_setup(subject: Subject, tree: SourceTree) -> TreeRecipe:
     backend = subject.variant.backend
     arguments = _arguments(tree, backend)
     if backend not in _OF_OTHERS:
-        return TreeRecipe(
-            recipe=BackendRecipe(backend_settings=arguments), targets=_assumed("no device code")
-        )
+        off = tree.without_cuda if backend is Backend.CPU else {}
+        known = BackendRecipe(environment=off, backend_settings=arguments)
+        return TreeRecipe(recipe=known, targets=_assumed("no device code"))
     if tree.device_source is None:
         if choices := target_choices(tree, backend):
             chooses = f"{choices[0].where} reads {choices[0].name}"

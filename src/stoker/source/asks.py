@@ -238,12 +238,14 @@ class _Reader:
 
     def read(self, module: _Module) -> None:
         documentation = {id(node) for node in _docstrings(module.nodes)}
+        defaults = set(_defaults(module.nodes))
         for node in module.nodes:
             if id(node) in documentation or not hasattr(node, "lineno"):
                 continue
             where = f"{module.file}:{node.lineno}"
             self._lookup(node, where)
-            self._overwrite(node, where)
+            if id(node) not in defaults:
+                self._overwrite(node, where)
             self._literal(node, where)
             self._name(node)
 
@@ -308,6 +310,31 @@ class _Reader:
                 self._names.update(alias.name.partition(".")[0] for alias in names)
             case ast.ImportFrom(module=str(module)):
                 self._names.add(module.partition(".")[0])
+
+
+def _defaults(nodes: tuple[ast.AST, ...]) -> Iterator[int]:
+    """Yield the statements that set a variable of the environment only where it is not set:
+    ``if os.getenv("ARCHS") is None: os.environ["ARCHS"] = "7.0"``.
+    """
+    for node in nodes:
+        if not isinstance(node, ast.If):
+            continue
+        match node.test:
+            case ast.Compare(ops=[ast.NotIn()]):
+                lookup: ast.expr = node.test
+            case ast.UnaryOp(op=ast.Not(), operand=lookup):
+                pass
+            case ast.Compare(
+                left=lookup, ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(value=None | "")]
+            ):
+                pass
+            case _:
+                continue
+        name = _text(_key(lookup))
+        for each in ast.walk(node):
+            match each:
+                case ast.Assign(targets=[ast.Subscript(slice=key)]) if name and _text(key) == name:
+                    yield id(each)
 
 
 def _docstrings(nodes: tuple[ast.AST, ...]) -> Iterator[ast.AST]:

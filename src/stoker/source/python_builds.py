@@ -13,12 +13,14 @@ from msgspec.structs import replace
 from stoker.model.source import Minimum, NamedTarget, NativeCode, ReadVariable
 from stoker.model.value import Value
 from stoker.source.cmake_code import flag_targets
+from stoker.source.cuda_guards import Test, cuda_guards, value_for
 
 _FLAG = re.compile(r"\b(?:compute|sm)_(?:$|\d{2,3})|--offload-arch=")
 _DEVICE_SOURCE = re.compile(r"[^\s]*\.(?:cu|hip)")
 _NATIVE = re.compile(r"-m(?:arch|cpu|tune)=native")
 _ARGUMENT = re.compile(r"--[a-z][\w-]*")
 _CUDA_VERSION = re.compile(r"cuda|nvcc|bare_metal", re.IGNORECASE)
+_ABOUT_CUDA = re.compile(r"CUDA|GPU")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 # Tests that are true in every build for a GPU.
 _WITH_CUDA = re.compile(
@@ -48,6 +50,8 @@ class PythonBuild(Value, frozen=True, kw_only=True):
     compiles: bool = False  # something that compiles is used
     calls_cmake: bool = False
     cuda_if_found: str | None = None  # where CUDA_HOME decides
+    # Variables and values that leave every CUDAExtension out; None if one stays.
+    without_cuda: dict[str, str] | None = None
     needs_gpu: str | None = None  # where it raises an error if no GPU is visible
     flags: tuple[ReadVariable, ...] = ()  # arguments that they look for
     native: tuple[NativeCode, ...] = ()
@@ -70,17 +74,24 @@ class BuildReader:
         self._device_source: str | None = None
         self._used: set[str] = set()  # names and words of what compiles
         self._cuda_if_found: str | None = None
+        self._without_cuda: list[tuple[str, str] | None] = []
+        self._by_name = False  # a CUDAExtension depends on a name that an argument may set
         self._needs_gpu: str | None = None
         self._cuda: Minimum | None = None
         self._gpu: Minimum | None = None
 
     def result(self) -> PythonBuild:
         computed = any(not target.arch for target in self._targets)
+        switches = [switch for switch in self._without_cuda if switch]
+        left_out = bool(self._without_cuda) and len(switches) == len(self._without_cuda)
+        if self._by_name:
+            left_out &= any(_ABOUT_CUDA.search(name.upper()) for name in self._flags)
         return PythonBuild(
             targets=(*self._targets, *(self._single if computed else ())),
             device_source=self._device_source,
             compiles=bool(self._used),
             cuda_if_found=self._cuda_if_found,
+            without_cuda={n: v for n, v in switches if n} if left_out else None,
             needs_gpu=self._needs_gpu,
             calls_cmake=bool(self._used & {"cmake", "skbuild", "CMakeExtension"}),
             flags=tuple(self._flags.values()),
@@ -92,6 +103,8 @@ class BuildReader:
     def read(self, file: str, tree: ast.Module) -> None:
         names = dict(_assignments(tree))
         takes = any(map(_takes_arguments, ast.walk(tree)))
+        looped = set(_compared_in_loops(tree)) if takes else set()
+        self._without_cuda += [self._switch(tests, names) for tests in cuda_guards(tree)]
         for node, tests in _with_tests(tree):
             where = f"{file}:{getattr(node, 'lineno', 0)}"
             match node:
@@ -112,11 +125,15 @@ class BuildReader:
                     self._refusal(node, where)
                     if _refuses_without_gpu(node):
                         self._needs_gpu = self._needs_gpu or where
-                    if "CUDA_HOME" in _names_in(test) and any(map(_adds_cuda, body)):
+                    by_home = "CUDA_HOME" in _names_in(test) and any(map(_adds_cuda, body))
+                    if by_home or _decides_by_version(node, names):
                         self._cuda_if_found = self._cuda_if_found or where
                 case ast.Assert():
                     self._refusal(node, where)
             self._argument(node, where, takes=takes)
+            match node:
+                case ast.Compare(comparators=[ast.Constant(value=str(text))]) if node in looped:
+                    self._flag(text, where)
 
     def _text(
         self,
@@ -161,8 +178,35 @@ class BuildReader:
                 given = any(map(_is_argv, others))
             case _:
                 return
-        if given and _ARGUMENT.fullmatch(text):
+        if given:
+            self._flag(text, where)
+
+    def _flag(self, text: str, where: str) -> None:
+        if _ARGUMENT.fullmatch(text):
             self._flags.setdefault(text, ReadVariable(name=text, where=where, environment=False))
+
+    def _switch(
+        self, tests: tuple[Test, ...], names: dict[str, ast.expr]
+    ) -> tuple[str, str] | None:
+        """Return the variable and its value that leave out what tests guard, if its name is about
+        CUDA. Without a name, an argument of setup.py may be what switches it on.
+        """
+        for expression, wanted in tests:
+            while isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.Not):
+                expression, wanted = expression.operand, not wanted
+            by_name = isinstance(expression, ast.Name)
+            if isinstance(expression, ast.Name):
+                expression = names.get(expression.id, expression)
+            variables = {name for node in ast.walk(expression) if (name := self._variable(node))}
+            if len(variables) == 1:
+                (variable,) = variables
+                value = value_for(expression, wanted=not wanted)
+                if value is not None and _ABOUT_CUDA.search(variable):
+                    return variable, value
+            elif by_name and isinstance(expression, ast.Name | ast.Constant):
+                self._by_name = True
+                return "", ""
+        return None
 
     def _refusal(self, node: ast.If | ast.Assert, where: str) -> None:
         """Note ``if cuda_version < Version("12.3"): raise``, the same as assert, and of GPUs."""
@@ -288,7 +332,7 @@ def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
                 yield name, value
 
 
-Tests = tuple[tuple[ast.expr, bool], ...]
+Tests = tuple[Test, ...]
 
 
 def _with_tests(tree: ast.AST) -> Iterator[tuple[ast.AST, Tests]]:
@@ -312,6 +356,30 @@ def _names_in(expression: ast.expr) -> set[str]:
     return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
 
 
+def _decides_by_version(node: ast.If, names: dict[str, ast.expr]) -> bool:
+    """Tell whether a statement chooses between an extension with CUDA and one without by a version
+    that it has found.
+    """
+    known = [names[name] for name in _names_in(node.test) if name in names]
+    text = " ".join(map(ast.unparse, (node.test, *known)))
+    return (
+        isinstance(node.test, ast.Compare)
+        and bool(_CUDA_VERSION.search(text))
+        and "is_available" not in text
+        and "environ" not in text
+        and not _is_about_cuda((node.test, True))
+        and any(map(_adds_cuda, node.body))
+        and any(name == "CppExtension" for each in node.orelse for name in _called(each))
+    )
+
+
+def _called(node: ast.AST) -> Iterator[str]:
+    for each in ast.walk(node):
+        match each:
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+                yield name
+
+
 def _adds_cuda(node: ast.AST) -> bool:
     """Tell whether a branch compiles CUDA code."""
     for each in ast.walk(node):
@@ -332,9 +400,31 @@ def _is_argv(node: ast.expr) -> bool:
     return False
 
 
+def _compared_in_loops(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield the comparisons with each word of the command line: ``if word == "--cuda"``."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.For(target=target, iter=words):
+                pass
+            case ast.ListComp(generators=[ast.comprehension(target=target, iter=words)]):
+                pass
+            case _:
+                continue
+        names = {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
+        if not any(isinstance(each, ast.expr) and _is_argv(each) for each in ast.walk(words)):
+            continue
+        for each in ast.walk(node):
+            match each:
+                case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq() | ast.NotEq()]):
+                    if name in names:
+                        yield each
+
+
 def _takes_arguments(node: ast.AST) -> bool:
-    """Tell whether a call takes arguments off the command line."""
+    """Tell whether a statement takes arguments off the command line."""
     match node:
+        case ast.Assign(targets=[ast.Attribute(attr="argv")]):
+            return True
         case ast.Call(func=ast.Attribute(attr="remove" | "pop", value=value)):
             return _is_argv(value)
         case ast.Call(func=ast.Attribute(attr="parse_known_args")):

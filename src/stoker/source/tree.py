@@ -97,6 +97,7 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
         # Files that were not read may compile CUDA code in another way.
         cuda_code=cmake.cuda_code if whole or reads_cuda else CudaCode.UNKNOWN,
         cuda_switches=cmake.cuda_switches if by_cmake else frozenset(),
+        without_cuda=code.without_cuda or {},
         cuda_if_found=code.cuda_if_found,
         needs_gpu=code.needs_gpu,
         presence=read_presence(files, recipe, (*python.files, *cmake.files)),
@@ -323,8 +324,9 @@ def _backends(
     options = {option.name for option in cmake.options}
     chosen = {choice.upper() for option in cmake.options for choice in option.choices}
     used = python.names
-    # An extension that only knows CUDAExtension cannot be built without nvcc.
+    # An extension that only knows CUDAExtension, and never leaves it out, needs nvcc.
     only_cuda = "CUDAExtension" in used and not used & {"CppExtension", "Extension"}
+    only_cuda &= code.without_cuda is None
     optional = "CUDA" in chosen or _switchable(options, "CUDA")
     # A project below the root may be a part that setup.py leaves out without CUDA.
     part = cmake.project is None and bool(used & {"CppExtension", "Extension"})

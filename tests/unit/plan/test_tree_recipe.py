@@ -535,3 +535,69 @@ def test_a_build_that_makes_its_kernels_itself_is_not_called_free_of_them(tmp_pa
     assert (statement.about, statement.text) == ("targets", "not known")
     assert made.targets.evidence
     assert made.targets.evidence.where.endswith("setup.py:2 reads LIB_CUDA_ARCH_LIST")
+
+
+OFF_BY_VARIABLE = """
+BUILD_NO_CUDA = os.getenv("BUILD_NO_CUDA", "0") == "1"
+def get_extensions():
+    return [CUDAExtension("x", ["x.cu"])]
+setup(ext_modules=get_extensions() if not BUILD_NO_CUDA else [])
+"""
+OFF_BY_CONDITION = """
+if os.environ.get("WITH_CUDA", "1") != "0":
+    extensions.append(CUDAExtension("x", ["x.cu"]))
+setup(ext_modules=extensions)
+"""
+ON_BY_ARGUMENT = """
+enabled = False
+for arg in sys.argv:
+    if arg == "--enable-cuda-ext":
+        enabled = True
+sys.argv = others
+if enabled:
+    extensions.append(CUDAExtension("x", ["x.cu"]))
+setup(ext_modules=extensions)
+"""
+
+
+@pytest.mark.parametrize(
+    ("setup", "environment"),
+    [
+        (OFF_BY_VARIABLE, {"BUILD_NO_CUDA": "1"}),
+        (OFF_BY_CONDITION, {"WITH_CUDA": "0"}),
+        (ON_BY_ARGUMENT, {}),
+    ],
+)
+def test_a_cpu_plan_leaves_cuda_out_by_what_the_build_reads(
+    tmp_path: Path, setup: str, environment: dict[str, str]
+) -> None:
+    made = planned(tmp_path, "cpu", setup=EXTENSION + setup)
+    assert environment.items() <= environment_of(made).items()
+    assert made.targets
+    assert not made.targets.compiles
+    assert "cuda-stays" not in names(made.findings)
+
+
+def test_one_extension_that_stays_is_a_build_for_cuda(tmp_path: Path) -> None:
+    both = OFF_BY_VARIABLE.replace("[CUDA", '[CUDAExtension("y", ["y.cu"])]\nz = [CUDA', 1)
+    with pytest.raises(UsageError, match="has no cpu back end"):
+        planned(tmp_path, "cpu", setup=EXTENSION + both)
+
+
+def test_a_build_that_decides_by_the_toolkit_is_remarked(tmp_path: Path) -> None:
+    setup = (
+        "from torch.utils.cpp_extension import CppExtension\n"
+        "major = version_of(CUDA_HOME)\n"
+        "if major != -1:\n    modules = [CUDAExtension('x', ['x.cu'])]\n"
+        "else:\n    modules = [CppExtension('x', ['x.cpp'])]\nsetup(ext_modules=modules)\n"
+    )
+    made = planned(tmp_path, "cpu", setup=EXTENSION + setup)
+    assert "cuda-stays" in names(made.findings)
+
+
+def test_device_code_below_a_back_end_that_is_not_read_may_stay(tmp_path: Path) -> None:
+    system = '[build-system]\nrequires = ["meson-python"]\nbuild-backend = "mesonpy"\n'
+    (tmp_path / "kernel.cu").touch()
+    (tmp_path / "a.cpp").touch()
+    made = planned(tmp_path, "cpu", **{"pyproject.toml": f'{system}[project]\nname = "mini"\n'})
+    assert "cuda-stays" in names(made.findings)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from stoker.model.source import SourceTree
 from stoker.source.asks import PythonAsks, read_python_asks
 from stoker.source.files import TreeFiles
@@ -91,3 +93,21 @@ def test_what_cmake_reads(tmp_path: Path) -> None:
     assert flags
     assert flags.where == "CMakeLists.txt:6"
     assert tree.ask("LIB_FLAGS", environment=False) is None
+
+
+@pytest.mark.parametrize(
+    ("test", "replaces"),
+    [
+        ('os.getenv("CUDA_ARCHS") is None', False),
+        ('os.environ.get("CUDA_ARCHS", None) is None', False),
+        ('"CUDA_ARCHS" not in os.environ', False),
+        ('not os.environ.get("CUDA_ARCHS")', False),
+        ('os.environ.get("CUDA_ARCHS", "") == ""', False),
+        ('"CUDA_ARCHS" in os.environ', True),
+        ('os.environ.get("OTHER") is None', True),
+    ],
+)
+def test_a_default_is_no_overwriting(tmp_path: Path, test: str, replaces: bool) -> None:
+    text = f'import os\nif {test}:\n    if old:\n        os.environ["CUDA_ARCHS"] = "7.0"\n'
+    found = asked(tmp_path, text)
+    assert [ask.name for ask in found.overwrites] == (["CUDA_ARCHS"] if replaces else [])

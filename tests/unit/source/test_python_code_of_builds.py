@@ -114,3 +114,17 @@ def test_the_oldest_gpu(tmp_path: Path) -> None:
 def test_instructions_of_the_build_machine(tmp_path: Path) -> None:
     found = asked(tmp_path, 'flags = ["-O3", "-march=native"]\n').code.native
     assert [use.where for use in found] == ["setup.py:1"]
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for i, arg in enumerate(sys.argv):\n    if arg == '--enable-cuda-ext':\n        pass\n",
+        "argv = list(sys.argv)\nfor a in argv:\n    if a == '--enable-cuda-ext':\n        pass\n",
+        "rest = [arg for arg in sys.argv if arg != '--enable-cuda-ext']\n",
+    ],
+)
+def test_an_argument_that_a_loop_compares(tmp_path: Path, loop: str) -> None:
+    text = f"import sys\n{loop}for arg in others:\n    x = arg == '--other'\nsys.argv = rest\n"
+    assert [flag.name for flag in asked(tmp_path, text).code.flags] == ["--enable-cuda-ext"]
+    assert asked(tmp_path, text.replace("sys.argv = rest", "")).code.flags == ()

@@ -17,10 +17,12 @@ import os
 import resource
 import shutil
 import signal
-import stat
 import sys
 import time
 import traceback
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # which -I leaves out
+from leftovers import left  # type: ignore[import-not-found]
 
 REFUSED = 3
 _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
@@ -40,11 +42,11 @@ _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "ppc64le": 203, "s390x": 217, "risc
 _DEATHSIG, _NO_NEW_PRIVS, _CAPBSET_DROP, _DUMPABLE = 1, 38, 24, 4
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _HIDDEN = ("/home", "/root", "/run", "/tmp", "/var/tmp", "/var/run", "/mnt", "/media", "/srv")
-_MOST_FILE = 32 << 20  # bytes of a file that is reported
-_MOST_FILES = 200
-_MOST_LOG = 256 << 10
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "ppc64le": 271, "s390x": 280, "riscv64": 219}
+_JOIN_SESSION = 1
+_INODES = 1 << 19  # files and folders in the room: each takes memory, even if it is empty
+_LEAST_AVAILABLE = 512 << 20  # bytes of memory that the machine keeps
 _PAUSE_S = 0.02
-_REPORTED = ("compile_commands.json", "compdb.json", "CMakeCache.txt", "build.ninja")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -91,8 +93,9 @@ def _build_walls(config):
     """
     tree, space = config["tree"], config["space"]
     _mount(None, "/", flags=_REC | _PRIVATE)
-    _mount("tmpfs", "/tmp", "tmpfs", _NOSUID | _NODEV, f"size={space},mode=0755")
-    for name in ("new", "old", "tree", "work"):
+    limits = f"size={space},nr_inodes={_INODES},mode=0755"
+    _mount("tmpfs", "/tmp", "tmpfs", _NOSUID | _NODEV, limits)
+    for name in ("new", "old", "tree", "work", "empty"):
         os.mkdir(f"/tmp/{name}")
     _pivot("/tmp", "/tmp/old")
     os.chdir("/")
@@ -115,12 +118,14 @@ def _build_walls(config):
 
 
 def _hide(config):
-    """Put empty folders in place of those that belong to users or to running programs."""
-    space = config["space"]
-    for path in sorted({*_HIDDEN, *config["hidden"]}):
+    """Put empty folders in place of those that belong to users or to running programs. They are
+    parts of one file system, so that its limit of space holds for all of them together.
+    """
+    for number, path in enumerate(sorted({*_HIDDEN, *config["hidden"]})):
         target = "/new" + path
         if os.path.isdir(target) and not os.path.islink(target):
-            _mount("tmpfs", target, "tmpfs", _NOSUID | _NODEV, f"size={space},mode=0755")
+            os.mkdir(f"/empty/{number}")
+            _mount(f"/empty/{number}", target, flags=_BIND)
 
 
 def _devices():
@@ -130,10 +135,12 @@ def _devices():
             open(f"/new/dev/{name}", "w").close()
             _mount(f"/old/dev/{name}", f"/new/dev/{name}", flags=_BIND)
     os.mkdir("/new/dev/shm")
+    os.mkdir("/empty/shm")
+    os.chmod("/empty/shm", 0o1777)
     os.symlink("/proc/self/fd", "/new/dev/fd")
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         os.symlink(f"/proc/self/fd/{number}", f"/new/dev/{name}")
-    _mount("tmpfs", "/new/dev/shm", "tmpfs", _NOSUID | _NODEV, "size=64m,mode=1777")
+    _mount("/empty/shm", "/new/dev/shm", flags=_BIND)
 
 
 def _processes():
@@ -226,6 +233,9 @@ def _become_powerless(config):
     for capability in range(64):
         _libc.prctl(_CAPBSET_DROP, capability, 0, 0, 0)
     _libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
+    # The keys of the user's session, such as tickets of Kerberos, could be read and revoked.
+    if number := _KEYCTL.get(os.uname().machine):
+        _libc.syscall(number, _JOIN_SESSION, None)
     limits = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_CPU: int(config["seconds"]) + 1,
@@ -270,6 +280,7 @@ def _watch(config, child):
     """Wait for the program. Returns its status, and why it was ended if it was."""
     began = time.monotonic()
     page = os.sysconf("SC_PAGE_SIZE")
+    shared_before = _shared(config)
     while True:
         for _ in range(config["processes"]):
             ended, status = os.waitpid(-1, os.WNOHANG)
@@ -282,7 +293,8 @@ def _watch(config, child):
         count, used = _usage(page)
         if count > config["processes"]:
             return None, "processes"
-        if used > config["memory"]:
+        used += max(0, _shared(config) - shared_before)
+        if used > config["memory"] or _available() < _LEAST_AVAILABLE:
             return None, "memory"
         time.sleep(_PAUSE_S)
 
@@ -302,6 +314,29 @@ def _usage(page):
     return count, used
 
 
+def _shared(config):
+    """Return the shared memory of the machine without the files of the room. No figure of a process
+    has all of what the program uses: it may hold files in memory that it has not mapped.
+    """
+    written = os.statvfs(config["tmp"])
+    return _memory("Shmem") - (written.f_blocks - written.f_bfree) * written.f_frsize
+
+
+def _available():
+    """Return the memory that is available on the machine, which other programs need, whatever it is
+    that the program uses: buffers of sockets, for example, are counted nowhere else.
+    """
+    return _memory("MemAvailable")
+
+
+def _memory(name):
+    with open("/proc/meminfo") as stream:
+        for line in stream:
+            if line.startswith(name + ":"):
+                return int(line.split()[1]) * 1024
+    return 1 << 62
+
+
 def _end_all():
     """Kill all other processes of this pid namespace, and wait until they are gone."""
     while True:
@@ -311,64 +346,6 @@ def _end_all():
                 pass
         except (ProcessLookupError, ChildProcessError):
             return
-
-
-def _left(config, log, written, root):
-    """Return the notes of stoker's programs, the files that describe a build, and the output."""
-    files: dict[str, str] = {}
-    for folder in (written, config["tmp"]):
-        for path in _found(folder):
-            text = _text(path)
-            if text is not None and len(files) < _MOST_FILES:
-                shown = path.replace(root, config["tree"], 1) if path.startswith(root) else path
-                files[shown] = text
-    size = os.lseek(log, 0, os.SEEK_END)
-    notes = [_text(f"{config['notes']}/{name}") for name in _listed(config["notes"])]
-    return {
-        "notes": "".join(note for note in notes if note),
-        "files": files,
-        "output": _read(log, max(0, size - _MOST_LOG)),
-    }
-
-
-def _listed(folder):
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
-
-
-def _found(folder):
-    """Yield the files in a folder whose names say that they describe a build."""
-    for place, folders, names in os.walk(folder):
-        folders[:] = [n for n in folders if n not in ("CMakeScratch", "CMakeTmp", "_deps", ".git")]
-        for name in names:
-            if name in _REPORTED:
-                yield os.path.join(place, name)
-
-
-def _text(path):
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return None
-    try:
-        found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_FILE:
-            return None
-        return _read(file, 0)
-    except OSError:
-        return None
-    finally:
-        os.close(file)
-
-
-def _read(file, start):
-    os.lseek(file, start, os.SEEK_SET)
-    parts = []
-    while part := os.read(file, 1 << 20):
-        parts.append(part)
-    return b"".join(parts).decode("utf-8", "replace")
 
 
 def _print(document):
@@ -384,14 +361,15 @@ def _as_first_process(config):
     _libc.prctl(_DUMPABLE, 0, 0, 0, 0)
     log = os.memfd_create("log")
     began = time.monotonic()
+    notes = os.open(config["notes"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     child = _start(config, log, powerless=True)
     status, ended_for = _watch(config, child)
     _end_all()
     seconds = time.monotonic() - began
     root = f"/proc/self/fd/{written}"
     view = "upper" if os.path.isdir(f"{root}/upper") else "copy"
-    left = _left(config, log, f"{root}/{view}", f"{root}/{view}")
-    _print({"status": status, "ended_for": ended_for, "seconds": seconds, **left})
+    found = left(config, log, notes, f"{root}/{view}", f"{root}/{view}")
+    _print({"status": status, "ended_for": ended_for, "seconds": seconds, **found})
 
 
 def _closed(config):
@@ -463,6 +441,7 @@ def _opened(config):
     for name, source in config["bound"].items():
         shutil.copy(source, f"{config['kit']}/{name}")
     log = os.memfd_create("log")
+    notes = os.open(config["notes"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     began = time.monotonic()
     child = _start(config, log, powerless=False)
     status, ended_for = None, "time"
@@ -474,9 +453,9 @@ def _opened(config):
         time.sleep(_PAUSE_S)
     else:
         os.killpg(child, signal.SIGKILL)
-    left = _left(config, log, config["tree"], config["tree"])
+    found = left(config, log, notes, config["tree"], config["tree"])
     seconds = time.monotonic() - began
-    _print({"status": status, "ended_for": ended_for, "seconds": seconds, **left})
+    _print({"status": status, "ended_for": ended_for, "seconds": seconds, **found})
     return 0
 
 

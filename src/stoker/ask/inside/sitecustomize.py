@@ -106,8 +106,21 @@ class _Words(list):  # type: ignore[type-arg]
             _note("word", name=word, where=place)
 
 
+class _Word(str):
+    """A word of sys.argv, which notes what it is compared with."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        place = _place()
+        if place and isinstance(other, str) and other.startswith("--"):
+            _note("word", name=str(other), where=place)
+        return str.__eq__(self, other)
+
+
 def recorded_words(words):
-    return _Words(words)
+    return _Words(map(_Word, words))
 
 
 def _record_parsers():
