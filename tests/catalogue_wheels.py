@@ -1,6 +1,7 @@
 """Small wheels with real libraries and made-up device code, and entries of catalogues as values."""
 
 import platform
+import venv
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -71,6 +72,12 @@ def make_wheel(
         for member, content in contents.items():
             archive.writestr(member, content)
     return path
+
+
+def empty_environment(folder: Path) -> str:
+    """Make a virtual environment without pip, which stoker brings along; return its Python."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    return str(folder / "bin" / "python")
 
 
 def published(variant: str, **changes: Any) -> PublishedWheel:

@@ -24,6 +24,8 @@ from stoker.govern.native import stable_native
 from stoker.model.runs import Attempt, RunSummary
 
 STOKER = str(Path(sys.executable).with_name("stoker"))
+# A line of a step that ends when the test calls let_go().
+WAIT = "until [ -e go ]; do sleep 0.05; done"
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
@@ -113,6 +115,10 @@ class Build:
         )
         self._runs.append(run)
         return run
+
+    def let_go(self) -> None:
+        """Let the steps with WAIT continue."""
+        (self.folder / "go").touch()
 
     def run(self, *words: str, options: Iterable[str] = (), **environment: str) -> "Finished":
         return finished(self.start(*words, options=options, **environment))

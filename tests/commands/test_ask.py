@@ -9,6 +9,7 @@ import sys
 import tempfile
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -379,19 +380,15 @@ def tree(tmp_path: Path) -> Path:
     return folder
 
 
-def plan(stoker: Stoker, tree: Path, *words: str) -> dict[str, object]:
+def plan(stoker: Stoker, tree: Path, *words: str) -> Any:
     done = stoker("plan", *words, "--source", str(tree), "--python", sys.executable, "--json")
     assert done.returncode == 0, done.stderr
-    said: dict[str, object] = json.loads(done.stdout)
-    return said
+    return json.loads(done.stdout)
 
 
 def test_asking_finds_the_switch_and_the_targets(stoker: Stoker, tree: Path) -> None:
     said = plan(stoker, tree, "h100", "--ask")
     environment, targets, asked = said["environment"], said["targets"], said["asked"]
-    assert isinstance(environment, dict)
-    assert isinstance(targets, dict)
-    assert isinstance(asked, dict)
     assert environment["MINI_CUDA"] == "1"
     assert environment["MINI_CUDA_ARCHS"] == "90"
     assert (targets["cubins"], targets["compiles"]) == (["9.0"], True)
@@ -437,8 +434,6 @@ def test_the_time_said_counts_headers_of_pytorch_and_compiles_that_wait(
         (tmp_path / "csrc" / name).write_text(text)
     said = plan(stoker, tmp_path, "h100", "--ask")
     asked, estimate = said["asked"], said["estimate"]
-    assert isinstance(asked, dict)
-    assert isinstance(estimate, dict)
     names = ("device_compiles", "device_with_torch", "host_compiles", "host_with_torch")
     assert [asked[name] for name in names] == ([1, 1, 1, 0] if ninja else [1, 1, 4, 2])
     assert asked["one_at_a_time"] is not ninja
@@ -463,8 +458,6 @@ def test_what_was_learned_is_a_recipe(stoker: Stoker, tree: Path, tmp_path: Path
     assert checked.returncode == 0, checked.stdout
     planned = plan(stoker, tree, "rtx4090", "--recipe", str(file))
     environment, targets = planned["environment"], planned["targets"]
-    assert isinstance(environment, dict)
-    assert isinstance(targets, dict)
     assert environment["MINI_CUDA_ARCHS"] == "89"
     assert targets["cubins"] == ["8.9"]
 
@@ -479,7 +472,6 @@ def test_a_project_refuses_in_its_own_words(stoker: Stoker, tree: Path) -> None:
 def test_without_walls_it_works_on_a_copy(stoker: Stoker, tree: Path) -> None:
     said = plan(stoker, tree, "h100", "--ask=open")
     asked = said["asked"]
-    assert isinstance(asked, dict)
     assert asked["walls"] == "open"
     assert asked["cubins"] == ["9.0"]
     assert not (tree / "kernel.o").exists()
@@ -526,8 +518,6 @@ def test_cmake_is_asked_with_options_whose_names_are_computed(
     (tmp_path / "kernel.cu").write_text("__global__ void kernel() {}\n")
     said = plan(stoker, tmp_path, "h100", "--ask")
     cmake, asked = said["cmake"], said["asked"]
-    assert isinstance(cmake, dict)
-    assert isinstance(asked, dict)
     assert cmake["MINI_ENABLE_CUDA"] == "ON"
     assert (asked["cubins"], asked["ptx"]) == (["9.0"], [])
     assert (asked["device_compiles"], asked["host_compiles"]) == (1, 1)

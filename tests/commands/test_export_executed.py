@@ -24,6 +24,7 @@ from stoker.knowledge.export_targets import ExportFormat
 
 pytestmark = pytest.mark.usefixtures("git_alone")
 HERE = f"linux-{platform.machine()}"
+Exported = Callable[..., tuple[Path, dict[str, str]]]
 
 
 @pytest.fixture
@@ -42,9 +43,7 @@ def repository(folder: Path) -> str:
 
 
 @pytest.fixture
-def exported(
-    stoker: Stoker, tmp_path: Path, source: str, need: Need
-) -> Callable[..., tuple[Path, dict[str, str]]]:
+def exported(stoker: Stoker, tmp_path: Path, source: str, need: Need) -> Exported:
     """Export the build of the project for this machine; return the folder and an environment."""
     need("cmake")
     need("ninja")
@@ -91,9 +90,7 @@ def check_wheel(folder: Path) -> None:
     assert platform.machine() in wheel.name
 
 
-def test_a_slurm_script_builds(
-    exported: Callable[..., tuple[Path, dict[str, str]]], tmp_path: Path
-) -> None:
+def test_a_slurm_script_builds(exported: Exported, tmp_path: Path) -> None:
     folder, environment = exported("slurm")
     environment |= {"STOKER_VENV": venv(tmp_path), "SLURM_ARRAY_TASK_ID": "0"}
     environment["SLURM_SUBMIT_DIR"] = str(tmp_path / "submitted")
@@ -119,7 +116,7 @@ done
 
 @pytest.mark.slow
 def test_shards_of_a_slurm_script_compile_and_the_last_job_links(
-    exported: Callable[..., tuple[Path, dict[str, str]]], tmp_path: Path, need: Need
+    exported: Exported, tmp_path: Path, need: Need
 ) -> None:
     ccache, source = need("ccache"), repository(tmp_path / "mini-cmake")
     folder, environment = exported("slurm", "--shards", "2", of=source)
@@ -143,9 +140,7 @@ def test_shards_of_a_slurm_script_compile_and_the_last_job_links(
 
 
 @pytest.mark.slow
-def test_the_steps_of_a_github_workflow_build(
-    exported: Callable[..., tuple[Path, dict[str, str]]], tmp_path: Path
-) -> None:
+def test_the_steps_of_a_github_workflow_build(exported: Exported, tmp_path: Path) -> None:
     folder, environment = exported("github-actions")
     job = yaml.safe_load((folder / ".github/workflows/wheels.yml").read_text())["jobs"]["build"]
     (row,) = job["strategy"]["matrix"]["include"]
@@ -161,7 +156,7 @@ def test_the_steps_of_a_github_workflow_build(
 
 @pytest.mark.slow
 def test_the_script_of_a_gitlab_job_builds(
-    exported: Callable[..., tuple[Path, dict[str, str]]],
+    exported: Exported,
 ) -> None:
     folder, environment = exported("gitlab")
     job = yaml.safe_load((folder / ".gitlab-ci.yml").read_text())["wheel"]
@@ -195,7 +190,7 @@ def in_image(form: str, folder: Path) -> tuple[dict[str, str], list[list[str]]]:
 @pytest.mark.parametrize("form", ["dockerfile", "kubernetes", "cloudbuild"])
 def test_what_runs_in_an_image_builds(
     form: str,
-    exported: Callable[..., tuple[Path, dict[str, str]]],
+    exported: Exported,
     tmp_path: Path,
     system: Path,
     need: Need,
@@ -243,7 +238,7 @@ def package_index(folder: Path, requirement: str) -> str:
 @pytest.mark.network
 @pytest.mark.timeout(1500)
 def test_an_extension_is_compiled_with_the_pytorch_that_is_named(
-    exported: Callable[..., tuple[Path, dict[str, str]]], tmp_path: Path
+    exported: Exported, tmp_path: Path
 ) -> None:
     """Nothing installed PyTorch on the other machine, so the build ended at once."""
     source = repository(tmp_path / "mini-extension")

@@ -4,7 +4,6 @@ import os
 import platform
 import subprocess
 import sys
-import venv
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from catalogue_wheels import make_wheel
+from catalogue_wheels import empty_environment, make_wheel
 from conftest import Need, Stoker, heavy
 from slim_libraries import build_library, cubins, listed
 from stoker.catalogue import slim_install
@@ -52,11 +51,6 @@ def index(tmp_path: Path, need: Need) -> dict[str, str]:
     return {**alone, "UV_NO_CONFIG": "1"}
 
 
-def environment(folder: Path) -> str:
-    venv.create(folder, with_pip=False, symlinks=True)
-    return str(folder / "bin" / "python")
-
-
 def packages(python: str) -> Path:
     code = "import sysconfig; print(sysconfig.get_path('platlib'))"
     return Path(subprocess.check_output([python, "-c", code], text=True).strip())
@@ -65,7 +59,7 @@ def packages(python: str) -> Path:
 def test_the_sizes_are_shown_before_anything_is_downloaded(
     stoker: Stoker, tmp_path: Path, index: dict[str, str]
 ) -> None:
-    python = environment(tmp_path / "venv")
+    python = empty_environment(tmp_path / "venv")
     words = ["install", "torch==2.9.1", "--slim", "--for", "h100", "--python", python, "--dry-run"]
     done = stoker(*words, timeout=240, **index)
     assert done.returncode == 0, done.stderr
@@ -122,7 +116,7 @@ def test_slimmed_before_it_is_installed(
     stoker: Stoker, tmp_path: Path, stoker_home: Path, index: dict[str, str], installer: str
 ) -> None:
     """torch and NVIDIA's libraries hold code for the GPU alone; what else is required is whole."""
-    python = environment(tmp_path / "venv")
+    python = empty_environment(tmp_path / "venv")
     words = ["install", "torch[more]==2.9.1", "--slim", "--for", "h100", "--python", python]
     done = stoker(*words, "--installer", installer, "--json", timeout=240, **index)
     assert done.returncode == 0, done.stderr
@@ -148,7 +142,7 @@ def test_slimmed_before_it_is_installed(
 def test_an_official_torch_that_is_installed_is_replaced(
     stoker: Stoker, tmp_path: Path, index: dict[str, str]
 ) -> None:
-    python = environment(tmp_path / "venv")
+    python = empty_environment(tmp_path / "venv")
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "torch"]
     subprocess.run(pip, check=True, env={**os.environ, **index})
     assert listed(packages(python) / "torch/libmill.so") == [["sm_80", "sm_90"]]
@@ -174,7 +168,7 @@ def test_an_official_torch_that_is_installed_is_replaced(
 def test_what_cannot_be(
     stoker: Stoker, tmp_path: Path, index: dict[str, str], words: list[str], status: int, said: str
 ) -> None:
-    python = environment(tmp_path / "venv")
+    python = empty_environment(tmp_path / "venv")
     done = stoker("install", *words, "--python", python, timeout=240, **index)
     assert (done.returncode, said in done.stderr) == (status, True), done.stderr
     assert "Traceback" not in done.stderr

@@ -6,13 +6,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import venv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from catalogue_wheels import empty_environment
 from conftest import PROJECTS, Stoker, find_tool
 from governed import wait_until
 from held_locks import held_elsewhere
@@ -89,11 +89,6 @@ def ends(found: Mapping[str, Any]) -> dict[str, str]:
     return {name: one["end"] for name, one in found.items()}
 
 
-def environment(folder: Path) -> str:
-    venv.create(folder, with_pip=False, symlinks=True)
-    return str(folder / "bin" / "python")
-
-
 @pytest.mark.slow
 def test_variants_from_the_matrix_to_empty_environments(
     project: Path, stoker: Stoker, tmp_path: Path
@@ -117,7 +112,7 @@ def test_variants_from_the_matrix_to_empty_environments(
     code = "import mini_wheel, importlib.metadata as m; print(m.version('mini-wheel'))"
     for installer in ("pip", "uv"):
         for label in labels.values():
-            python = environment(tmp_path / f"{installer}-{label}")
+            python = empty_environment(tmp_path / f"{installer}-{label}")
             words = ["install", "index", f"mini-wheel==0.2.0+{label}", "--installer", installer]
             done = stoker(*words, "--python", python, timeout=120, **ALONE)
             assert done.returncode == 0, done.stderr

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import msgspec
 import pytest
 
 from catalogue_stores import check_whole
-from catalogue_wheels import MACHINE, make_library, make_wheel
+from catalogue_wheels import MACHINE, empty_environment, make_library, make_wheel
 from conftest import Stoker, find_tool
 from stoker.model.slimming import SlimRecord
 
@@ -65,12 +64,6 @@ def address(index: Path) -> Iterator[str]:
         assert server.wait(30) == 0
 
 
-def environment(folder: Path) -> str:
-    """An empty virtual environment; pip is brought along by stoker."""
-    venv.create(folder, with_pip=False, symlinks=True)
-    return str(folder / "bin" / "python")
-
-
 def installed(python: str) -> str:
     code = "import mill, millstone; print(mill.version, millstone.version)"
     return subprocess.check_output([python, "-c", code], text=True).strip()
@@ -83,7 +76,7 @@ def test_install(
     stoker: Stoker, index: Path, address: str, tmp_path: Path, installer: str, place: str
 ) -> None:
     """The variant that suits, with what it requires of the catalogue, into an empty environment."""
-    python = environment(tmp_path / "venv")
+    python = empty_environment(tmp_path / "venv")
     where = str(index) if place == "folder" else address
     words = [
         "install",
@@ -111,7 +104,7 @@ def test_install(
 
 def test_the_command_alone(stoker: Stoker, address: str, tmp_path: Path) -> None:
     """It names each wheel by address and hash, and no index at all."""
-    python = environment(tmp_path / "venv")
+    python = empty_environment(tmp_path / "venv")
     done = stoker("install", address, "mill", "--for", "cpu", "--python", python, "--print")
     assert done.returncode == 0, done.stderr
     assert re.search(
@@ -125,7 +118,7 @@ def test_the_command_alone(stoker: Stoker, address: str, tmp_path: Path) -> None
 @pytest.mark.slow
 def test_plain_pip(variants: Path, index: Path, address: str, tmp_path: Path) -> None:
     """The index of a variant is enough, also with hashes, over HTTP and from the folder."""
-    python = environment(tmp_path / "venv")
+    python = empty_environment(tmp_path / "venv")
     (wheel,) = variants.glob("millstone-*")
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     pinned = tmp_path / "requirements.txt"
@@ -152,7 +145,7 @@ def test_wheel_variants(stoker: Stoker, variants: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     files = {path.name for path in index.glob("wheel-variants/mill/*")}
     assert files == {"index.html", "index.json", "mill-1.0-variants.json"}
-    python = environment(tmp_path / "venv")
+    python = empty_environment(tmp_path / "venv")
     shared = f"{index.as_uri()}/wheel-variants/"
     uv = [str(UV), "pip", "install", "--reinstall", "--no-cache", "--python", python]
     uv += ["--preview-features", "wheel-variants", "--default-index", shared, "mill"]
@@ -189,7 +182,7 @@ def test_a_cpu_level_is_taken_only_where_its_provider_is_enabled(
     shared = tmp_path / "index/wheel-variants"
     described = msgspec.json.decode((shared / "mill/mill-1.0-variants.json").read_bytes())
     assert set(described["variants"]) == {"null", "cpu_avx2"}
-    python = environment(tmp_path / "venv")
+    python = empty_environment(tmp_path / "venv")
     uv = [str(UV), "pip", "install", "--no-cache", "--python", python]
     uv += ["--preview-features", "wheel-variants", "--default-index", f"{shared.as_uri()}/", "mill"]
     subprocess.run(uv, env={**os.environ, **ALONE}, check=True)
@@ -207,7 +200,7 @@ def test_install_from_an_index_of_wheel_variants(
         make_wheel(tmp_path / "wheels", variant=variant)
     done = stoker("catalogue", "publish", "wheels", "--to", "index", "--wheel-variants")
     assert done.returncode == 0, done.stderr
-    python = environment(tmp_path / "venv")
+    python = empty_environment(tmp_path / "venv")
     shared = str(tmp_path / "index/wheel-variants")
     words = ["install", shared, "mill", "--python", python, "--installer", installer]
     for level, version in ((high, f"1.0+cpu.{high}"), (low, "1.0+cpu")):
@@ -221,7 +214,7 @@ def test_install_from_an_index_of_wheel_variants(
 
 
 def test_plain_uv(index: Path, address: str, tmp_path: Path) -> None:
-    python = environment(tmp_path / "venv")
+    python = empty_environment(tmp_path / "venv")
     for base in (address, f"{index.as_uri()}/"):
         uv = [str(UV), "pip", "install", "--reinstall", "--no-cache", "--python", python]
         command = [*uv, "--default-index", f"{base}cpu/", "mill"]
@@ -233,7 +226,7 @@ def test_plain_uv(index: Path, address: str, tmp_path: Path) -> None:
 def test_a_file_that_was_changed(
     stoker: Stoker, index: Path, tmp_path: Path, installer: str
 ) -> None:
-    python = environment(tmp_path / "venv")
+    python = empty_environment(tmp_path / "venv")
     (wheel,) = index.glob("files/*/mill-1.0+cpu-*.whl")
     other = make_wheel(tmp_path / "other", variant="cpu", more={"mill/evil.py": b"x = 1\n"})
     assert wheel.name == other.name
@@ -257,7 +250,7 @@ def test_select(stoker: Stoker, index: Path) -> None:
 
 
 def test_select_reads_this_machine(stoker: Stoker, index: Path, tmp_path: Path) -> None:
-    python = environment(tmp_path / "venv")
+    python = empty_environment(tmp_path / "venv")
     done = stoker("catalogue", "select", str(index), "mill", "--python", python, "--json")
     assert done.returncode == 0, done.stderr
     found = msgspec.json.decode(done.stdout)

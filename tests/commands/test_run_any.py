@@ -7,7 +7,6 @@ write down each start.
 import os
 import shutil
 import sys
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -152,11 +151,6 @@ def test_scons(project: Project, need: Need) -> None:
     assert {attempt.record.step.role for attempt in project.compiles()} == {Role.C, Role.LINK}
 
 
-SETUP = """
-from setuptools import Extension, setup
-setup(name="p", version="1", py_modules=[], ext_modules=[
-    Extension("p", ["p.c", "s0.c", "s1.c", "s2.c", "s3.c"])])
-"""
 MODULE = """
 #include <Python.h>
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "p"};
@@ -167,26 +161,6 @@ PyMODINIT_FUNC PyInit_p(void) { return PyModule_Create(&module); }
 def wheel_words(folder: str) -> list[str]:
     options = ["--no-build-isolation", "--no-deps", "--no-index", "--wheel-dir", folder, "."]
     return [sys.executable, "-m", "pip", "wheel", *options]
-
-
-def module_in(folder: Path) -> bytes:
-    """The extension module in the only wheel there."""
-    (wheel,) = folder.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        return archive.read(next(name for name in archive.namelist() if name.endswith(".so")))
-
-
-@pytest.mark.slow
-def test_an_extension_of_setuptools_by_pip(project: Project) -> None:
-    project.sources()
-    project.write(p_c=MODULE, setup_py=SETUP)
-    project.plain(*wheel_words("plain"))
-    assert len(project.started()) == 6
-    shutil.rmtree(project.folder / "build")
-    done = project.build.run(*wheel_words("governed"))
-    assert done.status == 0, done
-    assert len(project.started()) == len(project.compiles()) == 6
-    assert module_in(project.folder / "governed") == module_in(project.folder / "plain")
 
 
 SETUP_CUDA = """

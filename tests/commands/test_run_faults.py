@@ -14,14 +14,18 @@ from pathlib import Path
 import pytest
 
 from conftest import Need, as_root
-from governed import Build, above, alive, at_terminal, command_of, finished, parent_of, wait_until
+from governed import (
+    WAIT,
+    Build,
+    above,
+    alive,
+    at_terminal,
+    command_of,
+    finished,
+    parent_of,
+    wait_until,
+)
 from small_disks import small_disk
-
-WAIT = "until [ -e go ]; do sleep 0.05; done"
-
-
-def let_go(build: Build) -> None:
-    (build.folder / "go").touch()
 
 
 def sleepers(build: Build) -> list[int]:
@@ -59,18 +63,28 @@ def most_at_once(build: Build) -> int:
     return most
 
 
-def test_the_governor_is_killed_and_another_takes_its_place(build: Build) -> None:
-    for number in range(8):
-        build.step(f"step{number}", TURN)
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (signal.SIGKILL, "the governor has died; another one replaces it"),
+        (signal.SIGSTOP, "the governor stopped answering and was killed"),
+    ],
+)
+def test_a_build_continues_by_turns_without_its_governor(
+    build: Build, number: signal.Signals, said: str
+) -> None:
+    for name in range(8):
+        build.step(f"step{name}", TURN)
     run = build.start(options=["--cpus", "2"])
     wait_until((build.folder / "turns").exists, "the first step runs")
     (governor,) = build.governors()
-    os.kill(governor, signal.SIGKILL)
-    let_go(build)
+    os.kill(governor, number)
+    build.let_go()
     done = finished(run)
     assert done.status == 0, done
     assert len(build.made()) == 8
-    assert done.err.count("the governor has died; another one replaces it") == 1
+    assert done.err.count(said) == 1
+    assert list(build.home.rglob("ungoverned-*")) == []
     assert most_at_once(build) <= 2 + 2  # steps that take turns, and steps that had a permit
 
 
@@ -79,25 +93,10 @@ def test_a_run_after_a_governor_was_killed_has_a_new_one(build: Build) -> None:
     run = build.start()
     wait_until(build.governors, "there is a governor")
     os.kill(build.governors()[0], signal.SIGKILL)  # before, while or after the run greets it
-    let_go(build)
+    build.let_go()
     assert finished(run).status == 0
     build.step("two", "true")
     assert build.summary().steps == 1
-
-
-def test_the_governor_hangs_and_the_build_continues_by_turns(build: Build) -> None:
-    for number in range(8):
-        build.step(f"step{number}", TURN)
-    run = build.start(options=["--cpus", "2"])
-    wait_until((build.folder / "turns").exists, "the first step runs")
-    os.kill(build.governors()[0], signal.SIGSTOP)
-    let_go(build)
-    done = finished(run)
-    assert done.status == 0, done
-    assert len(build.made()) == 8
-    assert done.err.count("the governor stopped answering and was killed") == 1
-    assert list(build.home.rglob("ungoverned-*")) == []
-    assert most_at_once(build) <= 2 + 2  # steps that take turns, and steps that had a permit
 
 
 @pytest.mark.slow
@@ -111,7 +110,7 @@ def test_a_new_run_ends_a_governor_that_hangs(build: Build, tmp_path: Path) -> N
     other.step("two", "true")
     assert other.summary().steps == 1
     assert not alive(hung)
-    let_go(build)
+    build.let_go()
     assert finished(first).status == 0
 
 
@@ -184,7 +183,7 @@ def test_a_launcher_is_killed_and_no_grandchild_survives(build: Build) -> None:
     asleep = sleepers(build)
     os.kill(parent_of(above(shell, "stoker-launcher")), signal.SIGKILL)
     wait_until(lambda: not any(map(alive, [shell, *asleep])), "its children are gone")
-    let_go(build)
+    build.let_go()
     done = finished(run)
     assert done.status != 0
     assert build.made() == {"other"}
@@ -197,7 +196,7 @@ def test_ninja_is_killed_and_the_next_run_resumes(build: Build) -> None:
     os.kill(above(build.pid("pid"), "ninja"), signal.SIGKILL)
     assert finished(run).status == 128 + signal.SIGKILL
     build.wait_for_end()
-    let_go(build)
+    build.let_go()
     build.step("second", WAIT, needs=["first"])
     assert build.run().status == 0
     assert (build.folder / "first-made").read_text() == "made\n"
@@ -226,7 +225,7 @@ def test_a_signal_ends_the_whole_build_and_the_next_run_resumes(
     assert done.status != 0
     assert "Traceback" not in done.err
     build.wait_for_end()
-    let_go(build)
+    build.let_go()
     build.step("second", WAIT, needs=["first"])
     again = build.run()
     assert again.status == 0, again
@@ -257,10 +256,10 @@ def test_a_second_build_joins_the_governor_of_the_first(build: Build, tmp_path: 
     wait_until(lambda: "./two.sh" in str([*map(command_of, build.processes())]), "two has asked")
     (governor,) = build.governors()
     (socket,) = build.sockets()
-    let_go(build)
+    build.let_go()
     assert finished(first).status == 0
     assert build.governors() == [governor]
-    let_go(other)
+    other.let_go()
     assert finished(second).status == 0
     build.wait_for_end()
     assert not socket.exists()
@@ -282,7 +281,7 @@ def test_options_that_an_older_governor_does_not_follow_are_said(build: Build) -
     wait_until(build.governors, "there is a governor")
     wait_until(build.sockets, "it listens")
     done = build.run("true", options=["--gc", "off"])
-    let_go(build)
+    build.let_go()
     assert "its gc is auto, not off" in done.err
     assert finished(first).status == 0
 
@@ -406,7 +405,7 @@ def test_a_disk_that_becomes_full_ends_learning_and_not_the_build(
     run = build.start()
     wait_until(lambda: has_runs(full_disk / "history.sqlite"), "the history has the run")
     fill(full_disk)
-    let_go(build)
+    build.let_go()
     done = finished(run)
     assert done.status == 0, done
     assert done.err.count("history is not written") == 1
@@ -442,5 +441,5 @@ def test_another_user_cannot_ask(build: Build, need: Need) -> None:
     for folder in opened:
         folder.chmod(folder.stat().st_mode & ~0o001)
     assert "PermissionError" in asked.stderr
-    let_go(build)
+    build.let_go()
     assert finished(run).status == 0

@@ -10,10 +10,8 @@ import pytest
 
 from builds import Project
 from conftest import Stoker
-from governed import Build, finished, wait_until
+from governed import WAIT, Build, finished, wait_until
 from stoker.govern.history import History
-
-WAIT = "until [ -e go ]; do sleep 0.05; done"
 
 
 def history_of(home: Path) -> Path:
@@ -60,7 +58,7 @@ def test_what_a_passing_lock_held_up_is_kept_after_all(build: Build) -> None:
     while "the history is written again" not in said:
         said = run.stderr.readline().decode()
         assert said, "the run has ended"
-    (build.folder / "go").touch()
+    build.let_go()
     done = finished(run)
     assert done.status == 0, done
     assert "history" not in done.err

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from governed import Build, alive, finished, wait_until
+from governed import WAIT, Build, alive, finished, wait_until
 from memory_groups import MakeGroup, MemoryGroup
 from stoker.model.runs import Outcome, RunSummary
 
@@ -116,7 +116,7 @@ def test_a_kill_in_another_group_than_the_governors_is_a_retry(
 ) -> None:
     """The governor sleeps through it: all that it ever reads is that there is plenty of memory."""
     own, other = (make_group(name, inside=group) for name in ("own", "other"))
-    first = build.start("sh", "-c", "until [ -e go ]; do sleep 0.05; done", prefix=own.enter)
+    first = build.start("sh", "-c", WAIT, prefix=own.enter)
     wait_until(build.sockets, "the governor listens")
     joined = Build(tmp_path / "joined", build.home)
     (joined.folder / "victim.py").write_text(VICTIM)
@@ -125,13 +125,13 @@ def test_a_kill_in_another_group_than_the_governors_is_a_retry(
     victim = joined.pid("pid")
     (governor,) = build.governors()
     os.kill(governor, signal.SIGSTOP)
-    (joined.folder / "go").touch()
+    joined.let_go()
     wait_until(lambda: not alive(victim), "the kernel has killed it")
     os.kill(governor, signal.SIGCONT)
     done = finished(second)
     assert done.status == 0, done
     assert [attempt.outcome for attempt in joined.attempts()] == [Outcome.OOM, Outcome.DONE]
-    (build.folder / "go").touch()
+    build.let_go()
     assert finished(first).status == 0
 
 
@@ -161,7 +161,7 @@ def test_a_shell_with_an_empty_environment_is_not_started_twice(
 ) -> None:
     """Only the compile that it starts is, and its temporary files are not ours to delete."""
     (build.folder / "victim.py").write_text(VICTIM)
-    (build.folder / "go").touch()
+    build.let_go()
     (build.folder / "source").write_text(f"'{sys.executable}' -S victim.py && echo whole > made\n")
     inner = "echo x >> attempts; mktemp > name; ./gcc source -o made; cat made"
     shell = f"env -i PATH=/usr/bin:/bin sh -c '{inner}' && test -e $(cat name)"
@@ -233,7 +233,7 @@ def test_containers_that_share_a_home_have_a_governor_each(
     roomy = make_group("roomy")
     roomy.set_limit(4000 * MIB)
     other = Build(tmp_path / "other", heavy.home)
-    other.step("waits", "until [ -e go ]; do sleep 0.05; done")
+    other.step("waits", WAIT)
     first = other.start(prefix=contained(roomy), options=["--cpus", "6"])
     wait_until(heavy.sockets, "the first governor listens")
     file = heavy.folder / "summary.json"
@@ -243,7 +243,7 @@ def test_containers_that_share_a_home_have_a_governor_each(
     summary = msgspec.json.decode(file.read_bytes(), type=RunSummary)
     assert (summary.limit_bytes, summary.steps, summary.oom_kills) == (LIMIT, 12, 0)
     assert len(heavy.made()) == 12
-    (other.folder / "go").touch()
+    other.let_go()
     done = finished(first)
     assert done.status == 0, done
     assert "died" not in done.err + second.err
@@ -257,14 +257,14 @@ def test_a_run_in_a_pid_namespace_of_its_own_has_a_governor_of_its_own(
     inner = Build(tmp_path / "inner", build.home)
     for number in range(4):
         inner.step(f"step{number}", "true")
-    build.step("own", "until [ -e go ]; do sleep 0.05; done")
+    build.step("own", WAIT)
     run = build.start()
     wait_until(build.sockets, "the governor listens")
     done = finished(inner.start(prefix=namespace))
     assert done.status == 0, done
     assert len(list((build.home / "run").glob("*.sock.lock"))) == 2
     assert len(inner.attempts()) == 4
-    (build.folder / "go").touch()
+    build.let_go()
     assert finished(run).status == 0
 
 

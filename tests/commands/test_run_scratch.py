@@ -13,13 +13,12 @@ import pytest
 
 from builds import Project
 from conftest import Need, Stoker
-from governed import Build, finished, wait_until
+from governed import WAIT, Build, finished, wait_until
 from memory_groups import MakeGroup
 from small_disks import small_disk
 
 MIB = 1 << 20
 MEMORY = Path("/dev/shm")
-WAIT = "until [ -e go ]; do sleep 0.05; done"
 TELL = 'echo "$TMPDIR" > $0.tmp'
 
 in_memory = pytest.mark.skipif(
@@ -49,7 +48,7 @@ def test_a_folder_of_the_run_that_goes_with_it(build: Build, tmp: str) -> None:
     assert folder.is_dir()
     assert folder.is_relative_to(MEMORY) == (tmp == "ram")
     (folder.parent / "left").write_bytes(b"x")
-    (build.folder / "go").touch()
+    build.let_go()
     assert finished(run).status == 0
     assert not folder.parent.exists()
 
@@ -70,7 +69,7 @@ def test_kill_9_leaves_it_to_the_next_run(build: Build, tmp_path: Path) -> None:
     run.communicate()
     build.wait_for_end()
     assert folder.is_dir()
-    (build.folder / "go").touch()
+    build.let_go()
     assert build.run(options=["--tmp", "disk"]).status == 0
     assert not folder.exists()
 
@@ -105,7 +104,7 @@ def test_files_in_memory_count_as_other_usage_and_new_steps_use_the_disk(
         if "go to disk" in event.get("text", ""):
             (build.folder / "switched").touch()
         if largest > 250_000_000 and "three" in build.made():
-            (build.folder / "go").touch()
+            build.let_go()
     assert largest > 250_000_000
     assert not told(build, "three").is_relative_to(MEMORY)
     assert finished(run).status == 0
@@ -134,7 +133,7 @@ def test_a_disk_that_fills_up_stops_the_run_with_its_state_kept(
     assert build.made() == {"one"}
     build.wait_for_end()
     (build.folder / "large").unlink()
-    (build.folder / "go").touch()
+    build.let_go()
     build.step("two", "true", needs=["one"])
     assert build.run().status == 0
     assert len(build.attempts()) == 1  # what was done is not done again

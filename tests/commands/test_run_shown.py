@@ -6,11 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from governed import Build, finished, wait_until
+from governed import WAIT, Build, finished, wait_until
 from stoker.model.events import AnyEvent, Overview
 
 MIB = 1 << 20
-WAIT = "until [ -e go ]; do sleep 0.05; done"
 
 
 def overviews(err: str) -> list[Overview]:
@@ -64,7 +63,7 @@ def test_a_run_that_died_does_not_count_in_the_one_beside_it(build: Build, tmp_p
     first.kill()
     finished(first)
     assert [next_overview(second).total for _ in range(3)] == [1, 1, 1]
-    (other.folder / "go").touch()
+    other.let_go()
     assert finished(second).status == 0
 
 

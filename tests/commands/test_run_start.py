@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from governed import Build, alive, finished, parent_of, wait_until
+from governed import WAIT, Build, alive, finished, parent_of, wait_until
 
-WAIT = "until [ -e go ]; do sleep 0.05; done"
 # What `stoker run` must not import: other commands need it, or the governor.
 NEEDLESS = {
     "archspec", "difflib", "email", "hashlib", "importlib.metadata", "importlib.resources",
@@ -26,10 +25,6 @@ def dormant(build: Build, *, options: tuple[str, ...] = ()) -> subprocess.Popen[
     run = build.start("sh", "-c", f"touch begun; {WAIT}", options=options)
     wait_until((build.folder / "begun").exists, "the command runs")
     return run
-
-
-def let_go(build: Build) -> None:
-    (build.folder / "go").touch()
 
 
 def logs(build: Build) -> list[Path]:
@@ -93,11 +88,11 @@ def test_a_second_run_wakes_the_governor_of_the_first(build: Build, other: Build
     wait_until((other.folder / "one").exists, "a step of the second has run")
     (governor,) = build.governors()
     assert parent_of(governor) == first.pid
-    let_go(build)
+    build.let_go()
     done = finished(first)
     assert (done.status, "stoker: 0 steps" in done.err) == (0, True), done
     assert build.governors() == [governor]
-    let_go(other)
+    other.let_go()
     done = finished(second)
     assert (done.status, "stoker: 2 steps" in done.err) == (0, True), done
     assert "2 steps in" in done.err
@@ -122,7 +117,7 @@ def test_a_suspended_run_holds_no_other_up_and_is_not_ended(build: Build, other:
     assert other.summary().steps == 1
     assert alive(first.pid)
     first.send_signal(signal.SIGCONT)
-    let_go(build)
+    build.let_go()
     assert finished(first).status == 0
     build.wait_for_end()
     assert build.sockets() == []
@@ -131,7 +126,7 @@ def test_a_suspended_run_holds_no_other_up_and_is_not_ended(build: Build, other:
 def test_a_governor_that_cannot_be_started_leaves_turns_to_the_build(build: Build) -> None:
     first = dormant(build)
     (socket,) = build.sockets()
-    let_go(build)
+    build.let_go()
     assert finished(first).status == 0
     socket.with_suffix(".log").mkdir()
     for number in range(3):
@@ -169,5 +164,5 @@ def test_a_nice_run_has_a_governor_that_is_not(build: Build) -> None:
     ours = os.getpriority(os.PRIO_PROCESS, 0)
     assert os.getpriority(os.PRIO_PROCESS, step) == min(ours + 10, 19)
     assert os.getpriority(os.PRIO_PROCESS, governor) in (ours, -10)  # -10 if we are root
-    let_go(build)
+    build.let_go()
     assert finished(run).status == 0

@@ -11,10 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from governed import STOKER, Build, finished, wait_until
+from governed import STOKER, WAIT, Build, finished, wait_until
 from stoker.model.events import AnyEvent, Overview, RunBegins, RunEnds
-
-WAIT = "until [ -e go ]; do sleep 0.05; done"
 
 
 def watch(build: Build, *words: str) -> "subprocess.Popen[bytes]":
@@ -59,7 +57,7 @@ def test_a_watcher_sees_the_state_and_the_end(waiting: Build) -> None:
     while view is None or not view.running:
         event = event_of(watcher.stdout.readline())
         view = event if isinstance(event, Overview) else view
-    (waiting.folder / "go").touch()
+    waiting.let_go()
     events = [event_of(line) for line in watcher.stdout]
     assert finished(watcher).status == 0
     assert isinstance(events[-1], RunEnds)
@@ -77,7 +75,7 @@ def test_a_watcher_that_leaves_does_not_disturb_the_build(waiting: Build) -> Non
         watcher.stdout.readline()
         watcher.kill()
         watcher.communicate()
-    (waiting.folder / "go").touch()
+    waiting.let_go()
     assert finished(run).status == 0
 
 
@@ -118,7 +116,7 @@ def test_several_builds_must_be_told_apart(waiting: Build, tmp_path: Path) -> No
     assert isinstance(first, RunBegins)
     assert first.process == runs[1].pid
     for build in (waiting, other):
-        (build.folder / "go").touch()
+        build.let_go()
     assert [finished(run).status for run in runs] == [0, 0]
     assert finished(chosen).status == 0
 
@@ -134,7 +132,7 @@ def test_at_a_terminal_there_is_a_page(waiting: Build) -> None:
     shown = b""
     while b"build  0 done" not in shown:
         shown += os.read(keyboard, 1 << 16)
-    (waiting.folder / "go").touch()
+    waiting.let_go()
     try:
         while chunk := os.read(keyboard, 1 << 16):
             shown += chunk

@@ -194,15 +194,10 @@ def _system(system: str, id_: str, *like: str) -> OperatingSystem:
     ("system", "command"),
     [
         (_system("linux", "debian"), "apt-get install -y g++"),
-        (_system("linux", "ubuntu", "debian"), "apt-get install -y g++"),
         (_system("linux", "linuxmint", "ubuntu", "debian"), "apt-get install -y g++"),
-        (_system("linux", "fedora"), "dnf install -y gcc-c++"),
         (_system("linux", "rocky", "rhel", "centos", "fedora"), "dnf install -y gcc-c++"),
-        (_system("linux", "amzn", "fedora"), "dnf install -y gcc-c++"),
-        (_system("linux", "arch"), "pacman -S --noconfirm gcc"),
         (_system("linux", "manjaro", "arch"), "pacman -S --noconfirm gcc"),
         (_system("linux", "opensuse-leap", "suse", "opensuse"), "zypper install -y gcc-c++"),
-        (_system("linux", "alpine"), "apk add g++"),
         (_system("macos", "macos"), "brew install llvm"),
     ],
 )

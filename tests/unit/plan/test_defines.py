@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stoker.model.errors import StokerError, UsageError
 from stoker.model.finding import Severity
-from stoker.model.setting import OriginKind, SettingPlace
+from stoker.model.setting import SettingPlace
 from stoker.model.source import FrontEnd, SourceTree
 from stoker.plan.defines import define
 from subjects import (
@@ -126,13 +126,6 @@ def test_an_extension_takes_any_name_as_a_variable() -> None:
     assert cmake_of(planned) == {}
 
 
-def test_an_option_is_set_for_cmake_and_in_the_environment() -> None:
-    planned = plan("cpu", tree=pytorch_tree(), defines={"USE_KINETO": "0"})
-    assert cmake_of(planned)["USE_KINETO"] == environment_of(planned)["USE_KINETO"] == "0"
-    origins = {s.origin.kind for s in planned.environment if s.name == "USE_KINETO"}
-    assert origins == {OriginKind.COMMAND_LINE}
-
-
 def test_an_alias_reaches_cmake_by_its_variable() -> None:
     planned = plan("cpu", tree=pytorch_tree(), defines={"CAFFE2_STATIC_LINK_CUDA": "1"})
     assert environment_of(planned)["USE_CUDA_STATIC_LINK"] == "1"
@@ -201,17 +194,7 @@ def test_the_variable_of_an_alias_is_known() -> None:
     assert "variable-unknown" not in names(planned.findings)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "BUILD_NUMBER",
-        "BUILD_ID",
-        "BUILD_URL",
-        "BUILD_TAG",
-        "BUILD_DISPLAY_NAME",
-        "USE_BAZEL_VERSION",
-    ],
-)
+@pytest.mark.parametrize("name", ["BUILD_NUMBER", "BUILD_DISPLAY_NAME", "USE_BAZEL_VERSION"])
 @pytest.mark.parametrize("tree", TREES)
 def test_variables_of_ci_systems_do_not_stop_a_plan(name: str, tree: SourceTree) -> None:
     planned = plan("cpu", tree=tree, exported={name: "17"})

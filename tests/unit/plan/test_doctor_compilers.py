@@ -65,8 +65,6 @@ def test_a_compiler_too_old_for_pytorch() -> None:
     ("words", "version", "path", "newest"),
     [
         ("cu124-sm90", "14.2.0", "/usr/bin/g++", 13),
-        ("cu128-sm90", "15.1.0", "/usr/bin/g++", 14),
-        ("cu130-sm90", "16.1.0", "/usr/bin/g++", 15),
         ("cu124-sm90", "18.1.0", "/usr/bin/clang++", 17),
         ("cu130-sm90", "21.1.0", "/usr/bin/clang++-21", 20),
     ],
@@ -85,7 +83,6 @@ def test_a_compiler_newer_than_cuda_accepts(
     ("words", "version", "path"),
     [
         ("cu124-sm90", "13.3.0", "/usr/bin/g++"),
-        ("cu130-sm90", "15.2.0", "/usr/bin/g++"),
         ("cu124-sm90", "17.0.6", "/usr/bin/clang++"),
         ("cpu", "99.0.0", "/usr/bin/g++"),
     ],
@@ -99,14 +96,6 @@ def test_a_compiler_that_serves(words: str, version: str, path: str) -> None:
 def test_the_compiler_is_judged_by_the_toolkit_that_is_here() -> None:
     box = toolbox(tools=tools(cxx=tool("cxx", "14.2.0")), cuda=(toolkit("12.4"),))
     assert "compiler-too-new" in names(doctor("cuda-sm90", toolbox=box))
-
-
-def test_older_compilers_by_distribution() -> None:
-    box = with_compiler("14.2.0")
-    machine = linux(os=debian(id="arch"))
-    assert named(doctor("cu124-sm90", toolbox=box, machine=machine), "compiler-too-new").fix == (
-        "export CC=gcc-13 CXX=g++-13   # once they are installed",
-    )
 
 
 def test_an_installed_compiler_needs_no_package() -> None:
@@ -181,11 +170,9 @@ def test_a_suffix_that_this_nvcc_does_not_know(words: str, version: str, arch: s
         doctor(words, toolbox=toolbox(cuda=(toolkit(version),)))
 
 
-def test_a_suffix_that_this_nvcc_knows() -> None:
+def test_a_target_that_nvcc_does_not_list_may_still_be_made() -> None:
+    """Its list has no suffixes, or could not be read."""
     assert named(doctor("cuda-sm90a"), "nvcc").severity is Severity.OK
-
-
-def test_an_nvcc_whose_list_could_not_be_read_is_believed() -> None:
     box = toolbox(cuda=(toolkit("13.0", archs=()),))
     assert named(doctor("cuda-sm90", toolbox=box), "nvcc").severity is Severity.OK
 

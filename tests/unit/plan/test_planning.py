@@ -140,13 +140,6 @@ def test_the_file_overrides_a_default_that_was_not_requested() -> None:
     assert asked.value("CMAKE_BUILD_TYPE") == "MinSizeRel"
 
 
-def test_the_source_is_summed_up() -> None:
-    planned = plan("cpu", tree=pytorch_tree())
-    assert planned.source is not None
-    assert (planned.source.name, planned.source.version) == ("torch", "2.6.0")
-    assert plan("cpu").source is None
-
-
 def test_the_machine_is_summed_up() -> None:
     planned = plan("cpu", machine=linux(memory=memory(2 * GIB), cpu=zen4(quota=3.0)))
     assert (planned.machine.cpus, planned.machine.memory_bytes) == (3, 2 * GIB)

@@ -62,6 +62,16 @@ def test_targets_of_another_package_hold_for_a_tree_that_uses_it(tmp_path: Path)
     assert planned(tmp_path, "cu130-sm90", SPCONV).targets
 
 
+SGL_PROJECT = """
+[build-system]
+requires = ["scikit-build-core", "torch"]
+build-backend = "scikit_build_core.build"
+[project]
+name = "sgl-kernel"
+version = "1"
+"""
+
+
 def flags_for(*archs: str) -> str:
     flags = " ".join(f'"-gencode=arch=compute_{arch},code=sm_{arch}"' for arch in archs)
     return f"project(sgl_kernel LANGUAGES CXX CUDA)\nset(FLAGS {flags})\nadd_library(x x.cu)\n"
@@ -71,10 +81,7 @@ def test_a_list_with_a_target_that_is_gone_is_not_stated_in_part(tmp_path: Path)
     """The head has 10.0f where a release has 10.0a and 10.3a: the rest of the list was stated, and
     GPUs that the release has code for were refused.
     """
-    (tmp_path / "pyproject.toml").write_text(
-        '[build-system]\nrequires = ["scikit-build-core", "torch"]\n'
-        'build-backend = "scikit_build_core.build"\n[project]\nname = "sgl-kernel"\nversion = "1"\n'
-    )
+    (tmp_path / "pyproject.toml").write_text(SGL_PROJECT)
     (tmp_path / "x.cu").write_text("")
     old, new = ("90", "90a", "100a", "103a", "120a"), ("90", "90a", "100f", "120a")
     (tmp_path / "CMakeLists.txt").write_text(flags_for(*old))
@@ -144,10 +151,7 @@ set(FLAGS "-gencode=arch=compute_86,code=sm_86" "-gencode=arch=compute_87,code=s
 
 def test_targets_that_depend_on_the_cpu_of_the_build_machine(tmp_path: Path) -> None:
     (tmp_path / "CMakeLists.txt").write_text(SGL)
-    (tmp_path / "pyproject.toml").write_text(
-        '[build-system]\nrequires = ["scikit-build-core", "torch"]\n'
-        'build-backend = "scikit_build_core.build"\n[project]\nname = "sgl-kernel"\nversion = "1"\n'
-    )
+    (tmp_path / "pyproject.toml").write_text(SGL_PROJECT)
     tree = read_tree(tmp_path)
     x86, arm = plan("cu130-sm80", tree=tree), plan("cu130-sm80", tree=tree, machine=arm_linux())
     assert x86.targets
@@ -218,10 +222,7 @@ def test_targets_of_single_kernels_follow_from_their_lists(
 def test_a_switch_names_the_targets_that_it_adds_on_this_cpu(tmp_path: Path) -> None:
     """Of several facts about one switch, the last one was told, whatever CPU it is for."""
     (tmp_path / "CMakeLists.txt").write_text(SGL)
-    (tmp_path / "pyproject.toml").write_text(
-        '[build-system]\nrequires = ["scikit-build-core", "torch"]\n'
-        'build-backend = "scikit_build_core.build"\n[project]\nname = "sgl-kernel"\nversion = "1"\n'
-    )
+    (tmp_path / "pyproject.toml").write_text(SGL_PROJECT)
     reasons = {}
     for cpu in ("aarch64", "x86_64"):
         made = plan(f"cu128-sm90-linux_{cpu}", tree=read_tree(tmp_path))
