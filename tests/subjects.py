@@ -35,7 +35,15 @@ from stoker.model.machine import (
 from stoker.model.plan import Estimate, Plan, Quantity
 from stoker.model.setting import Origin, OriginKind
 from stoker.model.source import CMakeOption, FrontEnd, OptionKind, ProjectKind, SourceTree
-from stoker.model.variant import Backend, BuildType, Feature, GpuTarget, Sanitizer, Variant
+from stoker.model.variant import (
+    Backend,
+    BuildType,
+    Feature,
+    GpuTarget,
+    PlannedTargets,
+    Sanitizer,
+    Variant,
+)
 from stoker.plan.defines import define
 from stoker.plan.doctor import examine
 from stoker.plan.estimates import estimate
@@ -317,6 +325,11 @@ def environment_of(planned: Plan) -> dict[str, str]:
 
 def cmake_of(planned: Plan) -> dict[str, str]:
     return {setting.name: setting.value for setting in planned.cmake}
+
+
+def targets_of(planned: Plan) -> PlannedTargets:
+    assert planned.targets
+    return planned.targets
 
 
 def named(findings: Iterable[Finding], name: str) -> Finding:

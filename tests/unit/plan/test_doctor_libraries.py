@@ -1,5 +1,8 @@
 """Features that CMake would switch off without an error, and BLAS."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from stoker.model.finding import Severity
@@ -26,6 +29,38 @@ def without(*names: str, version: str = "12.4") -> Toolbox:
     return toolbox(libraries=libraries(without=names), cuda=(toolkit(version),))
 
 
+EVERY_BLAS = ("mkl", "openblas", "blis", "atlas", "nvpl", "armpl", "flexiblas")
+TREE = {"tree": pytorch_tree()}
+WITH_NCCL, EMPTY_NCCL = (
+    {"tree": pytorch_tree(submodules=(Submodule(path="third_party/nccl", present=present),))}
+    for present in (True, False)
+)
+MPI_OFF = {"tree": pytorch_tree(options=(cmake_option("USE_MPI", "OFF"), cmake_option("USE_CUDA")))}
+
+
+@pytest.mark.parametrize(
+    ("words", "about", "lacking", "missed"),
+    [
+        pytest.param("cu124-sm90-cudnn", {}, ["cudnn"], {"cudnn"}, id="asked for, no tree"),
+        pytest.param("cu124-sm90", {}, ["cudnn"], set(), id="not asked for, no tree"),
+        pytest.param("cu124-sm90-nocudnn-nonccl", TREE, ["cudnn", "nccl"], set(), id="refused"),
+        pytest.param("cpu", TREE, ["cudnn", "nccl", "magma"], set(), id="of CUDA, on a CPU"),
+        pytest.param("cpu", MPI_OFF, ["mpi"], set(), id="off by default"),
+        pytest.param("cu124-sm90", WITH_NCCL, ["nccl"], set(), id="in a submodule"),
+        pytest.param("cu124-sm90", EMPTY_NCCL, ["nccl"], {"nccl"}, id="in an empty submodule"),
+        pytest.param("cpu", TREE, EVERY_BLAS, {"blas"}, id="no BLAS"),
+        pytest.param("cpu-eigen", {}, EVERY_BLAS, set(), id="the tree brings Eigen"),
+        pytest.param("cpu", {"machine": mac()}, EVERY_BLAS, set(), id="macOS brings a BLAS"),
+        pytest.param("cpu", {"tree": cmake_tree()}, EVERY_BLAS, set(), id="BLAS is PyTorch's"),
+    ],
+)
+def test_which_libraries_are_missed(
+    words: str, about: dict[str, Any], lacking: Sequence[str], missed: set[str]
+) -> None:
+    found = names(doctor(words, toolbox=without(*lacking), **about))
+    assert {name for name in (*lacking, "blas") if f"{name}-missing" in found} == missed
+
+
 @pytest.mark.parametrize("name", ["cudnn", "nccl", "magma", "cusparselt", "cufile"])
 def test_a_feature_that_would_switch_itself_off(name: str) -> None:
     findings = doctor("cu124-sm90", tree=pytorch_tree(), toolbox=without(name))
@@ -43,37 +78,12 @@ def test_a_feature_that_was_asked_for_cannot_be_built(name: str) -> None:
     assert "cannot be built" in finding.title
 
 
-def test_asked_for_without_a_tree() -> None:
-    assert "cudnn-missing" in names(doctor("cu124-sm90-cudnn", toolbox=without("cudnn")))
-    assert "cudnn-missing" not in names(doctor("cu124-sm90", toolbox=without("cudnn")))
-
-
 @pytest.mark.parametrize("value", ["0", "OFF", "off", "FALSE", "no", "N", "IGNORE", "NOTFOUND", ""])
 def test_what_cmake_takes_for_false_needs_no_library(value: str) -> None:
     findings = doctor(
         "cu124-sm90", tree=pytorch_tree(), toolbox=without("cudnn"), defines={"USE_CUDNN": value}
     )
     assert "cudnn-missing" not in names(findings)
-
-
-def test_a_refused_feature_needs_no_library() -> None:
-    box = without("cudnn", "nccl")
-    assert not {"cudnn-missing", "nccl-missing"} & names(
-        doctor("cu124-sm90-nocudnn-nonccl", tree=pytorch_tree(), toolbox=box)
-    )
-
-
-def test_features_of_cuda_do_not_matter_on_a_cpu() -> None:
-    box = without("cudnn", "nccl", "magma")
-    assert not {"cudnn-missing", "nccl-missing"} & names(
-        doctor("cpu", tree=pytorch_tree(), toolbox=box)
-    )
-
-
-def test_an_option_that_is_off_by_default_is_not_missed() -> None:
-    options = (cmake_option("USE_MPI", "OFF"), cmake_option("USE_CUDA"))
-    findings = doctor("cpu", tree=pytorch_tree(options=options), toolbox=without("mpi"))
-    assert "mpi-missing" not in names(findings)
 
 
 def test_half_a_library_is_evidence() -> None:
@@ -85,13 +95,6 @@ def test_half_a_library_is_evidence() -> None:
         box = toolbox(libraries=(*others, half), cuda=(toolkit("12.4"),))
         findings = doctor("cu124-sm90", tree=pytorch_tree(), toolbox=box)
         assert says in named(findings, "cudnn-missing").evidence
-
-
-def test_a_submodule_serves_instead() -> None:
-    tree = pytorch_tree(submodules=(Submodule(path="third_party/nccl", present=True),))
-    assert "nccl-missing" not in names(doctor("cu124-sm90", tree=tree, toolbox=without("nccl")))
-    empty = pytorch_tree(submodules=(Submodule(path="third_party/nccl", present=False),))
-    assert "nccl-missing" in names(doctor("cu124-sm90", tree=empty, toolbox=without("nccl")))
 
 
 def test_numpy_is_a_package_of_python() -> None:
@@ -113,9 +116,6 @@ def test_cudnn_fits_the_cuda_of_the_plan(words: str, fix: str) -> None:
     finding = named(findings, "cudnn-missing")
     assert finding.fix[0] == fix
     assert finding.fix[1].startswith("export CUDNN_ROOT=")
-
-
-EVERY_BLAS = ("mkl", "openblas", "blis", "atlas", "nvpl", "armpl", "flexiblas")
 
 
 def test_any_blas_will_do_where_none_is_named() -> None:
@@ -158,18 +158,3 @@ def test_half_a_blas_does_not_serve() -> None:
 def test_the_recipes_own_choice_is_only_a_warning() -> None:
     findings = doctor("cpu", machine=arm_linux(), toolbox=without("openblas"))
     assert named(findings, "blas-missing").severity is Severity.WARNING
-
-
-def test_eigen_comes_with_the_tree() -> None:
-    box = without(*EVERY_BLAS)
-    assert not {"blas", "blas-missing"} & names(doctor("cpu-eigen", toolbox=box))
-
-
-def test_macos_brings_its_own_blas() -> None:
-    assert "blas-missing" not in names(doctor("cpu", machine=mac(), toolbox=without(*EVERY_BLAS)))
-
-
-def test_blas_is_pytorchs_business() -> None:
-    assert not {"blas", "blas-missing"} & names(
-        doctor("cpu", tree=cmake_tree(), toolbox=without(*EVERY_BLAS))
-    )

@@ -32,10 +32,15 @@ def of(words: str, tree: SourceTree | None = None, cpus: int = 8) -> Estimate:
     return estimate(subject(words, tree=tree, machine=linux(cpu=zen4(affinity=cpus))))
 
 
+def known(quantity: Quantity) -> tuple[float, float]:
+    """Return an amount that is known, and the most it may be."""
+    assert quantity.amount is not None
+    return quantity.amount, quantity.most or quantity.amount
+
+
 def test_time_shrinks_with_cpus() -> None:
     one, eight = of("cpu", pytorch_tree(), 1).wall_s, of("cpu", pytorch_tree(), 8).wall_s
-    assert one.amount is not None
-    assert eight.amount == one.amount / 8
+    assert eight.amount == known(one)[0] / 8
     assert "8 CPUs" in eight.basis
     assert "2.6.0" in eight.basis
 
@@ -61,13 +66,9 @@ def test_what_was_not_measured_is_unknown(words: str, tree: SourceTree | None) -
 
 def test_a_cuda_build_takes_time_for_each_target() -> None:
     variants = ("cpu", "cu124-sm90", "cu124-sm80+sm90")
-    cpu, one, two = (of(words, pytorch_tree()).wall_s for words in variants)
-    assert cpu.amount is not None
-    assert one.amount is not None
-    assert one.most is not None
-    assert two.amount is not None
-    assert cpu.amount < one.amount < one.most
-    assert two.amount - one.amount == pytest.approx(one.amount - cpu.amount)
+    (cpu, _), (one, most), (two, _) = (known(of(v, pytorch_tree()).wall_s) for v in variants)
+    assert cpu < one < most
+    assert two - one == pytest.approx(one - cpu)
 
 
 def test_another_release_than_the_measured_one_needs_at_least_as_much() -> None:
@@ -97,9 +98,7 @@ def test_a_build_with_attention_kernels_takes_their_time_too() -> None:
     whole, without = of("cu130-sm90", tree, 1).wall_s, of("cu130-sm90-noflash", tree, 1).wall_s
     assert not whole.at_least
     assert not without.at_least
-    assert whole.amount is not None
-    assert without.amount is not None
-    assert without.amount < whole.amount
+    assert known(without) < known(whole)
 
 
 def test_without_flash_attention_its_figures_do_not_apply() -> None:
@@ -177,10 +176,8 @@ def test_the_range_contains_what_real_builds_took(case: dict[str, Any]) -> None:
     for cpus in (1, case["cpus"]):
         used = 1 if asked.one_at_a_time else cpus
         took = max(case["cpu_s"] / used, case["longest_s"] or 0)
-        said = counted(asked, cpus)
-        assert said.amount is not None
-        assert said.most is not None
-        assert said.amount <= took <= said.most, cpus
+        least, most = known(counted(asked, cpus))
+        assert least <= took <= most, cpus
 
 
 def test_sources_with_all_headers_of_pytorch_take_longer() -> None:
@@ -194,22 +191,21 @@ def test_sources_with_all_headers_of_pytorch_take_longer() -> None:
             host_with_torch=4,
         )
     )
-    assert (heavy.amount or 0) > 2 * (plain.amount or 0)
+    assert known(heavy)[0] > 2 * known(plain)[0]
     assert "5 of them include all of PyTorch's headers" in heavy.basis
     assert "headers" not in plain.basis
 
 
 def test_kernels_that_were_measured_elsewhere_count_with_their_own_time() -> None:
     unknown = AskedBuild(cubins=("9.0",), device_compiles=10)
-    known = replace(unknown, known_kernels=10, known_kernels_s=2000.0)
-    said = counted(known, 2)
-    assert said.amount == 1000.0
-    assert said.most is not None
-    assert 1000.0 < said.most < 2 * said.amount
+    measured = replace(unknown, known_kernels=10, known_kernels_s=2000.0)
+    said = counted(measured, 2)
+    least, most = known(said)
+    assert 1000.0 == least < most < 2 * least
     assert "10 of them took 2,000 s elsewhere" in said.basis
-    assert counted(replace(known, longest_known_s=300.0), 64).amount == 300.0
-    some = counted(replace(known, device_compiles=11), 2)
-    assert 1000.0 < (some.amount or 0) < 1000.0 + (counted(unknown, 2).amount or 0)
+    assert counted(replace(measured, longest_known_s=300.0), 64).amount == 300.0
+    some, _ = known(counted(replace(measured, device_compiles=11), 2))
+    assert 1000.0 < some < 1000.0 + known(counted(unknown, 2))[0]
 
 
 def test_a_build_that_compiles_one_file_at_a_time_does_not_use_more_cpus() -> None:
@@ -219,15 +215,12 @@ def test_a_build_that_compiles_one_file_at_a_time_does_not_use_more_cpus() -> No
 
 
 def test_each_further_target_takes_time_but_not_that_of_the_headers_again() -> None:
-    one, four = (
-        counted(AskedBuild(cubins=archs, device_compiles=4), 1)
+    (one, one_most), (four, four_most) = (
+        known(counted(AskedBuild(cubins=archs, device_compiles=4), 1))
         for archs in (("9.0",), ("8.0", "8.6", "9.0", "10.0"))
     )
-    assert one.amount is not None
-    assert four.amount is not None
-    assert 1.5 * one.amount < four.amount < 4 * one.amount
-    assert one.most is not None
-    assert four.most == pytest.approx(4 * one.most)
+    assert 1.5 * one < four < 4 * one
+    assert four_most == pytest.approx(4 * one_most)
 
 
 def test_heavy_steps_belong_to_their_project_and_agree_with_the_text() -> None:

@@ -26,6 +26,7 @@ from subjects import (
     plan,
     python,
     pytorch_tree,
+    targets_of,
     tool,
     toolbox,
     tools,
@@ -62,11 +63,6 @@ def build_system(*requires: str, backend: str) -> str:
 def read_by(planned: Plan, name: str) -> str:
     settings = (*planned.environment, *planned.cmake)
     return next(setting.reader for setting in settings if setting.name == name)
-
-
-def cubins(planned: Plan) -> tuple[str, ...]:
-    assert planned.targets
-    return planned.targets.cubins
 
 
 def torch_tree(folder: Path, **files: str) -> SourceTree:
@@ -168,8 +164,8 @@ def test_flash_attention_3_compiles_sm80_only_if_a_gpu_needs_it(tmp_path: Path) 
     assert environment_of(hopper)["FLASH_ATTENTION_FORCE_BUILD"] == "TRUE"
     assert environment_of(hopper)["FLASH_ATTENTION_DISABLE_SM80"] == "TRUE"
     assert environment_of(both)["FLASH_ATTENTION_DISABLE_SM80"] == "FALSE"
-    assert cubins(hopper) == ("9.0a",)
-    assert cubins(both) == ("9.0a", "8.0")
+    assert targets_of(hopper).cubins == ("9.0a",)
+    assert targets_of(both).cubins == ("9.0a", "8.0")
 
 
 def test_vllm_needs_rust_and_is_told_its_build_type(tmp_path: Path) -> None:
@@ -205,8 +201,7 @@ setup(name="triton", version="3.5")
     planned = plan("cu130-sm90", tree=tree)
     assert read_by(planned, "MAX_JOBS") == "setup.py:2"
     assert not cmake_of(planned)
-    assert planned.targets
-    assert not planned.targets.compiles
+    assert not targets_of(planned).compiles
 
 
 GGML = """option(GGML_NATIVE "for this CPU" ON)

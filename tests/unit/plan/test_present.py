@@ -7,7 +7,17 @@ import pytest
 from stoker.model.errors import UsageError
 from stoker.model.plan import Plan
 from stoker.source.tree import read_tree
-from subjects import arm_linux, changed, doctor, environment_of, names, plan, toolbox, tools
+from subjects import (
+    arm_linux,
+    changed,
+    doctor,
+    environment_of,
+    names,
+    plan,
+    targets_of,
+    toolbox,
+    tools,
+)
 
 OLD = """
 from torch.utils.cpp_extension import BuildExtension, CUDAExtension
@@ -30,10 +40,8 @@ def planned(folder: Path, words: str, setup: str) -> Plan:
 
 def test_facts_of_the_head_are_not_stated_about_a_release(tmp_path: Path) -> None:
     old, new = planned(tmp_path, "cu130-sm90", OLD), planned(tmp_path, "cu130-sm90", NEW)
-    assert old.targets
-    assert new.targets
-    assert (old.targets.cubins, old.targets.ptx) == (("9.0",), ())
-    assert (new.targets.cubins, new.targets.ptx) == (("9.0",), ("9.0",))
+    assert (targets_of(old).cubins, targets_of(old).ptx) == (("9.0",), ())
+    assert (targets_of(new).cubins, targets_of(new).ptx) == (("9.0",), ("9.0",))
     assert old.recipe == new.recipe
     evidence = str(new.statements[0].evidence)
     assert "still in this tree: FLASH_ATTN_CUDA_ARCHS read by setup.py:5, setup.py:8" in evidence
@@ -113,8 +121,7 @@ def vllm(folder: Path, words: str, archs: str, setup: str = VLLM) -> Plan:
 
 def test_targets_are_read_where_the_recipe_says(tmp_path: Path) -> None:
     made = vllm(tmp_path, "cu128-sm70", "7.0;7.5;8.0;12.0")
-    assert made.targets
-    assert made.targets.cubins == ("7.0",)
+    assert targets_of(made).cubins == ("7.0",)
     with pytest.raises(UsageError, match=r"no code for 7\.0"):
         vllm(tmp_path, "cu128-sm70", "7.5;8.0;12.0")
 
@@ -154,14 +161,12 @@ def test_targets_that_depend_on_the_cpu_of_the_build_machine(tmp_path: Path) -> 
     (tmp_path / "pyproject.toml").write_text(SGL_PROJECT)
     tree = read_tree(tmp_path)
     x86, arm = plan("cu130-sm80", tree=tree), plan("cu130-sm80", tree=tree, machine=arm_linux())
-    assert x86.targets
-    assert arm.targets
-    assert set(x86.targets.cubins) == {"9.0", "9.0a", "12.0a", "10.0f", "8.0", "8.9"}
-    assert x86.targets.accepted == ("8.6",)
-    assert set(arm.targets.cubins) == {
+    assert set(targets_of(x86).cubins) == {"9.0", "9.0a", "12.0a", "10.0f", "8.0", "8.9"}
+    assert targets_of(x86).accepted == ("8.6",)
+    assert set(targets_of(arm).cubins) == {
         *("9.0", "12.0a", "10.0f", "11.0a", "12.1a", "8.0", "8.9", "8.7"),
     }
-    assert arm.targets.accepted == ()
+    assert targets_of(arm).accepted == ()
 
 
 def test_a_recipe_of_the_user_is_kept_whole(tmp_path: Path) -> None:
@@ -172,8 +177,7 @@ def test_a_recipe_of_the_user_is_kept_whole(tmp_path: Path) -> None:
     own = (changed(projects()["flash-attn"], facts_from=""),)
     about = changed(subject("cu130-sm90", tree=read_tree(tmp_path, own)), own_recipes=own)
     made = plan_of(about)
-    assert made.targets
-    assert made.targets.ptx == ("9.0",)
+    assert targets_of(made).ptx == ("9.0",)
 
 
 KERNELS = """
@@ -215,8 +219,7 @@ def test_targets_of_single_kernels_follow_from_their_lists(
     text += "setup(name='vllm', ext_modules=[CMakeExtension('vllm._C')])\n"
     made = planned(tmp_path, words, text)
     assert made.recipe == "extension"
-    assert made.targets
-    assert made.targets.accepted == single
+    assert targets_of(made).accepted == single
 
 
 def test_a_switch_names_the_targets_that_it_adds_on_this_cpu(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from stoker.model.source import NamedTarget, ReadVariable
 from stoker.plan.recipes.checking import check_recipe
 from stoker.settings.recipe_files import read_recipe_file
 from stoker.source.tree import read_tree
-from subjects import cmake_of, environment_of, named, names, plan, pytorch_tree
+from subjects import cmake_of, environment_of, named, names, plan, pytorch_tree, targets_of
 
 
 def test_an_unset_choice_of_gpus_is_named_with_its_place() -> None:
@@ -20,8 +20,7 @@ def test_an_unset_choice_of_gpus_is_named_with_its_place() -> None:
     finding = named(planned.findings, "gpu-choice-unset")
     assert finding.severity is Severity.WARNING
     assert "MYLIB_GPU_ARCH: CMakeLists.txt:7" in finding.evidence
-    assert planned.targets
-    assert "MYLIB_GPU_ARCH (CMakeLists.txt:7)" in planned.targets.choices
+    assert "MYLIB_GPU_ARCH (CMakeLists.txt:7)" in targets_of(planned).choices
 
 
 def test_a_choice_that_is_made_is_not_named() -> None:

@@ -7,7 +7,7 @@ import pytest
 from stoker.model.evidence import AskedBuild, Evidence, EvidenceKind
 from stoker.plan.records import lasting_json, plan_json
 from stoker.plan.subject import Subject
-from subjects import changed, extension_tree, named, names, plan_of, subject
+from subjects import changed, extension_tree, named, names, plan_of, subject, targets_of
 
 ASKED = AskedBuild(
     cubins=("9.0a",),
@@ -26,8 +26,7 @@ def mla(**changes: Any) -> Subject:
 
 def test_what_the_build_answered_replaces_what_was_read() -> None:
     planned = plan_of(mla(asked=ASKED))
-    assert planned.targets
-    assert (planned.targets.cubins, planned.targets.accepted) == (("9.0a",), ("8.0",))
+    assert (targets_of(planned).cubins, targets_of(planned).accepted) == (("9.0a",), ("8.0",))
     asked = Evidence(kind=EvidenceKind.ASKED, where="today, 12 s")
     assert {(s.about, s.text, s.evidence) for s in planned.statements} == {
         ("targets", "9.0a", asked),

@@ -9,7 +9,7 @@ from stoker.model.evidence import EvidenceKind
 from stoker.model.plan import Plan
 from stoker.model.source import FrontEnd
 from stoker.source.tree import read_tree
-from subjects import cmake_of, environment_of, gpu, linux, named, names, plan
+from subjects import cmake_of, environment_of, gpu, linux, named, names, plan, targets_of
 
 EXTENSION = "from torch.utils.cpp_extension import BuildExtension, CUDAExtension\n"
 SWITCHED = """
@@ -35,8 +35,7 @@ def test_targets_that_variables_leave_out(tmp_path: Path) -> None:
     made = planned(tmp_path, "cu130-sm90", setup=EXTENSION + SWITCHED)
     assert environment_of(made)["LIB_DISABLE_SM100"] == "1"
     assert not {"LIB_DISABLE_SM90", "TORCH_CUDA_ARCH_LIST"} & environment_of(made).keys()
-    assert made.targets
-    assert (made.targets.cubins, made.targets.fixed) == (("9.0a",), True)
+    assert (targets_of(made).cubins, targets_of(made).fixed) == (("9.0a",), True)
     (targets,) = made.statements
     assert targets.evidence.kind is EvidenceKind.READ
     assert targets.evidence.where == "setup.py:9"
@@ -65,9 +64,8 @@ setup(ext_modules=[CUDAExtension("x", ["x.cu"])])
 def test_a_variable_whose_default_shows_its_form(tmp_path: Path) -> None:
     made = planned(tmp_path, "cu130-sm89", setup=EXTENSION + COMPUTED)
     assert environment_of(made)["COMPUTE_CAPABILITIES"] == "89"
-    assert made.targets
-    assert made.targets.cubins == ("8.9",)
-    assert made.targets.accepted == ("8.0", "9.0")
+    assert targets_of(made).cubins == ("8.9",)
+    assert targets_of(made).accepted == ("8.0", "9.0")
     assert "gpu-choice-unset" not in names(made.findings)
 
 
@@ -80,8 +78,7 @@ def test_targets_that_are_not_known_are_not_stated(tmp_path: Path) -> None:
     text = "flags = [f'-gencode=arch=compute_{c},code=sm_{c}' for c in found()]\n"
     text += 'setup(ext_modules=[CUDAExtension("x", ["x.cu"])])\n'
     made = planned(tmp_path, "cu130-sm90", setup=EXTENSION + text)
-    assert made.targets
-    assert made.targets.cubins == ()
+    assert targets_of(made).cubins == ()
     (statement,) = made.statements
     assert (statement.about, statement.text) == ("targets", "not known")
     assert statement.evidence.kind is EvidenceKind.ASSUMED
@@ -91,8 +88,7 @@ def test_targets_that_are_not_known_are_not_stated(tmp_path: Path) -> None:
 def test_a_host_only_extension_compiles_no_device_code(tmp_path: Path) -> None:
     text = 'setup(ext_modules=[CUDAExtension("x", ["x.cpp"])])\n'
     made = planned(tmp_path, "cu130-sm90", setup=EXTENSION + text, **{"jit.cu": "kernel"})
-    assert made.targets
-    assert not made.targets.compiles
+    assert not targets_of(made).compiles
     (statement,) = made.statements
     assert (statement.about, statement.text) == ("device code", "none is compiled")
 
@@ -100,8 +96,7 @@ def test_a_host_only_extension_compiles_no_device_code(tmp_path: Path) -> None:
 def test_a_package_that_compiles_nothing(tmp_path: Path) -> None:
     text = "from setuptools import setup\nsetup(name='x')\n"
     made = planned(tmp_path, "cu130-sm90", setup=text, **{"kernel.cu": "kernel"})
-    assert made.targets
-    assert not made.targets.compiles
+    assert not targets_of(made).compiles
     assert not {"FORCE_CUDA", "CUDACXX", "TORCH_CUDA_ARCH_LIST"} & environment_of(made).keys()
 
 
@@ -145,8 +140,7 @@ def test_options_that_are_one_target_each(tmp_path: Path) -> None:
     assert cmake_of(made)["Lib_ARCH_HOPPER90"] == "ON"
     assert cmake_of(made)["Lib_ENABLE_CUDA"] == "ON"
     assert "Lib_ARCH_ADA89" not in cmake_of(made)
-    assert made.targets
-    assert (made.targets.cubins, made.targets.compiles) == (("9.0",), True)
+    assert (targets_of(made).cubins, targets_of(made).compiles) == (("9.0",), True)
     assert cmake_of(planned(tmp_path, "cpu", cmake=text))["Lib_ENABLE_CUDA"] == "OFF"
 
 
@@ -206,8 +200,7 @@ def test_a_cmake_project_whose_switch_was_not_found_is_not_called_free_of_kernel
 ) -> None:
     text = "project(lib CXX)\nif(LIB_KIND STREQUAL CUDA)\nenable_language(CUDA)\nendif()\n"
     made = planned(tmp_path, "cu130-sm90", cmake=text)
-    assert made.targets
-    assert (made.targets.compiles, made.targets.cubins) == (True, ())
+    assert (targets_of(made).compiles, targets_of(made).cubins) == (True, ())
     assert made.statements[0].text == "not known"
 
 
@@ -276,8 +269,7 @@ def test_kernels_that_cmake_does_not_compile(tmp_path: Path) -> None:
     """They are texts that a program compiles while it runs: no command enables CUDA."""
     made = planned(tmp_path, "cu130-sm90", cmake=AT_RUN_TIME)
     assert cmake_of(made)["LIB_BUILD_CUDA_LIB"] == "ON"
-    assert made.targets
-    assert not made.targets.compiles
+    assert not targets_of(made).compiles
     on_cpu = planned(tmp_path, "cpu", cmake=AT_RUN_TIME)
     assert cmake_of(on_cpu)["LIB_BUILD_CUDA_LIB"] == "OFF"
 
@@ -295,8 +287,7 @@ def test_kernels_that_cmake_does_not_compile(tmp_path: Path) -> None:
 )
 def test_kernels_that_cmake_may_compile(tmp_path: Path, line: str) -> None:
     made = planned(tmp_path, "cu130-sm90", cmake=f"{AT_RUN_TIME}\n{line}\n")
-    assert made.targets
-    assert made.targets.compiles
+    assert targets_of(made).compiles
 
 
 @pytest.mark.parametrize(
@@ -309,8 +300,7 @@ def test_kernels_that_cmake_may_compile(tmp_path: Path, line: str) -> None:
 )
 def test_kernels_that_are_only_spoken_of(tmp_path: Path, line: str) -> None:
     made = planned(tmp_path, "cu130-sm90", cmake=f"{AT_RUN_TIME}\n{line}\n")
-    assert made.targets
-    assert not made.targets.compiles
+    assert not targets_of(made).compiles
 
 
 def test_the_folder_that_pyproject_names_is_what_is_built(tmp_path: Path) -> None:
@@ -324,8 +314,7 @@ def test_the_folder_that_pyproject_names_is_what_is_built(tmp_path: Path) -> Non
     pyproject += 'version = "1"\n[tool.scikit-build]\ncmake.source-dir = "python/"\n'
     library = "project(lib CXX CUDA)\noption(LIB_CUDA x)\nadd_library(a x.cu)\n"
     made = planned(tmp_path, "cu130-sm90", cmake=library, **{"pyproject.toml": pyproject})
-    assert made.targets
-    assert not made.targets.compiles
+    assert not targets_of(made).compiles
     assert cmake_of(made)["BINDINGS_CUDA"] == "ON"
     assert "LIB_CUDA" not in cmake_of(made)
 
@@ -350,8 +339,7 @@ def test_find_cuda_takes_targets_as_flags(tmp_path: Path) -> None:
     assert given["CUDA_NVCC_FLAGS"] == (
         "-gencode=arch=compute_89,code=sm_89;-gencode=arch=compute_90,code=sm_90"
     )
-    assert made.targets
-    assert made.targets.cubins == ("8.9", "9.0")
+    assert targets_of(made).cubins == ("8.9", "9.0")
     rival = text + 'set(LIB_CUDA_ARCHS "35" CACHE STRING x)\n'
     assert planned(tmp_path, "cu130-sm90", cmake=rival).statements[0].text == "not known"
 
@@ -393,8 +381,7 @@ def test_targets_of_a_machine_without_a_gpu(tmp_path: Path) -> None:
         planned(tmp_path, "cu130-sm90", setup=EXTENSION + WITHOUT_GPU)
     machine = linux(gpus=(gpu(),))
     made = plan("cu130-sm90", tree=read_tree(tmp_path), machine=machine)
-    assert made.targets
-    assert made.targets.cubins == ("9.0",)
+    assert targets_of(made).cubins == ("9.0",)
 
 
 @pytest.mark.parametrize(
@@ -463,8 +450,7 @@ add_library(a x.cu)
 def test_targets_that_the_tree_sets_unless_another_variable_chooses(tmp_path: Path) -> None:
     """What CMake is given is replaced, so the plan does not state that it is compiled."""
     made = planned(tmp_path, "cu130-sm90", cmake=OWN_LIST)
-    assert made.targets
-    assert made.targets.cubins == ()
+    assert targets_of(made).cubins == ()
     (targets,) = made.statements
     assert targets.evidence.kind is EvidenceKind.ASSUMED
     assert "SM (CMakeLists.txt:4)" in targets.evidence.where
@@ -487,8 +473,7 @@ add_library(a x.cu)
 
 def test_default_targets_of_the_tree_yield_to_those_of_the_plan(tmp_path: Path) -> None:
     made = planned(tmp_path, "cu130-sm90", cmake=GUARDED)
-    assert made.targets
-    assert made.targets.cubins == ("9.0",)
+    assert targets_of(made).cubins == ("9.0",)
 
 
 def test_flags_that_a_project_gives_to_find_cuda_itself_leave_its_targets_open(
@@ -530,11 +515,9 @@ def test_a_build_that_makes_its_kernels_itself_is_not_called_free_of_them(tmp_pa
         "setup(name='lib', ext_modules=[Extension('lib', sources(ARCHS))])\n"
     )
     made = planned(tmp_path, "cu130-sm90", setup=setup, **{"host.cpp": "int x;"})
-    assert made.targets
     (statement,) = made.statements
     assert (statement.about, statement.text) == ("targets", "not known")
-    assert made.targets.evidence
-    assert made.targets.evidence.where.endswith("setup.py:2 reads LIB_CUDA_ARCH_LIST")
+    assert str(targets_of(made).evidence).endswith("setup.py:2 reads LIB_CUDA_ARCH_LIST")
 
 
 OFF_BY_VARIABLE = """
@@ -573,8 +556,7 @@ def test_a_cpu_plan_leaves_cuda_out_by_what_the_build_reads(
 ) -> None:
     made = planned(tmp_path, "cpu", setup=EXTENSION + setup)
     assert environment.items() <= environment_of(made).items()
-    assert made.targets
-    assert not made.targets.compiles
+    assert not targets_of(made).compiles
     assert "cuda-stays" not in names(made.findings)
 
 
