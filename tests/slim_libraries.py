@@ -19,7 +19,7 @@ from stoker.wheel.elf import Elf
 from stoker.wheel.fatbin import read_wrappers
 from stoker.wheel.library import device_regions
 from stoker.wheel.reader import open_file
-from stoker.wheel.slim import LibraryPlan, SlimOptions, plan_library, write_library
+from stoker.wheel.slim.library import LibraryPlan, SlimOptions, plan_library, write_library
 from stoker.wheel.slim.regions import Choose
 
 LARGE = 200 << 10  # several pages of the largest size

@@ -7,8 +7,8 @@ import shlex
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from stoker.accelerate.advice import advise, best_linker, choose_sample, results_of
@@ -25,26 +25,22 @@ from stoker.model.caching import CacheEngine, ChainOptions
 from stoker.model.errors import StokerError, UsageError, unreadable
 from stoker.model.govern import Collector, CompileMode, Gc, NvccThreads, Role
 from stoker.model.tuning import BASELINE, Sampled, Topic, TrialResult, Tuning
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import UNDECODABLE
 from stoker.outside import process
 from stoker.outside.files import folder_of_process
 from stoker.outside.folders import cache, private_folder
 from stoker.outside.long_work import Say
-from stoker.source.ninja import find_build
+from stoker.source.ninja import CompileCommand, compile_commands, find_build
 
 _COMPILES = (Role.C, Role.CXX, Role.CUDA)
 _COMPILE_ONLY = {"-c", "--compile", "-dc", "--device-c"}
 _TIMEOUT_S = 120.0
 
 
-class _Listed(Value, frozen=True, kw_only=True):
-    """An entry of a compilation database. ``plain`` is the command before its response file was
-    written out.
-    """
+class _Listed(NamedTuple):
+    """``plain`` is the command before its response file was written out."""
 
-    directory: str
-    command: str = ""
-    arguments: tuple[str, ...] = ()
+    entry: CompileCommand
     plain: str = ""
 
 
@@ -66,7 +62,7 @@ def tune(place: Path, wanted: TuneOptions, run: RunOptions, say: Say) -> Tuning:
     )
     parent = private_folder(cache() / "tune")
     with folder_of_process(parent, "steps-") as temporary:
-        commands = tuple((entry.directory, entry.command) for entry in listed)
+        commands = tuple((one.entry.directory, one.entry.command) for one in listed)
         bench = Bench(sample, commands, installed, temporary, wanted, say)
         bench.notes += _left_out(candidates, sample)
         with session(
@@ -151,31 +147,32 @@ def _listed(folder: Path) -> Iterator[_Listed]:
     database = folder / "compile_commands.json"
     if not (folder / "build.ninja").is_file():
         try:
-            yield from _decoded(database.read_bytes(), folder)
+            text = database.read_text(errors="replace")
         except OSError as error:
             raise unreadable(database, error) from error
+        yield from map(_Listed, _decoded(text, folder))
         return
     ask = ["ninja", "-C", str(folder), "-t", "compdb"]
     plain, whole = (
-        _decoded(process.check([*ask, *more], timeout=_TIMEOUT_S).encode(), folder)
-        for more in ([], ["-x"])
+        _decoded(process.check([*ask, *more], timeout=_TIMEOUT_S), folder) for more in ([], ["-x"])
     )
     for before, after in zip(plain, whole, strict=True):
-        yield replace(after, plain=before.command)
+        yield _Listed(after, before.command)
 
 
-def _decoded(text: bytes, folder: Path) -> tuple[_Listed, ...]:
+def _decoded(text: str, folder: Path) -> tuple[CompileCommand, ...]:
     try:
-        return msgspec.json.decode(text, type=tuple[_Listed, ...])
+        return compile_commands(text)
     except UNDECODABLE as error:
         raise UsageError(f"the commands of {folder} cannot be read: {error}") from error
 
 
-def _sampled(entry: _Listed, files: BuildFiles) -> Sampled | None:
+def _sampled(listed: _Listed, files: BuildFiles) -> Sampled | None:
+    entry, plain_text = listed
     words = compiler_words(entry.command) if entry.command else entry.arguments
     if not words or not is_measurable(words) or not moved(words, "/"):
         return None
-    plain = compiler_words(entry.plain) if entry.plain else ()
+    plain = compiler_words(plain_text) if plain_text else ()
     link = link_identity(plain, entry.directory)
     step = step_of(words, entry.directory, entry.directory, files)
     if not link and (step.role not in _COMPILES or not _COMPILE_ONLY & set(words)):

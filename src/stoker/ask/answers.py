@@ -16,6 +16,7 @@ from stoker.model.value import UNDECODABLE, Value
 from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.compiled import device_compile, kernels
 from stoker.plan.tree_recipe import names_targets
+from stoker.source.ninja import compile_commands
 
 _HOST = (Role.C, Role.CXX, Role.FORTRAN)
 _FOR_A_CPU = re.compile(r"-m(?:arch|cpu)=.*|-xHost|-mavx\S*|-mf16c|-mfma|-mbmi2")
@@ -47,13 +48,6 @@ class _Note(Value, frozen=True, kw_only=True):
     words: tuple[str, ...] = ()
     folder: str = ""
     by: str = ""
-
-
-class _Entry(Value, frozen=True, kw_only=True):
-    directory: str
-    file: str = ""
-    command: str = ""
-    arguments: tuple[str, ...] = ()
 
 
 def answer(
@@ -174,7 +168,7 @@ def _listed(files: dict[str, str]) -> Iterator[tuple[tuple[str, ...], str]]:
                 folders[folder] = text
     for text in folders.values():
         try:
-            entries = msgspec.json.decode(text[text.index("[") :], type=list[_Entry])
+            entries = compile_commands(text)
         except UNDECODABLE:
             continue
         for entry in entries:

@@ -9,8 +9,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
 from stoker.govern.command_line import compiler_words, step_of
 from stoker.model.errors import TargetsError
 from stoker.model.value import UNDECODABLE, Value
@@ -18,6 +16,7 @@ from stoker.model.variant import PlannedTargets
 from stoker.outside import process
 from stoker.plan.compiled import DeviceCompile, device_compile, difference, unserved, where_from
 from stoker.plan.left_out import VARIABLE, without
+from stoker.source.ninja import compile_commands
 
 _DEVICE = re.compile(r"nvcc|hipcc|--offload-arch|\.cu\b|\.hip\b|-x ?cu|-x ?hip")
 _TIMEOUT_S = 120.0
@@ -26,12 +25,6 @@ _TELLING = re.compile(
     r"^(?:--|\[)(?!.*written to:).*(?:back ?end|cuda|hip|rocm|gpu|sycl)|^\w+=[01]$", re.IGNORECASE
 )
 _MOST_LINES = 4
-
-
-class _Entry(Value, frozen=True, kw_only=True):
-    directory: str
-    command: str
-    file: str
 
 
 class NinjaCommands(Value, frozen=True, kw_only=True):
@@ -48,7 +41,7 @@ def ninja_commands(folder: Path, root: Path, env: Mapping[str, str]) -> NinjaCom
         ["ninja", "-C", str(folder), "-t", "compdb"], timeout=_TIMEOUT_S, env=dict(env)
     )
     try:
-        entries = msgspec.json.decode(told.stdout[told.stdout.index("[") :], type=list[_Entry])
+        entries = compile_commands(told.stdout)
     except UNDECODABLE:
         return None
     possible = [e for e in entries if _DEVICE.search(e.command) or _DEVICE.search(e.file)]

@@ -1,7 +1,7 @@
 """The stages of a build, in order. Each is one method: what it depends on, and what it does."""
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from stoker.model.setting import OriginKind, is_on
 from stoker.model.source import FrontEnd, ProjectKind, SourceTree
 from stoker.outside import files, folders, process
 from stoker.outside.deleting import remove_empty, remove_file, remove_whole
+from stoker.outside.long_work import Say
 from stoker.plan.records import lasting_json
 from stoker.plan.subject import Subject
 from stoker.source import cmake_api
@@ -70,7 +71,7 @@ class Staging:
         work: Work,
         stages: Stages,
         governed: Session,
-        say: Callable[[str], None],
+        say: Say,
         job: Job | None = None,
     ):
         assert subject.tree is not None

@@ -4,7 +4,6 @@ A lock is a `pylock.toml` (PEP 751), which uv and pip read as well: every file w
 SHA-256.
 """
 
-import json
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from stoker.catalogue.judging import Place
 from stoker.catalogue.values import Digest, Line, VersionText
 from stoker.machine.installers import Installer, InstallReport, Resolved, install_failure
 from stoker.model.errors import ArtifactError, UsageError, unreadable
-from stoker.model.value import UNDECODABLE, Value, checked_toml, minor_release
+from stoker.model.value import UNDECODABLE, Value, checked_toml, minor_release, toml_value
 from stoker.outside import process
 from stoker.outside.files import read_json, write_whole
 
@@ -108,20 +107,20 @@ def write_lock(lock: Lock, path: Path) -> None:
 
 
 def _lock_lines(lock: Lock) -> Iterator[str]:
-    yield f"lock-version = {_text(lock.lock_version)}"
-    yield f"created-by = {_text(f'stoker {__version__}')}"
+    yield f"lock-version = {toml_value(lock.lock_version)}"
+    yield f"created-by = {toml_value(f'stoker {__version__}')}"
     if lock.requires_python:
-        yield f"requires-python = {_text(lock.requires_python)}"
+        yield f"requires-python = {toml_value(lock.requires_python)}"
     for package in lock.packages:
         (file,) = package.wheels
         yield ""
         yield "[[packages]]"
-        yield f"name = {_text(package.name)}"
-        yield f"version = {_text(package.version)}"
+        yield f"name = {toml_value(package.name)}"
+        yield f"version = {toml_value(package.version)}"
         yield "[[packages.wheels]]"
-        yield f"name = {_text(file.name)}"
-        yield f"url = {_text(file.url)}"
-        yield f"hashes = {{ sha256 = {_text(file.hashes.sha256)} }}"
+        yield f"name = {toml_value(file.name)}"
+        yield f"url = {toml_value(file.url)}"
+        yield f"hashes = {toml_value({'sha256': file.hashes.sha256})}"
 
 
 def read_lock(path: Path) -> Lock:
@@ -148,13 +147,13 @@ def pyproject_lines(found: Iterable[Found]) -> Iterator[str]:
     chosen = [one for one in found if one.best]
     yield "[project]"
     yield "dependencies = ["
-    yield from (f"    {_text(one.reference)}," for one in chosen)
+    yield from (f"    {toml_value(one.reference)}," for one in chosen)
     yield "]"
     places = [place for one in chosen if (place := _listing_of(one))]
     yield ""
     yield "[tool.uv]"
     if places:
-        yield f"find-links = [{', '.join(map(_text, places))}]"
+        yield f"find-links = {toml_value(places)}"
     yield "dependency-metadata = ["
     yield from (f"    {_metadata_of(one)}," for one in chosen)
     yield "]"
@@ -174,14 +173,5 @@ def _listing_of(found: Found) -> str | None:
 def _metadata_of(found: Found) -> str:
     assert found.best is not None
     wheel = found.best.choice.wheel
-    requires = ", ".join(map(_text, wheel.requires))
-    python = f", requires-python = {_text(wheel.requires_python)}" if wheel.requires_python else ""
-    return (
-        f"{{ name = {_text(wheel.project)}, version = {_text(wheel.version)}, "
-        f"requires-dist = [{requires}]{python} }}"
-    )
-
-
-def _text(text: str) -> str:
-    """Return a TOML string; what JSON escapes, TOML escapes in the same way."""
-    return json.dumps(text).replace("\x7f", "\\u007f")
+    table = {"name": wheel.project, "version": wheel.version, "requires-dist": wheel.requires}
+    return toml_value(table | {"requires-python": wheel.requires_python})

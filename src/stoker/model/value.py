@@ -40,6 +40,24 @@ def checked_toml(text: str) -> str:
     return text
 
 
+def toml_value(value: Any) -> str:
+    """Return a value as TOML, on one line; a ``None`` in a table is left out."""
+    match value:
+        case dict():
+            rows = (f"{_toml_key(k)} = {toml_value(v)}" for k, v in value.items() if v is not None)
+            return "{ " + ", ".join(rows) + " }"
+        case list() | tuple():
+            return "[" + ", ".join(map(toml_value, value)) + "]"
+        case _:
+            # JSON writes texts and numbers as TOML does, but for a character that TOML escapes.
+            return json_bytes(value).decode().replace("\x7f", "\\u007f")
+
+
+def _toml_key(name: str) -> str:
+    bare = name.replace("_", "").replace("-", "")
+    return name if bare.isascii() and bare.isalnum() else toml_value(name)
+
+
 class Value(msgspec.Struct, frozen=True, kw_only=True):
     """The base class of values: immutable, compared by content, stored as JSON as declared."""
 

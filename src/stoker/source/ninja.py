@@ -1,7 +1,8 @@
 """Finds a build folder, and reads ninja's own files in it: build statements, and what targets need.
 
-Reads build.ninja, .ninja_log and .ninja_deps. Rules are not read, nor variables of a single edge:
-CMake and torch's cpp_extension write paths out, or behind a variable of the whole file.
+Reads build.ninja, .ninja_log, .ninja_deps and what `ninja -t compdb` prints. Rules are not read,
+nor variables of a single edge: CMake and torch's cpp_extension write paths out, or behind a
+variable of the whole file.
 """
 
 import re
@@ -9,6 +10,8 @@ import struct
 from collections.abc import Container, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import msgspec
 
 from stoker.model.errors import UsageError
 from stoker.model.value import Value, whole_number
@@ -28,6 +31,22 @@ _LARGEST, _LARGEST_PER_BYTE = 16 << 20, 8  # characters that variables may add
 _GENERATES = "CUSTOM_COMMAND"
 _BUILDS = ("_COMPILER__", "_LINKER__")
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl")
+
+
+class CompileCommand(Value, frozen=True, kw_only=True):
+    """An entry of a compilation database, which has the command as a text or as words."""
+
+    directory: str
+    file: str = ""
+    command: str = ""
+    arguments: tuple[str, ...] = ()
+
+
+def compile_commands(text: str) -> tuple[CompileCommand, ...]:
+    """Return the entries of a compilation database, such as the one that `ninja -t compdb` prints
+    after its warnings. Raise one of the ``UNDECODABLE`` errors if there is none.
+    """
+    return msgspec.json.decode(text[text.index("[") :], type=tuple[CompileCommand, ...])
 
 
 class Edge(Value, frozen=True, kw_only=True):

@@ -19,8 +19,8 @@ from slim_libraries import build_library, code, cubins, only, said_to_be
 from stoker.model.errors import ArtifactError
 from stoker.wheel.elf import Elf
 from stoker.wheel.fatbin import read_wrappers
-from stoker.wheel.slim import LibraryPlan, SlimOptions, plan_library, write_library
 from stoker.wheel.slim.check import check_slimmed
+from stoker.wheel.slim.library import LibraryPlan, SlimOptions, plan_library, write_library
 
 SIZE = 12000
 
