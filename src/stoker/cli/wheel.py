@@ -294,10 +294,10 @@ def verify(wheel: Path, as_json: bool, junit: Path | None, **wishes: Any) -> Exi
     from stoker.outside.long_work import shown, stage
     from stoker.outside.terminal import print_json, show
     from stoker.wheel.verify import page
-    from stoker.wheel.verify.verifying import verify
+    from stoker.wheel.verify.verifying import VerifyWishes, verify
 
     with shown(), stage(f"verifying {wheel.name}"):
-        verification = verify(wheel, **wishes)
+        verification = verify(wheel, VerifyWishes(**wishes))
     if junit:
         write_named(junit, page.verification_junit(verification))
     if as_json:

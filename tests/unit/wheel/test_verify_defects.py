@@ -10,7 +10,7 @@ from conftest import find_tool, missing
 from defective_wheels import DEFECTS, MACHINE, Workshop, wrong_hash
 from stoker.model.finding import Severity
 from stoker.wheel.verify.tested import Verification
-from stoker.wheel.verify.verifying import verify
+from stoker.wheel.verify.verifying import VerifyWishes, verify
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +62,6 @@ def test_a_wrong_hash_is_found_and_nothing_else(clean: Workshop, tmp_path: Path)
 
 
 def test_what_the_user_asks_for_goes_before_the_plan(clean: Workshop, tmp_path: Path) -> None:
-    verification = verify(clean.pack(tmp_path), variant="8.0")
+    verification = verify(clean.pack(tmp_path), VerifyWishes(variant="8.0"))
     assert _bad(verification) == {"extra-architecture", "other-plan"}
     assert verification.variant == "cuda-sm80"

@@ -52,9 +52,9 @@ class Content(Value, frozen=True, kw_only=True):
         return cls(size=len(data), chunks=lambda: (data,), mode=mode)
 
     @classmethod
-    def of_file(cls, path: Path, *, mode: int | None = None) -> "Content":
+    def of_file(cls, path: Path) -> "Content":
         """Return the content of a regular file, which must not change until it is written."""
-        return cls(size=_regular_file(path).st_size, chunks=lambda: _read(path), mode=mode)
+        return cls(size=_regular_file(path).st_size, chunks=lambda: _read(path))
 
 
 def _regular_file(path: Path) -> os.stat_result:

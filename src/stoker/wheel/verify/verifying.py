@@ -1,7 +1,6 @@
 """Verifies a wheel: reads it, runs all checks, and tries it if asked to."""
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -39,43 +38,37 @@ class _Recorded(Value, frozen=True, kw_only=True):
     build: _RecordedBuild = _RecordedBuild()
 
 
-def verify(
-    path: Path,
-    *,
-    variant: str | None = None,
-    run: bool = False,
-    against: str | None = None,
-    torch: Sequence[str] = (),
-    environment: Mapping[str, str] = os.environ,
-) -> Verification:
-    """Check a wheel and return all findings; the wheel is only read.
-
-    ``variant`` is the expected variant; without it, the plan in the wheel counts. ``run`` installs
+class VerifyWishes(Value, frozen=True, kw_only=True):
+    """``variant`` is the expected one; without it, the plan in the wheel counts. ``run`` installs
     the wheel in a temporary environment and uses it there, which executes its code. ``against`` is
     a requirement for PyTorch, and ``torch`` names builds of it: the wheel has to load with them.
     """
-    return read_and_verify(
-        path, variant=variant, run=run, against=against, torch=torch, environment=environment
-    )[1]
+
+    variant: str | None = None
+    run: bool = False
+    against: str | None = None
+    torch: tuple[str, ...] = ()
+
+
+_NOTHING_NAMED = VerifyWishes()
+
+
+def verify(path: Path, wishes: VerifyWishes = _NOTHING_NAMED) -> Verification:
+    """Check a wheel and return all findings; the wheel is only read."""
+    return read_and_verify(path, wishes)[1]
 
 
 def read_and_verify(
-    path: Path,
-    *,
-    variant: str | None = None,
-    run: bool = False,
-    against: str | None = None,
-    torch: Sequence[str] = (),
-    environment: Mapping[str, str] = os.environ,
+    path: Path, wishes: VerifyWishes = _NOTHING_NAMED
 ) -> tuple[WheelUnderTest, Verification]:
     """Return what was read of a wheel with the result of `verify`."""
     from stoker.wheel.verify.trial import fitting_python
 
-    asked = named_variant(variant) if variant else None
-    releases = asked_releases(against) if against else None
+    asked = named_variant(wishes.variant) if wishes.variant else None
+    releases = asked_releases(wishes.against) if wishes.against else None
     with open_wheel(path) as wheel:
-        tested = msgspec.structs.replace(_read(wheel, asked, torch), against=releases)
-        python = fitting_python(tested) if run else None
+        tested = msgspec.structs.replace(_read(wheel, asked, wishes.torch), against=releases)
+        python = fitting_python(tested) if wishes.run else None
         tested = msgspec.structs.replace(
             tested,
             mismatches=tuple(wheel.mismatches()),
@@ -90,7 +83,7 @@ def read_and_verify(
 
         notes: list[str] = []
         gpus = [gpu.capability for gpu in nvidia_gpus(notes.append)]
-        tried = list(try_wheel(path, tested, python=python, gpus=gpus, environment=environment))
+        tried = try_wheel(path, tested, python=python, gpus=gpus)
         findings += [with_fix(tested, finding) for finding in tried]
     return tested, Verification(
         wheel=str(path),
