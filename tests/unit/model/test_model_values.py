@@ -1,5 +1,7 @@
 """Properties of the model's values."""
 
+import tomllib
+
 import msgspec
 import pytest
 
@@ -7,7 +9,7 @@ from stoker.model.govern import Role, Step
 from stoker.model.machine import Library, MemoryLimit
 from stoker.model.setting import Origin, OriginKind
 from stoker.model.source import CMakeOption, OptionKind
-from stoker.model.value import duration, size
+from stoker.model.value import duration, size, toml_value
 from stoker.model.variant import GpuTarget, Platform, Variant
 from subjects import linux, mac, memory, pytorch_tree, toolbox, zen4
 
@@ -141,3 +143,25 @@ def test_a_step_is_called_by_its_path_below_its_build_folder() -> None:
     assert link.title == "libx.so"
     assert Step(key="", role=Role.CXX, source="src/a.cpp", directory="/b").title == "src/a.cpp"
     assert Step(key="", role=Role.OTHER, compiler="python3", directory="/b").title == "python3"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "\U0001f642",
+        "\x7f\0\n\t",
+        'a "quote" and a \\',
+        12,
+        0.5,
+        True,
+        [],
+        ["a", ["b"]],
+        {"a b": {"c-d": 1}},
+    ],
+)
+def test_a_value_is_read_back_from_toml(value: object) -> None:
+    assert tomllib.loads(f"value = {toml_value(value)}")["value"] == value
+
+
+def test_toml_has_no_none() -> None:
+    assert toml_value({"here": "", "not": None}) == '{ here = "" }'
