@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from conftest import find_tool
-from stoker.ask.asking import AskedPlan, ask, planned, remarks
+from stoker.ask.asking import AskedPlan, ask, asked_remarks, planned
 from stoker.plan.survey import survey
 from stoker.settings.declared import CommandLine
 
@@ -56,7 +56,7 @@ def test_what_does_not_depend_on_fetched_files_is_asked(tmp_path: Path, setup: s
     result = asked(tmp_path, FETCHES + KERNELS, setup)
     assert result.asked.device_compiles == 1, result.asked
     plan = planned(result.subject)
-    (told,) = (f for f in remarks(plan, result.asked) if f.name == "asked-offline")
+    (told,) = (f for f in asked_remarks(plan, result.asked) if f.name == "asked-offline")
     assert "is not known" in told.title
     assert plan.estimate.wall_s.at_least, "what is fetched is compiled too"
 

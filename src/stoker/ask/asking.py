@@ -24,8 +24,8 @@ from stoker.ask.settling import (
     most_used,
     runs_kernel,
     score,
+    setting_trials,
     target_trials,
-    trials,
     without_targets,
 )
 from stoker.ask.values import Asked, Walls
@@ -211,7 +211,7 @@ def _improved(
     gpu_visible: bool = True,
 ) -> tuple[BackendRecipe, Asked] | None:
     for lack in lacks(subject, asked):
-        for trial in trials(lack, subject, known, asked):
+        for trial in setting_trials(lack, subject, known, asked):
             if trial.change in tried or session.exhausted:
                 continue
             tried.add(trial.change)
@@ -240,7 +240,9 @@ def _next_trials(
     # A part of a project may be on, and its own options choose the back end.
     opened = {option.name for option in now.options} - {option.name for option in before.options}
     new = tuple(option for option in now.options if option.name in opened)
-    yield from trials(lack, subject, known, replace(now, options=new, variables=(), words=()))
+    yield from setting_trials(
+        lack, subject, known, replace(now, options=new, variables=(), words=())
+    )
 
 
 def _without_gpu(
@@ -380,7 +382,7 @@ def planned(subject: Subject) -> Plan:
     return make_plan(subject, estimate(subject))
 
 
-def remarks(plan: Plan, asked: Asked) -> Iterator[Finding]:
+def asked_remarks(plan: Plan, asked: Asked) -> Iterator[Finding]:
     """Yield what a user should know about an answer."""
     gpus = plan.targets.gpus if plan.targets and plan.targets.backend is Backend.CUDA else ()
     for gpu in gpus:

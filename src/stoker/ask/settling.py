@@ -149,7 +149,9 @@ def _is_plain(name: str) -> bool:
     return not name.endswith(("_JOBS", "PARALLEL_LEVEL", "FLAGS", "VISIBLE_DEVICES"))
 
 
-def trials(lack: Lack, subject: Subject, known: BackendRecipe, asked: Asked) -> Iterator[Trial]:
+def setting_trials(
+    lack: Lack, subject: Subject, known: BackendRecipe, asked: Asked
+) -> Iterator[Trial]:
     """Yield the recipes that may help, most likely first."""
     match lack:
         case Lack.DEVICE_CODE:

@@ -44,7 +44,7 @@ def asked_plan(request: "CommandLine", options: dict[str, Any]) -> "tuple[Plan, 
         return None
     from msgspec.structs import replace
 
-    from stoker.ask.asking import ask, planned, remarks
+    from stoker.ask.asking import ask, asked_remarks, planned
     from stoker.ask.values import Walls
     from stoker.outside.terminal import tell
     from stoker.plan.survey import survey
@@ -52,7 +52,7 @@ def asked_plan(request: "CommandLine", options: dict[str, Any]) -> "tuple[Plan, 
     walls = Walls.OPEN if options["ask_open"] else Walls.CLOSED
     result = ask(survey(request), walls=walls, say=lambda text: tell(f"stoker: {text}"))
     plan = planned(result.subject)
-    return replace(plan, findings=(*plan.findings, *remarks(plan, result.asked))), result
+    return replace(plan, findings=(*plan.findings, *asked_remarks(plan, result.asked))), result
 
 
 def write_recipe(file: str, result: "AskedPlan | None") -> None:

@@ -40,10 +40,10 @@ def _of_compiles(asked: AskedBuild | None) -> Iterator[Statement]:
     if asked is None or asked.refusal:
         return
     text = f"{asked.device_compiles} of device code, {asked.host_compiles} others"
-    yield Statement(about="compiles", text=text, evidence=answer(asked))
+    yield Statement(about="compiles", text=text, evidence=evidence_of_answer(asked))
 
 
-def answer(asked: AskedBuild) -> Evidence:
+def evidence_of_answer(asked: AskedBuild) -> Evidence:
     return Evidence(kind=EvidenceKind.ASKED, where=asked.when)
 
 

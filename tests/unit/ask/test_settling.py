@@ -1,6 +1,6 @@
 """Which settings a build is asked with next, and when an answer is better."""
 
-from stoker.ask.settling import Lack, lacks, most_used, runs_kernel, score, trials
+from stoker.ask.settling import Lack, lacks, most_used, runs_kernel, score, setting_trials
 from stoker.ask.values import Asked, AskedOption, AskedVariable, AskedWord
 from stoker.model.recipe import BackendRecipe
 from stoker.model.variant import Backend, GpuTarget
@@ -31,7 +31,7 @@ def test_a_switch_is_found_by_its_name_and_its_value() -> None:
     )
     about = asked_of("cuda-sm90")
     assert list(lacks(about, asked)) == [Lack.DEVICE_CODE]
-    found = [trial.change for trial in trials(Lack.DEVICE_CODE, about, NOTHING, asked)]
+    found = [trial.change for trial in setting_trials(Lack.DEVICE_CODE, about, NOTHING, asked)]
     assert found == ["Lib_ENABLE_CUDA=ON", "LIB_GPU=CUDA", "FORCE_CUDA=1", "--force_cuda"]
 
 
@@ -49,7 +49,7 @@ def test_targets_are_written_as_the_default_is() -> None:
     )
     about = asked_of("cuda-sm90")
     assert list(lacks(about, asked)) == [Lack.TARGETS]
-    first, *_, last = trials(Lack.TARGETS, about, NOTHING, asked)
+    first, *_, last = setting_trials(Lack.TARGETS, about, NOTHING, asked)
     assert first.recipe.environment == {"COMPUTE_CAPABILITIES": "{digits}"}
     assert first.recipe.separator == ","
     assert last.change == "LIB_DISABLE_SM80=TRUE"
@@ -58,7 +58,7 @@ def test_targets_are_written_as_the_default_is() -> None:
 def test_targets_with_the_prefix_of_nvcc() -> None:
     option = AskedOption(name="GPU_ARCH", value="sm_75", type="STRING")
     asked = Asked(variant="x", way="cmake", device_compiles=1, cubins=("7.5",), options=(option,))
-    first, *_ = trials(Lack.TARGETS, asked_of("cuda-sm90"), NOTHING, asked)
+    first, *_ = setting_trials(Lack.TARGETS, asked_of("cuda-sm90"), NOTHING, asked)
     assert first.recipe.cmake == {"GPU_ARCH": "sm_{digits}"}
 
 
@@ -88,7 +88,11 @@ def test_a_cpu_build_switches_gpus_and_native_code_off() -> None:
         ),
     )
     about = asked_of("cpu")
-    wanted = [t.change for lack in lacks(about, asked) for t in trials(lack, about, NOTHING, asked)]
+    wanted = [
+        t.change
+        for lack in lacks(about, asked)
+        for t in setting_trials(lack, about, NOTHING, asked)
+    ]
     assert wanted == ["USE_CUDA=OFF", "LIB_NATIVE=OFF"]
 
 

@@ -10,7 +10,7 @@ from stoker.model.slimming import SlimRecord
 from stoker.outside.process import CommandResult
 from stoker.plan.grammar import parse
 from stoker.wheel.verify import trial_programs
-from stoker.wheel.verify.code import slimmed
+from stoker.wheel.verify.code import as_slimmed
 from stoker.wheel.verify.tested import SlimNote, WheelUnderTest
 from stoker.wheel.verify.trial import judged_gpu
 
@@ -42,7 +42,7 @@ def case(
 
 
 def found(case: WheelUnderTest) -> dict[str, str]:
-    return {finding.name: finding.evidence for finding in slimmed(case)}
+    return {finding.name: finding.evidence for finding in as_slimmed(case)}
 
 
 @pytest.mark.parametrize(

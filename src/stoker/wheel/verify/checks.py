@@ -109,7 +109,7 @@ CHECKS = {
         Check(
             "slimmed",
             "a slimmed wheel holds what its record says",
-            code.slimmed,
+            code.as_slimmed,
             lambda wheel: wheel.slim is not None,
         ),
         Check(

@@ -22,7 +22,7 @@ def as_asked(wheel: WheelUnderTest) -> Iterator[Finding]:
 
 
 def _architectures(wheel: WheelUnderTest) -> Iterator[Finding]:
-    if wheel.slimmed_for:  # `slimmed` checks it by what runs on each GPU, as `stoker slim` cuts
+    if wheel.slimmed_for:  # `as_slimmed` checks it by what runs on each GPU, as `stoker slim` cuts
         return
     variant = wheel.expected
     if variant is None:
@@ -79,7 +79,7 @@ def _base(word: str) -> str:
     return word.partition("_")[2].rstrip("af")
 
 
-def slimmed(wheel: WheelUnderTest) -> Iterator[Finding]:
+def as_slimmed(wheel: WheelUnderTest) -> Iterator[Finding]:
     """Check that a slimmed wheel holds code for its GPUs and for no others."""
     if wheel.slim and wheel.slim.problem:
         yield error("unreadable-slim-note", f"{SLIM_MEMBER} cannot be read", [wheel.slim.problem])
