@@ -52,11 +52,13 @@ UNSEEN = {  # results with logs for which no sign had been written, and the halv
     "diagnose-threads-3": ("first batch", "second batch"),
     "diagnose-threads-4": ("tuning half", "unseen half"),  # the first run of both
     "diagnose-threads-5": ("first batch",),
+    "diagnose-threads-6py": ("first batch",),
 }
 # The points of confidence.toml when the last two were run: strengths of signs, and what was said.
 THEN = ((0.5, 0.4), (0.7, 0.6), (0.8, 0.84), (0.9, 0.9), (0.95, 0.95), (1.0, 0.97))
 SAID_THEN = ("diagnose-threads-2", "diagnose-threads-3")
-SAID_NOW = ("diagnose-threads-4", "diagnose-threads-5")  # by the points as they are
+# By the points as they are:
+SAID_NOW = ("diagnose-threads-4", "diagnose-threads-5", "diagnose-threads-6py")
 WAS_LESS = 0.03  # what those answers said was this much below the strength of their sign
 BANDS = (0.95, 0.9, 0.85, 0.75, 0.6, 0.0)  # the least confidence of each
 
@@ -207,7 +209,10 @@ def main() -> None:
     parser.add_argument("--errors", type=Path)
     parser.add_argument(
         "--set",
-        choices=("first", "second", "check", "made", "learned", "unseen", "third", "fourth"),
+        choices=(
+            *("first", "second", "check", "made", "learned", "unseen", "third", "fourth", "fifth"),
+            "sixth-py",
+        ),
     )
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()

@@ -38,6 +38,7 @@ _BY_CARGO = (
     r"custom build command for `|^\s{0,24}Compiling [\w-]+ v\d"
     r"|\bcargo(?:\.exe)? (?:build|install|run)\b|error: could not compile `|error: linking with `"
 )
+_INSTALLED_BY_CARGO = r"error: failed to compile [`'\"](?P<crate>[\w-]{1,60}) v"
 _TEMPORARY_FILE = (
     r"((?:/tmp/|/var/tmp/|\btmpxft_|/cc[A-Za-z0-9]{6}\.)[^\s:'\"]{0,200})[^\n]{0,80}"
     r"(?:No space left|Success$|Errno 28)|writing file"
@@ -184,6 +185,12 @@ def _family(package: str) -> str:
 @FACTS.text("run.cargo", "the word cargo, if cargo built")
 def _cargo(about: About) -> str | None:
     return "cargo" if about.first(_BY_CARGO) else None
+
+
+@FACTS.text("run.cargo_install", "the crate that cargo could not install")
+def _cargo_install(about: About) -> str | None:
+    found = about.first(_INSTALLED_BY_CARGO, "failed to compile")
+    return found["crate"] if found else None
 
 
 @FACTS.text("run.torch", "the word torch, if the build is one of torch or of an extension of it")

@@ -71,7 +71,7 @@ _GIVEN_UP: _Tables = {
         r"ERROR Backend subprocess exited",
     ),
     Level.IMAGE: (
-        r"ERROR: failed to (?:solve|build)",
+        r"ERROR: failed to (?:build|solve: (?:process|executor failed|rpc error))",
         r"ERROR: process \"",
         r"^Error: (?:building at STEP|error building at STEP)",
         r"The command '[^']{0,300}' returned a non-zero code",
@@ -125,6 +125,13 @@ _ERROR = (
     r"^go: (?:errors? |.{0,200}(?:requires go|: invalid|not found))",
     r"^You have not agreed to the Xcode",
     r"^\* What went wrong:",  # Gradle
+    r"^link: \S{1,200}: |^package \S{1,200} is not in std|^go: no Go |: use of internal package ",
+    r"^go: download \S{1,80} for .{1,80} not available",
+    r"^(?:java: |Caused by: )java\.|^java\.lang\.\w{1,60}Error\b",
+    r"^Your (?:Ruby version is|bundle only supports|lockfile)|^rake aborted!",
+    r"^pyproject\.toml changed significantly|^The currently activated Python version",
+    r"^##\[error\]",  # GitHub Actions
+    r"^Your requirements could not be resolved|is missing from your system",  # composer
     r"\b(?:ninja|make(?:\[\d+\])?): (?:error|fatal|\*\*\*)",
     r"died due to signal",
     r"undefined reference to",

@@ -2,6 +2,7 @@
 
 import re
 from functools import cache
+from posixpath import normpath
 
 from stoker.knowledge import Row, table
 from stoker.model.value import Value
@@ -33,7 +34,7 @@ class Owner(Value, frozen=True, kw_only=True):
 @cache
 def owner_of_path(path: str) -> Owner | None:
     """Return the package whose file a path is; ``None`` for files of the project or the system."""
-    plain = path.replace("\\", "/").rpartition(" ")[2]  # without the progress in front of it
+    plain = _plain(path)
     owner = _owner_in(plain, _owners().paths)
     return None if owner and re.search(_owners().no_owner, owner.name) else owner
 
@@ -41,10 +42,16 @@ def owner_of_path(path: str) -> Owner | None:
 @cache
 def release_of(path: str) -> Owner | None:
     """Return the published release whose source a path is, as the name of its folder tells."""
-    plain = path.replace("\\", "/").rpartition(" ")[2]
+    plain = _plain(path)
     if re.search(_owners().no_release, plain):
         return None
     return _owner_in(plain, _owners().releases)
+
+
+def _plain(path: str) -> str:
+    """Return a path without what `..` takes back, and without the progress in front of it."""
+    plain = path.replace("\\", "/").rpartition(" ")[2]
+    return normpath(plain) if "/../" in plain else plain
 
 
 def _owner_in(path: str, patterns: tuple[str, ...]) -> Owner | None:
