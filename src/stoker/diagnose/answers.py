@@ -48,6 +48,11 @@ _LONGEST = 300  # characters of a value in a text
 _FLAGS = re.compile(r'export (CFLAGS|CXXFLAGS|LDFLAGS)="\$\{\1:-\} ([^"$]+)"')
 _VARIABLE = r"(?:\bexport |-D|\s)([A-Z][A-Z0-9_]{2,60})="
 _BY_MAKEFLAGS = re.compile(r"export (MAKEFLAGS)=(.+)")
+# Commands that cmd understands as sh does: of tools that Windows has, without quotes and variables.
+_SAME_ON_WINDOWS = re.compile(
+    r"(?:bundle|cargo|conan|dotnet|gem|git|go|luarocks|mvn|npm|opam|pnpm|poetry|rustup|swift|uv|yarn)"
+    r"(?: [\w./@:=+,-]+)+"
+).fullmatch
 _ERROR = "error: "
 _IN_FILE = r"\.\w{1,3}:\d+:\d+: (?:fatal )?error: "
 _FILES = {
@@ -103,7 +108,8 @@ def filled_fix(fix: Fix, about: About) -> FilledFix | None:
     if text is None or commands is None or not _can_help(commands, about):
         return None
     if about.is_windows and fix.shell is Shell.SH:
-        return FilledFix(text=text)
+        same = all(map(_SAME_ON_WINDOWS, commands))
+        return FilledFix(text=text, commands=commands if same else (), shell=Shell.CMD)
     return FilledFix(text=text, commands=commands, build=_build(fix, about), shell=fix.shell)
 
 

@@ -38,6 +38,7 @@ _BY_CARGO = (
     r"custom build command for `|^\s{0,24}Compiling [\w-]+ v\d"
     r"|\bcargo(?:\.exe)? (?:build|install|run)\b|error: could not compile `|error: linking with `"
 )
+_GRADLE_PLUGIN = r"applying plugin request \[id: '(?P<id>[\w.-]{3,80})'"
 _INSTALLED_BY_CARGO = r"error: failed to compile [`'\"](?P<crate>[\w-]{1,60}) v"
 _TEMPORARY_FILE = (
     r"((?:/tmp/|/var/tmp/|\btmpxft_|/cc[A-Za-z0-9]{6}\.)[^\s:'\"]{0,200})[^\n]{0,80}"
@@ -191,6 +192,12 @@ def _cargo(about: About) -> str | None:
 def _cargo_install(about: About) -> str | None:
     found = about.first(_INSTALLED_BY_CARGO, "failed to compile")
     return found["crate"] if found else None
+
+
+@FACTS.text("run.gradle_plugin", "the plugin that Gradle could not apply")
+def _gradle_plugin(about: About) -> str | None:
+    found = about.first(_GRADLE_PLUGIN, "applying plugin request")
+    return found["id"] if found else None
 
 
 @FACTS.text("run.torch", "the word torch, if the build is one of torch or of an extension of it")
