@@ -50,8 +50,19 @@ class Texts:
         return found
 
     def may_match(self, pattern: str) -> bool:
-        """Return whether the texts have the literals of a pattern, without compiling it."""
-        return all(any(map(self._may_have, words)) for words in literals(pattern))
+        """Return whether the texts have the literals of a pattern, without compiling it. Each log
+        is asked this of all patterns, so that it is written out: calls are most of its time.
+        """
+        known = self._known
+        for words in literals(pattern):
+            for word in words:
+                if (is_there := known.get(word)) is None:
+                    is_there = known[word] = self._is_known(word)
+                if is_there:
+                    break
+            else:
+                return False
+        return True
 
     def may_match_joined(self, pattern: str) -> bool:
         """Return whether a pattern may match some of the texts that are joined by a blank. In a

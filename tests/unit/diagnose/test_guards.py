@@ -106,6 +106,18 @@ def test_no_command_for_sh_on_windows(tmp_path: Path) -> None:
     assert commands(only(log, here))  # of a run on this machine, which is not Windows
 
 
+def test_commands_that_cmd_has_too_are_for_windows(tmp_path: Path) -> None:
+    log = (
+        "C:\\VS\\bin\\cl.exe /c a.cpp\n"
+        "main.go:5:2: no required module provides package example.com/sluice; to add it:\n"
+    )
+    here = machine(tmp_path, BOOKWORM)
+    (found,) = diagnose(read_log(BytesIO(log.encode())), about=About(here=here)).findings
+    assert [(fix.commands, fix.shell) for fix in found.fix] == [
+        (("go get example.com/sluice",), "cmd")
+    ]
+
+
 NO_PORT = """\
 src/simd.c:12:2: error: #error "Unsupported architecture"
 make: *** [Makefile:5: simd.o] Error 1

@@ -247,6 +247,10 @@ def test_headers_of_two_libraries_that_do_not_fit_are_of_different_ages() -> Non
     assert [one.cause for one in found] == ["dependency-api-changed"]
 
 
+FAILED_TO_SOLVE = (
+    "ERROR: failed to solve: failed to compute cache key: failed to calculate checksum of ref "
+    'm0::q1: "/mill.txt": not found'
+)
 REASONS = [
     pytest.param(cause, log, id=f"{cause}-{number}")
     for number, (cause, *log) in enumerate(
@@ -282,6 +286,28 @@ REASONS = [
                 "/opt/intel/oneapi/compiler/2024.1/bin/icpx -fsycl -c mill.cpp",
                 "mill.hpp:18:10: fatal error: 'syclcompat/math.hpp' file not found",
             ],
+            [
+                "dependency-api-changed",
+                "mill.hip:3:21: error: no matching function for call to 'grind_sync'",
+                "/opt/rocm/lib/llvm/bin/../../../include/rocsluice/gate.hpp:3:9: note: candidate",
+            ],
+            [
+                "dependency-api-changed",
+                "ERROR: LoadError: UndefVarError: `grind` not defined in `Sluice`",
+            ],
+            [
+                "dependency-api-changed",
+                'File "mill.ml", line 3, characters 2-20:',
+                "Error: Unbound value Sluice.grind",
+            ],
+            ["dependency-api-changed", "rake aborted!", "uninitialized constant Sluice::Gate"],
+            [
+                "dependency-api-changed",
+                "ModuleNotFoundError: No module named 'sluice.gates.upper'",
+            ],
+            ["language-package-missing", "there is no package called 'sluice'"],
+            ["docker-context-file-missing", FAILED_TO_SOLVE],
+            ["dockerfile-invalid", "ERROR: failed to solve: dockerfile parse error on line 3: x y"],
             [
                 "missing-include-new-gcc",
                 "  4229:\t/b/mill.h:5:1: error: 'array' in namespace 'std' does not name a type",

@@ -384,11 +384,13 @@ LABELLED = Path(__file__).parents[3] / "benchmarks" / "labelled.toml"
 # tell that Eigen is installed.
 NOT_FOUND = {"torch-abi-schema", "ninja-multiple-rules", "supercell-eigen5"}
 # Nothing is known of these: errors of a commit, of glslc, a generator, awk, Conan,
-# of types and functions whose owner no message tells.
+# of types and functions whose owner no message tells, of a macro that changes a header of R, of a
+# folder without Go and of a back end that is there and cannot be imported.
 UNKNOWN = {
     "openssl-backport", "llama-termux-glslc", "slicer-pythonqt", "nvidia-linux7",
     "conan-boost-cobalt", "parquet-fdw-17", "netidx-triomphe",
     "espp-ledc", "sdl-mixer-note", "aws-sdk-swift63", "boost-b2-alternative",
+    "memtools-r46", "gowin7-cgo", "skbuild-conan",
 }  # fmt: skip
 
 
