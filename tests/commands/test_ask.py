@@ -607,3 +607,33 @@ def test_a_cpu_build_that_compiles_device_code_is_an_error(stoker: Stoker, tree:
     (tree / "setup.py").write_text(f"import subprocess\n{LOOKS.splitlines()[-1]}\n")
     done = stoker("doctor", "cpu", "--source", str(tree), "--python", sys.executable, "--ask")
     assert (done.returncode, "compiles CUDA code" in done.stdout) == (1, True), done.stdout
+
+
+CHOICE = """
+cmake_minimum_required(VERSION 3.18)
+set(USE_BACKEND CACHE STRING "Back end")
+set_property(CACHE USE_BACKEND PROPERTY STRINGS "" CUDA OPENCL)
+project(mini CXX)
+add_library(mini mini.cpp)
+if(USE_BACKEND STREQUAL "CUDA")
+  find_path(MOON_INCLUDE_DIR moon.h)
+  if(NOT MOON_INCLUDE_DIR)
+    message(FATAL_ERROR "moon.h was NOT found")
+  endif()
+  enable_language(CUDA)
+endif()
+"""
+
+
+def test_a_switch_whose_build_lacks_something_is_told(stoker: Stoker, tmp_path: Path) -> None:
+    """With it the build ends; without it, it would compile no device code."""
+    find_tool("nvcc")
+    (tmp_path / "CMakeLists.txt").write_text(CHOICE)
+    (tmp_path / "mini.cpp").touch()
+    (tmp_path / "kernel.cu").touch()
+    said = plan(stoker, tmp_path, "h100", "--ask")
+    asked, cmake = said["asked"], said["cmake"]
+    assert isinstance(asked, dict)
+    assert isinstance(cmake, dict)
+    assert "moon.h was NOT found" in asked["refusal"]
+    assert cmake["USE_BACKEND"] == "CUDA"

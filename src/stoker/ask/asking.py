@@ -5,6 +5,7 @@ with one more setting that the build itself looks at, and keep it if the answer 
 found becomes a recipe of the tree, so that plans, builds and `--write-recipe` use it alike.
 """
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +50,7 @@ from stoker.plan.subject import Subject
 from stoker.source.includes import IncludeSearch
 
 _MOST_ASKS = 14
+_NOT_FOUND = re.compile(r"\bnot found|could not find|not be found", re.IGNORECASE)
 _SUFFIX = " (asked)"
 
 
@@ -72,6 +74,7 @@ class _Session:
         self._includes = IncludeSearch(Path(_tree(subject).path))
         self._offline = ""
         self.count = 0
+        self.ended: list[tuple[BackendRecipe, Asked]] = []  # with a switch that lacks something
 
     def ask(self, subject: Subject, why: str, *, gpu_visible: bool = True) -> Asked:
         plan = planned(subject)
@@ -139,6 +142,8 @@ def _concluded_plan(subject: Subject, session: _Session, asked: Asked) -> AskedP
     known, asked = _without_gpu(subject, session, known, asked)
     asked = replace(asked, asks=session.count)
     if not asked.answered:  # what the files say remains
+        if session.ended:
+            subject = with_recipe(subject, _recipe(subject, known, asked))
         return AskedPlan(subject=_answered(subject, asked), asked=asked)
     recipe = _recipe(subject, _concluded(subject, known, asked), asked)
     subject = _answered(with_recipe(subject, recipe), asked)
@@ -198,6 +203,8 @@ def _settled(
         if better is None:
             break
         known, asked = better
+    if session.ended and asked.answered and Lack.DEVICE_CODE in lacks(subject, asked):
+        return session.ended[0]
     return known, asked
 
 
@@ -219,6 +226,8 @@ def _improved(
             now = session.ask(changed, f"with {trial.change}", gpu_visible=gpu_visible)
             if score(subject, now) > score(subject, asked):
                 return trial.recipe, now
+            if lack is Lack.DEVICE_CODE and asked.answered and _lacks_something(now):
+                session.ended.append((trial.recipe, now))
             for next_trial in _next_trials(subject, trial.recipe, asked, now, lack):
                 if session.exhausted:
                     break
@@ -228,6 +237,11 @@ def _improved(
                 if score(subject, later) > score(subject, asked):
                     return next_trial.recipe, later
     return None
+
+
+def _lacks_something(asked: Asked) -> bool:
+    """Tell whether CMake ends because it does not find something: the setting had an effect."""
+    return asked.way == "cmake" and bool(_NOT_FOUND.search(asked.refusal))
 
 
 def _next_trials(

@@ -309,9 +309,16 @@ def _by_list(
     )
     rivals = target_choices(tree, backend)
     replacing = next((target.where for target in named if target.replaces), None)
+    computed = next((t.where for t in named if t.replaces and not t.arch), None)
+    if rivals and backend is Backend.CUDA and tree.cuda_code is CudaCode.UNKNOWN:
+        why = f"nothing enables CUDA as a language, and {rivals[0].where} reads {rivals[0].name}"
+        return replace(_unknown(BackendRecipe(cmake=settings), why), places=places)
     if rivals and replacing:
         other = f"{rivals[0].name} ({rivals[0].where})"
         why = f"{replacing} may replace {name}, and {other} may choose the targets"
+        return replace(_unknown(BackendRecipe(cmake=settings), why), places=places)
+    if computed:
+        why = f"{computed} replaces {name} by what it computes"
         return replace(_unknown(BackendRecipe(cmake=settings), why), places=places)
     if rivals:
         other = f"{rivals[0].name} ({rivals[0].where})"
@@ -345,9 +352,12 @@ def _back_ends(tree: SourceTree, wanted: Backend) -> Iterator[tuple[str, str, st
 
 
 def _chooses(option: CMakeOption) -> bool:
-    """Tell whether an option chooses among back ends: it can also be off, or choose the CPU."""
-    back_ends = (_choice(option, words) for words in WORDS.values())
-    return option.within is None and bool(_choice(option, _OFF)) and any(back_ends)
+    """Tell whether an option chooses among back ends: it can also be off, or choose the CPU, or is
+    one of several.
+    """
+    back_ends = [choice for words in WORDS.values() if (choice := _choice(option, words))]
+    enough = 1 if _choice(option, _OFF) else 2
+    return option.within is None and len(back_ends) >= enough
 
 
 def _choice(option: CMakeOption, words: tuple[str, ...]) -> str | None:

@@ -40,6 +40,14 @@ def named_targets(enclosed: Enclosed, where: str) -> Iterator[NamedTarget]:
                 yield NamedTarget(
                     where=where, arch=arch, ptx=ptx, conditional=conditional, replaces=replaces
                 )
+            if replaces and any("$" in value for value in values):
+                yield from _computed(words, where, conditional=conditional)
+            return
+        case (
+            ("set", ["CMAKE_HIP_ARCHITECTURES", *_])
+            | ("list", ["APPEND", "CMAKE_CUDA_ARCHITECTURES" | "CMAKE_HIP_ARCHITECTURES", *_])
+        ):
+            yield from _computed(words, where, conditional=conditional)
             return
         case "message", _:
             return
@@ -48,6 +56,15 @@ def named_targets(enclosed: Enclosed, where: str) -> Iterator[NamedTarget]:
             continue
         found = list(flag_targets(word, where, conditional=conditional))
         yield from found or [NamedTarget(where=where, amd="gfx" in word, conditional=conditional)]
+
+
+def _computed(words: list[str], where: str, *, conditional: bool) -> Iterator[NamedTarget]:
+    """Yield one unknown target if CMake's own list becomes that of another variable."""
+    name, *values = [word for word in words if word != "APPEND"]
+    text = ";".join(values)
+    if "$" in text and name not in text and "CACHE" not in values:
+        amd = name == "CMAKE_HIP_ARCHITECTURES"
+        yield NamedTarget(where=where, amd=amd, conditional=conditional, replaces=True)
 
 
 def _architectures(text: str) -> Iterator[tuple[str, bool]]:

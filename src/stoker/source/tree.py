@@ -18,7 +18,7 @@ from stoker.knowledge.projects import projects
 from stoker.model.distribution import read_version
 from stoker.model.errors import StorageError, UsageError, nearest
 from stoker.model.recipe import ProjectRecipe
-from stoker.model.source import CudaCode, FrontEnd, ProjectKind, ReadVariable, SourceTree, Submodule
+from stoker.model.source import CMakeOption, CudaCode, FrontEnd, ProjectKind, ReadVariable, SourceTree, Submodule
 from stoker.model.variant import Backend
 from stoker.source.asks import PythonAsks, read_python_asks
 from stoker.source.files import TreeFiles
@@ -34,6 +34,8 @@ _DEVICE_SOURCES = (".cu", ".hip", ".sycl")
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".mm", ".pyx", *_DEVICE_SOURCES)
 # What setup.py uses of torch if it also builds with HIP, in place of CUDA.
 _OF_ROCM = {"ROCM_HOME", "HIP_HOME", "IS_HIP_EXTENSION", "hip", "is_rocm_pytorch"}
+_GPU_CHOICES = {"CUDA", "HIP", "ROCM", "SYCL", "XPU", "VULKAN", "METAL", "MPS"}
+_GPU_SWITCH = re.compile(r"(?:\w+_)?(?:GPU|CUDA|HIP|ROCM|SYCL)", re.IGNORECASE)
 _ARCHIVES = (".gz", ".xz", ".bz2", ".zst", ".tar", ".zip", ".whl")
 _SUBMODULE_PATH = re.compile(r"^[ \t]*path[ \t]*=(.*)$", re.MULTILINE)
 _COPIED = re.compile(r'"(third_party/[^"]+\.py)"')
@@ -331,9 +333,11 @@ def _backends(
     # A project below the root may be a part that setup.py leaves out without CUDA.
     part = cmake.project is None and bool(used & {"CppExtension", "Extension"})
     only_cuda |= by_cmake and cmake.requires_cuda and not optional and not part
+    only_gpus = by_cmake and not any(_GPU_SWITCH.fullmatch(name) for name in options)
+    only_gpus &= any(map(_chooses_a_gpu, cmake.options))
     device = code.device_source is not None
     possible = {
-        Backend.CPU: not only_cuda,
+        Backend.CPU: not only_cuda and not only_gpus,
         Backend.CUDA: "USE_CUDA" in options
         or "CUDA" in cmake.gpu_languages | chosen
         or "CUDAExtension" in used
@@ -349,6 +353,12 @@ def _backends(
         Backend.VULKAN: "USE_VULKAN" in options,
     }
     return tuple(backend.value for backend, built in possible.items() if built)
+
+
+def _chooses_a_gpu(option: CMakeOption) -> bool:
+    """Tell whether an option is always a choice among GPUs."""
+    choices = {choice.upper() for choice in option.choices}
+    return option.within is None and len(choices) > 1 and choices <= _GPU_CHOICES
 
 
 def _switchable(options: set[str], *words: str) -> bool:

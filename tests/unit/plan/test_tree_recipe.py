@@ -583,3 +583,62 @@ def test_device_code_below_a_back_end_that_is_not_read_may_stay(tmp_path: Path) 
     (tmp_path / "a.cpp").touch()
     made = planned(tmp_path, "cpu", **{"pyproject.toml": f'{system}[project]\nname = "mini"\n'})
     assert "cuda-stays" in names(made.findings)
+
+
+ONE_LIST = """
+project(lib CXX CUDA)
+set(LIB_GPU_ARCH sm_70 CACHE STRING "the GPU")
+string(REGEX REPLACE sm_ "" DIGITS ${LIB_GPU_ARCH})
+SETTING
+add_library(a x.cu)
+"""
+
+
+@pytest.mark.parametrize(
+    ("setting", "known"),
+    [
+        ("set(CMAKE_CUDA_ARCHITECTURES ${DIGITS})", False),
+        ("list(APPEND CMAKE_CUDA_ARCHITECTURES ${DIGITS}-virtual)", False),
+        ("if(NOT CMAKE_CUDA_ARCHITECTURES)\nset(CMAKE_CUDA_ARCHITECTURES ${D})\nendif()", True),
+    ],
+)
+def test_targets_that_the_project_computes_from_its_own_list_are_not_stated(
+    tmp_path: Path, setting: str, known: bool
+) -> None:
+    (tmp_path / "x.cu").touch()
+    made = planned(tmp_path, "cu130-sm90", cmake=ONE_LIST.replace("SETTING", setting))
+    assert made.targets
+    assert made.targets.cubins == (("9.0",) if known else ())
+
+
+def test_a_project_that_calls_nvcc_itself_does_not_read_the_list_of_cmake(tmp_path: Path) -> None:
+    cmake = (
+        "project(lib CXX)\nfind_package(CUDA REQUIRED)\nset(CUDA_ARCH 50 CACHE STRING targets)\n"
+        'set(COMPILER nvcc)\nset(CUDA_NVCC_FLAGS "--generate-code arch=compute_${CUDA_ARCH},'
+        'code=sm_${CUDA_ARCH}")\ncuda_add_library(a x.cu)\n'
+    )
+    made = planned(tmp_path, "cu130-sm90", cmake=cmake)
+    assert made.targets
+    assert made.targets.cubins == ()
+
+
+CHOICE_OF_GPU = """
+set(KINDS CUDA HIP SYCL)
+set(DEFAULT_KIND CUDA)
+set(LIB_TARGET_TYPE "${DEFAULT_KIND}" CACHE STRING "which")
+set_property(CACHE LIB_TARGET_TYPE PROPERTY STRINGS ${KINDS})
+project(lib CXX)
+if(LIB_TARGET_TYPE STREQUAL "CUDA")
+enable_language(CUDA)
+elseif(LIB_TARGET_TYPE STREQUAL "HIP")
+enable_language(HIP)
+endif()
+add_library(a x.cu)
+"""
+
+
+def test_a_choice_that_only_names_gpus_has_no_cpu_build(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no cpu back end"):
+        planned(tmp_path, "cpu", cmake=CHOICE_OF_GPU)
+    made = planned(tmp_path, "mi300x", cmake=CHOICE_OF_GPU)
+    assert cmake_of(made)["LIB_TARGET_TYPE"] == "HIP"
