@@ -18,7 +18,15 @@ from stoker.knowledge.projects import projects
 from stoker.model.distribution import read_version
 from stoker.model.errors import StorageError, UsageError, nearest
 from stoker.model.recipe import ProjectRecipe
-from stoker.model.source import CMakeOption, CudaCode, FrontEnd, ProjectKind, ReadVariable, SourceTree, Submodule
+from stoker.model.source import (
+    CMakeOption,
+    CudaCode,
+    FrontEnd,
+    ProjectKind,
+    ReadVariable,
+    SourceTree,
+    Submodule,
+)
 from stoker.model.variant import Backend
 from stoker.source.asks import PythonAsks, read_python_asks
 from stoker.source.files import TreeFiles
