@@ -43,9 +43,9 @@ def named_targets(enclosed: Enclosed, where: str) -> Iterator[NamedTarget]:
             if replaces and any("$" in value for value in values):
                 yield from _computed(words, where, conditional=conditional)
             return
-        case (
-            ("set", ["CMAKE_HIP_ARCHITECTURES", *_])
-            | ("list", ["APPEND", "CMAKE_CUDA_ARCHITECTURES" | "CMAKE_HIP_ARCHITECTURES", *_])
+        case ("set", ["CMAKE_HIP_ARCHITECTURES", *_]) | (
+            "list",
+            ["APPEND", "CMAKE_CUDA_ARCHITECTURES" | "CMAKE_HIP_ARCHITECTURES", *_],
         ):
             yield from _computed(words, where, conditional=conditional)
             return
