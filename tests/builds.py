@@ -32,7 +32,6 @@ class Project:
             "cpu",
             "--json",
             *options,
-            timeout=TIMEOUT_S,
             **environment,
         )
 

@@ -105,10 +105,12 @@ _AT_START = ("PYTHON", "_STOKER", "COMP_", "LC_", "LANG")
 
 @pytest.fixture
 def stoker(tmp_path: Path) -> Stoker:
-    """``stoker("plan", "h100", cwd=..., NAME="value")`` runs it, by default in an empty folder."""
+    """``stoker("plan", "h100", cwd=..., NAME="value")`` runs it, by default in an empty folder. The
+    timeout is that of a machine that does much else, below the one of a whole test.
+    """
 
     def run(
-        *arguments: str, cwd: Path | None = None, timeout: float = 60, **environment: str
+        *arguments: str, cwd: Path | None = None, timeout: float = 280, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         apart = any(name.startswith(_AT_START) for name in environment)
         apart |= "--completion" in arguments  # click asks bash for its version

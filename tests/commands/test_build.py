@@ -89,7 +89,7 @@ def test_the_same_bytes_in_other_folders_and_repeated(
     repeated = project.built("--from-record", str(copy), "--out", str(tmp_path / "repeated"))
     assert digest(repeated.wheel) == digest(wheel)
     folder = str(repeated.folder)
-    again = stoker("build", "--from-record", folder, "--json", timeout=TIMEOUT_S)
+    again = stoker("build", "--from-record", folder, "--json")
     assert again.returncode == 0, again.stderr
     assert digest(Path(json.loads(again.stdout)["record"]["outputs"][0])) == digest(wheel)
 
@@ -273,7 +273,7 @@ def test_variants_with_the_same_file_name_do_not_replace_each_other(
 ) -> None:
     def build(*options: str) -> subprocess.CompletedProcess[str]:
         words = ("build", str(project.tree), "--out", str(project.out), *options)
-        return stoker(*words, timeout=TIMEOUT_S)
+        return stoker(*words)
 
     first = Path(build("--variant", "cpu").stdout.strip())
     before = digest(first)

@@ -47,7 +47,7 @@ def test_the_example_in_a_container(
         assert "KILN_TEST" in built["record"]["environment"]
         _check_kept(stoker, name, wheel, tree)
     finally:
-        removed = stoker("container", "remove", name, timeout=300)
+        removed = stoker("container", "remove", name)
     assert removed.returncode == 0, removed.stderr
     assert name not in stoker("container", "list").stdout
 

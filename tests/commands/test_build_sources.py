@@ -51,7 +51,7 @@ def in_git(folder: Path) -> Path:
 
 
 def built(stoker: Stoker, out: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return stoker("build", *words, "--variant", "cpu", "--out", str(out), timeout=200)
+    return stoker("build", *words, "--variant", "cpu", "--out", str(out))
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ def test_credentials_are_written_nowhere(
     words = ("--variant", "cpu", "--out", str(tmp_path / "out"), "--json", "-D", "MY_TOKEN=s3cr3t")
     with served(tmp_path, login="me:p@s3cr3t") as url:
         source = f"{url.replace('//', '//me:p@s3cr3t@')}/project.git@v1"
-        done = stoker("build", source, *words, timeout=200, DB_PASS="s3cr3t", X="http://u:s3cr3t@h")
+        done = stoker("build", source, *words, DB_PASS="s3cr3t", X="http://u:s3cr3t@h")
     assert done.returncode == 0, done.stderr
     assert "s3cr3t" not in done.stdout + done.stderr
     built = Record(json.loads(done.stdout))

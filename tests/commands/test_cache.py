@@ -313,7 +313,7 @@ def test_a_cached_build_makes_the_same_library(stoker: Stoker, need: Need, tmp_p
         words = ("build", str(tree), "--variant", "cpu", "--build-type", "RelWithDebInfo")
         home = {"STOKER_HOME": str(tmp_path / name / "home"), "CCACHE_DIR": str(tmp_path / "cache")}
         out = tmp_path / name / "out"
-        done = stoker(*words, "--cache", cache, "--out", str(out), timeout=280, **home)
+        done = stoker(*words, "--cache", cache, "--out", str(out), **home)
         assert done.returncode == 0, done.stderr
         assert ("1 of 1 compiles found" in done.stderr) is (name == "three"), done.stderr
         made.append(next(out.rglob("libsame.so")).read_bytes())
@@ -338,7 +338,7 @@ def test_gpu_variants_share_every_cpp_object(stoker: Stoker, need: Need, tmp_pat
 
     def languages(variant: str) -> dict[str, dict[str, int]]:
         words = ("build", str(tree), "--variant", variant, "--cache", "ccache", "--json")
-        done = stoker(*words, "--out", str(tmp_path / "out"), timeout=280, **cache)
+        done = stoker(*words, "--out", str(tmp_path / "out"), **cache)
         assert done.returncode == 0, done.stderr
         found: dict[str, dict[str, int]] = json.loads(done.stdout)["record"]["summary"]["cache"][
             "languages"

@@ -87,7 +87,7 @@ def test_compilers_of_package_managers(
 ) -> None:
     if words[0] == "uv":
         need("uv")
-    done = stoker("run", "--cache", "none", "--", *words, cwd=project, timeout=240)
+    done = stoker("run", "--cache", "none", "--", *words, cwd=project)
     assert done.returncode == 0, done.stderr
     assert governed(stoker) == ["grind.cpp", "link", "stone.cpp"]
 
@@ -104,6 +104,6 @@ def test_editors_read_the_same_compile_commands(tmp_path: Path, stoker: Stoker, 
     subprocess.run(words, check=True, capture_output=True)
     without = (build / "compile_commands.json").read_bytes()
     shutil.rmtree(build)
-    done = stoker("run", "--", *words, timeout=120)
+    done = stoker("run", "--", *words)
     assert done.returncode == 0, done.stderr
     assert (build / "compile_commands.json").read_bytes() == without

@@ -66,14 +66,14 @@ def _imports(python: str) -> bool:
 @pytest.mark.timeout(900)  # ten installations, and others may use the machine
 def test_built_kept_and_shared(stoker: Stoker, tmp_path: Path, index: dict[str, str]) -> None:
     first = _python(tmp_path / "first")
-    dry = stoker("install", "mill", "--python", first, "--dry-run", timeout=300, **index)
+    dry = stoker("install", "mill", "--python", first, "--dry-run", **index)
     assert dry.returncode == 0, dry.stderr
     assert "the only wheel of mill does not fit this machine" in dry.stderr
     assert "mill==1.0 is built from source for cpu" in dry.stderr
-    never = stoker("install", "mill", "--python", first, "--no-build", timeout=300, **index)
+    never = stoker("install", "mill", "--python", first, "--no-build", **index)
     assert never.returncode != 0
     assert "without --no-build, mill==1.0 is built for it" in never.stderr
-    done = stoker("install", "mill", "--python", first, timeout=300, **index)
+    done = stoker("install", "mill", "--python", first, **index)
     assert done.returncode == 0, done.stderr
     assert _imports(first)
 
@@ -85,7 +85,7 @@ def test_built_kept_and_shared(stoker: Stoker, tmp_path: Path, index: dict[str, 
     assert f"cp{version}" in kept["file"]
 
     second = _python(tmp_path / "second")
-    again = stoker("install", "mill", "--python", second, timeout=300, **index)
+    again = stoker("install", "mill", "--python", second, **index)
     assert again.returncode == 0, again.stderr
     assert "built from source" not in again.stderr
     assert "runs on the CPU alone" in again.stderr
@@ -97,7 +97,7 @@ def test_built_kept_and_shared(stoker: Stoker, tmp_path: Path, index: dict[str, 
     away = {"PIP_FIND_LINKS": str(tmp_path / "empty"), "STOKER_HOME": str(tmp_path / "home")}
     (tmp_path / "empty").mkdir()
     words = ["install", "mill", "--python", third, "--catalogue", shared, "--json"]
-    other = stoker(*words, timeout=300, **{**index, **away})
+    other = stoker(*words, **{**index, **away})
     assert other.returncode == 0, other.stderr
     (found,) = json.loads(other.stdout)["found"]
     assert found["best"]["sha256"] == kept["sha256"]
@@ -115,19 +115,19 @@ def _repeat(stoker: Stoker, tmp_path: Path, index: dict[str, str], shared: Path)
     """Repeat the installation by its lock, with stoker, uv and pip, and by lines for a project."""
     lock, uv = tmp_path / "pylock.toml", find_tool("uv")
     words = ["install", "mill", "--python", sys.executable, "--dry-run", "--lock", str(lock)]
-    done = stoker(*words, timeout=300, **index)
+    done = stoker(*words, **index)
     assert done.returncode == 0, done.stderr
     assert "1 packages" in done.stderr
     fourth, fifth = _python(tmp_path / "fourth"), _python(tmp_path / "fifth")
     words = ["install", "--locked", str(lock), "--python", fourth]
-    repeated = stoker(*words, timeout=300, **index)
+    repeated = stoker(*words, **index)
     assert repeated.returncode == 0, repeated.stderr
     assert _imports(fourth)
     offline = ["--offline", "--no-config", "--python", fifth]
     subprocess.run([uv, "pip", "install", *offline, "-r", str(lock)], check=True)
     assert _imports(fifth)
 
-    told = stoker("install", "mill", "--python", sys.executable, "--lines", timeout=300, **index)
+    told = stoker("install", "mill", "--python", sys.executable, "--lines", **index)
     assert told.returncode == 0, told.stderr
     project = tmp_path / "project"
     project.mkdir()
@@ -150,7 +150,7 @@ def _repeat(stoker: Stoker, tmp_path: Path, index: dict[str, str], shared: Path)
     wheel.chmod(0o644)
     wheel.write_bytes(content + b"x")
     words = ["install", "--locked", str(lock), "--python", _python(tmp_path / "seventh")]
-    changed = stoker(*words, timeout=300, **index)
+    changed = stoker(*words, **index)
     assert "the hash of a file differs" in changed.stderr
     wheel.write_bytes(content)
 
@@ -186,7 +186,7 @@ def test_a_wheel_that_works_only_here_is_made_to_pass_its_checks(
     }
     _pack(Path(index["PIP_FIND_LINKS"]) / "mill-1.0.tar.gz", contents)
     python = _python(tmp_path / "environment")
-    done = stoker("install", "mill", "--python", python, timeout=300, **index)
+    done = stoker("install", "mill", "--python", python, **index)
     assert done.returncode == 0, done.stderr
     assert "packaged with --mode bundle, because otherwise required libraries are missing" in (
         done.stderr
@@ -207,10 +207,10 @@ def test_a_build_with_the_packages_that_are_here(
     contents = {"setup.py": SETUP, "c.c": CODE, "mill/__init__.py": "", "pyproject.toml": needs}
     _pack(Path(index["PIP_FIND_LINKS"]) / "mill-1.0.tar.gz", contents)
     words = ("install", "mill", "--python", _python(tmp_path / "environment"))
-    failed = stoker(*words, "--isolation", "full", timeout=300, **index)
+    failed = stoker(*words, "--isolation", "full", **index)
     assert failed.returncode != 0
     assert "--isolation none builds with the packages that are here" in failed.stderr
-    done = stoker(*words, "--isolation", "none", timeout=300, **index)
+    done = stoker(*words, "--isolation", "none", **index)
     assert done.returncode == 0, done.stderr
 
 
@@ -241,16 +241,16 @@ def test_what_is_not_the_name_of_a_project(stoker: Stoker, word: str) -> None:
 
 def test_a_project_that_no_place_has(stoker: Stoker, tmp_path: Path) -> None:
     nowhere = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
-    done = stoker("install", "mill", timeout=300, **nowhere)
+    done = stoker("install", "mill", **nowhere)
     assert done.returncode != 0
     assert done.stderr.count("no place has a wheel or a source of mill") == 1
     assert "`pip config list` shows the indexes that were searched" in done.stderr
-    wrong = stoker("install", "flash-atn==2.8", timeout=300, **nowhere)
+    wrong = stoker("install", "flash-atn==2.8", **nowhere)
     assert "did you mean flash-attn?" in wrong.stderr
 
 
 def test_a_version_that_no_place_has(stoker: Stoker, index: dict[str, str]) -> None:
-    done = stoker("install", "mill>1.0", timeout=300, **index)
+    done = stoker("install", "mill>1.0", **index)
     assert done.returncode != 0
     assert "no place has a wheel or a source of mill>1.0" in done.stderr
     assert "the newest version is 1.0" in done.stderr
@@ -264,7 +264,7 @@ def test_a_project_that_needs_a_pytorch_with_cuda(
     contents = {"setup.py": setup, "c.c": CODE, "sageattention/__init__.py": ""}
     _pack(Path(index["PIP_FIND_LINKS"]) / "sageattention-1.0.tar.gz", contents)
     python = _python(tmp_path / "environment")
-    done = stoker("install", "sageattention", "--python", python, timeout=300, **index)
+    done = stoker("install", "sageattention", "--python", python, **index)
     assert "sageattention has no cpu back end" in done.stderr
     assert f"it would be built for a CPU, because {python} has no PyTorch" in done.stderr
     assert "  install PyTorch first: stoker install torch\n" in done.stderr

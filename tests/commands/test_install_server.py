@@ -36,7 +36,7 @@ def _imports(python: str) -> bool:
 def test_none_of_thirty_fits(stoker: Stoker, server: Server, tmp_path: Path) -> None:
     words = ["install", "mill", "--for", "h100", "--python"]
     first = server.machine("first")
-    dry = stoker(*words, first, "--dry-run", "--json", timeout=300, **server.environment)
+    dry = stoker(*words, first, "--dry-run", "--json", **server.environment)
     assert dry.returncode == 0, dry.stderr
     assert not server.wrong(dry.stderr)
     printed = json.loads(dry.stdout)
@@ -50,14 +50,14 @@ def test_none_of_thirty_fits(stoker: Stoker, server: Server, tmp_path: Path) -> 
     assert plan["variant"] == "cu130-sm90"
     assert "mill==1.0 is built from source for cu130-sm90" in dry.stderr
 
-    done = stoker(*words, first, timeout=300, **server.environment)
+    done = stoker(*words, first, **server.environment)
     assert done.returncode == 0, done.stderr
     assert _imports(first)
 
     # A second installation on this machine opens no wheel of the server.
     second = server.machine("second")
     server.sent.total = 0
-    again = stoker(*words, second, timeout=300, **server.environment)
+    again = stoker(*words, second, **server.environment)
     assert again.returncode == 0, again.stderr
     assert "native sm_90 code for H100 (9.0)" in again.stderr
     assert "built from source" not in again.stderr
@@ -69,7 +69,7 @@ def test_none_of_thirty_fits(stoker: Stoker, server: Server, tmp_path: Path) -> 
     third = server.machine("third")
     with served(kept) as (catalogue, sent):
         away = {**server.environment, "STOKER_HOME": str(tmp_path / "away")}
-        shared = stoker(*words, third, "--catalogue", catalogue, timeout=300, **away)
+        shared = stoker(*words, third, "--catalogue", catalogue, **away)
         assert shared.returncode == 0, shared.stderr
     (wheel,) = kept.rglob("*.whl")
     assert sent.total >= wheel.stat().st_size

@@ -61,7 +61,7 @@ def test_the_sizes_are_shown_before_anything_is_downloaded(
 ) -> None:
     python = empty_environment(tmp_path / "venv")
     words = ["install", "torch==2.9.1", "--slim", "--for", "h100", "--python", python, "--dry-run"]
-    done = stoker(*words, timeout=240, **index)
+    done = stoker(*words, **index)
     assert done.returncode == 0, done.stderr
     total = sum(path.stat().st_size for path in (tmp_path / "index").glob("[!c]*.whl"))
     assert done.stdout.startswith(f"4 files, {size(total)} to download\n")
@@ -118,7 +118,7 @@ def test_slimmed_before_it_is_installed(
     """torch and NVIDIA's libraries hold code for the GPU alone; what else is required is whole."""
     python = empty_environment(tmp_path / "venv")
     words = ["install", "torch[more]==2.9.1", "--slim", "--for", "h100", "--python", python]
-    done = stoker(*words, "--installer", installer, "--json", timeout=240, **index)
+    done = stoker(*words, "--installer", installer, "--json", **index)
     assert done.returncode == 0, done.stderr
     site = packages(python)
     assert listed(site / "torch/libmill.so") == [["sm_90"]]
@@ -134,7 +134,7 @@ def test_slimmed_before_it_is_installed(
     checked = [sys.executable, "-m", "pip", "--python", python, "check"]
     subprocess.run(checked, check=True, stdout=subprocess.DEVNULL)
     assert not list((stoker_home / "cache/install").iterdir()), "nothing of the work is left"
-    again = stoker(*words, "--installer", installer, timeout=240, **index)
+    again = stoker(*words, "--installer", installer, **index)
     assert again.returncode == 0, again.stderr
 
 
@@ -147,7 +147,7 @@ def test_an_official_torch_that_is_installed_is_replaced(
     subprocess.run(pip, check=True, env={**os.environ, **index})
     assert listed(packages(python) / "torch/libmill.so") == [["sm_80", "sm_90"]]
     words = ["install", "torch", "--slim", "--for", "sm80", "--python", python]
-    done = stoker(*words, timeout=240, **index)
+    done = stoker(*words, **index)
     assert done.returncode == 0, done.stderr
     assert listed(packages(python) / "torch/libmill.so") == [["sm_80"]]
 
@@ -169,7 +169,7 @@ def test_what_cannot_be(
     stoker: Stoker, tmp_path: Path, index: dict[str, str], words: list[str], status: int, said: str
 ) -> None:
     python = empty_environment(tmp_path / "venv")
-    done = stoker("install", *words, "--python", python, timeout=240, **index)
+    done = stoker("install", *words, "--python", python, **index)
     assert (done.returncode, said in done.stderr) == (status, True), done.stderr
     assert "Traceback" not in done.stderr
     assert not list(packages(python).glob("*.dist-info"))
@@ -195,7 +195,7 @@ def test_words_for_another_machine_are_refused(
         other="linux-x86_64" if arm else "linux-aarch64", cpu="zen4" if arm else "neoverse_n1"
     )
     words = ["install", "torch==2.9.1", "--slim", "--for", machine, "--python", sys.executable]
-    done = stoker(*words, "--dry-run", timeout=240, **index)
+    done = stoker(*words, "--dry-run", **index)
     assert done.returncode == 2, done.stdout
     assert why in done.stderr
 
@@ -207,5 +207,5 @@ def test_words_for_this_machine_are_accepted(
     python = "".join(map(str, sys.version_info[:2]))
     machine = machine.format(here=f"linux-{platform.machine()}", python=python)
     words = ["install", "torch==2.9.1", "--slim", "--for", machine, "--python", sys.executable]
-    done = stoker(*words, "--dry-run", timeout=240, **index)
+    done = stoker(*words, "--dry-run", **index)
     assert done.returncode == 0, done.stderr

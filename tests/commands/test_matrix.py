@@ -94,7 +94,7 @@ def test_variants_from_the_matrix_to_empty_environments(
     project: Path, stoker: Stoker, tmp_path: Path
 ) -> None:
     """Three variants in one folder, published, and each installed with pip and with uv."""
-    made = results(stoker("matrix", "--out", "wheels", "--json", timeout=TIMEOUT_S))
+    made = results(stoker("matrix", "--out", "wheels", "--json"))
     assert ends(made) == dict.fromkeys(["plain", "loud", "small"], "done")
     labels = {"plain": "cpu.plain", "loud": "cpu.loud", "small": "cpu.minsizerel"}
     for name, label in labels.items():
@@ -103,7 +103,7 @@ def test_variants_from_the_matrix_to_empty_environments(
         assert (tmp_path / "wheels" / made[name]["wheel"]).stat().st_size == made[name][
             "size_bytes"
         ]
-    again = stoker("matrix", "--out", "wheels", "--json", timeout=TIMEOUT_S)
+    again = stoker("matrix", "--out", "wheels", "--json")
     assert ends(results(again)) == dict.fromkeys(labels, "unchanged")
     assert "3 of 3: building" in again.stderr
     wheels = [str(path) for path in (project / "wheels").glob("*.whl")]
@@ -114,7 +114,7 @@ def test_variants_from_the_matrix_to_empty_environments(
         for label in labels.values():
             python = empty_environment(tmp_path / f"{installer}-{label}")
             words = ["install", "index", f"mini-wheel==0.2.0+{label}", "--installer", installer]
-            done = stoker(*words, "--python", python, timeout=120, **ALONE)
+            done = stoker(*words, "--python", python, **ALONE)
             assert done.returncode == 0, done.stderr
             found = subprocess.check_output([python, "-c", code], text=True)
             assert found.strip() == f"0.2.0+{label}"
@@ -123,7 +123,7 @@ def test_variants_from_the_matrix_to_empty_environments(
 @pytest.mark.heavy
 def test_one_failure_does_not_stop_the_rest(project: Path, stoker: Stoker) -> None:
     (project / "stoker.toml").write_text(BUILDS + '[variants.gone]\nvariant = "cpu-py38"\n')
-    done = stoker("matrix", "--only", "[pg]*", "--out", "wheels", "--json", timeout=TIMEOUT_S)
+    done = stoker("matrix", "--only", "[pg]*", "--out", "wheels", "--json")
     made = results(done, status=1)
     assert ends(made) == {"plain": "done", "gone": "failed"}
     assert made["gone"]["error"] == "prepare failed: no Python 3.8 found"
@@ -135,7 +135,7 @@ def test_one_failure_does_not_stop_the_rest(project: Path, stoker: Stoker) -> No
 
     version = "{}.{}".format(*sys.version_info)
     words = ["--only", "plain", "--python", version, "--out", "wheels", "--json"]
-    named = results(stoker("matrix", *words, timeout=TIMEOUT_S))
+    named = results(stoker("matrix", *words))
     assert ends(named) == {"plain": "done"}  # this Python by its version, in place of the wheel
     assert list((project / "wheels").glob("*.whl")) == [wheel]
 
@@ -164,7 +164,7 @@ def test_an_interrupted_matrix_keeps_what_is_finished(project: Path, stoker: Sto
     assert [one["end"] for one in manifest["results"]] == ["done", "interrupted"]
     assert len(list((project / "wheels").glob("*.whl"))) == 1
     hold.unlink()
-    resumed = results(stoker("matrix", "--out", "wheels", "--json", timeout=TIMEOUT_S))
+    resumed = results(stoker("matrix", "--out", "wheels", "--json"))
     assert ends(resumed) == {"plain": "unchanged", "loud": "done", "small": "done"}
 
 
@@ -195,7 +195,7 @@ def test_python_versions_of_the_file_and_of_the_command_line(project: Path, stok
 
 def test_a_wheel_is_slimmed_for_each_gpu(slims: Path, stoker: Stoker, torch: Path) -> None:
     out = slims / "wheels"
-    made = results(stoker("matrix", "--out", "wheels", "--json", timeout=120))
+    made = results(stoker("matrix", "--out", "wheels", "--json"))
     assert ends(made) == dict.fromkeys(["a100", "ada", "h100"], "done")
     for name, label in {"a100": "cu130.sm80", "ada": "cu130.sm89", "h100": "cu130.sm90"}.items():
         wheel = out / f"torch-2.0+{label}-py3-none-linux_{MACHINE}.whl"
@@ -212,13 +212,13 @@ def test_a_wheel_is_slimmed_for_each_gpu(slims: Path, stoker: Stoker, torch: Pat
     damaged, missing = (out / made[name]["wheel"] for name in ("ada", "h100"))
     damaged.write_bytes(b"x")
     missing.unlink()
-    again = results(stoker("matrix", "--out", "wheels", "--json", timeout=120))
+    again = results(stoker("matrix", "--out", "wheels", "--json"))
     assert ends(again) == {"a100": "unchanged", "ada": "done", "h100": "done"}
     assert [one["sha256"] for one in again.values()] == [one["sha256"] for one in made.values()]
 
     file = slims / "stoker.toml"
     file.write_text(file.read_text().replace('"sm80"', '"sm80+sm86"'))
-    changed = results(stoker("matrix", "--only", "a100", "--out", "wheels", "--json", timeout=120))
+    changed = results(stoker("matrix", "--only", "a100", "--out", "wheels", "--json"))
     assert changed["a100"]["wheel"].startswith("torch-2.0+cu130.sm80.sm86-")
     manifest = json.loads((out / "matrix.json").read_text())
     assert sorted(one["job"]["name"] for one in manifest["results"]) == ["a100", "ada", "h100"]
@@ -227,7 +227,7 @@ def test_a_wheel_is_slimmed_for_each_gpu(slims: Path, stoker: Stoker, torch: Pat
 @pytest.mark.slow
 @pytest.mark.usefixtures("slims")
 def test_a_slimmed_catalogue_serves_each_gpu(stoker: Stoker) -> None:
-    assert stoker("matrix", "--out", "wheels", timeout=120).returncode == 0
+    assert stoker("matrix", "--out", "wheels").returncode == 0
     done = stoker("catalogue", "publish", "wheels", "--to", "index")
     assert done.returncode == 0, done.stderr
     for gpu, label in {"h100": "cu130.sm90", "rtx4090": "cu130.sm89", "a100": "cu130.sm80"}.items():
@@ -241,19 +241,19 @@ def test_a_slimmed_catalogue_serves_each_gpu(stoker: Stoker) -> None:
 def test_a_wheel_from_the_package_index(stoker: Stoker, torch: Path) -> None:
     words = ["matrix", "--wheel", "torch==2.0", "--label", "mine", "--json", "--out", "wheels"]
     links = {"PIP_FIND_LINKS": str(torch.parent), **ALONE}
-    done = stoker(*words, "--python", "3.11", "--only", "a100", timeout=120, **links)
+    done = stoker(*words, "--python", "3.11", "--only", "a100", **links)
     made = results(done)
     assert made["a100"]["wheel"] == f"torch-2.0+mine.a100-py3-none-linux_{MACHINE}.whl"
     assert "downloading torch==2.0 for Python 3.11" in done.stderr
     missing = [*words, "--wheel", "torch==3.0", "--only", "h100"]
-    other = results(stoker(*missing, timeout=120, **links), status=1)
+    other = results(stoker(*missing, **links), status=1)
     assert "the package index has no wheel of torch==3.0" in other["h100"]["error"]
 
 
 def test_a_gpu_that_the_wheel_has_no_code_for(slims: Path, stoker: Stoker) -> None:
     file = slims / "stoker.toml"
     file.write_text(file.read_text().replace('"sm90"', '"sm75"'))
-    done = stoker("matrix", "--out", "wheels", "--json", timeout=120)
+    done = stoker("matrix", "--out", "wheels", "--json")
     made = results(done, status=1)
     assert ends(made) == {"a100": "done", "ada": "done", "h100": "failed"}
     assert "no device code that runs on sm75" in made["h100"]["error"]
@@ -304,13 +304,13 @@ def test_two_at_once(slims: Path, stoker: Stoker) -> None:
     with held_elsewhere(slims / "wheels" / ".stoker-matrix.lock"):
         done = stoker("matrix", "--out", "wheels")
     assert (done.returncode, "another matrix is at work in wheels" in done.stderr) == (1, True)
-    assert stoker("matrix", "--out", "wheels", "--only", "a100", timeout=120).returncode == 0
+    assert stoker("matrix", "--out", "wheels", "--only", "a100").returncode == 0
 
 
 def test_a_full_disk(slims: Path, stoker: Stoker, torch: Path) -> None:
     size = torch.stat().st_size
     with small_disk(slims / "small", f"size={size}") as out:
-        done = stoker("matrix", "--out", str(out), timeout=120)
+        done = stoker("matrix", "--out", str(out))
         assert done.returncode == 1
         assert "not enough disk space" in done.stderr
         assert [path.name for path in out.iterdir()] == ["matrix.json"]

@@ -81,13 +81,13 @@ def wheel(need: Need, libraries: Path, tmp_path: Path) -> Path:
 
 
 def package(stoker: Stoker, *arguments: Any, **options: Any) -> Path:
-    done = stoker("package", *map(str, arguments), timeout=280, **options)
+    done = stoker("package", *map(str, arguments), **options)
     assert done.returncode == 0, done.stderr
     return Path(options.get("cwd") or "/", done.stdout.strip())
 
 
 def planned(stoker: Stoker, *arguments: Any) -> Any:
-    done = stoker("package", *map(str, arguments), "--dry-run", "--json", timeout=280)
+    done = stoker("package", *map(str, arguments), "--dry-run", "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["plan"]
 

@@ -171,7 +171,7 @@ def test_the_script_of_a_plan_configures_what_a_build_configures(
     assert by_hand.returncode == 0, by_hand.stdout + by_hand.stderr
     expected = cached(tree / "build" / "CMakeCache.txt")
     shutil.rmtree(tree / "build")
-    built = stoker("build", str(tree), *words, timeout=280)
+    built = stoker("build", str(tree), *words)
     assert built.returncode == 0, built.stderr
     (cache,) = stoker_home.rglob("CMakeCache.txt")
     assert cached(cache) == expected

@@ -89,7 +89,7 @@ def test_install(
         "--python",
         python,
     ]
-    done = stoker(*words, "--json", timeout=120, **ALONE)
+    done = stoker(*words, "--json", **ALONE)
     assert done.returncode == 0, done.stderr
     assert installed(python) == "1.0+cu128.sm90 2.0+cpu"
     assert [row["project"] for row in msgspec.json.decode(done.stdout)["wheels"]] == [
@@ -97,7 +97,7 @@ def test_install(
         "millstone",
     ]
     assert "native sm_90 code for H100 (9.0)" in done.stderr
-    other = stoker(*words[:4], "rtx3090", *words[5:], timeout=120, **ALONE)
+    other = stoker(*words[:4], "rtx3090", *words[5:], **ALONE)
     assert other.returncode == 0, other.stderr
     assert installed(python) == "1.0+cu128.sm80 2.0+cpu"
 
@@ -138,9 +138,7 @@ def test_plain_pip(variants: Path, index: Path, address: str, tmp_path: Path) ->
 @pytest.mark.slow
 def test_wheel_variants(stoker: Stoker, variants: Path, tmp_path: Path) -> None:
     """uv chooses from one index by the GPU, as the draft standards describe it."""
-    done = stoker(
-        "catalogue", "publish", str(variants), "--to", "index", "--wheel-variants", timeout=120
-    )
+    done = stoker("catalogue", "publish", str(variants), "--to", "index", "--wheel-variants")
     assert done.returncode == 0, done.stderr
     index = tmp_path / "index"
     files = {path.name for path in index.glob("wheel-variants/mill/*")}
@@ -204,7 +202,7 @@ def test_install_from_an_index_of_wheel_variants(
     shared = str(tmp_path / "index/wheel-variants")
     words = ["install", shared, "mill", "--python", python, "--installer", installer]
     for level, version in ((high, f"1.0+cpu.{high}"), (low, "1.0+cpu")):
-        done = stoker(*words, "--for", f"cpu {level}", "--json", timeout=120)
+        done = stoker(*words, "--for", f"cpu {level}", "--json")
         assert done.returncode == 0, done.stderr
         code = "import mill; print(mill.version)"
         assert subprocess.check_output([python, "-c", code], text=True).strip() == version
@@ -232,7 +230,7 @@ def test_a_file_that_was_changed(
     assert wheel.name == other.name
     wheel.write_bytes(other.read_bytes())
     words = ["install", str(index), "mill", "--for", "cpu", "--installer", installer]
-    done = stoker(*words, "--python", python, timeout=120, **ALONE)
+    done = stoker(*words, "--python", python, **ALONE)
     assert done.returncode == 1
     assert "the hash of a file differs" in done.stderr
 

@@ -143,7 +143,7 @@ def test_prices_give_costs(stoker: Stoker, stoker_home: Path, tmp_path: Path) ->
 def test_a_build_writes_its_report(stoker: Stoker, need: Need) -> None:
     need("ninja")
     words = ("build", str(PROJECTS / "mini-cmake"), "--install-tree", "--report")
-    done = stoker(*words, timeout=240)
+    done = stoker(*words)
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if "report in" in line]
     page = Path(line.partition("report in ")[2])

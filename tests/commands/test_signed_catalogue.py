@@ -118,7 +118,7 @@ def test_a_changed_wheel(signed: Signed, tmp_path: Path, installer: str) -> None
     python = tmp_path / "venv/bin/python"
     venv.create(tmp_path / "venv", with_pip=False, symlinks=True)
     words = ["install", str(signed.place), "mill", "--python", str(python)]
-    done = signed.stoker(*words, "--installer", installer, cwd=tmp_path, timeout=200)
+    done = signed.stoker(*words, "--installer", installer, cwd=tmp_path)
     assert done.returncode != 0
     assert "the hash of a file differs" in done.stderr
     assert not list((tmp_path / "venv").rglob("evil.py"))
