@@ -1,5 +1,6 @@
 """Run `stoker build` on copies of the test projects and inspect what it did."""
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -46,6 +47,10 @@ class Project:
         text = path.read_text()
         assert old in text
         path.write_text(text.replace(old, new))
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 class Record:

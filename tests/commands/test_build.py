@@ -1,6 +1,5 @@
 """`stoker build` and `stoker develop` on miniature projects, with the real tools."""
 
-import hashlib
 import json
 import os
 import signal
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from builds import TIMEOUT_S, Project, Record
+from builds import TIMEOUT_S, Project, Record, digest
 from conftest import Need, Stoker, heavy, missing
 from governed import STOKER, wait_until
 
@@ -24,10 +23,6 @@ FIRST = {"prepare", "configure", "codegen", "compile", "wheel", "package", "veri
 def project(stoker: Stoker, tmp_path: Path, need: Need, _back_end: None) -> Project:
     need("ninja")
     return Project(stoker, tmp_path, "mini-wheel")
-
-
-def digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def ask(wheel: Path, folder: Path, expression: str) -> str:

@@ -2,12 +2,11 @@
 written, and the same command succeeds once there is room.
 """
 
-import hashlib
 from pathlib import Path
 
 import pytest
 
-from builds import Project
+from builds import Project, digest
 from conftest import Need, Stoker
 from small_disks import small_disk
 
@@ -29,10 +28,6 @@ STAGES = {
     "link": "add_custom_command(TARGET mini_core PRE_LINK COMMAND {fill})",
     "wheel": 'install(CODE "execute_process(COMMAND {fill})")',
 }
-
-
-def digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -1,11 +1,10 @@
 """A build resumes, whichever process was killed, and makes the same wheel."""
 
-import hashlib
 from pathlib import Path
 
 import pytest
 
-from builds import Project
+from builds import Project, digest
 from conftest import Need, Stoker
 from governed import wait_until
 from killed_builds import build_killed, processes
@@ -30,10 +29,6 @@ def test_killed_again_and_again(
     build_killed(tree, wheels[1], homes[1], *options, kills=0, seed=0)
     disturbed, undisturbed = (next(folder.iterdir()) for folder in wheels)
     assert disturbed.name == undisturbed.name
-    assert _digest(disturbed) == _digest(undisturbed), killed
+    assert digest(disturbed) == digest(undisturbed), killed
     # The governor ends a moment after its last run.
     wait_until(lambda: not [*processes(homes[0]), *processes(homes[1])], "nothing is left of it")
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,12 +1,9 @@
 """`stoker slim` on libraries, folders and environments: in place, and back to the originals."""
 
 import os
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from built_libraries import PTX, entry, region
 from conftest import Need
@@ -71,24 +68,6 @@ def test_a_library_that_cannot_be_cut(library: Path) -> None:
         slim(library, "--for", "sm90")
     assert raised.value.status == ExitStatus.FAILED
     assert library.read_bytes() == broken
-
-
-@given(damage=st.lists(st.tuples(st.floats(0, 1), st.binary(min_size=1, max_size=8)), min_size=1))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_damaged_libraries(
-    library: Path, members: dict[str, bytes], damage: list[tuple[float, bytes]]
-) -> None:
-    """Slimmed, left as it is, or refused in words: whatever the bytes are."""
-    content = bytearray(members[CUDA])
-    for place, data in damage:
-        # The headers at both ends are where damage matters.
-        start = int(place * 8192) - 4096
-        content[start % len(content) : start % len(content) + len(data)] = data
-    library.write_bytes(content)
-    with suppress(StokerError):
-        slim(library, "--for", "sm90", "--dry-run")
-    with suppress(StokerError):
-        slim(library.parent, "--for", "sm90", "--discard")
 
 
 def test_ptx_on_request(need: Need, tmp_path: Path) -> None:
