@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -64,8 +65,10 @@ def test_of_the_launcher(tree: Tree) -> None:
     assert tree.step.hear() == []  # the connection ends with the keeper, when memory is free
 
 
-def test_of_the_keeper(tree: Tree) -> None:
-    os.kill(tree.keeper, signal.SIGKILL)
+@pytest.mark.parametrize("kill", [os.kill, os.killpg])
+def test_of_the_keeper(tree: Tree, kill: Callable[[int, int], None]) -> None:
+    """Alone, or with its process group, as the governor kills it when a run is gone."""
+    kill(tree.keeper, signal.SIGKILL)
     assert tree.step.expect("done")[:2] == [b"0", b"9"]
     tree.step.say("release")
     assert tree.process.wait(60) == -signal.SIGKILL
@@ -78,15 +81,6 @@ def test_of_the_compiler(tree: Tree) -> None:
     until(lambda: not any(alive(pid) for pid in tree.pids), "orphans gone")
     tree.step.say("release")
     assert tree.process.wait(60) == -signal.SIGKILL
-
-
-def test_of_the_process_group(tree: Tree) -> None:
-    """As the governor does when a run is gone."""
-    os.killpg(tree.keeper, signal.SIGKILL)
-    assert tree.step.expect("done")[:2] == [b"0", b"9"]
-    tree.step.say("release")
-    assert tree.process.wait(60) == -signal.SIGKILL
-    tree.vanishes()
 
 
 def test_of_the_run(launch: Launch, governor: ScriptedGovernor, tmp_path: Path) -> None:

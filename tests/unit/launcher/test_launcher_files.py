@@ -43,6 +43,15 @@ def source(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.fixture
+def build(launch: Launch, tmp_path: Path) -> Path:
+    """The folder for temporary files that the build has set."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    launch.environment["TMPDIR"] = str(folder)
+    return folder
+
+
 def look(folder: Path) -> dict[str, tuple[int, int, bytes]]:
     """Return the mode, the links and the content of each file."""
     return {
@@ -196,12 +205,9 @@ def test_mold_leaves_no_temporary_file(
 
 @pytest.mark.parametrize("scratch", ["disk", "memory"])
 def test_a_reproducer_outlives_its_step(
-    launch: Launch, governor: ScriptedGovernor, steps: Path, tmp_path: Path, scratch: str
+    launch: Launch, governor: ScriptedGovernor, steps: Path, build: Path, scratch: str
 ) -> None:
     """In another file system too."""
-    build = tmp_path / "tmp"
-    build.mkdir()
-    launch.environment["TMPDIR"] = str(build)
     if scratch == "memory":
         memory = Path("/dev/shm") / f"stoker-test-{os.getpid()}"
         memory.mkdir()
@@ -224,14 +230,11 @@ def test_a_reproducer_outlives_its_step(
 
 
 def test_the_reproducer_of_clang(
-    launch: Launch, governor: ScriptedGovernor, source: Path, tmp_path: Path, need: Need
+    launch: Launch, governor: ScriptedGovernor, source: Path, build: Path, need: Need
 ) -> None:
-    build = tmp_path / "tmp"
-    build.mkdir()
-    launch.environment["TMPDIR"] = str(build)
     source.write_text("#pragma clang __debug parser_crash\n")
     governor.permit_everything()
-    status, _, _ = result(launch(need("clang"), "-c", source, "-o", "a.o", cwd=tmp_path))
+    status, _, _ = result(launch(need("clang"), "-c", source, "-o", "a.o", cwd=build.parent))
     assert status
     (kept,) = build.iterdir()
     assert {path.suffix for path in kept.iterdir()} == {".c", ".sh"}
@@ -239,11 +242,8 @@ def test_the_reproducer_of_clang(
 
 @pytest.mark.parametrize("word", ["again", "kill"])
 def test_what_a_repeated_attempt_left_does_not_stay(
-    launch: Launch, governor: ScriptedGovernor, steps: Path, tmp_path: Path, word: str
+    launch: Launch, governor: ScriptedGovernor, steps: Path, tmp_path: Path, build: Path, word: str
 ) -> None:
-    build = tmp_path / "tmp"
-    build.mkdir()
-    launch.environment["TMPDIR"] = str(build)
     ready = tmp_path / "ready"
     end = "exit 1" if word == "again" else f"echo > {ready}; sleep 1000"
     process = launch.script(
@@ -263,11 +263,8 @@ def test_what_a_repeated_attempt_left_does_not_stay(
 
 
 def test_an_interrupted_command_moves_nothing(
-    launch: Launch, governor: ScriptedGovernor, steps: Path, tmp_path: Path
+    launch: Launch, governor: ScriptedGovernor, steps: Path, tmp_path: Path, build: Path
 ) -> None:
-    build = tmp_path / "tmp"
-    build.mkdir()
-    launch.environment["TMPDIR"] = str(build)
     ready = tmp_path / "ready"
     wait = f'echo > "$TMPDIR/x"; echo > {ready}; while :; do sleep 0.02; done'
     process = launch.script(f'trap "exit 3" TERM; {wait}')

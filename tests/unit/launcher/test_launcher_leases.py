@@ -17,6 +17,7 @@ from conftest import missing
 from stoker.govern.leases import Leases, make_files, remove_files
 from unit.launcher.scripted import (
     REPEATABLE,
+    Conversation,
     Launch,
     ScriptedGovernor,
     Word,
@@ -105,6 +106,14 @@ def offered(page: Page, launch: Launch, governor: ScriptedGovernor) -> Page:
     return page
 
 
+def asking(governor: ScriptedGovernor) -> Conversation:
+    """Accept a launcher that was to take a place, and asks because it has none."""
+    conversation = governor.accept()
+    conversation.expect("lease")
+    conversation.expect("ask")
+    return conversation
+
+
 def test_it_starts_without_asking_and_is_reported(
     offered: Page, launch: Launch, governor: ScriptedGovernor
 ) -> None:
@@ -181,9 +190,7 @@ def test_one_that_waits_asks_when_the_places_are_withdrawn(
         step = launch.script("exit 0")
         time.sleep(0.2)  # in which it comes to wait, if the machine is not too busy
         offered.grant(0)
-    conversation = governor.accept()
-    conversation.expect("lease")
-    conversation.expect("ask")
+    conversation = asking(governor)
     conversation.permit()
     conversation.expect("done")
     assert result(step)[0] == 0
@@ -194,9 +201,7 @@ def test_the_governor_sends_one_that_asked_to_the_page(
 ) -> None:
     offered.grant(0)
     step = launch.script("echo done")
-    conversation = governor.accept()
-    conversation.expect("lease")
-    conversation.expect("ask")
+    conversation = asking(governor)
     offered.grant(1)
     conversation.say("lease")
     assert result(step) == (0, b"done\n", b"")
@@ -209,9 +214,7 @@ def test_one_whose_page_offers_nothing_is_not_sent_there_again(
 ) -> None:
     """It has opened the page of a governor that died; the next one has another."""
     step = launch.script("echo done")
-    conversation = governor.accept()
-    conversation.expect("lease")
-    conversation.expect("ask")
+    conversation = asking(governor)
     conversation.say("lease")
     conversation = governor.accept()
     conversation.expect("ask")
@@ -323,9 +326,7 @@ def test_reports_that_have_no_space_go_over_the_socket(
             os.write(pipe, b"x" * 4096)
     os.close(pipe)
     step = launch.script("exit 0")
-    conversation = governor.accept()
-    conversation.expect("lease")
-    conversation.expect("ask")
+    conversation = asking(governor)
     conversation.expect("started")
     conversation.expect("done")
     assert result(step)[0] == 0
