@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stoker.ask.asking import ask, planned, remarks
+from stoker.ask.asking import ask, asked_remarks, planned
 from stoker.ask.values import Asked
 from stoker.model.errors import StokerError
 from stoker.model.finding import Severity
@@ -152,14 +152,14 @@ def refused(text: str, truth: Row) -> tuple[str, str]:
 def verdict_of(plan: Plan, truth: Row, asked: Asked | None) -> tuple[str, str]:
     errors = [f for f in plan.findings if f.severity is Severity.ERROR]
     if asked:
-        errors += [f for f in remarks(plan, asked) if f.severity is Severity.ERROR]
+        errors += [f for f in asked_remarks(plan, asked) if f.severity is Severity.ERROR]
     if errors:
         text = " ".join(f"{f.title}: {f.evidence}" for f in errors)
         right, why = refused(text, truth)
         # What this machine lacks is true, but says nothing about the variant.
         return ("incomplete" if right == "wrong" else right), why
     if "refuses" in truth:
-        told_by = (*plan.findings, *(remarks(plan, asked) if asked else ()))
+        told_by = (*plan.findings, *(asked_remarks(plan, asked) if asked else ()))
         warned = [f"{f.title} {f.evidence}" for f in told_by]
         told = next((text for text in warned if re.search(truth["refuses"], text)), None)
         return ("incomplete", told) if told else ("wrong", "it should be refused")
@@ -217,7 +217,7 @@ def lacks(plan: Plan, truth: Row) -> str:
 
 def says(plan: Plan, asked: Asked | None, truth: Row) -> bool:
     """Tell whether the plan states itself what a missing setting would change."""
-    told = (*plan.findings, *(remarks(plan, asked) if asked else ()))
+    told = (*plan.findings, *(asked_remarks(plan, asked) if asked else ()))
     return "or_says" in truth and any(
         re.search(truth["or_says"], f"{finding.title} {finding.evidence}") for finding in told
     )
