@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -18,7 +18,7 @@ from stoker.govern.session import Session
 from stoker.machine.disks import read_temporary
 from stoker.machine.system import read_machine
 from stoker.model.build import BuildStage
-from stoker.model.errors import StokerError, StorageError, UsageError
+from stoker.model.errors import StorageError, UsageError
 from stoker.model.plan import Plan
 from stoker.model.value import Value
 from stoker.outside import files, folders, locks
@@ -137,13 +137,10 @@ def locked(path: Path) -> Iterator[None]:
     """Lock a folder that only one build may use at a time. The lock file is beside it and is
     released when the process exits.
     """
-    with ExitStack() as stack:
+    hint = "wait for it, or name another --variant"
+    with locks.held(build_lock(path), busy=f"another build is running in {path}", hint=hint):
         try:
-            stack.enter_context(locks.held(build_lock(path)))
             path.mkdir(parents=True, exist_ok=True)
-        except locks.BusyError:
-            hints = ["wait for it, or name another --variant"]
-            raise StokerError(f"another build is running in {path}", hints=hints) from None
         except OSError as error:
             raise folders.unwritable(path, error, doing="use") from error
         yield

@@ -26,18 +26,25 @@ class BusyError(StokerError):
 
 @contextmanager
 def held(
-    file: Path, *, shared: bool = False, waiting: Callable[[], None] | None = None
+    file: Path,
+    *,
+    shared: bool = False,
+    waiting: Callable[[], None] | None = None,
+    busy: str = "",
+    hint: str = "",
 ) -> Iterator[int]:
     """Hold a lock; yield its file descriptor for programs that work under it and may outlive us.
 
     If another process holds the lock, call ``waiting`` and wait; without ``waiting``, raise
-    BusyError.
+    BusyError: ``busy`` says in the words of the user what the other process does, and ``hint`` what
+    to do about it.
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     with _opened(file) as descriptor:
         if not _taken(descriptor, kind, _MOMENTS):
             if waiting is None:
-                raise BusyError(f"another process holds {file}")
+                message = busy or f"another process holds {file}"
+                raise BusyError(message, hints=[hint] if hint else [])
             waiting()
             fcntl.flock(descriptor, kind)
         if _is_at(file, descriptor):
@@ -45,7 +52,7 @@ def held(
             yield descriptor
             return
     # The previous holder deleted the file, so another process would lock a new one.
-    with held(file, shared=shared, waiting=waiting) as descriptor:
+    with held(file, shared=shared, waiting=waiting, busy=busy, hint=hint) as descriptor:
         yield descriptor
 
 

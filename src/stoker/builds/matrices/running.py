@@ -6,7 +6,7 @@ matrix that was killed continues where it stopped.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -71,12 +71,8 @@ def run_matrix(
 @contextmanager
 def _alone(out: Path) -> Iterator[None]:
     lock = out / _LOCK
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(locks.held(lock))
-        except locks.BusyError:
-            hints = ["wait for it, or choose another folder with --out"]
-            raise StokerError(f"another matrix is at work in {out}", hints=hints) from None
+    hint = "wait for it, or choose another folder with --out"
+    with locks.held(lock, busy=f"another matrix is at work in {out}", hint=hint):
         try:
             yield
         finally:

@@ -95,19 +95,14 @@ def store_of(target: Target) -> Path:
 def held_store(store: Path) -> Iterator[None]:
     """Lock a store against other processes; create it if needed, remove it if it ends empty."""
     lock = store / _LOCK
-    try:
-        with locks.held(lock):
-            try:
-                yield
-            finally:
-                with suppress(OSError):
-                    remove_file(lock)
-                    remove_empty(store)
-    except locks.BusyError:
-        raise StokerError(
-            f"another stoker process is slimming or restoring {store.parent}",
-            hints=["wait until it has finished, then try again"],
-        ) from None
+    busy = f"another stoker process is slimming or restoring {store.parent}"
+    with locks.held(lock, busy=busy, hint="wait until it has finished, then try again"):
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                remove_file(lock)
+                remove_empty(store)
 
 
 def state_of(store: Path) -> StoreState | None:
