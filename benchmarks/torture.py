@@ -1,18 +1,19 @@
 """Breaks governed builds at random and checks what remains.
 
-    python benchmarks/torture.py --minutes 10 --seed 1 [--workers N] [--cuda] [--only FAULT]
+    python benchmarks/torture.py --minutes 10 --seed 1 [--workers N] [--cuda | --cache ccache]
     python benchmarks/torture.py --seed 1 --only FAULT --round SEED
 
 Each round starts `stoker run -- ninja` on a generated project inside a memory cgroup, injects one
 fault at a random time, and then checks: the run ended with a status that fits the fault, a second
 run completes the build, every object is byte-identical to that of an undisturbed build, and no
-process, socket, run folder or temporary file is left. The faults take turns, in a random order. A
-failed round prints its seed, keeps its output, and can be repeated with --round. Needs root, a
-memory cgroup and tmpfs mounts. Rounds named "odd-compiles" run the compiles of odd_compiles.py with
-or without ccache instead of ninja; with --cuda there are none. "second-run" starts a small run
-beside the large one, which must not wait for its end. The longest wait of a step is stored. N
-copies (--workers) run at the same time, each with its own seed, memory cgroup, process namespace
-and temporary folders, so that other runs on the machine do not count.
+process, socket, run folder or temporary file is left. With --cache ccache, the objects that the
+cache then has must be identical too. The faults take turns, in a random order. A failed round
+prints its seed, keeps its output, and can be repeated with --round. Needs root, a memory cgroup and
+tmpfs mounts. Rounds named "odd-compiles" run the compiles of odd_compiles.py with or without ccache
+instead of ninja; with --cuda there are none. "second-run" starts a small run beside the large one,
+which must not wait for its end. The longest wait of a step is stored. N copies (--workers) run at
+the same time, each with its own seed, memory cgroup, process namespace and temporary folders, so
+that other runs on the machine do not count.
 
 Each run with all faults adds itself, with its failures, to results/torture-<kind>-<machine>.json,
 which holds the sums too; another seed continues with the faults that the stored runs cover least.
@@ -65,8 +66,8 @@ ATTEMPTS = 3  # runs to complete a build after its fault
 
 
 class Torture:
-    def __init__(self, folder: Path, seed: int, load: Load, *, cuda: bool):
-        self.folder, self.load = folder, load
+    def __init__(self, folder: Path, seed: int, load: Load, *, cuda: bool, cache: str):
+        self.folder, self.load, self.cache = folder, load, cache
         self.group = Group(load.limit, f"stoker-torture-{seed}")
         self.source = folder / "source"
         chance = random.Random(seed)
@@ -99,7 +100,7 @@ class Torture:
         chance = random.Random(seed)
         shutil.rmtree(self.place, ignore_errors=True)
         self.group.set_limit(self.load.limit)
-        case = Round(self.place, self.group, self.load, chance)
+        case = Round(self.place, self.group, self.load, chance, self.cache)
         for folder in (case.build, case.home, case.tmp):
             folder.mkdir(parents=True)
         try:
@@ -135,7 +136,6 @@ class Torture:
                     env={
                         **case.environment(),
                         **variables,
-                        "CCACHE_DIR": str(case.home / "ccache"),
                     },
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -166,25 +166,29 @@ class Torture:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
         self.group.set_limit(self.load.limit)
-        wrong += self._complete(case)
+        wrong += self._complete(case, "resumed")
+        if self.cache != "none" and not wrong:
+            for path in case.build.rglob("*.o"):
+                path.unlink()
+            wrong += self._complete(case, "from-the-cache")
         wrong += self._remains(case)
         return wrong + case.wrong
 
-    def _complete(self, case: Round) -> list[str]:
+    def _complete(self, case: Round, name: str) -> list[str]:
         """The next runs work and end in the reference's objects."""
         for attempt in range(ATTEMPTS):
-            status = case.wait(case.start(f"resumed-{attempt}"))
+            status = case.wait(case.start(f"{name}-{attempt}"))
             if status is None:
-                return ["a resumed run hangs"]
+                return [f"a run hangs: {name}"]
             if status == 0:
                 break
         else:
-            return [f"no resumed run succeeds: status {status}"]
+            return [f"no run succeeds: {name}, status {status}"]
         made = _objects(case.build)
         differing = sorted(
             name for name in self.reference if made.get(name) != self.reference[name]
         )
-        return [f"objects differ: {', '.join(differing)}"] if differing else []
+        return [f"objects differ: {name}, {', '.join(differing)}"] if differing else []
 
     def _remains(self, case: Round) -> list[str]:
         deadline = time.monotonic() + GRACE_S
@@ -250,6 +254,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=1, help="copies to run at the same time")
     parser.add_argument("--cuda", action="store_true", help="compile kernels with nvcc")
+    parser.add_argument("--cache", choices=("none", "ccache"), default="none")
     parser.add_argument("--small", action="store_true", help="build less, with less memory")
     parser.add_argument("--tiny", action="store_true", help="build many small files in C")
     parser.add_argument("--only", choices=list(FAULTS), help="inject only this fault")
@@ -270,6 +275,7 @@ def main() -> int:
         "seed": arguments.seed,
         "workers": arguments.workers,
         "cuda": arguments.cuda,
+        "cache": arguments.cache,
         "faults": dict(sorted(done.faults.items())),
         "interventions": {name: done.interventions[name] for name in INTERVENTIONS},
         "longest_wait_s": round(done.longest_wait_s, 1),
@@ -298,6 +304,7 @@ def _load(arguments: argparse.Namespace) -> Load:
 def _stored_file(arguments: argparse.Namespace) -> Path:
     kind = ("cuda" if arguments.cuda else "cxx") + ("-small" if arguments.small else "")
     kind += "-tiny" if arguments.tiny else ""
+    kind += "-ccache" if arguments.cache == "ccache" else ""
     return RESULTS / f"torture-{kind}-{platform.machine()}.json"
 
 
@@ -349,7 +356,7 @@ def _run_rounds(arguments: argparse.Namespace) -> Done:
     """Torture until the time is over."""
     folder = Path(tempfile.mkdtemp(prefix="stoker-torture-"))
     load = _load(arguments)
-    torture = Torture(folder, arguments.seed, load, cuda=arguments.cuda)
+    torture = Torture(folder, arguments.seed, load, cuda=arguments.cuda, cache=arguments.cache)
     counts: Counter[str] = Counter()
     failures: list[dict[str, object]] = []
     began = time.monotonic()
@@ -402,6 +409,7 @@ def _run_workers(arguments: argparse.Namespace) -> Done:
         command = [*ALONE, str(place), sys.executable, __file__, "--alone"]
         command += ["--json", str(file)]
         command += ["--minutes", str(arguments.minutes), "--seed", str(arguments.seed + number)]
+        command += ["--cache", arguments.cache]
         command += ["--cuda"] if arguments.cuda else []
         command += ["--small"] if arguments.small else []
         command += ["--tiny"] if arguments.tiny else []

@@ -86,8 +86,11 @@ def generate(folder: Path, load: Load, chance: random.Random) -> None:
 class Round:
     """One build, its processes, and what may remain of it."""
 
-    def __init__(self, folder: Path, group: Group, load: Load, chance: random.Random):
+    def __init__(
+        self, folder: Path, group: Group, load: Load, chance: random.Random, cache: str = "none"
+    ):
         self.folder, self.group, self.load, self.chance = folder, group, load, chance
+        self.cache = cache
         self.build, self.home, self.tmp = folder / "build", folder / "home", folder / "tmp"
         self.notes: list[str] = []
         self.wrong: list[str] = []
@@ -99,7 +102,8 @@ class Round:
             **os.environ,
             "PATH": path,
             "STOKER_HOME": str(self.home),
-            "STOKER_CACHE": "none",
+            "STOKER_CACHE": self.cache,
+            "CCACHE_DIR": str(self.home / "ccache"),
             "TMPDIR": str(self.tmp),
         }
 
