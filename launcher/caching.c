@@ -32,12 +32,24 @@ static struct word suffix_of(struct word word)
     return dot > 0 ? (struct word){word.start + dot, word.length - dot} : (struct word){"", 0};
 }
 
+static bool starts_with_one_of(struct word option, const char *const *names)
+{
+    while (*names && !starts_with(option.start, *names))
+        names++;
+    return *names != NULL;
+}
+
 /* An option by which a compiler reads modules, or starts other programs than its own. CMake has the
- * names of modules in a response file. */
+ * names of modules in a response file. An option may also have the assembler read options from a file,
+ * or be a form of -g that ccache does not know, so that it leaves out the folder in the object. */
 static bool hides_inputs(struct word option)
 {
-    return starts_with(option.start, "-fmodule") || is_word(option, "-wrapper") ||
-           is_word(suffix_of(option), "modmap");
+    static const char *const OPTIONS[] = {
+        "-fmodule", "-fprebuilt-module-path", "-debug-info-kind", "--debug", NULL,
+    };
+    return starts_with_one_of(option, OPTIONS) || is_word(option, "-wrapper") ||
+           is_word(suffix_of(option), "modmap") ||
+           (starts_with(option.start, "-Wa,") && contains(option.start, ",@"));
 }
 
 const char *short_option(const char *word)
@@ -55,12 +67,12 @@ static bool hides_output(struct word option)
         "-fopt-info", "-aux-info", "-fcallgraph-info", "-fsave-optimization-record",
         "-foptimization-record-file", "-header-include-file", "-diagnostic-log-file",
         "-fproc-stat-report", "-save-stats", "-stats-file", "-dependency-dot",
-        "-gen-cdb-fragment-path", NULL,
+        "-gen-cdb-fragment-path", "-fthin-link-bitcode", "-fdiagnostics-format=json-file",
+        "-fdiagnostics-format=sarif-file", "-fdiagnostics-add-output", "-fdiagnostics-set-output",
+        NULL,
     };
-    const char *const *name = OPTIONS;
-    while (*name && !starts_with(option.start, *name))
-        name++;
-    return *name || is_word(option, "-da");
+    return starts_with_one_of(option, OPTIONS) || is_word(option, "-da") ||
+           (starts_with(option.start, "-Wa,") && contains(option.start, ",--MD"));
 }
 
 /* What a command that makes one object file says. */
@@ -69,6 +81,8 @@ struct compile {
     bool device;
     bool lists;   /* writes the names of the headers that it reads */
     bool partly;  /* without those of the system */
+    bool counts;  /* the object names the file of its counters, */
+    bool covers;  /* and there is a list of what it counts, whose folder ccache compares */
     bool hides;   /* reads or writes files of which a cache does not learn */
 };
 
@@ -85,8 +99,11 @@ static struct compile read_compile(const char *compiler, char *const *arguments)
         found.hides |= hides_inputs(whole) || hides_output(whole);
         found.lists |= is_word(whole, "-MD");
         found.partly |= is_word(whole, "-MMD");
+        found.counts |= is_word(whole, "-fprofile-arcs");
+        found.covers |= is_word(whole, "-ftest-coverage");
         found.known |= is_among(whole, COMPILE_ONLY);
     }
+    found.hides |= found.counts && !found.covers;
     found.known &= ends_with_one_of(name, CACHED);
     return found;
 }
@@ -103,32 +120,70 @@ enum caching judge_caching(const char *compiler, char *const *arguments)
     return compile.lists && !compile.partly ? SAFE_BY_LIST : UNSAFE_BY_TEXT;
 }
 
+bool has_language(char *const *arguments)
+{
+    while (*arguments && !starts_with(*arguments, "-x") && !starts_with(*arguments, "--language"))
+        arguments++;
+    return *arguments != NULL;
+}
+
 const char *source_of(char *const *arguments)
 {
-    static const char *const SOURCES[] = {"c", "cc", "cpp", "cxx", "c++", "C", "cu", NULL};
+    static const char *const SOURCES[] = {
+        "c", "cc", "cp", "cpp", "CPP", "cxx", "c++", "C", "cppm", "ccm", "cxxm", "c++m", "ixx",
+        "cu", "hip", "i", "ii", "m", "mm", "mi", "mii", NULL,
+    };
     for (char *const *word = arguments; *word && *++word;)
         if (**word != '-' && is_among(suffix_of(word_of(*word)), SOURCES))
             return *word;
     return NULL;
 }
 
-/* True for a directive behind a quote, a blank, or an escape for the end of a line or a tab. */
+/* True for a directive behind a quote, the start of a raw string, a blank, or an escape for the end of a
+ * line or a tab. */
 static bool is_directive(const char *text, size_t before, const char *name)
 {
     size_t length = text_length(name);
     char last = before > 0 ? text[-1] : '\n';
     bool escape = before > 1 && text[-2] == '\\' && (last == 'n' || last == 't');
-    return (escape || is_byte_of(last, "\"' \t\n;")) && starts_with(text, name) &&
+    return (escape || is_byte_of(last, "\"'( \t\n;")) && starts_with(text, name) &&
            is_byte_of(text[length], " \t\\\"");
 }
 
-bool has_assembler_files(const char *text, size_t length)
+/* True for "embed" behind "#" and blanks, or for the question whether a file could be embedded. */
+static bool is_embedding(const char *text, size_t before)
+{
+    if (!starts_with(text, "embed"))
+        return false;
+    const char *start = text - before, *last = text;
+    while (last > start && is_byte_of(last[-1], " \t"))
+        last--;
+    return (last > start && last[-1] == '#') || (before >= 6 && starts_with(text - 6, "__has_"));
+}
+
+bool has_hidden_files(const char *text, size_t length)
 {
     for (size_t at = 0; at < length; at++)
-        if (text[at] == '.' && (is_directive(text + at, at, ".incbin") ||
-                                is_directive(text + at, at, ".include")))
+        if ((text[at] == '.' && (is_directive(text + at, at, ".incbin") ||
+                                 is_directive(text + at, at, ".include"))) ||
+            (text[at] == 'e' && is_embedding(text + at, at)))
             return true;
     return false;
+}
+
+const char *value_in_option(char *const *word)
+{
+    static const char *const READ[] = {
+        "-fauto-profile=", "-fplugin=", "-fprofile-instr-use=", "-fprofile-sample-use=",
+        "-fprofile-use=", "-fsanitize-blacklist=", "-fuse-ld=", NULL,
+    };
+    bool of_llvm = same_text(*word, "-mllvm") && word[1];
+    const char *text = of_llvm ? word[1] : *word;
+    if ((!of_llvm && !starts_with(text, "-f")) || starts_with_one_of(word_of(text), READ))
+        return NULL;
+    while (*text && *text != '=')
+        text++;
+    return *text ? text + 1 : NULL;
 }
 
 /* The value of an option that is one word or two, or NULL. */

@@ -73,9 +73,16 @@ enum caching judge_caching(const char *compiler, char *const *arguments);
 /* The source of a compile, as it is named, or NULL. */
 const char *source_of(char *const *arguments);
 
-/* True if a source has an assembler read a file: a directive .incbin or .include in a text. There must
- * be a zero behind the text. */
-bool has_assembler_files(const char *text, size_t length);
+/* True if a command says the language of its source. */
+bool has_language(char *const *arguments);
+
+/* True if a source has an assembler or the compiler read a file of which no cache learns: .incbin or
+ * .include in a text, #embed or __has_embed. There must be a zero behind the text. */
+bool has_hidden_files(const char *text, size_t length);
+
+/* What follows "=" in an option of a compiler that may read the file of that name, or NULL. Options whose
+ * file ccache reads too are left out. */
+const char *value_in_option(char *const *word);
 
 /* The next value of -B, where a driver finds the programs that it starts, or NULL. */
 const char *next_prefix(char *const **word);

@@ -68,12 +68,17 @@ bool is_script(const char *path)
     return read_start(path, start, SELFMAG) > 0 && !starts_with(start, ELFMAG);
 }
 
+bool is_file(const char *path)
+{
+    struct stat status;
+    return syscall(SYS_newfstatat, AT_FDCWD, path, &status, 0) == 0 && S_ISREG(status.st_mode);
+}
+
 bool is_source_with_files(const char *path)
 {
     enum { OVERLAP = 16 }; /* no directive is longer */
     char block[4096];
-    struct stat status;
-    if (syscall(SYS_newfstatat, AT_FDCWD, path, &status, 0) < 0 || !S_ISREG(status.st_mode))
+    if (!is_file(path))
         return false; /* opening a pipe would be noticed by its writer */
     int file = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
     bool found = false;
@@ -82,7 +87,7 @@ bool is_source_with_files(const char *path)
            (size = syscall(SYS_read, file, block + length, sizeof block - 1 - (size_t)length)) > 0) {
         length += size;
         block[length] = '\0';
-        found = has_assembler_files(block, (size_t)length);
+        found = has_hidden_files(block, (size_t)length);
         long kept = length < OVERLAP ? length : OVERLAP;
         for (long at = 0; at < kept; at++)
             block[at] = block[length - kept + at];

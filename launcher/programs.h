@@ -29,6 +29,9 @@ bool is_dynamic(const char *path);
  * the first line. */
 bool is_script(const char *path);
 
+/* True for a regular file. */
+bool is_file(const char *path);
+
 /* True if a regular file is a source that has an assembler read other files. */
 bool is_source_with_files(const char *path);
 

@@ -62,23 +62,52 @@ bool takes_prefix(const struct call *call, const char *path)
     return true;
 }
 
-/* True if a folder has programs that a driver would start in place of its own. */
+/* True if a folder has programs that a driver would start in place of its own, or options for it. */
 static bool replaces_programs(const char *folder, size_t length)
 {
-    static const char *const PROGRAMS[] = {"as", "cc1", "cc1plus", NULL};
+    static const char *const PROGRAMS[] = {"as", "cc1", "cc1plus", "specs", NULL};
     for (const char *const *name = PROGRAMS; *name; name++)
         if (folder_holds(folder, length, *name))
             return true;
     return false;
 }
 
+/* True for a variable that makes a compiler take other options, or write another file. */
+static bool has_hidden_options(const struct call *call)
+{
+    static const char *const NAMES[] = {
+        "CCC_OVERRIDE_OPTIONS", "DEPENDENCIES_OUTPUT", "GCC_EXEC_PREFIX", "SUNPRO_DEPENDENCIES", NULL,
+    };
+    const char *const *name = NAMES;
+    while (*name && !variable(call->environment, *name))
+        name++;
+    return *name != NULL;
+}
+
+/* True for an option that names a file as its value. A compiler may read it, and a cache compares only
+ * its name. */
+static bool names_file(char *const *word)
+{
+    const char *value = value_in_option(word);
+    return value && is_file(value);
+}
+
+/* The source of a compile has the suffix of one, or any name if the command says its language. */
+static bool may_be_source(char *const *words, char *const *word)
+{
+    return has_language(words) ? word > words && **word != '-' && !same_text(word[-1], "-o")
+                               : *word == source_of(words);
+}
+
 /* True if a compile starts other programs than the ones that stoker has told the cache of, since a
- * cache compares the driver alone, or has an assembler read files. */
+ * cache compares the driver alone, has an assembler read files, or names a file in an option. */
 static bool hides_inputs(const struct call *call, char *const *words)
 {
-    const char *source = source_of(words);
-    if (source && is_source_with_files(source))
+    if (has_hidden_options(call))
         return true;
+    for (char *const *word = words; *word; word++)
+        if (names_file(word) || (may_be_source(words, word) && is_source_with_files(*word)))
+            return true;
     char path[PATH_MAX];
     const char *assembler = variable(call->environment, "STOKER_ASSEMBLER");
     const char *folders = variable(call->environment, "PATH");
@@ -97,7 +126,7 @@ static bool hides_inputs(const struct call *call, char *const *words)
             return true;
         folder += length + (folder[length] == ':');
     }
-    return variable(call->environment, "GCC_EXEC_PREFIX") != NULL;
+    return false;
 }
 
 /* ccache compares what the preprocessor prints, and nvcc's prints only the side of the device. In its

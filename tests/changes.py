@@ -103,6 +103,16 @@ CHANGES: dict[str, Change] = {
         f"{_COMPILE} -Isecond -DSAID=1",
         only=(2, "said.h"),
     ),
+    "earlier-header-of-any-suffix": Change(
+        {
+            "a.X": _INCLUDE.replace(".h", ".icc"),
+            "first/said.icc": _HEADER,
+            "second/said.icc": "#define SAID 1\n",
+        },
+        f"{_COMPILE} -Ifirst -Isecond",
+        HOST,
+        only=(2, "first/said.icc"),
+    ),
     "has-include": Change({"a.X": _HAS, "said.h": ""}, only=(2, "said.h")),
     "has-include-no-more": Change({"a.X": _HAS, "said.h": ""}, only=(0, "said.h")),
     # What the preprocessor does not read
@@ -123,6 +133,21 @@ CHANGES: dict[str, Change] = {
     ),
     "include-in-inline-assembler": Change(
         {"a.X": '__asm__(".include \\"more\\"");\n', "more": ".long %\n"}, compilers=HOST
+    ),
+    "include-in-raw-string": Change(
+        {"a.cc": '__asm__(R"(.include "more")");\n', "more": ".long %\n"},
+        "g++ $LIST -c a.cc -o $OUT",
+        ("gcc",),
+    ),
+    "include-in-preprocessed-source": Change(
+        {"a.i": '__asm__(".include \\"more\\"");\n', "more": ".long %\n"},
+        "$CC $LIST -c a.i -o $OUT",
+        HOST,
+    ),
+    "include-in-source-of-any-name": Change(
+        {"a": '__asm__(".include \\"more\\"");\n', "more": ".long %\n"},
+        "$CC -x c $LIST -c a -o $OUT",
+        HOST,
     ),
     "date-in-system-header": Change(
         {
@@ -203,6 +228,61 @@ CHANGES: dict[str, Change] = {
             ),
         )
     },
+    # Options that name files, or change what the object holds
+    "ignore-list": Change(
+        {"a.X": "int said(int *a) { return *a; }\n", "list": "fun:said*%\n"},
+        f"sed -i s/.0// list && {_COMPILE} -fsanitize=address -fsanitize-ignorelist=list",
+        ("clang",),
+    ),
+    "options-of-the-assembler": Change(
+        {"a.X": '__asm__(".byte SAID");\n', "words": "--defsym SAID=%\n"},
+        f"{_COMPILE} $OWN -Wa,@words",
+        HOST,
+    ),
+    "specs-of-B": Change(
+        {"a.X": _SAID, "more/specs": "*cpp:\n-DSAID=%\n"}, f"{_COMPILE} -Bmore/", ("gcc",)
+    ),
+    "override": Change(
+        {"a.X": _SAID}, f"CCC_OVERRIDE_OPTIONS='#+-DSAID='$STATE {_COMPILE}", ("clang",)
+    ),
+    "prebuilt-module": Change(
+        {
+            "a.cc": "import said;\nint said = value();\n",
+            "said.cppm": "export module said;\nexport inline int value() { return %; }\n",
+        },
+        "clang++ -std=c++20 --precompile said.cppm -o said.pcm && "
+        "clang++ -std=c++20 -fprebuilt-module-path=. $LIST -c a.cc -o $OUT",
+        ("clang",),
+    ),
+    **{
+        f"{name}-of-a-folder": Change(
+            {"%/a.X": "void said(void) {}\n"},
+            f"cd $STATE && $CC $LIST {options} -c a.X -o ../$OUT",
+            compilers,
+        )
+        for name, options, compilers in (
+            ("debug", "--debug", HOST),
+            ("debug-of-clang", "-Xclang -debug-info-kind=limited", ("clang",)),
+            ("counters", "-fprofile-arcs", ("clang",)),
+        )
+    },
+    # Other files than the object, which a hit must make too
+    **{
+        name: Change(
+            {"a.X": "int said(void) { return %; }\n"},
+            f"rm -f said.more; {_COMPILE} {options} && cat said.more >> $OUT",
+            compilers,
+        )
+        for name, options, compilers in (
+            ("list-of-the-assembler", "$OWN -Wa,--MD,said.more", ("gcc",)),
+            ("thin-link", "-flto=thin -Xclang -fthin-link-bitcode=said.more", ("clang",)),
+        )
+    },
+    "list-by-variable": Change(
+        {"a.X": _INCLUDE, "include/said.h": _HEADER},
+        f"rm -f more; DEPENDENCIES_OUTPUT=more {_COMPILE} -Iinclude && cat more >> $OUT",
+        ("gcc",),
+    ),
     # nvcc
     "host-code": Change({"a.X": "#ifndef __CUDA_ARCH__\nint said = %;\n#endif\n"}, compilers=NVCC),
     "header-of-host-code": Change(

@@ -19,8 +19,9 @@ _BUILD_FILES = frozenset({"CMakeCache.txt", "build.ninja", "pyvenv.cfg", "CACHED
 _OTHER_FOLDERS = frozenset({"__pycache__", "node_modules"})
 # What is included: headers, and sources too. Some headers of C++ have no suffix.
 _SUFFIXES = (
-    *(".h", ".hh", ".hpp", ".hxx", ".h++", ".H", ".cuh", ".inc", ".inl", ".ipp", ".ixx", ".tcc"),
-    *(".tpp", ".txx", ".def", ".c", ".cc", ".cpp", ".cxx", ".c++", ".C", ".cu", ".hip", ".s", ".S"),
+    *(".h", ".hh", ".hpp", ".hxx", ".h++", ".H", ".cuh", ".icc", ".inc", ".inl", ".ipp", ".ixx"),
+    *(".tcc", ".tpp", ".txx", ".def", ".c", ".cc", ".cpp", ".cxx", ".c++", ".C", ".cu", ".hip"),
+    *(".s", ".S"),
 )
 _MOST_ENTRIES = 400_000
 

@@ -236,6 +236,15 @@ def ccached(wrapped: Preloaded) -> Preloaded:
         "-fmodule-file=said.pcm -c a.c -o a.o",
         "-c a.c -o a.o @a.o.modmap",
         "-wrapper /usr/bin/env -c a.c -o a.o",
+        "-fprebuilt-module-path=. -c a.c -o a.o",
+        "-fsanitize-ignorelist=a.c -c a.c -o a.o",
+        "-mllvm -inline-replay=a.c -c a.c -o a.o",
+        "-Wa,@a.c -c a.c -o a.o",
+        "-Wa,--MD,list -c a.c -o a.o",
+        "--debug -c a.c -o a.o",
+        "-Xclang -debug-info-kind=limited -c a.c -o a.o",
+        "-fprofile-arcs -c a.c -o a.o",
+        "-fthin-link-bitcode=a.bc -c a.c -o a.o",
     ],
 )
 def test_compiles_that_read_what_no_cache_sees_are_not_cached(
@@ -248,8 +257,38 @@ def test_compiles_that_read_what_no_cache_sees_are_not_cached(
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        "-fsanitize-ignorelist=missing -c a.c -o a.o",
+        "-fprofile-use=a.c -c a.c -o a.o",  # ccache reads it
+        "-fuse-ld=./a.c -DNAME=a.c -c a.c -o a.o",
+        "-fprofile-arcs -ftest-coverage -c a.c -o a.o",
+        "-Wa,--noexecstack -gsplit-dwarf -c a.c -o a.o",
+    ],
+)
+def test_options_that_a_cache_compares_are_cached(ccached: Preloaded, words: str) -> None:
+    compiler = nothing(ccached, "gcc")
+    ccached.output("sh", "-c", f"{compiler} {words}; true")
+    assert len(calls(ccached)) == 1
+
+
+@pytest.mark.parametrize("variable", ["CCC_OVERRIDE_OPTIONS", "DEPENDENCIES_OUTPUT"])
+def test_variables_that_change_a_compile_are_not_hidden_from_the_cache(
+    ccached: Preloaded, variable: str
+) -> None:
+    compiler = nothing(ccached, "gcc")
+    ccached.output("sh", "-c", f"{variable}=x {compiler} -c a.c -o a.o; true")
+    assert calls(ccached) == []
+
+
+@pytest.mark.parametrize(
     ("text", "cached"),
     [
+        ('asm(R"(.include "more")");', False),
+        ('int a[] = {\n#embed "more"\n};', False),
+        ('#  embed "more"', False),
+        ('#if __has_embed("more")', False),
+        ("int embed(int n) { return embedding + n; } // embed", True),
         ('void f(void) { asm(".incbin \\"blob\\""); }', False),
         ('asm("nop\\n\\t.include \\"more\\"");', False),
         ('asm(R"(\n.include "more"\n)");', False),
