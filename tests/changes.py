@@ -270,17 +270,18 @@ CHANGES: dict[str, Change] = {
     **{
         name: Change(
             {"a.X": "int said(void) { return %; }\n"},
-            f"rm -f said.more; {_COMPILE} {options} && cat said.more >> $OUT",
+            f"rm -f said.more; {_COMPILE} {options} && {shown} said.more >> $OUT",
             compilers,
         )
-        for name, options, compilers in (
-            ("list-of-the-assembler", "$OWN -Wa,--MD,said.more", ("gcc",)),
-            ("thin-link", "-flto=thin -Xclang -fthin-link-bitcode=said.more", ("clang",)),
+        for name, options, shown, compilers in (
+            # The list has the name of a temporary file.
+            ("list-of-the-assembler", "$OWN -Wa,--MD,said.more", "grep -o ^[^:]*", ("gcc",)),
+            ("thin-link", "-flto=thin -Xclang -fthin-link-bitcode=said.more", "cat", ("clang",)),
         )
     },
     "list-by-variable": Change(
         {"a.X": _INCLUDE, "include/said.h": _HEADER},
-        f"rm -f more; DEPENDENCIES_OUTPUT=more {_COMPILE} -Iinclude && cat more >> $OUT",
+        "rm -f more; DEPENDENCIES_OUTPUT=more $CC -c a.X -o $OUT -Iinclude && cat more >> $OUT",
         ("gcc",),
     ),
     # nvcc

@@ -98,13 +98,15 @@ def _call() -> int | None:
 
 def _tell(error: "StokerError") -> int:
     """Print an error, also as JSON if the command was asked for JSON; return the exit status."""
+    from stoker.model.errors import OutputClosed, StokerError
     from stoker.outside.streams import error_text, results, write_error
 
     write_error(error_text(error))
     if "--json" in _own_arguments() and not results:
         from stoker.outside.terminal import print_error_json
 
-        print_error_json(error)
+        with suppress(StokerError, OutputClosed):  # the error itself was printed
+            print_error_json(error)
     return error.status
 
 

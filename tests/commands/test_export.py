@@ -14,7 +14,9 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from conftest import Need, Stoker
+from small_disks import small_disk
 from stoker.knowledge.export_targets import ClusterEngine, ExportFormat
+from stoker.model.errors import ExitStatus
 
 STOKER = ("--stoker", "stoker==1.2.3")
 SNAPSHOTS = Path(__file__).parents[1] / "exports"
@@ -225,6 +227,18 @@ def test_files_are_printed_or_written_once(folder: Path, stoker: Stoker) -> None
     assert (folder / "Dockerfile").read_text() == "FROM scratch\n"
     stoker(*words, "--out", str(folder), "--force")
     assert (folder / "Dockerfile").read_text() == files[0]["text"]
+
+
+def test_a_wheel_that_does_not_fit_leaves_the_old_one(stoker: Stoker, tmp_path: Path) -> None:
+    wheel = tmp_path / "stoker-0.1.0-py3-none-linux_x86_64.whl"
+    words = (SOURCE, "--variant", "cpu", "--stoker", str(wheel), "--force")
+    with small_disk(tmp_path / "disk", "size=256k") as disk:
+        wheel.write_bytes(b"a wheel")
+        assert stoker("export", "gitlab", *words, "--out", str(disk)).returncode == 0
+        wheel.write_bytes(bytes(1 << 20))
+        done = stoker("export", "gitlab", *words, "--out", str(disk))
+        assert done.returncode == ExitStatus.STORAGE, done.stderr
+        assert (disk / wheel.name).read_bytes() == b"a wheel"
 
 
 @pytest.mark.slow

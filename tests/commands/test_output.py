@@ -47,6 +47,23 @@ def test_output_that_cannot_be_written_is_told_once(
     assert done.stderr == "stoker: cannot write the output: No space left on device\n"
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_fits_only_in_part_is_told(
+    unbuffered: str, things: Path, tmp_path: Path
+) -> None:
+    with small_disk(tmp_path / "disk", "size=4k"):
+        done = shell("stoker help --schema build > disk/out", things, unbuffered)
+    assert done.returncode == ExitStatus.STORAGE, done.stderr
+    assert done.stderr == "stoker: cannot write the output: No space left on device\n"
+
+
+def test_an_error_is_told_where_its_json_cannot_be_written(things: Path) -> None:
+    done = shell("stoker plan --json nonsense > /dev/full", things)
+    assert done.returncode == ExitStatus.USAGE
+    assert "unknown word 'nonsense'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("encoding", ["latin-1", slow("ascii"), slow("utf-8")])
 @pytest.mark.parametrize("words", PRINTING)
 def test_any_encoding_of_the_output_will_do(words: str, encoding: str, things: Path) -> None:

@@ -28,7 +28,7 @@ from stoker.model.recipe import ProjectRecipe
 from stoker.model.source import SourceKind
 from stoker.model.value import Value
 from stoker.model.variant import Backend
-from stoker.outside.files import write_whole
+from stoker.outside.files import file_made_whole, write_whole
 from stoker.outside.folders import current_folder
 from stoker.plan.grammar import name as variant_name
 from stoker.plan.survey import plan
@@ -286,4 +286,5 @@ def write(
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, file.text)
     if wheel and wheel.resolve() != (folder / wheel.name).resolve():
-        shutil.copyfile(wheel, folder / wheel.name)
+        with wheel.open("rb") as source, file_made_whole(folder / wheel.name) as stream:
+            shutil.copyfileobj(source, stream)

@@ -188,8 +188,12 @@ class _Output(io.FileIO):
     def write(self, data: Any) -> int:
         if self.problem or not data:
             return len(data)
+        rest = memoryview(data).cast("B")
         try:
-            return super().write(data)
+            # What is not buffered has to be written whole; a disk that is almost full takes a part.
+            while rest and (written := super().write(rest)):
+                rest = rest[written:]
+            return len(data) - len(rest)
         except BrokenPipeError:
             self.problem = OutputClosed()
         except OSError as error:
