@@ -39,6 +39,13 @@ static bool starts_with_one_of(struct word option, const char *const *names)
     return *names != NULL;
 }
 
+/* A file of options in a form that ccache does not read: it knows `--options-file NAME` of nvcc. */
+static bool is_options_file(const char *option)
+{
+    return starts_with(option, "-optf=") || contains(option, "-options-file=") ||
+           contains(option, "-options-file,");
+}
+
 /* An option by which a compiler reads modules, or starts other programs than its own. CMake has the
  * names of modules in a response file. An option may also have the assembler read options from a file,
  * or be a form of -g that ccache does not know, so that it leaves out the folder in the object. */
@@ -49,7 +56,8 @@ static bool hides_inputs(struct word option)
     };
     return starts_with_one_of(option, OPTIONS) || is_word(option, "-wrapper") ||
            is_word(suffix_of(option), "modmap") ||
-           (starts_with(option.start, "-Wa,") && contains(option.start, ",@"));
+           (starts_with(option.start, "-Wa,") && contains(option.start, ",@")) ||
+           is_options_file(option.start);
 }
 
 const char *short_option(const char *word)
@@ -193,6 +201,21 @@ static const char *option_value(char *const *word, const char *option)
         return NULL;
     size_t length = text_length(option);
     return (*word)[length] ? *word + length : word[1];
+}
+
+const char *host_compiler_in(char *const *word)
+{
+    const char *value = option_value(word, "-ccbin");
+    value = value ? value : option_value(word, "--compiler-bindir");
+    return value && *value == '=' ? value + 1 : value;
+}
+
+bool is_for_this_machine(char *const *arguments)
+{
+    for (char *const *word = arguments; *word; word++)
+        if (is_word(word_of(*word), "native") || contains(*word, "=native"))
+            return true;
+    return false;
 }
 
 const char *next_prefix(char *const **word)

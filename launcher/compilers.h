@@ -84,6 +84,12 @@ bool has_hidden_files(const char *text, size_t length);
  * file ccache reads too are left out. */
 const char *value_in_option(char *const *word);
 
+/* The compiler of C++ that an option names to nvcc, or the folder of it, or NULL. */
+const char *host_compiler_in(char *const *word);
+
+/* True if a compile asks for code for the machine on which it runs. */
+bool is_for_this_machine(char *const *arguments);
+
 /* The next value of -B, where a driver finds the programs that it starts, or NULL. */
 const char *next_prefix(char *const **word);
 

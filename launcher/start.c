@@ -201,27 +201,73 @@ static int start_ccache(const struct call *call, const char *path)
     return result;
 }
 
-/* nvcc reads options from a file beside it, of which ccache does not know. */
-enum { PROFILE_BYTES = 2 * PATH_MAX };
+/* Writes the path of the compiler of C++ that nvcc starts. False: there is none. */
+static bool find_host_compiler(const struct call *call, char *const *words, char *path)
+{
+    const char *folders = variable(call->environment, "PATH");
+    const char *named = variable(call->environment, "NVCC_CCBIN");
+    for (; *words; words++)
+        if (host_compiler_in(words))
+            named = host_compiler_in(words);
+    if (!named || !*named)
+        named = "gcc";
+    size_t length = text_length(named);
+    if (length + sizeof "/gcc" > PATH_MAX)
+        return false;
+    copy(path, named, length);
+    if (is_file(path))
+        return true;
+    if (folder_holds(named, length, "gcc")) {
+        copy(path + length, "/gcc", sizeof "/gcc" - 1);
+        return true;
+    }
+    return folders && search_folders(folders, named, path) != ABSENT;
+}
 
-/* Writes the variable that names that file to ccache, together with the user's own files. Returns
- * false if there is nothing to name. */
-static bool write_profile(char *entry, const struct call *call, const char *path)
+/* nvcc reads options from a file beside it and starts another compiler, of which ccache does not know. */
+enum { FILES_BYTES = 3 * PATH_MAX };
+
+/* Appends a file to a list. False: there is no space for it. */
+static bool append_file(char *list, size_t *length, const char *file)
+{
+    size_t more = text_length(file);
+    if (*length + more + 2 > FILES_BYTES)
+        return false;
+    if (list[*length - 1] != '=')
+        list[(*length)++] = ':';
+    copy(list + *length, file, more);
+    *length += more;
+    return true;
+}
+
+/* Writes the variable that names these files to ccache, together with the user's own. Returns false if
+ * there is nothing to name. */
+static bool write_files(char *entry, const struct call *call, const char *path, char *const *words)
 {
     static const char NAME[] = "CCACHE_EXTRAFILES=";
-    char profile[PATH_MAX];
+    char file[PATH_MAX];
     const char *own = variable(call->environment, "CCACHE_EXTRAFILES");
-    size_t length = sizeof NAME - 1, own_length = own && *own ? text_length(own) : 0;
-    if (!is_nvcc(program_name(path)) || !file_beside(path, "nvcc.profile", profile) ||
-        length + own_length + text_length(profile) + 2 > PROFILE_BYTES)
+    size_t length = sizeof NAME - 1;
+    if (!is_nvcc(program_name(path)))
         return false;
     copy(entry, NAME, length);
-    copy(entry + length, own, own_length);
-    length += own_length;
-    if (own_length > 0)
-        entry[length++] = ':';
-    copy(entry + length, profile, text_length(profile));
-    return true;
+    if (own && *own && !append_file(entry, &length, own))
+        return false;
+    bool more = file_beside(path, "nvcc.profile", file) && append_file(entry, &length, file);
+    return (find_host_compiler(call, words, file) && append_file(entry, &length, file)) || more;
+}
+
+/* True if a list, which need not end with NULL, has a variable of the same name. */
+static bool is_set_by(char *const *list, char *const *end, const char *entry)
+{
+    for (; list < end; list++) {
+        size_t at = 0;
+        while (entry[at] && entry[at] == (*list)[at] && entry[at] != '=')
+            at++;
+        if (entry[at] == '=' && (*list)[at] == '=')
+            return true;
+    }
+    return false;
 }
 
 /* Starts the wrapper with the compiler's command, and the launcher if there is no wrapper any more. */
@@ -234,13 +280,13 @@ static int start_wrapper(const struct call *call, const char *path)
     if (!words)
         return start_launcher(call, NULL, path);
     char **environment = words + most, **end = environment;
-    char profile[PROFILE_BYTES], prefix[PREFIX_BYTES], place[PLACE_BYTES];
+    char files[FILES_BYTES], prefix[PREFIX_BYTES], place[PLACE_BYTES];
     words[0] = (char *)wrapper;
     words[1] = (char *)path;
     for (size_t at = 1; at + 1 < most; at++)
         words[at + 1] = call->arguments[at] ? (char *)short_option(call->arguments[at]) : NULL;
-    if (write_profile(profile, call, path))
-        *end++ = profile; /* the first of two variables of a name counts */
+    if (write_files(files, call, path, words + 1))
+        *end++ = files;
     if (write_prefix(prefix, call, wrapper))
         *end++ = prefix;
     if (leads_to_ccache(wrapper) && write_place(place, call, words + 1))
@@ -248,8 +294,11 @@ static int start_wrapper(const struct call *call, const char *path)
     if (leads_to_ccache(wrapper))
         for (const char *const *more = ccache_variables(call, path, words + 1); *more; more++)
             *end++ = (char *)*more;
+    /* Of two variables of a name, ccache takes the last for its options and the first for others. */
+    char *const *ours = end;
     for (char *const *entry = call->environment; entry && *entry; entry++)
-        *end++ = *entry;
+        if (!is_set_by(environment, ours, *entry))
+            *end++ = *entry;
     *end++ = WRAPPED_MARK "=1";
     *end = NULL;
     int result = -1;

@@ -84,6 +84,13 @@ static bool has_hidden_options(const struct call *call)
     return *name != NULL;
 }
 
+/* True if machines with other CPUs and GPUs may get the objects of this one. */
+static bool is_shared(const struct call *call)
+{
+    return variable(call->environment, "CCACHE_REMOTE_STORAGE") ||
+           variable(call->environment, "SCCACHE_SERVER_UDS");
+}
+
 /* True for an option that names a file as its value. A compiler may read it, and a cache compares only
  * its name. */
 static bool names_file(char *const *word)
@@ -103,7 +110,7 @@ static bool may_be_source(char *const *words, char *const *word)
  * cache compares the driver alone, has an assembler read files, or names a file in an option. */
 static bool hides_inputs(const struct call *call, char *const *words)
 {
-    if (has_hidden_options(call))
+    if (has_hidden_options(call) || (is_shared(call) && is_for_this_machine(words)))
         return true;
     for (char *const *word = words; *word; word++)
         if (names_file(word) || (may_be_source(words, word) && is_source_with_files(*word)))

@@ -170,6 +170,9 @@ CHANGES: dict[str, Change] = {
     "options-file": Change(
         {"a.X": _SAID, "words": "-DSAID=%\n"}, f"{_COMPILE} --options-file words", NVCC
     ),
+    "options-file-with-equals": Change(
+        {"a.X": _SAID, "words": "-DSAID=%\n"}, f"{_COMPILE} --options-file=words", NVCC
+    ),
     "specs": Change(
         {"a.X": _SAID, "more": "*cpp:\n-DSAID=%\n"}, f"{_COMPILE} -specs=more", ("gcc",)
     ),
@@ -202,11 +205,22 @@ CHANGES: dict[str, Change] = {
         f"{_COMPILE} -wrapper ./more",
         ("gcc",),
     ),
-    "host-compiler": Change(
-        {"a.X": "#ifdef SAID\nint said = SAID;\n#endif\n", "bin/g++": _script("g++", "-DSAID=%")},
-        f"{_COMPILE} -ccbin bin/g++",
-        NVCC,
-    ),
+    **{
+        f"host-compiler{way}": Change(
+            {
+                "a.X": "#ifdef SAID\nint said = SAID;\n#endif\n",
+                "bin/gcc": _script("g++", "-DSAID=%"),
+            },
+            compile_it,
+            NVCC,
+        )
+        for way, compile_it in (
+            ("", f"{_COMPILE} -ccbin bin/gcc"),
+            ("-with-equals", f"{_COMPILE} --compiler-bindir=bin/gcc"),
+            ("-by-variable", f"NVCC_CCBIN=bin/gcc {_COMPILE}"),
+            ("-on-PATH", _WITH_SCRIPT),
+        )
+    },
     **{
         f"{kind}-{name}": Change(files, _WITH_SCRIPT, (name,), link=link)
         for name in (*HOST, *NVCC)

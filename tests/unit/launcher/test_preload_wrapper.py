@@ -10,6 +10,7 @@ from unit.launcher.preloaded import Preloaded, build
 WRAPPER = r"""
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 int main(int count, char **words)
@@ -17,9 +18,10 @@ int main(int count, char **words)
     FILE *log = fopen(getenv("WRAPPER_LOG"), "a");
     for (int i = 1; i < count; i++)
         fprintf(log, "%s%c", words[i], i + 1 < count ? ' ' : '\n');
-    const char *files = getenv("CCACHE_EXTRAFILES");
-    if (files)
-        fprintf(log, "%s\n", files);
+    extern char **environ;
+    for (char **entry = environ; *entry; entry++) /* as ccache does */
+        if (strncmp(*entry, "CCACHE_EXTRAFILES=", 18) == 0)
+            fprintf(log, "files %s\n", *entry + 18);
     if (getenv("CCACHE_DEPEND"))
         fprintf(log, "depend\n");
     if (getenv("CCACHE_DISABLE"))
@@ -46,6 +48,15 @@ def wrapped(preloaded: Preloaded) -> Preloaded:
 
 
 def calls(wrapped: Preloaded) -> list[str]:
+    return [line for line in logged(wrapped) if not line.startswith("files ")]
+
+
+def named_files(wrapped: Preloaded) -> list[str]:
+    """Return the files that ccache is told to compare."""
+    return [line[6:] for line in logged(wrapped) if line.startswith("files ")]
+
+
+def logged(wrapped: Preloaded) -> list[str]:
     log = wrapped.folder / "wrapper.log"
     lines = log.read_text().splitlines() if log.exists() else []
     log.unlink(missing_ok=True)
@@ -134,16 +145,16 @@ def test_the_profile_beside_nvcc_is_part_of_what_the_cache_compares(wrapped: Pre
     nvcc = nothing(wrapped, "cuda/nvcc")
     link = wrapped.folder / "nvcc"
     link.symlink_to(nvcc)
-    words = "-MD -c a.cu -o a.o; gcc -c a.c -o a.o; true"
+    words = f"-ccbin {nvcc} -MD -c a.cu -o a.o; gcc -c a.c -o a.o; true"
     wrapped.output("sh", "-c", f"{link} {words}")
-    assert len(calls(wrapped)) == 2
+    assert named_files(wrapped) == [str(nvcc)]
     profile = wrapped.folder / "cuda/nvcc.profile"
     profile.touch()
     wrapped.output("sh", "-c", f"{link} {words}")
-    assert calls(wrapped)[1] == str(profile)
+    assert named_files(wrapped) == [f"{profile}:{nvcc}"]
     wrapped.environment["CCACHE_EXTRAFILES"] = "/own"
     wrapped.output("sh", "-c", f"{link} {words}")
-    assert calls(wrapped)[1::2] == [f"/own:{profile}", "/own"]
+    assert named_files(wrapped) == [f"/own:{profile}:{nvcc}", "/own"]
 
 
 @pytest.mark.parametrize(
@@ -270,6 +281,50 @@ def test_options_that_a_cache_compares_are_cached(ccached: Preloaded, words: str
     compiler = nothing(ccached, "gcc")
     ccached.output("sh", "-c", f"{compiler} {words}; true")
     assert len(calls(ccached)) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["-ccbin=bin/g++", "--compiler-bindir bin/g++", "-ccbin=bin", "NVCC_CCBIN", "PATH", ""],
+)
+def test_the_compiler_that_nvcc_starts_is_named_to_the_cache(
+    wrapped: Preloaded, options: str
+) -> None:
+    """ccache looks only at that of `-ccbin NAME`."""
+    wrapped.environment["STOKER_WRAPPER"] = str(build(wrapped.folder, "ccache", WRAPPER))
+    nvcc = nothing(wrapped, "nvcc")
+    (wrapped.folder / "bin").mkdir()
+    for name in ("gcc", "g++"):
+        nothing(wrapped, f"bin/{name}")
+    variable = {"NVCC_CCBIN": "NVCC_CCBIN=bin/g++", "PATH": 'PATH="$PWD/bin:$PATH"'}.get(options)
+    words = options if variable is None else ""
+    wrapped.output("sh", "-c", f"{variable or ''} {nvcc} {words} -MD -c a.cu -o a.o; true")
+    [named] = named_files(wrapped)
+    assert named.endswith("bin/g++" if options.endswith(("g++", "CCBIN")) else "bin/gcc")
+    assert ("/usr" in named) is (options == "")
+
+
+@pytest.mark.parametrize("words", ["--options-file=a.c", "-optf=a.c", "-Xptxas --options-file,a.c"])
+def test_options_of_nvcc_that_no_cache_reads(ccached: Preloaded, words: str) -> None:
+    nvcc = nothing(ccached, "nvcc")
+    ccached.output("sh", "-c", f"{nvcc} {words} -MD -c a.cu -o a.o; true")
+    assert calls(ccached) == []
+
+
+@pytest.mark.parametrize("remote", ["CCACHE_REMOTE_STORAGE=redis://cache", "SCCACHE_SERVER_UDS=s"])
+@pytest.mark.parametrize(
+    "compile_it",
+    ["gcc -march=native", "gcc -O2 -mcpu=native", "nvcc -MD -arch native", "nvcc -MD -arch=native"],
+)
+def test_code_for_this_machine_is_not_shared(
+    ccached: Preloaded, compile_it: str, remote: str
+) -> None:
+    compiler, _, words = compile_it.partition(" ")
+    command = f"{nothing(ccached, compiler)} {words} -c a.c -o a.o; true"
+    ccached.output("sh", "-c", command)
+    assert len(calls(ccached)) > 0
+    ccached.output("sh", "-c", f"{remote} {command}")
+    assert calls(ccached) == []
 
 
 @pytest.mark.parametrize("variable", ["CCC_OVERRIDE_OPTIONS", "DEPENDENCIES_OUTPUT"])
