@@ -289,7 +289,7 @@ CHANGES: dict[str, Change] = {
         )
         for name, options, shown, compilers in (
             # The list has the name of a temporary file.
-            ("list-of-the-assembler", "$OWN -Wa,--MD,said.more", "grep -o ^[^:]*", ("gcc",)),
+            ("list-of-the-assembler", "$OWN -Wa,--MD,said.more", "grep -o assembler-", ("gcc",)),
             ("thin-link", "-flto=thin -Xclang -fthin-link-bitcode=said.more", "cat", ("clang",)),
         )
     },
