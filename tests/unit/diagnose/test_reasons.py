@@ -305,7 +305,7 @@ REASONS = [
                 "dependency-api-changed",
                 "ModuleNotFoundError: No module named 'sluice.gates.upper'",
             ],
-            ["language-package-missing", "there is no package called 'sluice'"],
+            ["language-package-missing", "Error in mill() : there is no package called 'sluice'"],
             ["docker-context-file-missing", FAILED_TO_SOLVE],
             ["dockerfile-invalid", "ERROR: failed to solve: dockerfile parse error on line 3: x y"],
             [
