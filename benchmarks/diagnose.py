@@ -53,12 +53,18 @@ UNSEEN = {  # results with logs for which no sign had been written, and the halv
     "diagnose-threads-4": ("tuning half", "unseen half"),  # the first run of both
     "diagnose-threads-5": ("first batch",),
     "diagnose-threads-6py": ("first batch", "second batch"),
+    "diagnose-threads-6c": ("first batch", "second batch"),
 }
 # The points of confidence.toml when the last two were run: strengths of signs, and what was said.
 THEN = ((0.5, 0.4), (0.7, 0.6), (0.8, 0.84), (0.9, 0.9), (0.95, 0.95), (1.0, 0.97))
 SAID_THEN = ("diagnose-threads-2", "diagnose-threads-3")
 # By the points as they are:
-SAID_NOW = ("diagnose-threads-4", "diagnose-threads-5", "diagnose-threads-6py")
+SAID_NOW = (
+    "diagnose-threads-4",
+    "diagnose-threads-5",
+    "diagnose-threads-6py",
+    "diagnose-threads-6c",
+)
 WAS_LESS = 0.03  # what those answers said was this much below the strength of their sign
 BANDS = (0.95, 0.9, 0.85, 0.75, 0.6, 0.0)  # the least confidence of each
 
@@ -209,10 +215,7 @@ def main() -> None:
     parser.add_argument("--errors", type=Path)
     parser.add_argument(
         "--set",
-        choices=(
-            *("first", "second", "check", "made", "learned", "unseen", "third", "fourth", "fifth"),
-            "sixth-py",
-        ),
+        choices=sorted({log["set"] for log in tomllib.loads(LABELLED.read_text())["log"]}),
     )
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()

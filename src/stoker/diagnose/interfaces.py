@@ -82,6 +82,18 @@ _NO_ATTRIBUTE = (
 )
 _UNDECLARED = rf"error: (?:implicit declaration of function|call to undeclared function) {_NAME}"
 _MEANT = rf"did you mean {_NAME}"
+# A function or a macro that a source in C uses without its header.
+_UNDECLARED_IN_C = (
+    (
+        r"\.[ch]:\d{1,7}:\d{1,5}: error: (?:implicit declaration of function"
+        rf"|call to undeclared (?:library )?function) {_OPEN}(?P<function>\w{{2,40}}){_CLOSE}"
+    ),
+    (
+        r"\.[ch]:\d{1,7}:\d{1,5}: error: "
+        rf"(?:{_OPEN}(?P<function>[A-Z]\w{{2,40}}){_CLOSE} undeclared"
+        rf"|use of undeclared identifier {_OPEN}(?P<other>[A-Z]\w{{2,40}}){_CLOSE})"
+    ),
+)
 _SUGGESTED = 6  # lines in which the compiler suggests a name
 _DEEPEST = 2  # parts of the name of a namespace that a library has
 _STANDARD = ("std", "__gnu_cxx", "__cxxabiv1")
@@ -97,7 +109,7 @@ _OF_SYSTEM = (
     r"|[a-z]{3,12}\.h$)|/(?P<cxx2>c\+\+)/(?:v1|\d{1,2})/|/SDKs/\w{1,20}[\w.]{0,12}\.sdk/usr/include/"
 )
 _QUOTED = rf"{_OPEN}(?P<name>[\w:~<>.]{{2,80}})"
-PATTERNS = (*_ERRORS, _UNDECLARED)
+PATTERNS = (*_ERRORS, _UNDECLARED, *_UNDECLARED_IN_C)
 
 
 def misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
@@ -122,6 +134,23 @@ def removed_functions(search: LogSearch) -> Iterator[int]:
         meant = compiled(_MEANT).search(text)
         if meant and owner_of_name(meant["name"]) == owner:
             yield line
+
+
+def without_include(search: LogSearch) -> Iterator[tuple[int, str]]:
+    """Yield the lines about a function or macro of the C library that a source in C uses without
+    its header, and the name.
+    """
+    for pattern in _UNDECLARED_IN_C:
+        for line, found in search.texts.search(pattern, most=_MOST).items():
+            name = next(filter(None, found.groups()))
+            if _is_of_c(name):
+                yield line, name
+
+
+def _is_of_c(name: str) -> bool:
+    from stoker.knowledge.tools import declaring_header_of_c  # its tables take 15 ms
+
+    return bool(declaring_header_of_c(name))
 
 
 def collisions(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
@@ -205,7 +234,8 @@ def _by_name(message: str, file: str) -> dict[str, str]:
 def _is_of(library: str, file: str) -> bool:
     """Return whether a file is in the source tree of a library, as the name of a folder tells."""
     name = re.escape(library.lower().partition(" ")[0].removeprefix("lib"))
-    folder = rf"(?:^|/)(?:lib)?{name}(?:[-_.]?v?\d[\w.-]*|-src|-git)/"
+    release = r"[-_.]?v?\d[\d.]*(?:[-_.]?(?:rc|alpha|beta|dev|post|p)\d*)?"
+    folder = rf"(?:^|/)(?:lib)?{name}(?:{release}(?:[-.](?:src|git|build))?|-src|-git)/"
     return bool(re.search(folder, file.lower().replace("\\", "/")))
 
 

@@ -315,10 +315,11 @@ def _include_flags(about: About) -> ShellScript | None:
 
 
 def _headers(about: About) -> list[str]:
-    from stoker.knowledge.tools import declaring_header
+    from stoker.knowledge.tools import declaring_header, declaring_header_of_c
 
     words = (*about.words("name"), *about.words("member"))
     found = [declaring_header(word) for word in words]
+    found += [declaring_header_of_c(word) for word in about.words("function")]
     return list(dict.fromkeys(filter(None, found)))
 
 

@@ -196,7 +196,8 @@ class LogSteps(Value, frozen=True, kw_only=True):
     echoes: frozenset[int]
     tracebacks: tuple[int, ...]  # their first lines
     refusals: dict[int, range]  # errors of CMake that no success took back, with their messages
-    notices: frozenset[int]  # lines of CMake's warnings
+    warnings: tuple[range, ...]  # the messages of CMake's warnings
+    notices: frozenset[int]  # their lines
     last_failure: dict[Level, int]
     last_success: dict[Level, int]
 
@@ -282,6 +283,7 @@ def find_steps(lines: Sequence[Line], texts: Texts) -> LogSteps:
             for span in found["Error"]
             if not _succeeded_after(span.start, Level.BUILD, last_success)
         },
+        warnings=tuple(found["Warning"]),
         notices=frozenset(line for span in found["Warning"] for line in span),
         last_failure=_last(levels),
         last_success=last_success,

@@ -7,14 +7,21 @@ case (statements.py), and one about a name that a library does not have.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from stoker.diagnose.interfaces import collisions, misfits, missing_name
+from stoker.diagnose.found_packages import declined_versions, refused_packages
+from stoker.diagnose.interfaces import collisions, misfits, missing_name, without_include
 from stoker.diagnose.lines import compiled
 from stoker.diagnose.messages import message_text
 from stoker.diagnose.sieve import Line
 from stoker.diagnose.signs import LogSearch, Match
 from stoker.diagnose.statements import requirements, statement, statements
 from stoker.knowledge.failures import failures
-from stoker.knowledge.owners import owner_of_name, owner_of_path, platform_of, release_of
+from stoker.knowledge.owners import (
+    library_of_system,
+    owner_of_name,
+    owner_of_path,
+    platform_of,
+    release_of,
+)
 from stoker.knowledge.providers import (
     ProvidedKind,
     Provider,
@@ -56,7 +63,10 @@ _UNDEFINED = (
     r"undefined reference to [`'\u2018](?P<symbol>[^'\u2019\n]{1,400})['\u2019]",
     r"undefined symbol: (?P<symbol>[^\s'\"][^\n]{0,300}?)(?: \(|$)",
     r"^\s{2,24}\"_?(?P<symbol>[^\"\n]{1,300})\", referenced from:",
-    r"error LNK20(?:01|19): .{1,80}?\b(?P<symbol>\w{2,40}::[\w:~]{2,200})",
+    (
+        r"error LNK20(?:01|19): .{1,80}?\b"
+        r"(?P<symbol>\w{2,40}::[\w:~]{2,200}|__imp_\w{2,80}(?:@\d{1,3})?)"
+    ),
 )
 # The type that a template returns, before its name: it tells nothing of the library that lacks.
 _RETURNED = r"^[\w:]{1,100}::\w{1,100}[ *&]{1,4}(?=[\w:]{1,100}::\w)"
@@ -105,6 +115,7 @@ _NEEDED = (
     rf"|(?:[Cc]ould not|[Cc]ouldn't|[Cc]annot|[Uu]nable to) (?:find|locate) (?:the |an? )?{_THING}"
     rf"|^[Mm]issing {_THING}(?: \w{{1,12}})?[.!]?$|^[Nn]o {_THING}(?: \w{{1,12}})? found\b"
 )
+_VAGUE = r"(?i)(?:compiler|toolchain|librar(?:y|ies)|file|package|module|program|header|tool|it)$"
 _C_LIBRARY = {"libc6-dev", "linux-libc-dev"}  # packages that are never what is lacking
 _MESON = (r"^\s{0,24}(?:\S{1,200}meson\.build:\d+:\d+: )ERROR: (?P<message>\S.{0,300})",)
 _EXCEPTION = (
@@ -151,12 +162,14 @@ def find_symptoms(search: LogSearch, explained: Collection[int]) -> list[Match]:
         _stated,
         _misfits,
         _required,
+        _missing_includes,
         _missing_headers,
         _missing_libraries,
         _undefined_symbols,
         _source_errors,
         _missing_inputs,
         _configure_errors,
+        _unusable_packages,
         _cmake_errors,
         _exceptions,
     )
@@ -197,6 +210,11 @@ def _misfits(search: LogSearch) -> Iterator[Match]:
         yield _symptom("declared-by-library-too", line, 0.74, groups)
 
 
+def _missing_includes(search: LogSearch) -> Iterator[Match]:
+    for line, name in without_include(search):
+        yield _symptom("missing-include-c", line, 0.88, {"function": name})
+
+
 def _missing_headers(search: LogSearch) -> Iterator[Match]:
     for line, groups in _hits(search, [_NO_HEADER]):
         header = groups.get("header") or groups.get("opened", "")
@@ -212,15 +230,24 @@ def _missing_headers(search: LogSearch) -> Iterator[Match]:
         elif library and compiled(_INTERNAL).search(header):
             named = {"library": library, "owner": library, "member": header}
             yield _symptom("dependency-api-changed", line, 0.78, named)
+        elif known and _C_LIBRARY & set(known.packages.values()) and _on_apple(search):
+            yield _symptom("macos-sdk-missing", line, 0.86, {})
         elif known:
             yield _lacking_header(search, line, header, known)
-        elif owner := _searched_owner(search, header) or _shown_owner(search, library):
+        elif owner := _searched_owner(search, header) or _shown_owner(
+            search, library or owner_of_name(header.rpartition("/")[2].partition(".")[0])
+        ):
             named = {"library": owner, "owner": owner, "member": header}
             yield _symptom("dependency-api-changed", line, 0.74, named)
         else:
             source = compiled(_COMPILER_ERRORS[0]).match(search.lines[line].text)
             file = {"file": source["file"]} if source else {}
             yield _symptom("file-missing", line, 0.7, {"header": header} | file)
+
+
+def _on_apple(search: LogSearch) -> bool:
+    """Return whether the log is of macOS, where the C library is a part of the SDK."""
+    return any(map(search.texts.having, ("/opt/homebrew/", "/Library/", "apple-darwin", ".sdk/")))
 
 
 def _lacking_header(search: LogSearch, line: int, header: str, known: Provider) -> Match:
@@ -250,7 +277,9 @@ def _searched_owner(search: LogSearch, header: str) -> str | None:
 def _shown_owner(search: LogSearch, library: str | None) -> str | None:
     """Return a library if a path of the log has its name: it is there, and lacks a header."""
     name = (library or "").lower().partition(" ")[0]
-    return library if len(name) > _SHORTEST and search.texts.having(f"/{name}/") else None
+    places = (f"/{name}/", f"/include/{name}")
+    is_there = name and any(map(search.texts.having, places))
+    return library if is_there else None
 
 
 def _found(search: LogSearch) -> set[str]:
@@ -275,7 +304,12 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
         yield _symptom("library-not-linked", line, 0.85, {"symbol": groups["library"]} | groups)
     for line, groups in _hits(search, _UNDEFINED):
         symbol = compiled(_RETURNED).sub("", groups["symbol"])
-        finished = compiled(_FINISHED).search(search.lines[line].text)
+        text = search.lines[line].text
+        if of_system := library_of_system(symbol, text):
+            groups = {"symbol": symbol, "library": of_system}
+            yield _symptom("library-not-linked", line, 0.86, groups)
+            continue
+        finished = compiled(_FINISHED).search(text)
         if finished and not library_of(symbol):
             needs = {"symbol": symbol, "library": finished["library"]}
             yield _symptom("library-needs-other-library", line, 0.76, needs)
@@ -382,7 +416,15 @@ def _lacking(message: str) -> dict[str, str]:
 def _required_thing(message: str) -> str | None:
     """Return what a short message says is not found or required."""
     found = compiled(_NEEDED).search(message) if len(message) < _LONGEST else None
-    return next(filter(None, found.groups()), None) if found else None
+    what = next(filter(None, found.groups()), None) if found else None
+    return what if what and not compiled(_VAGUE).match(what) else None
+
+
+def _unusable_packages(search: LogSearch) -> Iterator[Match]:
+    for line, groups in refused_packages(search):
+        yield _symptom("cmake-package-refuses", line, 0.88, groups)
+    for line, groups in declined_versions(search):
+        yield _symptom("version-not-accepted", line, 0.9, groups)
 
 
 def _cmake_errors(search: LogSearch) -> Iterator[Match]:

@@ -10,7 +10,7 @@ import msgspec
 from stoker.diagnose.about import About
 from stoker.diagnose.ages import source_month, suspects, versions_of
 from stoker.diagnose.answers import answers, headline, value
-from stoker.diagnose.interfaces import removed_functions
+from stoker.diagnose.interfaces import removed_functions, without_include
 from stoker.diagnose.lines import Texts
 from stoker.diagnose.sieve import Line, Log
 from stoker.diagnose.signs import LogSearch, Match, find_matches
@@ -27,8 +27,9 @@ _CLEARLY = 0.15  # less sure than the first: not worth naming in the same step
 _LEAST = 0.45  # below it the cause is unknown
 _APART = 0.01  # between two that are equally sure; the earlier one goes first
 _MOST_LINKS = 2
-# What compilers refuse in C: not the cause where a library removed the function.
-_STRICT = ("gcc-strict-c", "clang-strict-c")
+# What compilers refuse in C: not the cause where a library removed the function, or where the
+# source only lacks the header of a function of the C library.
+_STRICT = ("gcc-strict-c", "clang-strict-c", "werror-new-gcc")
 _MESSAGE = "message"  # a group that is a whole sentence
 _MOST_EVIDENCE = 12  # lines of an excerpt
 _MOST_BELOW = 3  # lines that belong to a message of a compiler
@@ -48,7 +49,7 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
         given=lambda name: bool(value(name, about)),
         versions=versions_of(texts),
     )
-    removed = set(removed_functions(search))
+    removed = {*removed_functions(search), *(line for line, _ in without_include(search))}
     found = [
         match
         for match in find_matches(search)

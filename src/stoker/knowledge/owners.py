@@ -13,9 +13,10 @@ class _Owners(Row, frozen=True, kw_only=True):
     releases: tuple[str, ...]
     no_release: str
     no_owner: str
-    names: dict[str, tuple[str, ...]]
+    names: dict[str, str]  # words
     platforms: dict[str, str]
     not_of_windows: dict[str, str]
+    system_libraries: dict[str, dict[str, str]]  # words
 
 
 _owners = table("owners", _Owners)
@@ -64,10 +65,15 @@ def _owner_in(path: str, patterns: tuple[str, ...]) -> Owner | None:
 @cache
 def owner_of_name(name: str) -> str | None:
     """Return the library whose names begin like this one."""
-    rows = _owners().names.items()
+    rows = _beginnings().items()
     return next(
         (owner for owner, begins in rows if any(_begins(name, one) for one in begins)), None
     )
+
+
+@cache
+def _beginnings() -> dict[str, list[str]]:
+    return {owner: words.split() for owner, words in _owners().names.items()}
 
 
 def _begins(name: str, begin: str) -> bool:
@@ -77,6 +83,24 @@ def _begins(name: str, begin: str) -> bool:
         return False
     following = name[len(plain) : len(plain) + 2]
     return following.istitle() and following.isalpha() if plain != begin else True
+
+
+@cache
+def _system_names(system: str) -> dict[str, str]:
+    rows = _owners().system_libraries[system].items()
+    return {name: library for library, names in rows for name in names.split()}
+
+
+def library_of_system(symbol: str, line: str) -> str | None:
+    """Return the library, as in -lws2_32, that has a function of the system that the line of a
+    linker is about; ``None`` where it is a part of the C library.
+    """
+    plain = re.sub(r"^(?:__imp_)?_?|@\d{1,3}$", "", symbol)
+    if symbol.startswith("__imp_") or re.search(r"ld\.exe|mingw|LNK20", line):
+        return _system_names("windows").get(plain)
+    if line.endswith("referenced from:"):
+        return _system_names("apple").get(plain)
+    return None
 
 
 def platform_of(header: str, *, on_windows: bool) -> str | None:

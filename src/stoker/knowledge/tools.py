@@ -53,7 +53,8 @@ def named(group: str) -> re.Pattern[str]:
 class _CxxFeatures(Row, frozen=True, kw_only=True):
     standard: dict[str, int]
     header: dict[str, int]
-    declares: dict[str, tuple[str, ...]]
+    declares: dict[str, str]  # words
+    declares_in_c: dict[str, str]  # words
 
 
 _cxx_features = table("cxx_features", _CxxFeatures)
@@ -67,7 +68,13 @@ def first_gcc(kind: str, name: str) -> int | None:
 
 def declaring_header(name: str) -> str | None:
     """Return the standard header that declares a name, such as ``sort`` or ``std::sort``."""
-    plain = name.removeprefix("std::")
-    return next(
-        (header for header, names in _cxx_features().declares.items() if plain in names), None
-    )
+    return _declaring(_cxx_features().declares, name.removeprefix("std::"))
+
+
+def declaring_header_of_c(name: str) -> str | None:
+    """Return the header of C or POSIX that declares a name, such as ``open``."""
+    return _declaring(_cxx_features().declares_in_c, name)
+
+
+def _declaring(table: dict[str, str], name: str) -> str | None:
+    return next((header for header, words in table.items() if name in words.split()), None)

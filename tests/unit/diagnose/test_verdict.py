@@ -382,15 +382,16 @@ def test_output_that_a_line_quotes_is_read_line_by_line() -> None:
 LABELLED = Path(__file__).parents[3] / "benchmarks" / "labelled.toml"
 # Its symbol is also that of another ABI; nothing is known of this error of ninja; the log does not
 # tell that Eigen is installed.
-NOT_FOUND = {"torch-abi-schema", "ninja-multiple-rules", "supercell-eigen5"}
+NOT_FOUND = {"torch-abi-schema", "supercell-eigen5"}
 # Nothing is known of these: errors of a commit, of glslc, a generator, awk, Conan,
 # of types and functions whose owner no message tells, of a macro that changes a header of R, of a
 # folder without Go and of a back end that is there and cannot be imported.
 UNKNOWN = {
     "openssl-backport", "llama-termux-glslc", "slicer-pythonqt", "nvidia-linux7",
     "conan-boost-cobalt", "parquet-fdw-17", "netidx-triomphe",
-    "espp-ledc", "sdl-mixer-note", "aws-sdk-swift63", "boost-b2-alternative",
     "memtools-r46", "gowin7-cgo", "skbuild-conan",
+    "sdl-mixer-note", "aws-sdk-swift63", "boost-b2-alternative",
+    "cryfs-conan-freebsd", "hyprplugins-052",
 }  # fmt: skip
 
 
