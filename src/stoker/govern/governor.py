@@ -398,7 +398,7 @@ class Governor:
             peak = record.peak_bytes
             self._leases.note(entry.family, record)
             if outcome is Outcome.DONE:
-                self._predictor.learn(record)
+                self._predictor.learn(record, predicted=entry.connection != NO_CONNECTION)
                 self._learned = True
         self._forget(entry)
         self._emit(entry.ends(status, done.usage, peak, now))

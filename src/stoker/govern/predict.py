@@ -162,9 +162,9 @@ class Predictor:
         self._paces = deque(_ASSUMED_PACES, maxlen=_PACES)
         self._pace = None
 
-    def learn(self, row: StepRecord) -> None:
-        """Learn from the error of the last prediction, then from the record itself. A step that was
-        killed says nothing about others.
+    def learn(self, row: StepRecord, *, predicted: bool = True) -> None:
+        """Learn from the error of the last prediction, if there was one, then from the record
+        itself. A step that was killed says nothing about others.
         """
         if row.killed:
             self._learn_bound(row)
@@ -174,15 +174,8 @@ class Predictor:
         mode = CompileMode.DEFAULT if ran_in is CompileMode.THREADS else ran_in
         if mode is not CompileMode.DEFAULT:
             row = self._modes.in_default_mode(row, self._default_peak(step))
-        expected = self._estimate(step)
-        _, high = self._peaks(step, expected)
-        change = 1 - _ABOVE if row.peak_bytes > high else -_ABOVE
-        offset = self._offsets[expected.basis] + _ABOVE * change
-        self._offsets[expected.basis] = _within((-_MOST_OFFSET, _MOST_OFFSET), offset)
-        about = expected.basis in ABOUT_THE_STEP and step.role is not Role.REMOTE
-        if about and expected.seconds and expected.seconds >= SHORTEST:
-            self._paces.append(max(row.wall_s, SHORTEST) / expected.seconds)
-            self._pace = None
+        if predicted:
+            self._learn_error(row)
         if known := known_step(step.role, step.source):
             scale = row.peak_bytes / (known.peak * step.targets_at_once)
             self._over_shipped[step.role].append(scale)
@@ -190,6 +183,17 @@ class Predictor:
         self._keep(_learned(row, mode))
         if self._modes.has_seen(step):
             self._modes.learn(step, ran_in, self._default_peak(step))
+
+    def _learn_error(self, row: StepRecord) -> None:
+        expected = self._estimate(row.step)
+        _, high = self._peaks(row.step, expected)
+        change = 1 - _ABOVE if row.peak_bytes > high else -_ABOVE
+        offset = self._offsets[expected.basis] + _ABOVE * change
+        self._offsets[expected.basis] = _within((-_MOST_OFFSET, _MOST_OFFSET), offset)
+        about = expected.basis in ABOUT_THE_STEP and row.step.role is not Role.REMOTE
+        if about and expected.seconds and expected.seconds >= SHORTEST:
+            self._paces.append(max(row.wall_s, SHORTEST) / expected.seconds)
+            self._pace = None
 
     def _learn_bound(self, row: StepRecord) -> None:
         """Keep what a step took until it was killed, as far as it is the longest attempt."""

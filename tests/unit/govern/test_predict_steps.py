@@ -225,6 +225,15 @@ def test_predictions_that_were_too_high_fall_but_not_below_the_peak() -> None:
     assert known.high >= known.peak == pytest.approx(GB)
 
 
+def test_a_step_that_ran_by_a_lease_was_not_predicted_and_shows_no_error() -> None:
+    known = [row(step(f"{n}.cpp"), GB, seconds=10) for n in range(20)]
+    predictor, before = Predictor(known), Predictor(known)
+    for n in range(20):
+        predictor.learn(row(step(f"{n}.cpp"), GB, seconds=90), predicted=False)
+    assert predictor.pace == before.pace
+    assert predictor.predict(step("0.cpp")).seconds == 50
+
+
 def test_about_the_wanted_share_stays_below() -> None:
     """Peaks within 10 % of the first, evenly: nine of ten stay below ``high``."""
     predictor = Predictor()
