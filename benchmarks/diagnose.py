@@ -52,6 +52,7 @@ UNSEEN = {  # results with logs for which no sign had been written, and the halv
     "diagnose-threads-3": ("first batch", "second batch"),
     "diagnose-threads-4": ("tuning half", "unseen half"),  # the first run of both
     "diagnose-threads-5": ("first batch",),
+    "diagnose-threads-6": ("first batch",),
     "diagnose-threads-6py": ("first batch", "second batch"),
     "diagnose-threads-6c": ("first batch", "second batch"),
 }
@@ -62,6 +63,7 @@ SAID_THEN = ("diagnose-threads-2", "diagnose-threads-3")
 SAID_NOW = (
     "diagnose-threads-4",
     "diagnose-threads-5",
+    "diagnose-threads-6",
     "diagnose-threads-6py",
     "diagnose-threads-6c",
 )
