@@ -208,6 +208,30 @@ bool file_beside(const char *path, const char *name, char *found)
     return syscall(SYS_faccessat, AT_FDCWD, found, R_OK) == 0;
 }
 
+bool lies_below(const char *path, const char *folder)
+{
+    static const char OPEN[] = "/proc/self/fd/";
+    char at[PATH_MAX] = ".", real[PATH_MAX], link[sizeof OPEN + 12];
+    size_t length = (size_t)(program_name(path) - path);
+    if (length >= PATH_MAX)
+        return false;
+    if (length > 0)
+        copy(at, path, length);
+    long file = syscall(SYS_openat, AT_FDCWD, at, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (file < 0)
+        return false;
+    char digits[12], *digit = digits + sizeof digits - 1;
+    *digit = '\0';
+    for (long rest = file; digit == digits + sizeof digits - 1 || rest > 0; rest /= 10)
+        *--digit = (char)('0' + rest % 10);
+    copy(link, OPEN, sizeof OPEN - 1);
+    copy(link + sizeof OPEN - 1, digit, text_length(digit));
+    bool known = read_link(link, real) > 0;
+    syscall(SYS_close, file);
+    size_t above = text_length(folder);
+    return known && starts_with(real, folder) && (real[above] == '/' || !real[above]);
+}
+
 const char *calling_program(char *path)
 {
     return read_link("/proc/self/exe", path) > 0 ? program_name(path) : "";

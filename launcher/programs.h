@@ -55,6 +55,9 @@ bool leads_to_ccache(const char *path);
  * path to PATH_MAX bytes. False: there is none that can be read. */
 bool file_beside(const char *path, const char *name, char *found);
 
+/* True if the folder of a file is another one or below it; `folder` has no links. */
+bool lies_below(const char *path, const char *folder);
+
 /* The name of the program that makes the call, by its file and not by what it calls itself. `path`
  * is space for PATH_MAX bytes. */
 const char *calling_program(char *path);

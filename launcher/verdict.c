@@ -136,26 +136,36 @@ static bool hides_inputs(const struct call *call, char *const *words)
     return false;
 }
 
+/* True if the names of the headers that a compile may find are part of the key of ccache's direct mode,
+ * as far as they lie in one tree with its source. Without that, ccache would not notice a new header
+ * earlier in the search path. */
+static bool has_named_headers(const struct call *call, char *const *words)
+{
+    const char *tree = variable(call->environment, "STOKER_NAMED_TREE"), *source = source_of(words);
+    return !tree || (source && lies_below(source, tree));
+}
+
 /* ccache compares what the preprocessor prints, and nvcc's prints only the side of the device. In its
  * depend mode it compares the listed headers instead, which needs the direct mode. */
-static bool has_depend_mode(const struct call *call)
+static bool has_depend_mode(const struct call *call, char *const *words)
 {
     return !variable(call->environment, "CCACHE_NODIRECT") &&
-           !variable(call->environment, "CCACHE_NODEPEND");
+           !variable(call->environment, "CCACHE_NODEPEND") && has_named_headers(call, words);
 }
 
 const char *const *ccache_variables(const struct call *call, const char *path, char *const *words)
 {
     static const char *const NONE[] = {NULL}, *const OFF[] = {"CCACHE_DISABLE=1", NULL},
-                      *const BY_LIST[] = {"CCACHE_DEPEND=1", "CCACHE_DIRECT=1", NULL};
+                      *const BY_LIST[] = {"CCACHE_DEPEND=1", "CCACHE_DIRECT=1", NULL},
+                      *const BY_TEXT[] = {"CCACHE_NODIRECT=1", NULL};
     enum caching caching = judge_caching(program_name(path), words);
     if (caching == NO_COMPILE)
         return NONE;
     if (caching == UNSAFE || caching == UNSAFE_BY_TEXT || hides_inputs(call, words))
         return OFF;
     if (caching == SAFE)
-        return NONE;
-    return has_depend_mode(call) ? BY_LIST : OFF;
+        return has_named_headers(call, words) ? NONE : BY_TEXT;
+    return has_depend_mode(call, words) ? BY_LIST : OFF;
 }
 
 /* True if the wrapper returns the object of a plain compile, as far as we know. */
@@ -169,7 +179,7 @@ static bool is_safe_with(const char *wrapper, const struct call *call, const cha
     if (same_text(program_name(wrapper), "sccache")) /* it looks at both sides of a kernel */
         return !variable(call->environment, "SOURCE_DATE_EPOCH"); /* which it removes */
     return caching == SAFE ||
-           (caching == SAFE_BY_LIST && (!leads_to_ccache(wrapper) || has_depend_mode(call)));
+           (caching == SAFE_BY_LIST && (!leads_to_ccache(wrapper) || has_depend_mode(call, words)));
 }
 
 /* True if a cache or distributor (STOKER_WRAPPER) is to start this compiler. Caches do not look at

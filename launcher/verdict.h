@@ -38,8 +38,8 @@ enum verdict {
  * in it, but its prefix can name the launcher. That is a list of words, and the user's own stays. */
 bool takes_prefix(const struct call *call, const char *path);
 
-/* The variables that ccache needs for a compile of `path`: none, depend mode for kernels, or those that
- * switch it off. NULL ends the list. */
+/* The variables that ccache needs for a compile of `path`: none, depend mode for kernels, no direct mode
+ * where a new header would not be noticed, or those that switch it off. NULL ends the list. */
 const char *const *ccache_variables(const struct call *call, const char *path, char *const *words);
 
 /* Also writes the path of the program to PATH_MAX bytes; only a call that stays unchanged may have

@@ -10,8 +10,10 @@ import os
 from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import NamedTuple
 
 from stoker.outside.folders import own
+from stoker.source.cmake_api import cmake_sources
 
 _ROOTS = (".git", "stoker.toml")  # what the root folder of a project holds
 # What build folders, environments and caches hold, and no folder of sources.
@@ -27,18 +29,28 @@ _MOST_ENTRIES = 400_000
 
 
 def project_folder(start: Path) -> Path:
-    """Return the nearest folder that is the root of a project, or else ``start``."""
+    """Return the nearest folder that is the root of a project, or else ``start``. A build folder of
+    CMake names its sources.
+    """
+    start = cmake_sources(start) or start
     for folder in (start, *start.parents):
         if any((folder / name).exists() for name in _ROOTS):
             return folder
     return start
 
 
+class NamedHeaders(NamedTuple):
+    """A digest of the names of all files below a folder that may be included."""
+
+    tree: str  # its path without links
+    digest: str
+
+
 def header_names(
     tree: Path, most: int = _MOST_ENTRIES, without: Collection[Path] = ()
-) -> str | None:
-    """Return a digest of the names of all files below a folder that may be included; ``None`` if
-    there are too many entries to look at. Build folders, hidden folders, caches, those ``without``
+) -> NamedHeaders | None:
+    """Return the names of the files below a folder that may be included; ``None`` if there are too
+    many entries to look at. Build folders, hidden folders, caches, those ``without``
     and what .gitignore names are left out, since builds generate files there.
     """
     try:
@@ -61,7 +73,7 @@ def header_names(
         folders += inner
         if names:
             found.update("\0".join([f"{here}/", *names, ""]).encode(errors="surrogateescape"))
-    return found.hexdigest()
+    return NamedHeaders(tree=os.path.realpath(tree), digest=found.hexdigest())
 
 
 def own_folders(environment: Mapping[str, str]) -> frozenset[Path]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
+from stoker.accelerate.cache_keys import NamedHeaders
 from stoker.accelerate.distributing import Distribution
 from stoker.model.caching import (
     LAUNCHERS,
@@ -312,15 +313,15 @@ def chain_environment(
     folder: str,
     mapped: bool,
     sccache_socket: str,
-    names: str | None = None,
+    named: NamedHeaders | None = None,
     assembler: str | None = None,
 ) -> dict[str, str]:
     """Return the variables that a governed command gets for the chain.
 
     Paths below ``folder`` are the same for the cache wherever the folder is. ``mapped`` says that
     compilers record other names for folders, so that their objects do not depend on them at all.
-    ``names`` is a digest of the names of headers; without one, ccache compares what the
-    preprocessor prints. ``assembler`` is the program on the PATH.
+    Without the names of headers, ccache compares what the preprocessor prints, and so it does for
+    sources that are not in their tree. ``assembler`` is the program on the PATH.
     """
     added = {setting.name: setting.value for setting in chain.settings}
     if assembler and chain.engine is not CacheEngine.NONE:
@@ -330,9 +331,10 @@ def chain_environment(
         added |= {f"STOKER_{name}": base[name] for name in NVCC_FLAGS if name in base}
     if chain.engine is CacheEngine.CCACHE:
         added["CCACHE_BASEDIR"] = folder
-        if names:
+        if named:
             own = base.get(_DIRECT_KEY)
-            added[_DIRECT_KEY] = f"{own}:{names}" if own else names
+            added[_DIRECT_KEY] = f"{own}:{named.digest}" if own else named.digest
+            added["STOKER_NAMED_TREE"] = named.tree
         else:
             added["CCACHE_NODIRECT"] = "1"
         if assembler:

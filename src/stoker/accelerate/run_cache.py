@@ -62,7 +62,7 @@ class RunCache:
             folder=str(folder or project),
             mapped=mapped,
             sccache_socket=str(self._socket),
-            names=header_names(tree or project, without=own_folders(environment))
+            named=header_names(tree or project, without=own_folders(environment))
             if self.chain.engine is CacheEngine.CCACHE
             else None,
             assembler=assembler(base),

@@ -1,9 +1,10 @@
-"""The targets of a build folder, from CMake's file API.
+"""What CMake leaves in a build folder: where the sources are, and the targets.
 
-CMake answers a query when it configures: ``ask`` leaves the query, ``read_targets`` reads the
-answer. A folder that was configured without a query has none.
+CMake's file API answers a query when it configures: ``ask`` leaves the query, ``read_targets``
+reads the answer. A folder that was configured without a query has none.
 """
 
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from stoker.outside.files import read_json
 
 _API = Path(".cmake/api/v1")
 _KIND = "codemodel"
+_SOURCES = re.compile(r"^CMAKE_HOME_DIRECTORY:\w+=(.*)$", re.MULTILINE)
 
 
 class _Path(Value, frozen=True):
@@ -67,3 +69,11 @@ def read_targets(folder: Path) -> tuple[CMakeTarget, ...]:
 
 def _named(reply: Path, file: _File) -> Path:
     return reply / Path(file.json_file).name  # never outside the folder
+
+
+def cmake_sources(folder: Path) -> Path | None:
+    """Return the source folder of a build folder; ``None`` if CMake did not configure it."""
+    with suppress(OSError):
+        found = _SOURCES.search((folder / "CMakeCache.txt").read_text(errors="replace"))
+        return Path(found[1]) if found else None
+    return None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.accelerate.cache_keys import assembler, header_names, own_folders
+from stoker.accelerate.cache_keys import assembler, header_names, own_folders, project_folder
 from stoker.outside import folders
 
 
@@ -48,14 +48,28 @@ def test_what_builds_generate_does_not_count(tree: Path, name: str) -> None:
 
 def test_the_folder_of_a_tree_does_not_count(tree: Path) -> None:
     before = header_names(tree)
-    moved = tree.rename(tree.with_name("moved"))
-    assert header_names(moved) == before
+    moved = header_names(tree.rename(tree.with_name("moved")))
+    assert before
+    assert moved
+    assert moved.digest == before.digest
+    assert (before.tree, moved.tree) == (str(tree), str(tree.with_name("moved")))
 
 
 def test_a_link_to_another_folder_counts_by_its_name(tree: Path) -> None:
     before = header_names(tree)
     (tree / "linked").symlink_to(tree)  # it is not followed, so it cannot be a circle
     assert header_names(tree) != before
+
+
+def test_a_build_folder_elsewhere_names_its_sources(tree: Path, tmp_path: Path) -> None:
+    (tree / ".git").mkdir()
+    build = tmp_path.with_name(f"{tmp_path.name}-build")
+    build.mkdir()
+    assert project_folder(build) == build
+    (build / "CMakeCache.txt").write_text(f"A:BOOL=ON\nCMAKE_HOME_DIRECTORY:INTERNAL={tree}/src\n")
+    assert project_folder(build) == tree
+    (build / "CMakeCache.txt").write_text("A:BOOL=ON\n")
+    assert project_folder(build) == build
 
 
 def test_too_many_files_have_no_digest(tree: Path) -> None:

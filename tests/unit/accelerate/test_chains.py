@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Need
+from stoker.accelerate.cache_keys import NamedHeaders
 from stoker.accelerate.ccache import read_ccache
 from stoker.accelerate.chains import (
     chain_environment,
@@ -26,8 +27,11 @@ CCACHE = {"ccache": FoundEngine(program="/usr/bin/ccache", folder="/cache")}
 SCCACHE = {"sccache": FoundEngine(program="/usr/bin/sccache")}
 
 
+NAMED = NamedHeaders(tree="/tree", digest="digest")
+
+
 def environment(
-    chain: Chain, *, names: str | None = "digest", assembler: str | None = None, **base: str
+    chain: Chain, *, named: NamedHeaders | None = NAMED, assembler: str | None = None, **base: str
 ) -> dict[str, str]:
     return chain_environment(
         chain,
@@ -35,7 +39,7 @@ def environment(
         folder="/tree",
         mapped=True,
         sccache_socket="/s",
-        names=names,
+        named=named,
         assembler=assembler,
     )
 
@@ -85,13 +89,15 @@ def test_names_of_headers_and_the_assembler_are_in_the_keys_of_ccache() -> None:
     added = environment(chain, assembler="/usr/bin/as")
     assert added["OBJC_INCLUDE_PATH"] == "digest"
     assert (added["CCACHE_EXTRAFILES"], added["STOKER_ASSEMBLER"]) == ("/usr/bin/as",) * 2
-    own = {"OBJC_INCLUDE_PATH": "/mine", "CCACHE_EXTRAFILES": "/own"}
-    added = environment(chain, assembler="/usr/bin/as", **own)
+    added = environment(
+        chain, assembler="/usr/bin/as", OBJC_INCLUDE_PATH="/mine", CCACHE_EXTRAFILES="/own"
+    )
     assert added["OBJC_INCLUDE_PATH"] == "/mine:digest"
     assert added["CCACHE_EXTRAFILES"] == "/own:/usr/bin/as"
-    unknown = environment(chain, names=None)
+    assert added["STOKER_NAMED_TREE"] == "/tree"
+    unknown = environment(chain, named=None)
     assert unknown["CCACHE_NODIRECT"] == "1"
-    assert "OBJC_INCLUDE_PATH" not in unknown
+    assert not {"OBJC_INCLUDE_PATH", "STOKER_NAMED_TREE"} & unknown.keys()
 
 
 @pytest.mark.parametrize("cache", [CacheEngine.NONE, CacheEngine.SCCACHE])

@@ -24,6 +24,8 @@ int main(int count, char **words)
             fprintf(log, "files %s\n", *entry + 18);
     if (getenv("CCACHE_DEPEND"))
         fprintf(log, "depend\n");
+    if (getenv("CCACHE_NODIRECT"))
+        fprintf(log, "by text\n");
     if (getenv("CCACHE_DISABLE"))
         fprintf(log, "off\n");
     fclose(log);
@@ -390,6 +392,41 @@ def test_only_kernels_are_cached_in_depend_mode(ccached: Preloaded) -> None:
     for variable in ("CCACHE_NODIRECT", "CCACHE_NODEPEND"):  # the user's own
         ccached.output("sh", "-c", f"{variable}=1 {nvcc} -MD -c a.cu -o a.o; true")
         assert calls(ccached) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "inside"),
+    [
+        ("a.c", True),
+        ("inner/b.c", True),
+        ("inner/../a.c", True),
+        ("{tree}/inner/b.c", True),
+        ("{tree}/linked/b.c", True),
+        ("../tree-two/c.c", False),
+        ("{tree}-two/c.c", False),
+        ("outside/c.c", False),
+    ],
+)
+def test_a_source_outside_of_the_tree_whose_headers_are_named(
+    ccached: Preloaded, source: str, inside: bool
+) -> None:
+    """ccache would not notice a header that is added earlier in the search path there."""
+    tree = ccached.folder / "tree"
+    other = ccached.folder / "tree-two"
+    for file in (tree / "a.c", tree / "inner/b.c", other / "c.c"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("int a;\n")
+    (tree / "linked").symlink_to("inner")
+    (tree / "outside").symlink_to(other)
+    ccached.environment["STOKER_NAMED_TREE"] = str(tree)
+    ccached.output("sh", "-c", f"cd tree; gcc -c {source.format(tree=tree)} -o a.o")
+    assert ("by text" in calls(ccached)) is not inside
+    nvcc = nothing(ccached, "nvcc")
+    for file in (tree / "a.c", tree / "inner/b.c", other / "c.c"):
+        file.with_suffix(".cu").write_text("int a;\n")
+    kernel = source.format(tree=tree).replace(".c", ".cu")
+    ccached.output("sh", "-c", f"cd tree; {nvcc} -MD -c {kernel} -o a.o; true")
+    assert ("depend" in calls(ccached)) is inside
 
 
 @pytest.mark.parametrize("variable", ["", "COMPILER_PATH=bin", "GCC_EXEC_PREFIX=bin/"])

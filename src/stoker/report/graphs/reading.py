@@ -1,7 +1,5 @@
 """Reads the graph of a build folder, and what was measured of its steps."""
 
-import re
-from contextlib import suppress
 from pathlib import Path
 from posixpath import normpath
 
@@ -14,10 +12,9 @@ from stoker.report.graphs.analysis import find_impact, make_build_graph
 from stoker.report.graphs.owners import Owners
 from stoker.report.graphs.steps import NeededSteps
 from stoker.report.graphs.values import BuildGraph
-from stoker.source.cmake_api import read_targets
+from stoker.source.cmake_api import cmake_sources, read_targets
 from stoker.source.ninja import find_build, read_discovered, read_graph
 
-_SOURCE = re.compile(r"^CMAKE_HOME_DIRECTORY:\w+=(.*)$", re.MULTILINE)
 _MOST_SHOWN = 5  # files with the same name in an error
 
 
@@ -47,7 +44,7 @@ def _file(word: str, folder: Path, known: "set[str]") -> str:
     """Return the absolute path of a file: from here, from the build folder or the source tree, or
     the end of the path of a single file of the build.
     """
-    bases = (Path.cwd(), folder, _source(folder))
+    bases = (Path.cwd(), folder, cmake_sources(folder))
     paths = [normpath(base / word) for base in bases if base]
     paths += [str(Path(path).resolve()) for path in paths]
     for path in paths:
@@ -63,10 +60,3 @@ def _file(word: str, folder: Path, known: "set[str]") -> str:
     if existing is None:
         raise UsageError(f"there is no file {word}, and the build does not use one")
     return existing
-
-
-def _source(folder: Path) -> Path | None:
-    with suppress(OSError):
-        found = _SOURCE.search((folder / "CMakeCache.txt").read_text(errors="replace"))
-        return Path(found[1]) if found else None
-    return None
