@@ -10,8 +10,8 @@ import os
 from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import NamedTuple
 
+from stoker.model.caching import NamedHeaders
 from stoker.outside.folders import own
 from stoker.source.cmake_api import cmake_sources
 
@@ -37,13 +37,6 @@ def project_folder(start: Path) -> Path:
         if any((folder / name).exists() for name in _ROOTS):
             return folder
     return start
-
-
-class NamedHeaders(NamedTuple):
-    """A digest of the names of all files below a folder that may be included."""
-
-    tree: str  # its path without links
-    digest: str
 
 
 def header_names(

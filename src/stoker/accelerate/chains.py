@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from stoker.accelerate.cache_keys import NamedHeaders
 from stoker.accelerate.distributing import Distribution
 from stoker.model.caching import (
     LAUNCHERS,
@@ -22,6 +21,7 @@ from stoker.model.caching import (
     ChainPart,
     Distributor,
     FoundEngine,
+    NamedHeaders,
 )
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.govern import Gc, NvccThreads

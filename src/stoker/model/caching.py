@@ -71,6 +71,13 @@ class FoundEngine(Value, frozen=True, kw_only=True):
     static: bool = False
 
 
+class NamedHeaders(Value, frozen=True, kw_only=True):
+    """A digest of the names of all files below a folder that a compile may include."""
+
+    tree: str  # its path without links
+    digest: str
+
+
 class ChainPart(Value, frozen=True, kw_only=True):
     """A part of the chain from the build tool to the compiler, and the reason for it.
 

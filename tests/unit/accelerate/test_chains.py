@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from conftest import Need
-from stoker.accelerate.cache_keys import NamedHeaders
 from stoker.accelerate.ccache import read_ccache
 from stoker.accelerate.chains import (
     chain_environment,
@@ -18,7 +17,7 @@ from stoker.accelerate.chains import (
     without_secrets_in,
 )
 from stoker.knowledge.caches import remote_variables
-from stoker.model.caching import CacheEngine, Chain, ChainOptions, FoundEngine
+from stoker.model.caching import CacheEngine, Chain, ChainOptions, FoundEngine, NamedHeaders
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.govern import Gc, NvccThreads
 from stoker.plan.grammar import parse
