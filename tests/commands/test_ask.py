@@ -580,6 +580,25 @@ def test_compiles_of_find_cuda_are_seen_and_get_targets(tmp_path: Path) -> None:
     assert known.cmake["CUDA_NVCC_FLAGS"] == "-gencode={gencode}"
 
 
+def test_compiles_of_find_cuda_are_seen_where_cmake_writes_no_graph(tmp_path: Path) -> None:
+    """A library to link is missing, so there is no build.ninja, and xmrig-cuda was said to compile
+    no device code.
+    """
+    for tool in ("cmake", "nvcc"):
+        find_tool(tool)
+    missing = "find_library(MOON moon-that-is-not-here)\n"
+    linked = "add_library(host SHARED host.cpp)\ntarget_link_libraries(host kernels ${MOON})\n"
+    switched_on = OLD.replace('"" OFF', '"" ON')
+    (tmp_path / "CMakeLists.txt").write_text(switched_on + missing + linked)
+    (tmp_path / "kernels.cu").write_text("__global__ void kernel() {}\n")
+    (tmp_path / "host.cpp").write_text("int host;\n")
+    said = CommandLine(options={"variant": "cuda-sm90", "source": str(tmp_path)})
+    result = ask(survey(said))
+    assert "MOON" in result.asked.stopped
+    assert (result.asked.device_compiles, result.asked.host_compiles) == (1, 1)
+    assert result.asked.cubins == ("9.0",)
+
+
 LOOKS = """
 import subprocess
 if subprocess.call(["nvidia-smi"]):

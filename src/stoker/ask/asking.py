@@ -413,7 +413,11 @@ def asked_remarks(plan: Plan, asked: Asked) -> Iterator[Finding]:
     if plan.variant.backend is not Backend.CPU and asked.answered and not asked.device_compiles:
         yield warning(
             "asked-no-device-code",
-            "with these settings the build compiles no device code",
+            (
+                "before it stopped, the build had named no device code that it compiles"
+                if asked.stopped
+                else "with these settings the build compiles no device code"
+            ),
             advice=(
                 "It may compile kernels at run time. If not, look for the option that "
                 "switches the back end on: `stoker options`."

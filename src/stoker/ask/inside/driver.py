@@ -25,29 +25,29 @@ def _cmake(words):
     if os.path.exists(graph) and shutil.which("ninja"):
         with open(os.path.join(build, "compdb.json"), "wb") as stream:
             subprocess.call(["ninja", "-C", build, "-t", "compdb"], stdout=stream)
-        _note_find_cuda(build)
+    _note_find_cuda(build)
     return status
 
 
 def _note_find_cuda(build):
     """Note the compiles of FindCUDA, which is deprecated: each is a script of CMake that starts
-    nvcc, so ninja does not list its flags.
+    nvcc, so ninja does not list its flags. CMake writes them even where it writes no graph, because
+    a library to link is missing.
     """
-    with open(os.path.join(build, "compdb.json")) as stream:
-        commands = [entry["command"] for entry in json.load(stream)]
+    names = ("CUDA_NVCC_EXECUTABLE", "source_file", "generated_file_internal")
     notes = []
-    for command in commands:
-        found = re.search(r"-D generated_file:STRING=(\S+) .*-P (\S+\.cmake)", command)
-        if found and os.path.exists(found[2]):
-            with open(found[2]) as stream:
+    for folder, _, files in sorted(os.walk(os.path.join(build, "CMakeFiles"))):
+        for file in sorted(files):
+            if "_generated_" not in file or not file.endswith(".cmake"):
+                continue
+            with open(os.path.join(folder, file), errors="replace") as stream:
                 said = dict(re.findall(r"^set\((\w+) ([^#\n]*)\) #", stream.read(), re.MULTILINE))
-            lists = [
-                said.get(name, "") for name in ("format_flag", "nvcc_flags", "CUDA_NVCC_FLAGS")
-            ]
-            nvcc, source = (
-                said.get(n, "").strip('"') for n in ("CUDA_NVCC_EXECUTABLE", "source_file")
-            )
-            words = [nvcc, source, "-o", found[1], *re.findall(r'[^\s;"]+', " ".join(lists))]
+            nvcc, source, output = (said.get(name, "").strip('"') for name in names)
+            if not nvcc or not source:
+                continue
+            lists = (said.get(n, "") for n in ("format_flag", "nvcc_flags", "CUDA_NVCC_FLAGS"))
+            flags = re.findall(r'[^\s;"]+', " ".join(lists))
+            words = [nvcc, source, "-o", output, *flags]
             notes.append({"note": "compile", "words": words, "folder": build})
     with open(os.environ["STOKER_NOTES"] + "/compiles", "a") as stream:
         stream.writelines(json.dumps(note) + "\n" for note in notes)
