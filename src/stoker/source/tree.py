@@ -47,6 +47,11 @@ _GPU_SWITCH = re.compile(r"(?:\w+_)?(?:GPU|CUDA|HIP|ROCM|SYCL)", re.IGNORECASE)
 _ARCHIVES = (".gz", ".xz", ".bz2", ".zst", ".tar", ".zip", ".whl")
 _SUBMODULE_PATH = re.compile(r"^[ \t]*path[ \t]*=(.*)$", re.MULTILINE)
 _COPIED = re.compile(r'"(third_party/[^"]+\.py)"')
+_MAY_START_CMAKE = re.compile(
+    r"cmake|skbuild|scikit.build|subprocess|os\.(?:system|exec|spawn|popen)|\.spawn\(|meson|conan",
+    re.IGNORECASE,
+)
+_OWN_EXTENSION = re.compile(r"\b(?:Extension|Pybind11Extension|cythonize)\(")
 _LOOKED_FOR = (
     "looked for: CMakeLists.txt; setup.py or pyproject.toml of a package with C, C++, Cython or "
     "CUDA sources"
@@ -64,13 +69,13 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
     files = TreeFiles(root)
     package = read_package(files)
     recipe = _recognized(files, package, (*recipes, *projects().values()))
-    kind = (recipe.kind if recipe else None) or _kind(files, package)
+    python = read_python_asks(files, package.roots)
+    kind = (recipe.kind if recipe else None) or _kind(files, package, python)
     if kind is None:
         raise _nothing_to_build(files, package, content)
     pytorch = kind is ProjectKind.PYTORCH
     folder = recipe.folder if recipe else package.cmake_folder
     cmake = read_options(files, folder, alone=recipe is None and bool(folder))
-    python = read_python_asks(files, package.roots)
     by_cmake = recipe is not None or _calls_cmake(package, kind, python)
     code = _code(files, package, cmake if by_cmake else None, python)
     submodules = _submodules(files)
@@ -225,7 +230,7 @@ def _did_you_mean(folder: Path, names: Sequence[str]) -> str:
     return f"did you mean {' or '.join(str(folder / name) for name in names)}?"
 
 
-def _kind(files: TreeFiles, package: Package) -> ProjectKind | None:
+def _kind(files: TreeFiles, package: Package, python: PythonAsks) -> ProjectKind | None:
     if all(map(files.is_file, _OF_PYTORCH)):
         return ProjectKind.PYTORCH
     if "cpp_extension" in (package.torch_names or ()):
@@ -233,9 +238,20 @@ def _kind(files: TreeFiles, package: Package) -> ProjectKind | None:
     cmake = files.is_file(posixpath.join(package.cmake_folder, "CMakeLists.txt"))
     if package.needs_torch and not (cmake and package.front_end is FrontEnd.SCIKIT_BUILD_CORE):
         return ProjectKind.EXTENSION if _holds(files, _SOURCES) else None
-    if cmake:
+    if cmake and not _compiles_itself(files, package, python):
         return ProjectKind.CMAKE
     return ProjectKind.PACKAGE if package.front_end and _holds(files, _SOURCES) else None
+
+
+def _compiles_itself(files: TreeFiles, package: Package, python: PythonAsks) -> bool:
+    """Tell whether setup.py compiles its extensions without CMake: its CMakeLists.txt is for users
+    of another language. A program that it starts, or a tool that it requires, may start CMake.
+    """
+    if package.front_end is not FrontEnd.SETUPTOOLS or "setup.py" not in python.files:
+        return False
+    texts = [files.text(name) or "" for name in (*python.files, "pyproject.toml", "setup.cfg")]
+    starts_nothing = not any(map(_MAY_START_CMAKE.search, texts))
+    return starts_nothing and any(map(_OWN_EXTENSION.search, texts))
 
 
 def _holds(files: TreeFiles, suffixes: tuple[str, ...]) -> bool:

@@ -101,7 +101,7 @@ def test_simple_lines_are_simple() -> None:
     assert lines[5:] == [
         'if [ "${1-}" = build ]; then',
         "  set -e",
-        "  python3 -m build --wheel --no-isolation",
+        "  python3 -m pip wheel . --no-deps --no-build-isolation",
         "fi",
     ]
     assert dotenv_lines(planned) == 'USE_CUDA="1"\nTORCH_CUDA_ARCH_LIST="8.0;9.0"\n'

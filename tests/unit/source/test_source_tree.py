@@ -259,3 +259,22 @@ def test_no_content_is_too_strange(
     except UsageError:
         kind = None
     assert (kind is not None) == ("CMakeLists.txt" in contents)
+
+
+SETUP = """
+from setuptools import Extension, setup
+
+setup(name="mini", ext_modules=[Extension("mini", ["mini.cpp"])])
+"""
+
+
+def test_a_setup_that_compiles_alone_uses_no_cmake(tmp_path: Path) -> None:
+    """The CMakeLists.txt of hnswlib is for users of C++, and the plan said that CMake reads."""
+    cmake = "cmake_minimum_required(VERSION 3.18)\nproject(mini)\n"
+    sources = {"CMakeLists__txt": cmake, "mini__cpp": "int mini;\n"}
+    tree = read_tree(make(tmp_path / "alone", setup__py=SETUP, **sources))
+    assert (tree.kind, tree.front_end) == (ProjectKind.PACKAGE, FrontEnd.SETUPTOOLS)
+    assert "CMake" not in tree.readers
+    by_tool = SETUP + "import subprocess, tool\nsubprocess.run([tool.name])\n"
+    tree = read_tree(make(tmp_path / "tool", setup__py=by_tool, **sources))
+    assert tree.kind is ProjectKind.CMAKE

@@ -83,8 +83,10 @@ def commands(subject: Subject, cmake: tuple[Setting, ...]) -> tuple[Command, ...
 
 
 def wheel_command(subject: Subject, options: tuple[Setting, ...]) -> Command:
-    """Build a wheel; scikit-build-core takes the CMake options as settings of the back end."""
-    words = [subject.python, "-m", "build", "--wheel", "--no-isolation"]
+    """Build a wheel with pip, which nearly every environment has, unlike the package ``build``.
+    scikit-build-core takes the CMake options as settings of the back end.
+    """
+    words = [subject.python, "-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation"]
     if subject.tree and subject.tree.front_end is FrontEnd.SCIKIT_BUILD_CORE:
         words.append("-Cbuild-dir=build")
     for setting in options:

@@ -10,7 +10,8 @@ from stoker.model.plan import Command
 from stoker.model.setting import Setting
 from stoker.model.source import ProjectKind
 from stoker.model.variant import Backend, BuildType
-from stoker.plan.recipes.project import backend_settings, known_facts, project_settings
+from stoker.plan.recipes.cmake import wheel_command
+from stoker.plan.recipes.project import known_facts, project_settings
 from stoker.plan.recipes.pytorch import cuda_settings, toolkit_settings
 from stoker.plan.subject import Subject, compiler_flags, environment, recipe_origin
 
@@ -95,6 +96,4 @@ def _force(subject: Subject, value: str) -> Iterator[Setting]:
 
 
 def commands(subject: Subject, cmake: tuple[Setting, ...]) -> tuple[Command, ...]:  # noqa: ARG001
-    words = (subject.python, "-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation")
-    given = tuple(f"-C{name}={value}" for name, value in backend_settings(subject).items())
-    return (Command(stage="wheel", words=(*words, *given)),)
+    return (wheel_command(subject, ()),)
