@@ -55,6 +55,7 @@ class Package(Value, frozen=True, kw_only=True):
     defines: dict[str, str] = {}  # what pyproject.toml has scikit-build-core pass to CMake
     environment: tuple[str, ...] = ()  # variables that pyproject.toml has scikit-build-core read
     cmake_folder: str = ""  # where pyproject.toml says that CMakeLists.txt is
+    cmake_outside: str = ""  # the same, if it is outside of the tree
 
     @property
     def needs_torch(self) -> bool:
@@ -79,6 +80,7 @@ def read_package(files: TreeFiles) -> Package:
     )
     is_package = pyproject.project is not None or is_setup
     requirements = _requirements(files, pyproject, is_package=is_package)
+    folder = _cmake_folder(pyproject)
     return Package(
         name=name,
         version=version or (_module_version(files, name) if name else None),
@@ -89,7 +91,8 @@ def read_package(files: TreeFiles) -> Package:
         pure=_is_pure(files, pyproject),
         defines=_defines(pyproject),
         environment=tuple(sorted(_environment(pyproject.tool.get("scikit-build", {})))),
-        cmake_folder=_cmake_folder(pyproject),
+        cmake_folder="" if _is_outside(folder) else folder,
+        cmake_outside=folder if _is_outside(folder) else "",
     )
 
 
@@ -124,7 +127,11 @@ def _cmake_table(pyproject: _Pyproject) -> dict[str, Any]:
 
 def _cmake_folder(pyproject: _Pyproject) -> str:
     folder = posixpath.normpath(str(_cmake_table(pyproject).get("source-dir", "")))
-    return "" if folder == "." or folder.startswith(("/", "..")) else folder
+    return "" if folder == "." else folder
+
+
+def _is_outside(folder: str) -> bool:
+    return folder.startswith("/") or folder.split("/")[0] == ".."
 
 
 def _defines(pyproject: _Pyproject) -> dict[str, str]:

@@ -264,7 +264,14 @@ def _nothing_to_build(files: TreeFiles, package: Package, content: list[str]) ->
     visible = [name for name in content if not name.startswith(".")]
     more = ", ..." if len(visible) > 8 else ""
     hints = [_LOOKED_FOR, f"found: {', '.join(visible[:8])}{more}"]
-    if package.front_end:
+    outside = posixpath.normpath(files.root / package.cmake_outside)
+    if package.cmake_outside and files.is_file(f"{outside}/CMakeLists.txt"):
+        by_itself = f"`stoker plan --source {shlex.quote(outside)}`"
+        hints = [
+            f"pyproject.toml names the CMake project in {outside}; {by_itself} plans it",
+            f"the package itself: `stoker run -- pip wheel {shlex.quote(str(files.root))}`",
+        ]
+    elif package.front_end:
         command = f"stoker run -- pip wheel {shlex.quote(str(files.root))}"
         hints.append(f"this is a Python package without code to compile: `{command}`")
     below = [name for name in content if files.is_file(f"{name}/CMakeLists.txt")]

@@ -278,3 +278,28 @@ def test_a_setup_that_compiles_alone_uses_no_cmake(tmp_path: Path) -> None:
     by_tool = SETUP + "import subprocess, tool\nsubprocess.run([tool.name])\n"
     tree = read_tree(make(tmp_path / "tool", setup__py=by_tool, **sources))
     assert tree.kind is ProjectKind.CMAKE
+
+
+def test_a_cmake_project_outside_of_a_package_is_named(tmp_path: Path) -> None:
+    """cufinufft was called a package without code to compile."""
+    said = """
+        [build-system]
+        requires = ["scikit-build-core"]
+        build-backend = "scikit_build_core.build"
+        [project]
+        name = "mini"
+        version = "1.0"
+        [tool.scikit-build]
+        cmake.source-dir = "../../"
+    """
+    package = tmp_path / "python" / "mini"
+    make(package, pyproject__toml=said)
+    with pytest.raises(UsageError) as without:
+        read_tree(package)
+    assert str(tmp_path) + "`" not in "".join(without.value.hints)
+    make(tmp_path, CMakeLists__txt="project(mini)\n")
+    with pytest.raises(UsageError) as refused:
+        read_tree(package)
+    first, second = refused.value.hints
+    assert f"`stoker plan --source {tmp_path}`" in first
+    assert second == f"the package itself: `stoker run -- pip wheel {package}`"
