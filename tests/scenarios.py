@@ -10,7 +10,6 @@ import argparse
 import json
 import lzma
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from itertools import product
@@ -120,22 +119,20 @@ def _trace(name: str) -> tuple[StepRecord, ...]:
     return read_trace(lzma.decompress(content) if name.endswith("xz") else content, name).steps
 
 
-def _pytorch(every: int = 1, first: int = 0) -> tuple[StepRecord, ...]:
-    """Return the compiles of PyTorch, or one of so many from the ``first`` on, for which modes of
-    gcc are allowed.
-    """
+def _pytorch(every: int = 1) -> tuple[StepRecord, ...]:
+    """Return the compiles of PyTorch, or one of so many, for which modes of gcc are allowed."""
     return tuple(
         replace(record, step=replace(record.step, collector=Collector.FREE))
         if record.step.role is Role.CXX
         else record
-        for record in _trace("pytorch-2.6.0-x86_64-trace.json.xz")[first::every]
+        for record in _trace("pytorch-2.6.0-x86_64-trace.json.xz")[::every]
     )
 
 
 def _build(
-    steps: Sequence[StepRecord], *, cpus: int, gib: int, warm: bool, seed: int = 1, **more: Any
+    steps: Sequence[StepRecord], *, cpus: int, gib: int, warm: bool, **more: Any
 ) -> SimulationResult:
-    actual = scattered(steps, by=0.1, seed=seed)
+    actual = scattered(steps, by=0.1, seed=1)
     history = steps if warm else ()
     return simulate(actual, Adaptive(), cpus=cpus, memory=gib * _GIB, history=history, **more)
 
@@ -177,25 +174,6 @@ def _part_of_pytorch(**more: Any) -> SimulationResult:
     return _build(_pytorch(16), cpus=4, **more)
 
 
-def _parts_of_pytorch(**more: Any) -> SimulationResult:
-    """Return the sum of several builds, each of other sources and with other peaks. The time of one
-    alone differs by 5 to 15 % after any change, whether that is better or worse.
-    """
-    parts = range(0, 16, 4)
-    results = [_build(_pytorch(16, part), cpus=4, seed=1 + part, **more) for part in parts]
-    modes = sum((Counter(each.modes) for each in results), Counter[CompileMode]())
-    first = results[0]
-    return replace(
-        first,
-        wall_s=sum(each.wall_s for each in results),
-        preemptions=sum(each.preemptions for each in results),
-        oom_kills=sum(each.oom_kills for each in results),
-        failed=tuple(name for each in results for name in each.failed),
-        modes=dict(modes),
-        bounds=replace(first.bounds, lower_s=sum(each.bounds.lower_s for each in results)),
-    )
-
-
 def _of_trace(name: str, *, warm: bool) -> SimulationResult:
     return _build(_trace(name), cpus=16, gib=32, warm=warm)
 
@@ -207,8 +185,8 @@ def _scenarios() -> dict[str, Scenario]:
             name = f"tables-{cpus}cpu-2G-{word}{suffix}"
             found[name] = partial(_run_of_tables, run, cpus, gc)
         for gib, (word, warm) in product((2, 4), _WORDS):
-            name = f"pytorch-parts-4cpu-{gib}G-{word}{suffix}"
-            found[name] = partial(_parts_of_pytorch, gib=gib, warm=warm, gc=gc)
+            name = f"pytorch16th-4cpu-{gib}G-{word}{suffix}"
+            found[name] = partial(_part_of_pytorch, gib=gib, warm=warm, gc=gc)
     for word, warm in _WORDS:
         cuda, flash = "pytorch-2.6.0-cuda-trace.json.xz", "flash-attn-2.8.3-trace.json"
         found[f"cuda-16cpu-32G-{word}"] = partial(_of_trace, cuda, warm=warm)

@@ -48,7 +48,7 @@ def test_the_whole_pytorch_is_not_slower_than_stored(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "build", ["tables-2cpu-2G", "tables-4cpu-2G", "pytorch-parts-4cpu-2G", "pytorch-parts-4cpu-4G"]
+    "build", ["tables-2cpu-2G", "tables-4cpu-2G", "pytorch16th-4cpu-2G", "pytorch16th-4cpu-4G"]
 )
 def test_modes_of_gcc_never_cost_more_than_they_bring(build: str) -> None:
     """All runs of a build count together: what a mode changes in one is the history of the next."""
