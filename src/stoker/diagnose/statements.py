@@ -81,6 +81,7 @@ _OF_SOURCE = (
     r"^\s{0,24}(?:[A-Za-z]:)?[^\s:][^:\n]{0,300}\.(?:[chlyCHS]|cc|cpp|cxx|hh|hpp|hxx|ipp|tcc|inl|cu|cuh|mm?|rs|go"
     r"|swift|java|kt|ts|js|f90|F90|pyx|zig|hip|s|asm|inc)(?::\d|\(\d)"
     r"|^error\[E\d|^error: could not compile"
+    r"|^\s{0,9}(?:Fatal )?Error: .{1,200} at \(\d\)"  # gfortran: the place is above
 )
 # Why a tool stopped, where it says so in a sentence of its own; programs in Rust list causes.
 _BECAUSE = (
