@@ -8,13 +8,17 @@ from diagnosed import BOOKWORM, answer, machine, only
 
 OUTSIDE = {
     "torch-version-abi-mismatch": (
-        "error: [('a.egg-info', 'a.dist-info', '[WinError 127] The specified procedure could not "
-        "be found')]\n",
+        (
+            "error: [('a.egg-info', 'a.dist-info', '[WinError 127] The specified procedure could "
+            "not be found')]\n"
+        ),
         "ImportError: /env/mill.so: undefined symbol: _ZN4mill12attach_stoneEv\n",
     ),
     "oom-nvcc": (
-        "  process didn't exit successfully: `/opt/bin/rustc --crate-name mill` (signal: 9, "
-        "SIGKILL: kill)\n",
+        (
+            "  process didn't exit successfully: `/opt/bin/rustc --crate-name mill` (signal: 9, "
+            "SIGKILL: kill)\n"
+        ),
         'ERROR: process "/bin/sh -c make" did not complete successfully: exit code: 137\n',
         "Compiling flash_storage.c\nKilled\n",
     ),
@@ -27,9 +31,11 @@ OUTSIDE = {
     ),
     "esp-idf-interface": (
         "drivers/mill.c:3:10: fatal error: soc/stone/wheel.h: No such file or directory\n",
-        "Set Target to: linux, new sdkconfig will be created.\n"
-        "CMake Error at /opt/esp-idf/tools/cmake/build.cmake:323 (message):\n"
-        "  Failed to resolve component 'driver' required by component 'main'\n",
+        (
+            "Set Target to: linux, new sdkconfig will be created.\n"
+            "CMake Error at /opt/esp-idf/tools/cmake/build.cmake:323 (message):\n"
+            "  Failed to resolve component 'driver' required by component 'main'\n"
+        ),
     ),
     "ros-package-missing": (
         "/opt/ros/jazzy/include/mill/a.hpp:4:10: fatal error: wheel/b.hpp: No such file\n",
@@ -82,14 +88,18 @@ def test_common_variables_are_offered_for_objects_of_c(
             "rustup",
         ),
         (
-            "PLEASE submit a bug report to https://github.com/llvm/llvm-project/issues/ and "
-            "include the crash backtrace.\n",
+            (
+                "PLEASE submit a bug report to https://github.com/llvm/llvm-project/issues/ and "
+                "include the crash backtrace.\n"
+            ),
             "another release",
             "--cpus 1",
         ),
         (
-            "a.obj : fatal error LNK1112: module machine type 'x64' conflicts with target machine "
-            "type 'ARM64'\n",
+            (
+                "a.obj : fatal error LNK1112: module machine type 'x64' conflicts with target "
+                "machine type 'ARM64'\n"
+            ),
             "ARM64",
             "docker",
         ),
