@@ -46,7 +46,9 @@ def _found(folder):
 
 
 def _text(path, most, folder=None):
-    """Return the text of a regular file that is not too large, or None."""
+    """Return the text of a regular file that is not too large, or None. A file with a hole is no
+    text, and may be larger than the space that it takes.
+    """
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except OSError:
@@ -55,7 +57,8 @@ def _text(path, most, folder=None):
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode) or found.st_size > min(_MOST_FILE, most):
             return None
-        return _read(file, 0)
+        text = _read(file, 0)
+        return None if "\0" in text else text
     except OSError:
         return None
     finally:
