@@ -7,12 +7,16 @@ import sys
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from stoker.ask import inside
 from stoker.ask.room import Left, Limits, Question, enter, prefixes, room_config, without_session
 from stoker.ask.values import Walls
 
 FEW = Limits(seconds=120, memory=1 << 30, processes=100, space=64 << 20)
+# For programs that take shared memory, which is counted for the whole machine: they are ended long
+# before the rooms of other tests reach their limit.
+LITTLE_MEMORY = replace(FEW, memory=FEW.memory // 8)
 
 
 def answered(tree: Path, *, limits: Limits = FEW, **environment: str) -> Left:
@@ -30,7 +34,9 @@ def answered(tree: Path, *, limits: Limits = FEW, **environment: str) -> Left:
     )
 
 
-def started_as(words: list[str], tree: Path, python: str) -> "subprocess.CompletedProcess[str]":
+def started_as(
+    words: list[str], tree: Path, python: str, limits: Limits
+) -> "subprocess.CompletedProcess[str]":
     """Run the setup.py of a tree in the room as the user that ``words`` start a command as. That
     user need not be able to read stoker.
     """
@@ -39,7 +45,7 @@ def started_as(words: list[str], tree: Path, python: str) -> "subprocess.Complet
         python=python,
         words=("setup.py",),
         environment=without_session(os.environ),
-        limits=FEW,
+        limits=limits,
     )
     config = tree.parent / "room.json"
     config.write_bytes(msgspec.json.encode(room_config(question, Walls.CLOSED, tree.parent)))

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 import closed_room
 from conftest import Stoker, as_root, find_tool, missing
 from stoker.ask.asking import ask
+from stoker.ask.room import Limits
 from stoker.machine.system import read_machine
 from stoker.plan.survey import survey
 from stoker.settings.declared import CommandLine
@@ -217,8 +218,9 @@ def test_a_hostile_build_changes_nothing_and_ends(
     (tree / "setup.py").write_text(code)
     before = files(tmp_path)
     mark = uuid.uuid4().hex
-    seconds = 3.0 if kind == "loop" else closed_room.FEW.seconds
-    limits = replace(closed_room.FEW, seconds=seconds)
+    limits = _limits(kind)
+    if kind == "loop":
+        limits = replace(limits, seconds=3.0)
     left = closed_room.answered(tree, limits=limits, HOSTILE_MARK=mark)
     assert files(tmp_path) == before
     assert processes_with(mark) == []
@@ -256,6 +258,10 @@ def test_a_hostile_build_changes_nothing_and_ends(
             assert "reached" not in said
             assert "descriptors: ['0', '1', '2', '3']" in said  # the last one lists them
             assert "no terminal" in said
+
+
+def _limits(kind: str) -> Limits:
+    return closed_room.LITTLE_MEMORY if kind in ("unmapped", "shared") else closed_room.FEW
 
 
 def test_a_hostile_build_cannot_use_the_keys_of_the_session(tmp_path: Path) -> None:
@@ -317,7 +323,7 @@ def test_an_ordinary_user_has_a_room_too(kind: str) -> None:
         os.chown(path, ANOTHER_USER, ANOTHER_USER)
     words = [setpriv, f"--reuid={ANOTHER_USER}", f"--regid={ANOTHER_USER}", "--clear-groups"]
     try:
-        done = closed_room.started_as(words, tree, python)
+        done = closed_room.started_as(words, tree, python, _limits(kind))
         if done.returncode == 3:
             pytest.skip(f"an ordinary user has no closed room here: {done.stderr}")
         left = json.loads(done.stdout)
