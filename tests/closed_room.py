@@ -14,8 +14,8 @@ from stoker.ask.room import Left, Limits, Question, enter, prefixes, room_config
 from stoker.ask.values import Walls
 
 FEW = Limits(seconds=120, memory=1 << 30, processes=100, space=64 << 20)
-# For programs that take shared memory, which is counted for the whole machine: they are ended long
-# before the rooms of other tests reach their limit.
+# For programs that take shared memory, which is counted for the whole machine: they are ended
+# long before the builds of other tests reach their limit.
 LITTLE_MEMORY = replace(FEW, memory=FEW.memory // 8)
 
 
