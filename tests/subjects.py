@@ -4,6 +4,7 @@ A test states only the differences. No file is read and no process is started.
 """
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -50,6 +51,7 @@ from stoker.plan.estimates import estimate
 from stoker.plan.grammar import canonical, name
 from stoker.plan.planning import make_plan
 from stoker.plan.subject import Subject, wanted_variant
+from stoker.source.tree import read_tree
 
 GIB = 1024**3
 COMMAND_LINE = Origin(kind=OriginKind.COMMAND_LINE)
@@ -381,3 +383,14 @@ def _of_backend(backend: Backend) -> st.SearchStrategy[Variant]:
 
 
 VARIANTS = st.one_of([_of_backend(backend) for backend in Backend]).map(canonical)
+
+
+EXTENSION = "from torch.utils.cpp_extension import BuildExtension, CUDAExtension\n"
+
+
+def planned(folder: Path, words: str, *, setup: str = "", cmake: str = "", **files: str) -> Plan:
+    """Return the plan of a tree with these files."""
+    for name_, content in {"setup.py": setup, "CMakeLists.txt": cmake, **files}.items():
+        if content:
+            (folder / name_).write_text(content)
+    return plan(words, tree=read_tree(folder))

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from stoker.model.caching import NamedHeaders
 from stoker.outside.folders import own
-from stoker.source.cmake_api import cmake_sources
 
 _ROOTS = (".git", "stoker.toml")  # what the root folder of a project holds
 # What build folders, environments and caches hold, and no folder of sources.
@@ -32,7 +31,10 @@ def project_folder(start: Path) -> Path:
     """Return the nearest folder that is the root of a project, or else ``start``. A build folder of
     CMake names its sources.
     """
-    start = cmake_sources(start) or start
+    if (start / "CMakeCache.txt").exists():
+        from stoker.source.cmake_api import cmake_sources  # a run elsewhere starts without it
+
+        start = cmake_sources(start) or start
     for folder in (start, *start.parents):
         if any((folder / name).exists() for name in _ROOTS):
             return folder
