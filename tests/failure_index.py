@@ -7,7 +7,7 @@ A fix that could contradict its evidence is refused: each value in it has a sour
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -24,6 +24,8 @@ from stoker.knowledge.failures import (
     Failure,
     FailureIndex,
     Fix,
+    IndexedCause,
+    IndexedProducts,
     ShownTools,
     ValueSource,
     placeholders,
@@ -159,7 +161,8 @@ def groups_of(pattern: str) -> set[str]:
     return set(re.compile(pattern).groupindex)
 
 
-def index() -> FailureIndex:
+def all_causes() -> list[Failure]:
+    """Return all causes in alphabetical order; raise a ``ValueError`` that says what is wrong."""
     causes, wrong = [], []
     for file in FILES:
         try:
@@ -176,46 +179,54 @@ def index() -> FailureIndex:
     wrong += [f"{name}: is there twice" for name in sorted({*names}) if names.count(name) > 1]
     if wrong:
         raise ValueError("\n".join(wrong))
-    patterns = {text for one in causes for sign in one.sign for text in sign.patterns}
-    table = load("releases", ReleaseTable).product
-    patterns |= {text for one in table for text in (*one.found, *one.means)}
+    return sorted(causes, key=lambda cause: cause.name)
+
+
+def header(causes: Sequence[Failure]) -> FailureIndex:
+    """Return the first line of the index."""
+    anchors: dict[str, list[int]] = {}
+    for number, cause in enumerate(causes):
+        for literal in sorted({one for sign in cause.sign for one in literals(sign.match)[0]}):
+            anchors.setdefault(literal, []).append(number)
     return FailureIndex(
+        causes=tuple(cause.name for cause in causes),
+        anchors={literal: tuple(numbers) for literal, numbers in sorted(anchors.items())},
         confidence=load("confidence", ConfidenceTable).points,
-        causes=tuple(
-            msgspec.structs.replace(cause, example=())
-            for cause in sorted(causes, key=lambda cause: cause.name)
-        ),
-        products=table,
         tools=load("shown_tools", ShownTools),
-        literals={
-            pattern: GROUPS.join(WORDS.join(sorted(words)) for words in found)
-            for pattern in sorted(
-                {
-                    *patterns,
-                    *steps.PATTERNS,
-                    *statements.PATTERNS,
-                    *symptoms.PATTERNS,
-                    *interfaces.PATTERNS,
-                }
-            )
-            if (found := literals(pattern))
-        },
+        literals=literals_of(
+            [
+                *steps.PATTERNS,
+                *statements.PATTERNS,
+                *symptoms.PATTERNS,
+                *interfaces.PATTERNS,
+            ]
+        ),
     )
 
 
+def literals_of(patterns: Iterable[str]) -> dict[str, str]:
+    return {
+        pattern: GROUPS.join(WORDS.join(sorted(words)) for words in found)
+        for pattern in sorted({*patterns})
+        if (found := literals(pattern))
+    }
+
+
+def index_lines() -> Iterator[FailureIndex | IndexedProducts | IndexedCause]:
+    causes = all_causes()
+    yield header(causes)
+    products = load("releases", ReleaseTable).product
+    patterns = [text for one in products for text in (*one.found, *one.means)]
+    yield IndexedProducts(products=products, literals=literals_of(patterns))
+    for cause in causes:
+        patterns = [text for sign in cause.sign for text in sign.patterns]
+        indexed = msgspec.structs.replace(cause, example=())
+        yield IndexedCause(cause=indexed, literals=literals_of(patterns))
+
+
 def index_text() -> str:
-    """Return the index as JSON with a line for each cause, product and pattern, for git."""
-    made = index()
-    causes = ",\n".join(map(_json, made.causes))
-    products = ",\n".join(map(_json, made.products))
-    words = ",\n".join(f"{_json(name)}:{_json(found)}" for name, found in made.literals.items())
-    tools = f'"confidence":{_json(made.confidence)},"tools":{_json(made.tools)}'
-    words = f'{tools},"literals":{{\n{words}\n}}'
-    return f'{{"causes":[\n{causes}\n],"products":[\n{products}\n],{words}}}\n'
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+    """Return the index, which has a line for each cause."""
+    return "".join(f"{msgspec.json.encode(line).decode()}\n" for line in index_lines())
 
 
 def examples() -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ Compiling every pattern takes a second, and most logs contain the literals of fe
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from itertools import accumulate, islice
 
@@ -13,7 +13,7 @@ from stoker.knowledge.failures import literals
 
 _SHORT = 8_000  # characters of a text in which a literal is found sooner than its words
 _LEAST = 4  # letters of a word of the vocabulary
-_WORDS = re.compile(rf"\w{{{_LEAST},}}", re.ASCII)
+_WORDS = re.compile(rf"[A-Za-z]{{{_LEAST},}}")  # without numbers, so that there are few of them
 
 
 class Texts:
@@ -50,25 +50,14 @@ class Texts:
         return found
 
     def may_match(self, pattern: str) -> bool:
-        """Return whether the texts have the literals of a pattern, without compiling it. Each log
-        is asked this of all patterns, so that it is written out: calls are most of its time.
-        """
-        known = self._known
-        for words in literals(pattern):
-            for word in words:
-                if (is_there := known.get(word)) is None:
-                    is_there = known[word] = self._is_known(word)
-                if is_there:
-                    break
-            else:
-                return False
-        return True
+        """Return whether the texts have the literals of a pattern, without compiling it."""
+        return all(any(map(self._may_have, words)) for words in literals(pattern))
 
-    def may_match_joined(self, pattern: str) -> bool:
-        """Return whether a pattern may match some of the texts that are joined by a blank. In a
-        short log a literal may be broken between two texts.
-        """
-        return len(self._whole) < _SHORT or self.may_match(pattern)
+    def occurring(self, literals: Collection[str]) -> list[str]:
+        """Return those of the literals that may occur."""
+        if len(self._whole) < _SHORT:
+            return [literal for literal in literals if literal in self._whole]
+        return [literal for literal in literals if self._may_have(literal)]
 
     def _matches(
         self, pattern: str, candidates: Sequence[int]
@@ -120,7 +109,7 @@ class Texts:
 
 
 def _longest_word(literal: str) -> str:
-    if literal.isidentifier() and literal.isascii() and len(literal) >= _LEAST:
+    if literal.isalpha() and literal.isascii() and len(literal) >= _LEAST:
         return literal
     return max(_WORDS.findall(literal), key=len, default="")
 

@@ -12,7 +12,7 @@ from stoker.diagnose.about import About
 from stoker.diagnose.answers import answers
 from stoker.diagnose.values import Diagnosis, FoundCause, LogEvidence, Status
 from stoker.diagnose.verdict import apart, finding_of
-from stoker.knowledge.failures import failures
+from stoker.knowledge.failures import failure
 from stoker.model.govern import Role
 from stoker.model.runs import Attempt, Outcome, RunSummary
 from stoker.model.value import Value, size
@@ -103,14 +103,14 @@ def _out_of_memory(
     about = about.of_run(replace(about.run, alone=measured.alone))
     for finding in findings:
         if finding.cause in (_OF_CUDA, _OF_HOST):
-            fix = answers(failures()[finding.cause], about) if measured.alone else finding.fix
+            fix = answers(failure(finding.cause), about) if measured.alone else finding.fix
             evidence = (*evidence, *finding.evidence)
             return replace(finding, confidence=1.0, evidence=evidence, fix=fix)
     if findings and not measured.killed:
         return None  # it was killed and tried again; what failed is something else
     cuda = any(attempt.record.step.role is Role.CUDA for attempt in measured.killed)
     confidence = 1.0 if measured.killed else _LIKELY
-    cause = failures()[_OF_CUDA if cuda else _OF_HOST]
+    cause = failure(_OF_CUDA if cuda else _OF_HOST)
     return finding_of(cause, confidence, evidence, about.with_groups({}, cause.known))
 
 

@@ -1,7 +1,7 @@
 """Finds the signs of known causes in a log. Ranks nothing."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain, islice
 
 from stoker.diagnose.ages import Versions, may_show
@@ -15,7 +15,7 @@ from stoker.diagnose.messages import (
 )
 from stoker.diagnose.sieve import Line
 from stoker.diagnose.steps import LogSteps
-from stoker.knowledge.failures import Failure, Sign, failures
+from stoker.knowledge.failures import Failure, Sign, possible_failures
 from stoker.model.value import Value
 
 _MOST_HITS = 1000  # of one sign that are looked into
@@ -60,7 +60,7 @@ def find_matches(search: LogSearch) -> list[Match]:
     wrapped = _Wrapped(search.lines, search.texts)
     return [
         match
-        for cause in failures().values()
+        for cause in possible_failures(wrapped.occurring)
         for sign in cause.sign
         if all(map(search.texts.may_match, sign.anywhere))
         and (hits := wrapped.search(sign.match))
@@ -79,9 +79,11 @@ class _Wrapped:
         self._whole = list(_whole_messages(lines, texts))
         self._more = Texts([text for _, text, _ in self._whole])
 
+    def occurring(self, literals: Collection[str]) -> list[str]:
+        """Return those of the literals that may occur in a line, or in two."""
+        return [*self._texts.occurring(literals), *self._more.occurring(literals)]
+
     def search(self, pattern: str) -> _Hits:
-        if not self._texts.may_match_joined(pattern):
-            return {}
         found = self._texts.search(pattern, most=_MOST_HITS)
         if not self._whole:
             return found

@@ -14,7 +14,7 @@ from stoker.diagnose.ages import may_show, versions_of
 from stoker.diagnose.answers import answers, compiled_flags, filled_fix, is_compiled
 from stoker.diagnose.lines import Texts
 from stoker.diagnose.values import Diagnosis, FilledFix
-from stoker.knowledge.failures import FailureStage, Fix, Shell, as_numbers, failures
+from stoker.knowledge.failures import FailureStage, Fix, Shell, as_numbers, failure, failures
 from stoker.knowledge.suspects import suspected_causes
 from stoker.model.shell import ShellScript, Template, fill, outside, quoted, recorded
 from stoker.model.value import Value
@@ -100,7 +100,7 @@ def _of_table(about: About, texts: Texts) -> Iterator[Suspicion]:
             fix = filled_fix(Fix(text=row.text, commands=(*row.commands, *_AGAIN)), about)
             yield from _of_cause(row.cause, [fix] if fix else [])
         else:
-            yield from _of_cause(row.cause, answers(failures()[row.cause], about))
+            yield from _of_cause(row.cause, answers(failure(row.cause), about))
 
 
 def _of_cause(name: str, fixes: Iterable[FilledFix]) -> Iterator[Suspicion]:

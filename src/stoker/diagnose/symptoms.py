@@ -14,7 +14,7 @@ from stoker.diagnose.messages import message_text
 from stoker.diagnose.sieve import Line
 from stoker.diagnose.signs import LogSearch, Match
 from stoker.diagnose.statements import requirements, statement, statements
-from stoker.knowledge.failures import failures
+from stoker.knowledge.failures import failure
 from stoker.knowledge.owners import (
     library_of_system,
     owner_of_name,
@@ -190,7 +190,7 @@ def _hits(
 
 def _symptom(name: str, line: int, strength: float, groups: Mapping[str, str]) -> Match:
     short = {group: text.strip()[:_LONGEST] for group, text in groups.items()}
-    return Match(cause=failures()[name], sign=name, strength=strength, line=line, groups=short)
+    return Match(cause=failure(name), sign=name, strength=strength, line=line, groups=short)
 
 
 def _stated(search: LogSearch) -> Iterator[Match]:

@@ -34,7 +34,7 @@ from stoker.diagnose.values import (
     what_to_give,
 )
 from stoker.diagnose.verdict import diagnose, finding_of, first_error
-from stoker.knowledge.failures import failures
+from stoker.knowledge.failures import failure
 from stoker.model.errors import UsageError
 from stoker.model.shell import NOTHING, ShellScript, Template, fill, outside, recorded
 from stoker.outside.copies import run_on_copies
@@ -191,7 +191,7 @@ class _Trials:
         self, name: str, first: Diagnosis, evidence: tuple[LogEvidence, ...], fix: FilledFix
     ) -> FoundCause:
         named = {finding.cause: finding for finding in first.findings}
-        cause = failures()[name]
+        cause = failure(name)
         about = About(run=self._run).with_groups({}, cause.known)
         found = named.get(name) or finding_of(cause, 1.0, evidence, about)
         return replace(found, confidence=1.0, fix=(fix,))

@@ -3,12 +3,14 @@
 Each cause is a file in ``failures/``, or a row in ``changes/`` if a release changed something;
 docs/how-to/add-a-cause.md explains the fields. What is read here is ``failures.json``, which
 ``tests/failure_index.py`` makes of those files: it checks them and finds the literals of every
-pattern. What a log looks like is not known here.
+pattern. Its first line tells which causes a log may show, and each cause is a line that is decoded
+when it is needed. What a log looks like is not known here.
 """
 
 import re
+from collections.abc import Callable, Collection, Iterable, Iterator
 from enum import IntEnum, StrEnum
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 
 import msgspec
@@ -176,16 +178,64 @@ class ShownTools(Row, frozen=True, kw_only=True):
     systems: dict[str, tuple[str, ...]]
 
 
+# The literals of patterns: as one text, which is read in parts, because most logs need few of them.
+Literals = dict[str, str]
+
+
 class FailureIndex(Row, frozen=True, kw_only=True):
-    """The content of failures.json: all causes without examples, products, the literals of
-    patterns, and the content of confidence.toml and shown_tools.toml.
+    """The first line of failures.json: the names of the causes in the lines after it, the content
+    of confidence.toml and shown_tools.toml, and the literals of patterns of diagnose itself.
+
+    ``anchors`` are literals, and by their numbers the causes of which a log without any of their
+    anchors has no sign.
     """
 
-    causes: tuple[Failure, ...]
+    causes: tuple[str, ...]
+    anchors: dict[str, tuple[int, ...]]
     confidence: tuple[tuple[float, float], ...]
-    products: tuple[Product, ...]
     tools: ShownTools
-    literals: dict[str, str]  # read in parts: most logs need few of them
+    literals: Literals
+
+
+class IndexedProducts(Row, frozen=True, kw_only=True):
+    """The second line of failures.json: all products with the literals of their patterns."""
+
+    products: tuple[Product, ...]
+    literals: Literals
+
+
+class IndexedCause(Row, frozen=True, kw_only=True):
+    """Any other line of failures.json: a cause, without its examples, with those of its signs."""
+
+    cause: Failure
+    literals: Literals
+
+
+class _FailureFile:
+    """The content of failures.json, of which each line is decoded at its first use."""
+
+    def __init__(self, content: bytes):
+        first, self._second, *self._lines = content.splitlines()
+        self.index = msgspec.json.decode(first, type=FailureIndex)
+        self.literals = self.index.literals
+        self._numbers = {name: number for number, name in enumerate(self.index.causes)}
+        self._known: dict[int, Failure] = {}
+
+    @cached_property
+    def products(self) -> tuple[Product, ...]:
+        line = msgspec.json.decode(self._second, type=IndexedProducts)
+        self.literals |= line.literals
+        return line.products
+
+    def named(self, name: str) -> Failure:
+        return self.numbered(self._numbers[name])
+
+    def numbered(self, number: int) -> Failure:
+        if number not in self._known:
+            line = msgspec.json.decode(self._lines[number], type=IndexedCause)
+            self.literals |= line.literals
+            self._known[number] = line.cause
+        return self._known[number]
 
 
 def placeholders(template: str) -> frozenset[str]:
@@ -215,15 +265,30 @@ def governed_once(build: Template) -> Template:
     return Template(_GOVERNED.sub(r"\2\1", build))
 
 
-@cache
+def failure(name: str) -> Failure:
+    """Return a cause without its examples."""
+    return _file().named(name)
+
+
 def failures() -> dict[str, Failure]:
     """Return the causes by name, in alphabetical order, without their examples."""
-    return {failure.name: failure for failure in _index().causes}
+    return {name: failure(name) for name in _file().index.causes}
+
+
+def possible_failures(
+    occurring: Callable[[Collection[str]], Iterable[str]],
+) -> Iterator[Failure]:
+    """Yield the causes of which a log may have a sign, in alphabetical order. ``occurring`` returns
+    those of some literals that the log may have.
+    """
+    anchors = _file().index.anchors
+    found = {number for literal in occurring(anchors.keys()) for number in anchors[literal]}
+    yield from map(_file().numbered, sorted(found))
 
 
 def stated(strength: float) -> float:
     """Return how sure an answer says it is, by the strength of its sign: see confidence.toml."""
-    points = _index().confidence
+    points = _file().index.confidence
     for (low, least), (high, most) in pairwise(points):
         if strength <= high:
             return least + (most - least) * max(strength - low, 0) / (high - low)
@@ -232,20 +297,20 @@ def stated(strength: float) -> float:
 
 def products() -> tuple[Product, ...]:
     """Return the tools and libraries whose versions logs show."""
-    return _index().products
+    return _file().products
 
 
 def shows_reader(variable: str) -> tuple[str, ...] | None:
     """Return texts that show in a log that the tool that reads a variable was there; ``None`` for
     a variable that no single tool reads.
     """
-    readers = (one for one in _index().tools.reader if variable.startswith(one.variables))
+    readers = (one for one in _file().index.tools.reader if variable.startswith(one.variables))
     return next((one.shown for one in readers), None)
 
 
 def shows_build_tool() -> tuple[str, ...]:
     """Return texts that show in a log by which tool the build ran."""
-    return _index().tools.others
+    return _file().index.tools.others
 
 
 def shown_manager(log: str) -> str | None:
@@ -254,7 +319,7 @@ def shown_manager(log: str) -> str | None:
     """
     places = {
         place: name
-        for name, texts in _index().tools.systems.items()
+        for name, texts in _file().index.tools.systems.items()
         for text in texts
         if (place := log.find(text)) >= 0
     }
@@ -263,11 +328,13 @@ def shown_manager(log: str) -> str | None:
 
 @cache
 def literals(pattern: str) -> tuple[tuple[str, ...], ...]:
-    """Return groups of literals; every match of a pattern contains one of each group."""
-    groups = _index().literals.get(pattern)
+    """Return groups of literals; every match of a pattern contains one of each group. The patterns
+    of a cause are known from when it is read.
+    """
+    groups = _file().literals.get(pattern)
     return tuple(tuple(one.split(WORDS)) for one in groups.split(GROUPS)) if groups else ()
 
 
 @cache
-def _index() -> FailureIndex:
-    return msgspec.json.decode(file_content("failures.json"), type=FailureIndex)
+def _file() -> _FailureFile:
+    return _FailureFile(file_content("failures.json"))
