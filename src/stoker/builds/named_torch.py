@@ -8,7 +8,7 @@ from packaging.utils import canonicalize_name
 
 from stoker.model.distribution import read_requirement
 from stoker.model.errors import UsageError
-from stoker.model.value import Value
+from stoker.model.value import Value, major
 from stoker.model.variant import Backend, Variant
 from stoker.wheel.torch_builds import toolkit_of
 
@@ -66,7 +66,7 @@ def check_toolkit(environment: Path, variant: Variant) -> None:
         return
     for folder in environment.glob("lib/python*/site-packages/torch"):
         found = toolkit_of(folder)
-        if found and (variant.toolkit is None or _major(found) == _major(variant.toolkit)):
+        if found and (variant.toolkit is None or major(found) == major(variant.toolkit)):
             continue
         what = f"is for CUDA {found}" if found else "has no CUDA"
         raise UsageError(
@@ -74,7 +74,3 @@ def check_toolkit(environment: Path, variant: Variant) -> None:
             f"{variant.runtime}",
             hints=[INDEX_EXAMPLE],
         )
-
-
-def _major(release: str) -> str:
-    return release.partition(".")[0]

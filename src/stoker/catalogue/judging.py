@@ -8,9 +8,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from stoker.catalogue.choosing import TORCH, out_of_step
 from stoker.catalogue.ranking import rank
 from stoker.catalogue.values import Choice, Host, PublishedWheel
-from stoker.knowledge.manylinux import order
 from stoker.model.artifact import ArtifactFacts, TorchFit
-from stoker.model.value import Value
+from stoker.model.value import Value, version_numbers
 from stoker.model.variant import Backend
 from stoker.wheel.inspect_page import lacking
 from stoker.wheel.loads_with import ReadTorch, TorchNeeds, loads_with
@@ -75,8 +74,10 @@ def _wrong_machine(place: Place, facts: ArtifactFacts) -> str | None:
 def _wrong_glibc(place: Place, facts: ArtifactFacts) -> str | None:
     kind, _, have = (place.host.libc or "").partition(" ")
     versions = [one.versions["GLIBC"] for one in facts.libraries if "GLIBC" in one.versions]
-    needed = max(versions, key=order, default=None)
-    if kind != "glibc" or not have or needed is None or order(needed) <= order(have):
+    needed = max(versions, key=version_numbers, default=None)
+    if kind != "glibc" or not have or needed is None:
+        return None
+    if version_numbers(needed) <= version_numbers(have):
         return None
     return f"a library needs glibc {needed}; this machine has {have}"
 

@@ -26,7 +26,7 @@ from stoker.catalogue.values import (
 )
 from stoker.knowledge.gpus import cuda_releases
 from stoker.model.distribution import read_tags, read_version
-from stoker.model.value import Value, first_of, whole_number
+from stoker.model.value import Value, first_of, version_numbers, whole_number
 from stoker.model.variant import Backend, GpuTarget
 from stoker.wheel.runs_on import arch_number, needed_code
 
@@ -147,11 +147,11 @@ def _driver_problem(host: Host, wheel: PublishedWheel) -> str | None:
     needed = [wheel.minimum_driver] if wheel.minimum_driver else []
     if release := cuda_releases().get(wheel.cuda or ""):
         needed.append(str(release.driver))
-    newest = max(needed, key=_numbers, default=None)
-    if newest and _numbers(host.driver) < _numbers(newest):
+    newest = max(needed, key=version_numbers, default=None)
+    if newest and version_numbers(host.driver) < version_numbers(newest):
         return f"it needs NVIDIA driver {newest} or newer; this machine has {host.driver}"
     below = _too_new(wheel)
-    if below and _numbers(host.driver) >= _numbers(below):
+    if below and version_numbers(host.driver) >= version_numbers(below):
         return f"it needs an NVIDIA driver below {below}; this machine has {host.driver}"
     return None
 
@@ -160,11 +160,7 @@ def _too_new(wheel: PublishedWheel) -> str | None:
     """Return the first driver that is too new for a wheel variant with such a bound."""
     bounds = [line.rpartition(" ")[2] for line in wheel.properties if "_upper_bound" in line]
     drivers = [cuda_releases()[bound].driver for bound in bounds if bound in cuda_releases()]
-    return str(max(drivers, key=lambda one: _numbers(str(one)))) if drivers else None
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(whole_number(part) or 0 for part in version.split("."))
+    return str(max(drivers, key=lambda one: version_numbers(str(one)))) if drivers else None
 
 
 def _nvidia_gpus(host: Host) -> tuple[HostGpu, ...]:
@@ -300,7 +296,7 @@ def supported_tags(host: Host) -> frozenset[Tag]:
 
 def _platforms(host: Host) -> Iterator[str]:
     kind, _, version = (host.libc or "").partition(" ")
-    numbers = _numbers(version)
+    numbers = version_numbers(version)
     if host.os == "linux" and kind == "glibc" and len(numbers) > 1:
         for minor in range(numbers[1], _OLDEST_GLIBC - 1, -1):
             yield f"manylinux_2_{minor}_{host.cpu_family}"

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from stoker.diagnose.lines import Texts
 from stoker.diagnose.values import FailedRun, Suspect
-from stoker.knowledge.failures import Product, as_numbers, products
+from stoker.knowledge.failures import Product, products
 from stoker.model.errors import StokerError
+from stoker.model.value import version_numbers
 
 _MOST = 4  # suspects that are named
 _TIMEOUT_S = 5.0
@@ -76,15 +77,14 @@ def _version(product: Product, texts: Texts) -> str | None:
             groups = match.groupdict()
             found.append(groups.get("version") or f"3.{groups['minor']}")
     found += [at_least for text, at_least in product.means.items() if texts.search(text, most=1)]
-    return max(found, key=as_numbers, default=None)
+    return max(found, key=version_numbers, default=None)
 
 
 def may_show(since: str, version: str | None) -> bool:
     """Return whether a change since one version can be in another; unknown versions can have it."""
     if version is None or not since:
         return True
-    length = len(as_numbers(since))
-    return as_numbers(version)[:length] >= as_numbers(since)
+    return version_numbers(version) >= version_numbers(since)
 
 
 def suspects(

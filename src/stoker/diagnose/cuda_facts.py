@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 from stoker.diagnose.about import About, Facts
+from stoker.model.value import major
 
 FACTS = Facts()
 
@@ -47,7 +48,7 @@ def _allowed(cuda: str | None, about: About) -> bool:
     names, and is not older than what the log asks for.
     """
     used = _torch_cuda(about) or first_named(_USED_CUDA, about)
-    if cuda is None or (used and _major(used) != _major(cuda)):
+    if cuda is None or (used and major(used) != major(cuda)):
         return cuda is None
     return all(float(cuda) >= float(word) for word in about.words("least") if _is_version(word))
 
@@ -64,7 +65,7 @@ def _cuda_wanted(about: About) -> str | None:
     from stoker.knowledge.gpus import cuda_releases
 
     named = first_named(_USED_CUDA, about)
-    fitting = [one for one in cuda_releases() if not named or _major(one) == _major(named)]
+    fitting = [one for one in cuda_releases() if not named or major(one) == major(named)]
     return _installable(_torch_cuda(about) or (fitting[-1] if fitting else None))
 
 
@@ -81,11 +82,7 @@ def _cuda_same(about: About) -> str | None:
 
 
 def _installable(version: str | None) -> str | None:
-    return version if version and _major(version) >= _FIRST_TOOLCHAIN else None
-
-
-def _major(version: str) -> int:
-    return int(version.partition(".")[0])
+    return version if version and major(version) >= _FIRST_TOOLCHAIN else None
 
 
 @FACTS.text(
@@ -142,7 +139,7 @@ def first_named(pattern: str, about: About) -> str | None:
 )
 def _cudnn_package(about: About) -> str | None:
     cuda = _torch_cuda(about) or used_cuda(about)
-    return f"nvidia-cudnn-cu{_major(cuda)}" if cuda and _major(cuda) >= 12 else None
+    return f"nvidia-cudnn-cu{major(cuda)}" if cuda and major(cuda) >= 12 else None
 
 
 _TORCH_CUDA = (

@@ -14,10 +14,10 @@ from stoker.diagnose.ages import may_show, versions_of
 from stoker.diagnose.answers import answers, compiled_flags, filled_fix, is_compiled
 from stoker.diagnose.lines import Texts
 from stoker.diagnose.values import Diagnosis, FilledFix
-from stoker.knowledge.failures import FailureStage, Fix, Shell, as_numbers, failure, failures
+from stoker.knowledge.failures import FailureStage, Fix, Shell, failure, failures
 from stoker.knowledge.suspects import suspected_causes
 from stoker.model.shell import ShellScript, Template, fill, outside, quoted, recorded
-from stoker.model.value import Value
+from stoker.model.value import Value, version_numbers
 
 # Commands that change what is no copy, or ask for a password.
 _OF_SYSTEM = re.compile(
@@ -131,11 +131,11 @@ def _pythons(about: About, texts: Texts) -> Iterator[Suspicion]:
         return
     from stoker.machine.file_tree import programs_on_path
 
-    newest = as_numbers(about.interpreter.version)
+    newest = version_numbers(about.interpreter.version)
     names = programs_on_path("python3.*", about.here.environment)
     older = {found[1] for name in names if (found := _PYTHON.fullmatch(name))}
-    for version in sorted(older, key=as_numbers, reverse=True):
-        if as_numbers(version) < newest:
+    for version in sorted(older, key=version_numbers, reverse=True):
+        if version_numbers(version) < newest:
             wanted = about.with_groups({"wanted": (version,)}, {})
             fix = filled_fix(_OLDER_PYTHON, wanted)
             yield from _of_cause("python-version-unsupported", [fix] if fix else [])

@@ -5,6 +5,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from stoker.knowledge import Row, table
 from stoker.model.errors import UsageError, unknown
+from stoker.model.value import version_numbers
 
 _FIELD = re.compile(r"\{([\w-]+)\}")
 
@@ -20,9 +21,8 @@ class CacheDefect(Row, frozen=True, kw_only=True):
 
     def has(self, engine: str, compiler: str) -> bool:
         """Return whether a version of the engine breaks a version of the compiler."""
-        return _numbers(engine) < _numbers(self.fixed) and _numbers(compiler) >= _numbers(
-            self.since
-        )
+        old = version_numbers(engine) < version_numbers(self.fixed)
+        return old and version_numbers(compiler) >= version_numbers(self.since)
 
 
 class RemoteSchemes(Row, frozen=True, kw_only=True):
@@ -31,10 +31,6 @@ class RemoteSchemes(Row, frozen=True, kw_only=True):
     ccache: dict[str, dict[str, str]]
     sccache: dict[str, dict[str, str]]
     defect: tuple[CacheDefect, ...]
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
 remote_schemes = table("caches", RemoteSchemes)

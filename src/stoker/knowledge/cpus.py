@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from stoker.knowledge import Row, table
-from stoker.model.value import minor_release
+from stoker.model.value import major, minor_release
 
 
 class CpuLevel(Row, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ def cpu_flags(name: str, compiler: str, version: str) -> tuple[str, ...] | None:
     """
     if level := cpu_levels().get(name):
         minimum = level.clang_min if compiler == "clang" else level.gcc_min
-        return level.flags if int(version.split(".")[0]) >= minimum else None
+        return level.flags if major(version) >= minimum else None
     from archspec.cpu import UnsupportedMicroarchitecture
 
     release = minor_release(version)  # archspec's ranges end at releases, not patches

@@ -17,6 +17,7 @@ import msgspec
 
 from stoker.knowledge import Row, file_content
 from stoker.model.shell import PLACEHOLDER, Template
+from stoker.model.value import version_numbers
 
 _OPTIONAL = "? "
 # Between the groups of literals in the index, and the literals of a group: JSON writes it as it is.
@@ -143,18 +144,8 @@ class Product(Row, frozen=True, kw_only=True):
 
     def released(self, version: str) -> str | None:
         """Return when a version was released: the last one of the table that is not newer."""
-        known = [one for one in self.releases if as_numbers(one) <= as_numbers(version)]
-        return self.releases[max(known, key=as_numbers)] if known else None
-
-
-def as_numbers(version: str) -> tuple[int, ...]:
-    """Return a version for comparison: its numbers, up to the first part without one."""
-    numbers: list[int] = []
-    for part in version.split("."):
-        if not part.isdecimal():
-            break
-        numbers.append(int(part))
-    return tuple(numbers)
+        known = [one for one in self.releases if version_numbers(one) <= version_numbers(version)]
+        return self.releases[max(known, key=version_numbers)] if known else None
 
 
 class ConfidenceTable(Row, frozen=True, kw_only=True):

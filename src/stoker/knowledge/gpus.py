@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from stoker.knowledge import Row, load, rows, table
 from stoker.model.artifact import Compression
 from stoker.model.errors import UsageError, unknown
+from stoker.model.value import version_numbers
 from stoker.model.variant import Backend, GpuTarget
 
 LONGEST = 1000  # characters of a text
@@ -124,9 +125,7 @@ def _drivers() -> dict[Compression, str]:
 def oldest_driver(compressions: Iterable[Compression]) -> str | None:
     """Return the oldest driver that unpacks all of these; None if any driver does."""
     drivers = [_drivers()[kind] for kind in compressions if kind in _drivers()]
-    return max(
-        drivers, key=lambda version: [int(part) for part in version.split(".")], default=None
-    )
+    return max(drivers, key=version_numbers, default=None)
 
 
 class NamedGpus(NamedTuple):

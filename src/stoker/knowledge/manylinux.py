@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 from stoker.knowledge import Row, table
+from stoker.model.value import version_numbers
 
 
 class PlatformPolicy(Row, frozen=True, kw_only=True):
@@ -28,11 +29,6 @@ def policies() -> tuple[PlatformPolicy, ...]:
     return _manylinux_table().policy
 
 
-def order(version: str) -> tuple[int, ...]:
-    """Return the sort key of a symbol version: ``3.4.30`` is newer than ``3.4.9``."""
-    return tuple(int(number) for number in version.split("."))
-
-
 def excess(policy: PlatformPolicy, machine: str, versions: Mapping[str, str]) -> dict[str, str]:
     """Return the required versions that the tag does not promise."""
     promised = policy.newest.get(machine, {})
@@ -40,7 +36,7 @@ def excess(policy: PlatformPolicy, machine: str, versions: Mapping[str, str]) ->
     return {
         name: version
         for name, version in versions.items()
-        if name in series and order(version) > order(promised.get(name, "0"))
+        if name in series and version_numbers(version) > version_numbers(promised.get(name, ""))
     }
 
 

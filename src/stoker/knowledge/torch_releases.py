@@ -3,7 +3,7 @@
 from functools import cache
 
 from stoker.knowledge import Row, table
-from stoker.model.value import minor_release
+from stoker.model.value import minor_release, version_numbers
 
 
 class TorchRelease(Row, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ def torch_releases() -> dict[str, TorchRelease]:
 def oldest_python() -> str:
     """Return the oldest Python that any known release of PyTorch supports."""
     oldest = (row.python[0] for row in _torch_table().release)
-    return min(oldest, key=lambda version: [int(part) for part in version.split(".")])
+    return min(oldest, key=version_numbers)
 
 
 def torch_release(version: str | None) -> TorchRelease | None:

@@ -23,6 +23,8 @@ _MOST_TOML = 1 << 20  # characters
 _MOST_DOTS = 2000  # of one line
 _AMOUNT = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)([KMGT]?)(?:I?B)?", re.ASCII)
 _TIME = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(min|[smhdw])", re.ASCII)
+_NUMBERS = re.compile(r"\d+(?:\.\d+)*", re.ASCII)
+_MOST_DIGITS = 100  # of a number in a version
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _LARGEST = 1 << 100  # bytes
 _STEPS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
@@ -145,6 +147,24 @@ def cut_off(text: str, most: int) -> str:
 def minor_release(version: str) -> str:
     """Return ``3.11`` for ``3.11.2``."""
     return ".".join(version.split(".")[:2])
+
+
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Return what compares versions of tools, toolkits and drivers: the numbers that a version
+    begins with, without zeros at the end, because 12.8 and 12.8.0 are the same.
+
+    Versions of Python packages have more than numbers: ``model/distribution.py`` reads them.
+    """
+    found = _NUMBERS.match(version)
+    numbers = [int(part[:_MOST_DIGITS]) for part in found[0].split(".")] if found else []
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)
+
+
+def major(version: str | None) -> int:
+    """Return the first number of a version; 0 if there is none."""
+    return next(iter(version_numbers(version or "")), 0)
 
 
 def second_count(text: str) -> float | None:

@@ -4,7 +4,6 @@ These rules look at the plan alone. ``stoker.plan.doctor`` checks what this mach
 """
 
 from collections.abc import Callable
-from math import inf
 
 from stoker.knowledge.cpus import cpu_family
 from stoker.knowledge.features import blas_libraries, features
@@ -13,7 +12,7 @@ from stoker.knowledge.platforms import platforms
 from stoker.knowledge.torch_releases import oldest_python
 from stoker.model.errors import UsageError, nearest
 from stoker.model.setting import is_on
-from stoker.model.value import whole_number
+from stoker.model.value import version_numbers
 from stoker.model.variant import Backend, GpuTarget, plain_arch
 from stoker.plan.recipes.project import refuse_targets
 from stoker.plan.subject import Subject
@@ -100,14 +99,14 @@ def _toolkit_is_accepted(subject: Subject) -> None:
     minimum, where = known.cuda_min if known else None, tree.path
     if tree.cuda_minimum:
         minimum, where = tree.cuda_minimum.version, tree.cuda_minimum.where
-    if minimum and version_parts(version) < version_parts(minimum):
+    if minimum and version_numbers(version) < version_numbers(minimum):
         raise UsageError(
             f"{tree.name} needs CUDA {minimum} or newer, not {version}",
             hints=[f"name another one: cu{minimum.replace('.', '')}"],
             where=where,
         )
     below = known.cuda_below if known else None
-    if below and version_parts(version) >= version_parts(below):
+    if below and version_numbers(version) >= version_numbers(below):
         raise UsageError(
             f"{tree.name} cannot be built with CUDA {version}: it needs one below {below}",
             hints=[known.note] if known and known.note else [],
@@ -206,7 +205,7 @@ def _python_is_new_enough(subject: Subject) -> None:
     python = subject.variant.python
     release = subject.release
     oldest = release.python[0] if release else oldest_python()
-    if python and version_parts(python.rstrip("t")) < version_parts(oldest):
+    if python and version_numbers(python) < version_numbers(oldest):
         of = f"PyTorch {release.version}" if release else "any project that stoker builds"
         raise UsageError(f"Python {python} is too old for {of}: the oldest is {oldest}")
 
@@ -229,9 +228,3 @@ _RULES: tuple[Callable[[Subject], None], ...] = (
     _features_have_what_they_need,
     _python_is_new_enough,
 )
-
-
-def version_parts(version: str) -> tuple[float, ...]:
-    """Return the parts of a version; a part with too many digits is larger than any other."""
-    parts = (whole_number(part) for part in version.split("."))
-    return tuple(inf if part is None else part for part in parts)

@@ -7,6 +7,7 @@ from stoker.knowledge.packages import fitting_gcc, gcc_versions, install_command
 from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.machine import TORCH_INCLUDES, CudaToolkit, Tool
 from stoker.model.source import ProjectKind
+from stoker.model.value import major
 from stoker.model.variant import Backend, GpuTarget, plain_arch
 from stoker.plan.planning import PlannedBuild
 
@@ -188,8 +189,3 @@ def check_driver(planned: PlannedBuild) -> Iterator[Finding]:
                 f"{gpu.name}: driver {gpu.driver} cannot load CUDA {release.version} code",
                 evidence=f"CUDA {release.version} needs driver {release.driver} or newer",
             )
-
-
-def major(version: str | None) -> int:
-    """Return the first number of a version; 0 if there is none."""
-    return int((version or "0").partition(".")[0])

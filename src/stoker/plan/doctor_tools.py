@@ -8,9 +8,8 @@ from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.machine import PythonInstallation, Tool
 from stoker.model.setting import is_on
 from stoker.model.source import ProjectKind, Standard
-from stoker.model.value import first_of, minor_release
+from stoker.model.value import first_of, major, minor_release, version_numbers
 from stoker.model.variant import Backend
-from stoker.plan.doctor_compilers import major
 from stoker.plan.planning import PlannedBuild
 from stoker.plan.present import still_needed
 
@@ -45,8 +44,8 @@ def check_ninja(planned: PlannedBuild) -> Iterator[Finding]:
     if tool is None or tool.problem or tool.version is None:
         yield _tool_missing(planned, "ninja", tool)
         return
-    parts = tuple(int(part) for part in tool.version.split(".")[:2] if part.isdigit())
-    says = "takes part in make's job server" if parts >= (1, 13) else "no job server"
+    new = version_numbers(tool.version) >= (1, 13)
+    says = "takes part in make's job server" if new else "no job server"
     yield ok("ninja", f"ninja {tool.version}", f"{tool.path}; {says}")
 
 
@@ -98,10 +97,8 @@ def check_python(planned: PlannedBuild) -> Iterator[Finding]:
 
 
 def _between(version: str, bounds: tuple[str, str]) -> bool:
-    numbers = [
-        tuple(int(p) for p in text.split(".")[:2]) for text in (bounds[0], version, bounds[1])
-    ]
-    return numbers[0] <= numbers[1] <= numbers[2]
+    oldest, newest = map(version_numbers, bounds)
+    return oldest <= version_numbers(minor_release(version)) <= newest
 
 
 def check_requirements(planned: PlannedBuild) -> Iterator[Finding]:

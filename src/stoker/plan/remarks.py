@@ -7,8 +7,8 @@ from stoker.knowledge.cpus import cpu_dispatch
 from stoker.model.finding import Finding, error, note, warning
 from stoker.model.recipe import BackendRecipe
 from stoker.model.source import ProjectKind
+from stoker.model.value import version_numbers
 from stoker.model.variant import Backend
-from stoker.plan.checks import version_parts
 from stoker.plan.subject import Subject
 from stoker.plan.tree_recipe import tree_recipe
 
@@ -51,7 +51,7 @@ def _untested_toolkit(subject: Subject) -> Iterator[Finding]:
     release, version = subject.release, subject.cuda_version
     if subject.variant.backend is not Backend.CUDA or version is None:
         return
-    if release and version_parts(version) > version_parts(release.cuda_newest):
+    if release and version_numbers(version) > version_numbers(release.cuda_newest):
         yield warning(
             "toolkit-untested",
             (

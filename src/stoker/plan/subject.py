@@ -19,7 +19,7 @@ from stoker.model.machine import CudaToolkit, Machine, Tool, Toolbox
 from stoker.model.recipe import BackendRecipe, ProjectRecipe
 from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.source import ProjectKind, SourceTree
-from stoker.model.value import Value
+from stoker.model.value import Value, version_numbers
 from stoker.model.variant import Backend, Feature, GpuTarget, Platform, Sanitizer, Variant
 from stoker.plan.grammar import canonical, parse, parse_part
 from stoker.plan.present import still_present
@@ -143,7 +143,7 @@ class Subject(Value, frozen=True, kw_only=True):
     def cuda_is_at_least(self, wanted: str) -> bool:
         """Tell whether the CUDA of the plan is this release or a newer one, or is not known."""
         version = self.cuda_version
-        return version is None or _numbers(version) >= _numbers(wanted)
+        return version is None or version_numbers(version) >= version_numbers(wanted)
 
     @property
     def gpus(self) -> tuple[GpuTarget, ...]:
@@ -183,7 +183,7 @@ class Subject(Value, frozen=True, kw_only=True):
         minimum = self.tree.cmake_minimum if self.tree else None
         if tool.name != "cmake" or minimum is None or tool.version is None:
             return False
-        return _numbers(tool.version) < _numbers(minimum)
+        return version_numbers(tool.version) < version_numbers(minimum)
 
     @property
     def compiler(self) -> tuple[str, str]:
@@ -214,12 +214,6 @@ class Subject(Value, frozen=True, kw_only=True):
 def _makes_all(cuda: CudaToolkit, targets: tuple[GpuTarget, ...]) -> bool:
     release = cuda_releases().get(cuda.version or "")
     return release is None or {target.arch for target in targets} <= set(release.archs)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """Return the three numbers of a version that CMake compares."""
-    numbers = [int(part) for part in version.split(".")[:3] if part.isdecimal()]
-    return (*numbers, 0, 0, 0)[:3]
 
 
 def target_platform(variant: Variant, here: Platform) -> Platform:

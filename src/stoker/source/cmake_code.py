@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from stoker.model.source import CudaCode, Minimum, NamedTarget, NativeCode
+from stoker.model.value import version_numbers
 from stoker.source.cmake import CMakeCommand
 from stoker.source.conditions import Enclosed
 
@@ -175,6 +176,4 @@ def required_cuda(
                 version = values.get(version.removeprefix("${").removesuffix("}"), version)
                 if _VERSION.fullmatch(version):
                     found.append(Minimum(version=version, where=f"{file}:{command.line}"))
-    return min(
-        found, key=lambda minimum: [int(n) for n in minimum.version.split(".")], default=None
-    )
+    return min(found, key=lambda minimum: version_numbers(minimum.version), default=None)

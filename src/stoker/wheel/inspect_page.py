@@ -6,7 +6,6 @@ from itertools import islice
 
 from packaging.tags import Tag
 
-from stoker.knowledge.manylinux import order
 from stoker.knowledge.sonames import cuda_of
 from stoker.model.artifact import (
     ArtifactFacts,
@@ -20,7 +19,7 @@ from stoker.model.artifact import (
     TorchFit,
 )
 from stoker.model.distribution import read_tags
-from stoker.model.value import cut_off, first_of, size
+from stoker.model.value import cut_off, first_of, size, version_numbers
 from stoker.outside.demangle import demangled
 from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.wheel.loads_with import releases_in_words, relevant
@@ -269,7 +268,7 @@ def _rows(facts: ArtifactFacts, loads: LoadsWith) -> Iterator[tuple[str, str, st
     tags = read_tags(facts.wheel.tags) if facts.wheel else ()
     yield "Python", ", ".join(sorted({_python(tag) for tag in tags})), ""
     glibc = [one.versions["GLIBC"] for one in libraries if "GLIBC" in one.versions]
-    yield "glibc", max(glibc, key=order, default=""), f"{facts.manylinux or ''}"
+    yield "glibc", max(glibc, key=version_numbers, default=""), f"{facts.manylinux or ''}"
     yield "GPUs", " ".join(row.arch for row in facts.runs_on if not row.without), ""
 
 

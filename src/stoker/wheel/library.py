@@ -5,7 +5,6 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from stoker.knowledge.manylinux import order
 from stoker.model.artifact import (
     CxxAbi,
     DeviceCode,
@@ -15,6 +14,7 @@ from stoker.model.artifact import (
     RegionPattern,
 )
 from stoker.model.errors import ArtifactError
+from stoker.model.value import version_numbers
 from stoker.wheel import elf, fatbin
 from stoker.wheel.elf import Elf
 from stoker.wheel.fatbin import FatbinEntry, Region
@@ -107,7 +107,7 @@ def newest_versions(names: Iterable[str]) -> dict[str, str]:
         match = _VERSION.fullmatch("GLIBC_2.36" if name == _RELATIVE_RELOCATIONS else name)
         if match:
             series, version = match.groups()
-            newest[series] = max(version, newest.get(series, version), key=order)
+            newest[series] = max(version, newest.get(series, version), key=version_numbers)
     return dict(sorted(newest.items()))
 
 

@@ -9,7 +9,7 @@ from stoker.model.govern import Role, Step
 from stoker.model.machine import Library, MemoryLimit
 from stoker.model.setting import Origin, OriginKind
 from stoker.model.source import CMakeOption, OptionKind
-from stoker.model.value import duration, size, toml_value
+from stoker.model.value import duration, size, toml_value, version_numbers
 from stoker.model.variant import GpuTarget, Platform, Variant
 from subjects import linux, mac, memory, pytorch_tree, toolbox, zen4
 
@@ -165,3 +165,25 @@ def test_a_value_is_read_back_from_toml(value: object) -> None:
 
 def test_toml_has_no_none() -> None:
     assert toml_value({"here": "", "not": None}) == '{ here = "" }'
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("3.4.9", "3.4.30"),
+        ("12.8", "12.8.1"),
+        ("12", "12.1"),
+        ("3.13t", "3.14"),
+        ("1.12.1", "1.13.0.git.kitware.jobserver-pipe-1"),
+        ("not a version", "0.1"),
+        ("99", "1" + "0" * 10_000),
+    ],
+)
+def test_versions_are_compared_by_their_numbers(older: str, newer: str) -> None:
+    assert version_numbers(older) < version_numbers(newer)
+    assert version_numbers(newer) == version_numbers(f"{newer}+local")
+
+
+def test_zeros_at_the_end_of_a_version_do_not_count() -> None:
+    assert version_numbers("12.0") == version_numbers("12") == (12,)
+    assert version_numbers("0") == version_numbers("") == ()

@@ -11,6 +11,7 @@ from stoker.knowledge.nvidia_packages import Release, releases
 from stoker.knowledge.sonames import Bringer, bringer
 from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import UsageError
+from stoker.model.value import major
 from stoker.wheel.metadata import required_name
 from stoker.wheel.package.built_wheel import BuiltWheel
 from stoker.wheel.package.closure import Cuda, LibraryProvider, Providers, known_cuda_of
@@ -89,7 +90,7 @@ def _of_extension(
     lines = [part for line in row.lines(built.machine) if (part := _part(line, brought))]
     known = {name for line in row.requires for name in _packages(line)}
     rest = [other for other in brought if known.isdisjoint((other.name, other.extra))]
-    cuda = Cuda(major=int(row.cuda.partition(".")[0]), release=row.cuda)
+    cuda = Cuda(major=major(row.cuda), release=row.cuda)
     return (pin, *lines, *_of_toolkit(rest, cuda))
 
 
