@@ -2,7 +2,6 @@
 
     python benchmarks/diagnose.py [--megabytes N] [--json FILE]
     python benchmarks/diagnose.py --labelled [--errors FOLDER] [--set NAME] [--json FILE]
-    python benchmarks/diagnose.py --unseen [--json FILE]
 
 The log is that of a verbose build: commands, progress, warnings, names such as ErrorReport.cpp; one
 step fails after three fifths of it, and the end only repeats that. The line is endless and full of
@@ -12,9 +11,6 @@ because wall time is unreliable on a shared machine.
 The second form diagnoses logs whose cause is known, those of labelled.toml and of a folder with an
 index.tsv (file, cause), and prints for each band of confidence how many of the first answers are
 right. Of answers that say 90 %, at least 90 % must be.
-
-The third form counts the stored first answers on logs for which no sign had been written: what
-knowledge/confidence.toml lets such an answer say now, and how many were right.
 """
 
 import argparse
@@ -28,7 +24,6 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from io import BytesIO
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,31 +38,6 @@ COMMAND = (
 )
 MEGABYTE = 10**6
 LABELLED = Path(__file__).with_name("labelled.toml")
-RESULTS = Path(__file__).with_name("results")
-UNSEEN = {  # results with logs for which no sign had been written, and the halves that have them
-    "diagnose-fresh": ("unseen half",),
-    "diagnose-old-releases": ("unseen half",),
-    "diagnose-threads": ("tuning half", "unseen half"),  # the first run of both
-    "diagnose-threads-2": ("tuning half", "unseen half"),
-    "diagnose-threads-3": ("first batch", "second batch"),
-    "diagnose-threads-4": ("tuning half", "unseen half"),  # the first run of both
-    "diagnose-threads-5": ("first batch",),
-    "diagnose-threads-6": ("first batch",),
-    "diagnose-threads-6py": ("first batch", "second batch"),
-    "diagnose-threads-6c": ("first batch", "second batch"),
-}
-# The points of confidence.toml when the last two were run: strengths of signs, and what was said.
-THEN = ((0.5, 0.4), (0.7, 0.6), (0.8, 0.84), (0.9, 0.9), (0.95, 0.95), (1.0, 0.97))
-SAID_THEN = ("diagnose-threads-2", "diagnose-threads-3")
-# By the points as they are:
-SAID_NOW = (
-    "diagnose-threads-4",
-    "diagnose-threads-5",
-    "diagnose-threads-6",
-    "diagnose-threads-6py",
-    "diagnose-threads-6c",
-)
-WAS_LESS = 0.03  # what those answers said was this much below the strength of their sign
 BANDS = (0.95, 0.9, 0.85, 0.75, 0.6, 0.0)  # the least confidence of each
 
 
@@ -173,33 +143,6 @@ def calibration(errors: Path | None, wanted: str | None) -> dict[str, Any]:
     }
 
 
-def unseen() -> dict[str, Any]:
-    """Return how many stored first answers were right, by what they said."""
-    from stoker.knowledge.failures import stated
-
-    ends, bands = Counter[str](), {least: list[tuple[float, bool]]() for least in BANDS}
-    for name, halves in UNSEEN.items():
-        stored = json.loads((RESULTS / f"{name}.json").read_text())
-        for case in (case for half in halves for case in stored[half]["cases"]):
-            end = case.get("end") or case["verdict"]
-            ends[end] += 1
-            if said := case.get("confidence"):
-                strength = _strength(said) if name in SAID_THEN else said + WAS_LESS
-                now = said if name in SAID_NOW else stated(strength)
-                band = next(least for least in BANDS if now >= least)
-                bands[band].append((now, end == "right"))
-    rows = [summary(least, answers) for least, answers in bands.items() if answers]
-    return {"logs": ends.total(), **ends, "by confidence": rows}
-
-
-def _strength(said: float) -> float:
-    """Return the strength of the sign of an answer that said how sure it was by ``THEN``."""
-    for (low, least), (high, most) in pairwise(THEN):
-        if said <= most:
-            return low + (high - low) * max(said - least, 0) / (most - least)
-    return 1.0
-
-
 def summary(least: float, answers: list[tuple[float, bool]]) -> dict[str, Any]:
     return {
         "from": least,
@@ -213,7 +156,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--megabytes", type=int, default=500)
     parser.add_argument("--labelled", action="store_true")
-    parser.add_argument("--unseen", action="store_true")
     parser.add_argument("--errors", type=Path)
     parser.add_argument(
         "--set",
@@ -221,8 +163,8 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    if asked.labelled or asked.unseen:
-        result = calibration(asked.errors, asked.set) if asked.labelled else unseen()
+    if asked.labelled:
+        result = calibration(asked.errors, asked.set)
         print(json.dumps(result, indent=2))
         if asked.json:
             asked.json.write_text(json.dumps(result, indent=2) + "\n")

@@ -191,7 +191,7 @@ def header(causes: Sequence[Failure]) -> FailureIndex:
     return FailureIndex(
         causes=tuple(cause.name for cause in causes),
         anchors={literal: tuple(numbers) for literal, numbers in sorted(anchors.items())},
-        confidence=load("confidence", ConfidenceTable).points,
+        confidence=load("confidence", ConfidenceTable),
         tools=load("shown_tools", ShownTools),
         literals=literals_of(
             [

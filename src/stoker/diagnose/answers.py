@@ -8,6 +8,7 @@ from stoker.diagnose import (
     disk_facts,
     gcc_facts,
     machine_facts,
+    owner_facts,
     python_facts,
     run_facts,
     target_facts,
@@ -41,6 +42,7 @@ _FACTS = {
     **gcc_facts.FACTS,
     **cuda_facts.FACTS,
     **target_facts.FACTS,
+    **owner_facts.FACTS,
 }
 NAMES: Mapping[str, str] = {name: what for name, (what, _) in sorted(_FACTS.items())}
 _AGAIN = Template("{run.command}")

@@ -10,6 +10,7 @@ from stoker.outside.terminal import Group, Indented, Page, Text, whole
 _KINDS = {Status.NOTHING_FAILED: "Nothing failed", Status.EMPTY: "The log is empty"}
 # Words before a text; a page is easier to read if each stands alone in its column.
 WHY, FIX, OTHERWISE, NOT_IT, MORE, SUSPECTS = "Why", "Fix", "Or", "Note", "Seen", "Age"
+KIND, NEXT = "Kind", "Next"
 
 
 def diagnosis_page(diagnosis: Diagnosis) -> Page:
@@ -58,7 +59,17 @@ def _unexplained(diagnosis: Diagnosis) -> list[Page]:
         tail = "`stoker diagnose LOG --run N` joins both, where a log is left."
     shown = [_indented(_line(evidence)) for evidence in lines]
     aged = [said(SUSPECTS, text)] if (text := suspected(diagnosis)) else []
-    return [Text(head, style="bold"), *shown, *aged, Text(tail, style="dim")]
+    kind = [*_kind(diagnosis.kind)] if diagnosis.kind else []
+    return [Text(head, style="bold"), *shown, *kind, *aged, Text(tail, style="dim")]
+
+
+def _kind(kind: FoundCause) -> Iterator[Page]:
+    """Yield what such an error means in general, and what to look at next."""
+    yield said(KIND, f"{kind.title}. {kind.why}")
+    for number, fix in enumerate(kind.fix):
+        yield said(OTHERWISE if number else NEXT, fix.text)
+        for command in typed(fix):
+            yield whole(" " * 8, ("$ ", "dim"), command)
 
 
 def title(name: str, text: str) -> Text:

@@ -200,7 +200,7 @@ def _stated(search: LogSearch) -> Iterator[Match]:
 
 def _required(search: LogSearch) -> Iterator[Match]:
     for line, groups in requirements(search):
-        yield _symptom("stated-by-tool", line, 0.7, groups)
+        yield _symptom("stated-by-tool", line, 0.71, groups)
 
 
 def _misfits(search: LogSearch) -> Iterator[Match]:
@@ -390,7 +390,7 @@ def _configure_errors(search: LogSearch) -> Iterator[Match]:
         if lacking := _lacking(groups["message"]):
             yield _symptom("system-headers-missing", line, 0.8, lacking)
         elif what := _required_thing(groups["message"]):
-            yield _symptom("requirement-missing", line, 0.72, {"what": what})
+            yield _symptom("requirement-missing", line, 0.76, {"what": what})
         else:
             yield _symptom("configure-error", line, 0.6, groups)
 
@@ -433,7 +433,7 @@ def _cmake_errors(search: LogSearch) -> Iterator[Match]:
         if lacking := _lacking(message):
             yield _symptom("system-headers-missing", begin, 0.8, lacking)
         elif what := _required_thing(message):
-            yield _symptom("requirement-missing", begin, 0.72, {"what": what})
+            yield _symptom("requirement-missing", begin, 0.76, {"what": what})
         else:
             said = message or search.lines[begin].text.strip()
             yield _symptom("cmake-error", begin, 0.6, {"message": said})

@@ -184,6 +184,7 @@ class _Trials:
             status=Status.FAILED,
             findings=(*found, *others),
             unexplained=(),
+            kind=None,
             trials=tuple(self._done),
         )
 

@@ -90,14 +90,15 @@ class TriedFix(Value, frozen=True, kw_only=True):
 
 class Diagnosis(Value, frozen=True, kw_only=True):
     """The result. ``findings`` are best first; ``unexplained`` is the first error without a known
-    cause, ``step`` what failed there, and ``suspects`` are what is newer than the source, which is
-    of the month ``source``. ``trials`` are what `--try` ran; if the last one passed, its cause is
-    proven.
+    cause, ``kind`` what such an error means in general and what tells more, ``step`` what failed
+    there, and ``suspects`` are what is newer than the source, which is of the month ``source``.
+    ``trials`` are what `--try` ran; if the last one passed, its cause is proven.
     """
 
     status: Status
     findings: tuple[FoundCause, ...] = ()
     unexplained: tuple[LogEvidence, ...] = ()
+    kind: FoundCause | None = None
     step: str = ""
     suspects: tuple[Suspect, ...] = ()
     source: str = ""

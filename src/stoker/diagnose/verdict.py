@@ -24,7 +24,8 @@ _OF_ECHO = 0.5  # how sure a sign in a line that only repeats can be, at most
 _OF_QUIET = 0.8  # what is left of a sign that successful builds show too
 _SURE = 0.85  # a second cause of one step must be as sure as this
 _CLEARLY = 0.15  # less sure than the first: not worth naming in the same step
-_LEAST = 0.45  # below it the cause is unknown
+_LEAST = 0.45  # strength below which a sign is not looked at
+_LEAST_SAID = 0.5  # an answer that is more often wrong than right is none
 _APART = 0.01  # between two that are equally sure; the earlier one goes first
 _MOST_LINKS = 2
 # What compilers refuse in C: not the cause where a library removed the function, or where the
@@ -63,20 +64,19 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
     search = msgspec.structs.replace(search, settled=frozenset(settled))
     matches = [*found, *find_symptoms(search, explained)]
     ranked = list(_independent(_best_of_each(matches, steps), steps))
-    findings = [
+    named = [
         finding_of(
             match.cause,
-            stated(strength),
+            0 if _restates(match, about) else stated(match.cause.name, strength),
             _excerpt(match, log.lines, steps, file),
             about.with_groups(_groups(match, matches), match.cause.known),
         )
         for strength, match in ranked
-        if not _restates(match, about)
     ]
+    findings = [one for one in named if one.confidence >= _LEAST_SAID]
     if not findings:
-        shown = [_excerpt(match, log.lines, steps, file) for _, match in ranked[:1]]
-        unexplained = shown[0] if shown else _first_error(log.lines, steps, file)
-        return _unknown(log, texts, unexplained, about)
+        first = _first_error(log.lines, steps, file)
+        return _unknown(log, texts, next(iter(named), None), first, about)
     return Diagnosis(
         status=Status.FAILED, findings=tuple(apart(findings)), lines=log.total, run=about.run
     )
@@ -84,22 +84,30 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
 
 def _restates(match: Match, about: About) -> bool:
     """Return whether a match only says what the log says. An error in a file of the user's own
-    tree is one to correct there; any other is the result of an unknown cause.
+    tree is one to correct there, and a release that is required is to be installed; any other is
+    the result of an unknown cause.
     """
     is_symptom = match.sign == match.cause.name
-    return match.cause.restates and is_symptom and not about.is_own(match.groups.get("file", ""))
+    if not (match.cause.restates and is_symptom):
+        return False
+    return not (about.is_own(match.groups.get("file", "")) or "least" in match.groups)
 
 
 def _unknown(
-    log: Log, texts: Texts, unexplained: tuple[LogEvidence, ...], about: About
+    log: Log,
+    texts: Texts,
+    kind: FoundCause | None,
+    first: tuple[LogEvidence, ...],
+    about: About,
 ) -> Diagnosis:
-    """Return what can be said without a cause: the failing step, its error, and what is newer than
-    the source.
+    """Return what can be said without a cause: the failing step, its error and of which kind it is,
+    and what is newer than the source.
     """
     month = source_month(about.run)
     return Diagnosis(
         status=Status.UNKNOWN,
-        unexplained=unexplained,
+        unexplained=kind.evidence if kind else first,
+        kind=kind,
         step=redact(failed_step(texts)),
         suspects=suspects(texts, month, about.run),
         source=month or "",
@@ -121,6 +129,7 @@ def merged(diagnoses: Sequence[Diagnosis]) -> Diagnosis:
         status=next((one for one in ranked if one in statuses), Status.NOTHING_FAILED),
         findings=tuple(apart(best.values())),
         unexplained=unknown.unexplained,
+        kind=unknown.kind,
         step=unknown.step,
         suspects=unknown.suspects,
         source=unknown.source,

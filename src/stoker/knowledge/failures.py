@@ -8,7 +8,7 @@ when it is needed. What a log looks like is not known here.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import IntEnum, StrEnum
 from functools import cache, cached_property
 from itertools import pairwise
@@ -149,9 +149,13 @@ class Product(Row, frozen=True, kw_only=True):
 
 
 class ConfidenceTable(Row, frozen=True, kw_only=True):
-    """The content of confidence.toml: strengths of signs, and how sure their answers are."""
+    """The content of confidence.toml: strengths of signs, and how sure their answers are; and of
+    causes that were named on unseen logs, how often they were right and how often named.
+    """
 
     points: tuple[tuple[float, float], ...]
+    weight: int  # answers that the points count as, beside those of the cause itself
+    record: dict[str, tuple[int, int]]
 
 
 class VariableReader(Row, frozen=True, kw_only=True):
@@ -183,7 +187,7 @@ class FailureIndex(Row, frozen=True, kw_only=True):
 
     causes: tuple[str, ...]
     anchors: dict[str, tuple[int, ...]]
-    confidence: tuple[tuple[float, float], ...]
+    confidence: ConfidenceTable
     tools: ShownTools
     literals: Literals
 
@@ -277,9 +281,16 @@ def possible_failures(
     yield from map(_file().numbered, sorted(found))
 
 
-def stated(strength: float) -> float:
-    """Return how sure an answer says it is, by the strength of its sign: see confidence.toml."""
-    points = _file().index.confidence
+def stated(name: str, strength: float) -> float:
+    """Return how sure an answer says it is, by the strength of its sign and by how often its cause
+    was right: see confidence.toml.
+    """
+    table = _file().index.confidence
+    right, named = table.record.get(name, (0, 0))
+    return (right + table.weight * _by_strength(table.points, strength)) / (named + table.weight)
+
+
+def _by_strength(points: Sequence[tuple[float, float]], strength: float) -> float:
     for (low, least), (high, most) in pairwise(points):
         if strength <= high:
             return least + (most - least) * max(strength - low, 0) / (high - low)

@@ -69,7 +69,7 @@ def test_brackets_of_a_log_are_no_markup() -> None:
 
 def test_the_short_form_has_cause_evidence_and_fix() -> None:
     text = short_diagnosis(KILLED)
-    assert "(oom-nvcc, 95% sure)" in text
+    assert re.search(r"\(oom-nvcc, [89]\d% sure\)", text)
     assert "build.log:1: nvcc error" in text
     assert "  Fix: Let stoker" in text
     assert short_diagnosis(of_log("fine")) == ""

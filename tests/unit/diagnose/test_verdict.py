@@ -15,10 +15,13 @@ from hypothesis import strategies as st
 from disguised_logs import DISGUISES, buried, interleaved
 from failure_index import examples
 from stoker.diagnose.about import About
+from stoker.diagnose.answers import value
 from stoker.diagnose.sieve import read_log
+from stoker.diagnose.texts import short_diagnosis
 from stoker.diagnose.values import Diagnosis, FailedRun, Status
 from stoker.diagnose.verdict import diagnose, merged
 from stoker.knowledge.failures import failures
+from stoker.model.shell import outside
 
 EXAMPLES = [
     pytest.param(name, log.strip("\n").split("\n"), id=f"{name}-{number}")
@@ -207,6 +210,31 @@ def test_what_a_command_said_right_before_belongs_to_the_error_of_cmake() -> Non
     assert [evidence.line for evidence in found.unexplained] == [1, 2, 3]
 
 
+def test_an_unknown_cause_comes_with_the_kind_of_its_error_its_owner_and_what_to_look_at() -> None:
+    error = "mill.cpp:7:12: error: 'class Mill' has no member named 'grind'"
+    found = diagnosis(error, "make: *** [Makefile:2: mill.o] Error 1")
+    assert found.status is Status.UNKNOWN
+    assert found.kind is not None
+    assert found.kind.title.startswith("an error in the source that is built: mill.cpp:7:")
+    assert "git log -3 --format='%h %cs %s' -- mill.cpp" in found.kind.fix[0].commands
+    text = short_diagnosis(found)
+    assert "Kind: an error in the source that is built" in text
+    assert "Next: See when the line was written" in text
+
+
+@pytest.mark.parametrize(
+    ("file", "owner"),
+    [
+        ("/w/subprojects/mill.cpp", "a project that the source contains"),
+        ("/usr/include/grain/mill.hpp", "grain, a dependency"),
+        ("/var/tmp/mill-1.2.3/mill.cpp", "the release mill 1.2.3"),
+    ],
+)
+def test_the_file_of_an_unknown_error_has_an_owner(file: str, owner: str) -> None:
+    about = About().with_groups({"file": [file]}, {})
+    assert value("run.whose_file", about) == outside(owner)
+
+
 SUCCESSFUL = """hello
 ---
 -- Performing Test HAVE_X - Failed
@@ -393,6 +421,8 @@ UNKNOWN = {
     "memtools-r46", "gowin7-cgo", "skbuild-conan",
     "sdl-mixer-note", "aws-sdk-swift63", "boost-b2-alternative",
     "cryfs-conan-freebsd", "hyprplugins-052",
+    # the words of a tool, which are no answer since they were wrong in half of the unseen logs
+    "brew-tap", "novatel-conan", "brew-swift-sdk", "ttl-formula",
 }  # fmt: skip
 
 # Those that were not found of the logs that were kept from all who changed stoker, after signs and

@@ -37,9 +37,13 @@ def test_an_example_is_diagnosed_as_its_own_cause_first(name: str, log: str) -> 
 
 
 def test_a_stronger_sign_says_more() -> None:
-    said = [stated(hundredth / 100) for hundredth in range(101)]
+    said = [stated("argument-list-too-long", hundredth / 100) for hundredth in range(101)]
     assert said == sorted(said)
-    assert 0 < said[0] < 0.5 < 0.95 < said[-1] < 1
+    assert 0 < said[0] < 0.6 < 0.9 < said[-1] < 1
+
+
+def test_a_cause_that_was_often_wrong_says_less() -> None:
+    assert stated("gcc-strict-c", 0.9) < stated("gcc-c23-default", 0.9) < 1
 
 
 def test_what_is_tried_without_a_message_proves_a_known_cause() -> None:

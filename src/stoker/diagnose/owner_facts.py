@@ -1,0 +1,43 @@
+"""Facts of the file in which an error is: whose source it is, as its path tells."""
+
+from stoker.diagnose.about import About, Facts
+from stoker.diagnose.lines import compiled
+from stoker.knowledge.owners import owner_of_path, release_of
+
+FACTS = Facts()
+_BUNDLED = (
+    r"(?:^|[/\\])(?:third[_-]?party|_deps|vendor(?:ed)?|extern(?:al)?s?|subprojects|submodules"
+    r"|node_modules|\.cargo|mod)[/\\]"
+)
+_OF_SYSTEM = r"^/usr/(?!src/)|^/opt/|^/Library/|^/Applications/|^[A-Z]:\\Program Files"
+
+
+@FACTS.text("run.whose_file", "whose the file of the error is: your source, a dependency, a tool")
+def _whose_file(about: About) -> str | None:
+    file = next(iter(about.groups.get("file", ())), "")
+    if not file:
+        return None
+    if about.is_own(file):
+        return "your source"
+    if owner := owner_of_path(file):
+        return f"{owner}, a dependency"
+    if release := release_of(file):
+        return f"the release {release}"
+    if compiled(_OF_SYSTEM).search(file):
+        return "a package that is installed"
+    if compiled(_BUNDLED).search(file):
+        return "a project that the source contains"
+    return "the source that is built"
+
+
+@FACTS.text("run.own_file", "the file of the error, if it is in the folder of the run")
+def _own_file(about: About) -> str | None:
+    file = next(iter(about.groups.get("file", ())), "")
+    return file if about.is_own(file) else None
+
+
+@FACTS.text("run.released_name", "the published release whose file has the error")
+def _released_name(about: About) -> str | None:
+    file = next(iter(about.groups.get("file", ())), "")
+    release = None if about.is_own(file) else release_of(file)
+    return str(release) if release else None
