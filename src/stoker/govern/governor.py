@@ -143,6 +143,7 @@ class Governor:
         self._emit(entry.waits())
         if started:  # by a lease, which it has outgrown
             self._admit(entry, started, None, on_trial=False)
+        self._leases.asked(entry)
 
     def reported(self, ask: Ask, step: Step, done: Done, now: float) -> None:
         """Take in a step that has run by a lease, from its start to its end."""
@@ -173,7 +174,7 @@ class Governor:
         waiting, ours = list(self._steps.waiting()), self._used()
         offered = self._leases.offer(
             now,
-            self._steps.running(),
+            self._steps.holding.values(),
             (entry.family for entry in waiting),
             cpus=self._cpus,
             free_bytes=self._memory.limit_of_all(ours) - self._memory.used(ours),
@@ -396,7 +397,7 @@ class Governor:
         if entry.phase is not StepPhase.ENCLOSING:
             record = self._record(entry, done.usage, outcome, status)
             peak = record.peak_bytes
-            self._leases.note(entry.family, record)
+            self._leases.note(entry, record, now, self._steps.holding.values())
             if outcome is Outcome.DONE:
                 self._predictor.learn(record, predicted=entry.connection != NO_CONNECTION)
                 self._learned = True

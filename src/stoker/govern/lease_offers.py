@@ -3,11 +3,12 @@
 Independent of how launchers take them; the page is in leases.py.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
+from stoker.govern.entry import Entry, StepPhase
 from stoker.model.events import RunningStep
-from stoker.model.govern import LEASE_BYTES, Basis, Prediction, Running, StepRecord
+from stoker.model.govern import LEASE_BYTES, LEASE_S, Basis, Prediction, StepRecord
 
 _SHARE = 0.5  # of the memory that no running step may still use
 _BEYOND = 2  # places more than all CPUs, as ninja has: short compiles also wait for their processes
@@ -23,7 +24,10 @@ class LeasePage(Protocol):
     places: int
     claim: int
 
-    def note(self, family: int, peak: int, seconds: float) -> None: ...
+    def note(
+        self, family: int, peak: int, seconds: float, now: float, running: Iterable[float]
+    ) -> None: ...
+    def exclude(self, family: int) -> None: ...
     def offers(self, family: int) -> bool: ...
     def largest(self, family: int) -> int: ...
     def grant(self, places: int) -> None: ...
@@ -50,10 +54,21 @@ class LeaseOffers:
         """Whether steps run by leases, or may start so at any time."""
         return bool(self.taken or (self._page and self._page.places))
 
-    def note(self, family: int, record: StepRecord) -> None:
+    def asked(self, entry: Entry) -> None:
+        """Take in a step that asks. Of a family with one that is known to be large, or that has
+        outgrown its lease, no step gets another.
+        """
+        expected = entry.request.prediction
+        large = expected.learned and expected.peak > LEASE_BYTES
+        if self._page and (large or entry.phase is not StepPhase.WAITING):
+            self._page.exclude(entry.family)
+
+    def note(self, entry: Entry, record: StepRecord, now: float, holding: Iterable[Entry]) -> None:
         """Take in a step that has ended."""
-        if self._page and family:
-            self._page.note(family, record.peak_bytes, record.wall_s)
+        if self._page and entry.family:
+            beside = (e for e in holding if e.family == entry.family and e is not entry)
+            running = (e.running.started for e in beside)
+            self._page.note(entry.family, record.peak_bytes, record.wall_s, now, running)
 
     def ended(self, now: float) -> None:
         """Take in that a step has run by a lease."""
@@ -75,7 +90,7 @@ class LeaseOffers:
     def offer(
         self,
         now: float,
-        holding: Sequence[Running],
+        holding: Collection[Entry],
         waiting: Iterable[int],
         *,
         cpus: int,
@@ -86,13 +101,17 @@ class LeaseOffers:
         """
         if self._page is None:
             return False
+        for entry in holding:
+            if entry.running.current > LEASE_BYTES or entry.running.age(now) > LEASE_S:
+                self._page.exclude(entry.family)
+        running = [entry.running for entry in holding]
         places = 0
-        disturbed = any(step.is_paused or step.stopping for step in holding)
+        disturbed = any(step.is_paused or step.stopping for step in running)
         wanted = now - self._wanted <= _IDLE
         if wanted and not disturbed and all(map(self._page.offers, waiting)):
-            claimed = sum(max(0, s.request.prediction.high - s.current) for s in holding)
+            claimed = sum(max(0, s.request.prediction.high - s.current) for s in running)
             fitting = int(_SHARE * (free_bytes - claimed) / self._page.claim)
-            free = cpus - sum(s.slots_of(cpus) for s in holding)
+            free = cpus - sum(s.slots_of(cpus) for s in running)
             beyond = _BEYOND if free > 0 and cpus >= self._page.all_cpus else 0
             places = max(0, min(free + beyond, fitting))
         self._page.grant(places)

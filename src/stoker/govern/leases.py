@@ -16,14 +16,14 @@ import os
 import select
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from stoker.model.govern import LEASE_BYTES
+from stoker.model.govern import LEASE_BYTES, LEASE_S
 from stoker.outside.deleting import remove_file
 
-_LEASE_S = 1.0  # seconds after which it is
 _LEAST_CLAIM = 64 << 20  # bytes that a step by a lease may use at least
 _ENOUGH = 8  # steps of a family that must have ended before it gets leases
 _MOST_FAMILIES = 4096  # that are remembered
@@ -57,6 +57,14 @@ def remove_files(socket: str) -> None:
             remove_file(Path(f"{socket}{suffix}"))
 
 
+@dataclass(slots=True)
+class _Family:
+    ended: int = 0  # steps
+    largest: int = 0  # peak of them
+    enough_at: float = 0.0  # when enough had ended
+    is_excluded: bool = False
+
+
 class Leases:
     """The page and the pipe of reports beside the governor's socket."""
 
@@ -64,8 +72,7 @@ class Leases:
         """Open the files. If that fails, no launcher gets a lease."""
         self._socket = socket
         self._rest = b""
-        # The steps of each family that ended, -1 if one was large, and the largest peak.
-        self._families: dict[int, tuple[int, int]] = {}
+        self._families: dict[int, _Family] = {}
         self.places = 0  # that launchers may take
         self.all_cpus = len(os.sched_getaffinity(0))
         self.claim = _LEAST_CLAIM  # bytes that count for each
@@ -90,22 +97,46 @@ class Leases:
         self._file = self._pipe = -1
         remove_files(self._socket)
 
-    def note(self, family: int, peak: int, seconds: float) -> None:
-        """Take in a step that has ended."""
-        if not family or self._file < 0:
+    def note(
+        self,
+        family: int,
+        peak: int,
+        seconds: float,
+        now: float = 0.0,
+        running: Iterable[float] = (),
+    ) -> None:
+        """Take in a step that has ended; ``running`` is when those of its family started that have
+        not. The short ones of a family end first, so there are leases only when all that started
+        beside them have ended too.
+        """
+        if (known := self._known(family)) is None:
             return
-        ended, largest = self._families.get(family, (0, 0))
-        if ended < 0:
+        known.largest = max(known.largest, peak)
+        if peak > LEASE_BYTES or seconds > LEASE_S:
+            self.exclude(family)
+        if known.is_excluded:
             return
-        if peak > LEASE_BYTES or seconds > _LEASE_S:
-            self._families[family] = -1, peak
-            if self._table[family % _TABLE] == family:
-                self._table[family % _TABLE] = 0
-        elif ended or len(self._families) < _MOST_FAMILIES:
-            self._families[family] = ended + 1, max(peak, largest)
-            if ended + 1 >= _ENOUGH:
+        known.ended += 1
+        if known.ended == _ENOUGH:
+            known.enough_at = now
+        if known.ended >= _ENOUGH:
+            if not self.offers(family) and min(running, default=now) >= known.enough_at:
                 self._table[family % _TABLE] = family
-                self.claim = max(self.claim, min(LEASE_BYTES, 2 * peak))
+            self.claim = max(self.claim, min(LEASE_BYTES, 2 * peak))
+
+    def exclude(self, family: int) -> None:
+        """Offer a family no leases from now on, because a step of it is large or long."""
+        if known := self._known(family):
+            known.is_excluded = True
+        if self.offers(family):
+            self._table[family % _TABLE] = 0
+
+    def _known(self, family: int) -> _Family | None:
+        """Return what is known of a family; None if it can have no leases."""
+        known = self._families.get(family)
+        if known is None and family and self._file >= 0 and len(self._families) < _MOST_FAMILIES:
+            known = self._families[family] = _Family()
+        return known
 
     def offers(self, family: int) -> bool:
         """Return whether steps of a family get leases."""
@@ -113,7 +144,8 @@ class Leases:
 
     def largest(self, family: int) -> int:
         """Return the most memory that a step of a family has used."""
-        return self._families.get(family, (0, 0))[1]
+        known = self._families.get(family)
+        return known.largest if known else 0
 
     def grant(self, places: int) -> None:
         """Let launchers take so many places from now on; they keep those that they have."""

@@ -227,6 +227,7 @@ class Basis(StrEnum):
 _SHARE_OF_GRACE = 1 / 20  # of the time of a run
 _MOST_GRACE = 300.0  # seconds
 LEASE_BYTES = 256 << 20  # above that, a step by a lease is governed; the launcher has it too
+LEASE_S = 1.0  # the same of its duration
 # A constant, because to look up a member of an enum takes longer than the comparison.
 ABOUT_THE_STEP = (Basis.EXACT, Basis.SOURCE, Basis.KNOWN)
 

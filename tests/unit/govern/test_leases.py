@@ -90,6 +90,16 @@ def test_one_that_is_large_or_long_ends_the_leases_of_its_family(
     assert not leases.offers(FAMILY)
 
 
+def test_a_family_gets_leases_when_what_started_before_was_short_too(leases: Leases) -> None:
+    for second in range(9):
+        leases.note(FAMILY, peak=MIB, seconds=0.1, now=1.0 + second, running=iter([0.5]))
+    assert not leases.offers(FAMILY)
+    leases.note(FAMILY, peak=MIB, seconds=0.1, now=10.0, running=iter([7.9]))
+    assert not leases.offers(FAMILY)
+    leases.note(FAMILY, peak=MIB, seconds=0.1, now=11.0, running=iter([8.1, 9.0]))
+    assert leases.offers(FAMILY)
+
+
 def test_a_lease_counts_as_twice_the_largest_step_that_had_one(leases: Leases) -> None:
     assert leases.claim == 64 * MIB
     for _ in range(8):
@@ -238,6 +248,32 @@ def test_one_that_outgrew_its_lease_runs_like_any_other(world: World, leases: Le
     world.governor.decide(1.5)
     assert world.words(7) == ["run", "kill"]
     world.governor.ended(7, done(peak=2 * LEASE_BYTES), 2.0)
+    assert not leases.offers(FAMILY)
+
+
+def test_a_step_that_is_known_to_be_large_has_no_lease(world: World, leases: Leases) -> None:
+    world.build("large.cpp", {0.5: LEASE_BYTES + 1})
+    world.ask(7, source="large.cpp", lease=lease())
+    assert not leases.offers(FAMILY)
+    world.governor.offer_leases(1.0, allowed=True)
+    assert (leases.places, world.words(7)) == (0, [])
+
+
+def test_one_that_has_outgrown_its_lease_ends_those_of_its_family(
+    world: World, leases: Leases
+) -> None:
+    world.ask(7, lease=lease(asked=0.2, started=0.4))
+    assert not leases.offers(FAMILY)
+
+
+@pytest.mark.parametrize(("bytes_", "now"), [(LEASE_BYTES + 1, 1.5), (MIB, 2.1)])
+def test_one_that_runs_large_or_long_ends_the_leases_of_its_family(
+    world: World, leases: Leases, bytes_: int, now: float
+) -> None:
+    world.ask(7, lease=lease())
+    world.governor.decide(1.0)
+    world.governor.grown(7, bytes_, bytes_, now)
+    world.governor.offer_leases(now, allowed=True)
     assert not leases.offers(FAMILY)
 
 
