@@ -35,7 +35,14 @@ from stoker.model.machine import (
 )
 from stoker.model.plan import Estimate, Plan, Quantity
 from stoker.model.setting import Origin, OriginKind
-from stoker.model.source import CMakeOption, FrontEnd, OptionKind, ProjectKind, SourceTree
+from stoker.model.source import (
+    CMakeOption,
+    CompiledCode,
+    FrontEnd,
+    OptionKind,
+    ProjectKind,
+    SourceTree,
+)
 from stoker.model.variant import (
     Backend,
     BuildType,
@@ -252,7 +259,7 @@ def extension_tree(name: str = "flash_attn", **changes: Any) -> SourceTree:
         requirements=("setuptools",),
         backends=("cpu", "cuda", "rocm"),
         recipe=next(known, None),
-        device_source="setup.py:9",
+        code=CompiledCode(device_source="setup.py:9"),
     )
     return changed(tree, **changes)
 
@@ -266,7 +273,7 @@ def cmake_tree(**changes: Any) -> SourceTree:
         front_end=FrontEnd.CMAKE,
         options=(cmake_option("DEMO_FAST"), cmake_option("BUILD_TESTING")),
         backends=("cpu", "cuda", "rocm"),
-        device_source="CMakeLists.txt:9",
+        code=CompiledCode(device_source="CMakeLists.txt:9"),
     )
     return changed(tree, **changes)
 

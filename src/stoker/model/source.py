@@ -123,6 +123,23 @@ class CudaCode(StrEnum):
     NONE = "not at all"
 
 
+class CompiledCode(Value, frozen=True, kw_only=True):
+    """What a build compiles, and what it says about that."""
+
+    compiles: bool = True  # code at all
+    device_source: str | None = None  # where a source for GPUs is listed; None: nowhere
+    targets: tuple[NamedTarget, ...] = ()  # GPU targets that the build names itself
+    flags: tuple[ReadVariable, ...] = ()  # arguments that setup.py looks for: "--force_cuda"
+    native: tuple[NativeCode, ...] = ()
+    cuda_minimum: Minimum | None = None
+    oldest_gpu: Minimum | None = None
+    cuda_if_found: str | None = None  # where a toolkit is looked for to decide about CUDA
+    needs_gpu: str | None = None  # where the build refuses if no GPU is visible
+    calls_cmake: bool = False  # from its Python files
+    # Variables and values that leave all CUDA extensions out; None if one stays.
+    without_cuda: dict[str, str] | None = None
+
+
 class SourceTree(Value, frozen=True, kw_only=True):
     path: str
     kind: ProjectKind
@@ -143,20 +160,10 @@ class SourceTree(Value, frozen=True, kw_only=True):
     asks: tuple[ReadVariable, ...] = ()  # variables that its build reads
     readers: tuple[str, ...] = ()  # libraries it uses that read variables of their own
     overwrites: tuple[ReadVariable, ...] = ()  # environment variables that its build sets itself
-    own_targets: tuple[NamedTarget, ...] = ()  # GPU targets that its build names itself
-    flags: tuple[ReadVariable, ...] = ()  # arguments that setup.py looks for: "--force_cuda"
-    native: tuple[NativeCode, ...] = ()
-    oldest_gpu: Minimum | None = None
+    code: CompiledCode = CompiledCode()
     standards: tuple[Standard, ...] = ()
-    cuda_minimum: Minimum | None = None
-    device_source: str | None = None  # where its build lists a source for GPUs; None: nowhere
-    compiles: bool = True  # its build compiles code at all
     cuda_code: CudaCode = CudaCode.UNKNOWN
     cuda_switches: frozenset[str] = frozenset()  # conditions under which CMake enables CUDA
-    # Variables and values with which its build leaves all CUDA extensions out.
-    without_cuda: dict[str, str] = {}
-    cuda_if_found: str | None = None  # where its build looks for a toolkit to decide about CUDA
-    needs_gpu: str | None = None  # where its build refuses if no GPU is visible
     presence: Presence | None = None  # of the facts of its recipe; None: not read
     notes: tuple[str, ...] = ()  # what could not be read, and why
 

@@ -97,8 +97,8 @@ def _toolkit_is_accepted(subject: Subject) -> None:
     if subject.variant.backend is not Backend.CUDA or version is None or tree is None:
         return
     minimum, where = known.cuda_min if known else None, tree.path
-    if tree.cuda_minimum:
-        minimum, where = tree.cuda_minimum.version, tree.cuda_minimum.where
+    if tree.code.cuda_minimum:
+        minimum, where = tree.code.cuda_minimum.version, tree.code.cuda_minimum.where
     if minimum and version_numbers(version) < version_numbers(minimum):
         raise UsageError(
             f"{tree.name} needs CUDA {minimum} or newer, not {version}",

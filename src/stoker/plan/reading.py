@@ -102,14 +102,14 @@ def _without_effect(
             )
         elif known is not None and subject.backend_recipe is None:
             continue  # the statement about the targets says what is known
-        elif tree.own_targets and setting.place is SettingPlace.ENVIRONMENT:
+        elif tree.code.targets and setting.place is SettingPlace.ENVIRONMENT:
             yield warning(
                 "targets-in-the-tree",
                 (
                     f"{tree.name} writes flags for GPU targets itself, so {setting.name} may "
                     "have no effect"
                 ),
-                evidence=", ".join(target.where for target in tree.own_targets[:3]),
+                evidence=", ".join(target.where for target in tree.code.targets[:3]),
                 fix=("stoker slim WHEEL   # removes targets from the finished wheel",),
             )
 

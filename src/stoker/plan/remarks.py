@@ -124,7 +124,7 @@ def _native_code(subject: Subject) -> Iterator[Finding]:
     on_gpu = subject.variant.backend is not Backend.CPU
     uses = [
         use
-        for use in tree.native
+        for use in tree.code.native
         if not off & set(re.findall(r"\w+", (use.within or "").upper()))
         # A file for builds without a GPU is no part of the others.
         if not (on_gpu and re.search(r"(?<![a-z])cpu(?![a-z])", use.where.replace("_", "/")))
@@ -160,25 +160,25 @@ def _cuda_stays(subject: Subject) -> Iterator[Finding]:
         return
     read = tree_recipe(subject)
     switched = read is not None and bool(read.recipe.backend_settings)
-    if tree.cuda_if_found and tree.device_source and not switched:
+    if tree.code.cuda_if_found and tree.code.device_source and not switched:
         yield warning(
             "cuda-stays",
             f"{tree.name} also compiles its CUDA code if its build finds a CUDA toolkit",
-            evidence=f"{tree.cuda_if_found} decides by the toolkit that it finds, which no setting "
-            "can hide",
+            evidence=f"{tree.code.cuda_if_found} decides by the toolkit that it finds, which no "
+            "setting can hide",
         )
-    elif tree.kind is not ProjectKind.CMAKE and _UNREAD.search(tree.device_source or ""):
+    elif tree.kind is not ProjectKind.CMAKE and _UNREAD.search(tree.code.device_source or ""):
         yield warning(
             "cuda-stays",
             f"nothing was found that leaves the CUDA code of {tree.name} out",
-            evidence=f"{tree.device_source}, which {tree.front_end} "
-            + ("gives to CMake" if ":" in (tree.device_source or "") else "may compile"),
+            evidence=f"{tree.code.device_source}, which {tree.front_end} "
+            + ("gives to CMake" if ":" in (tree.code.device_source or "") else "may compile"),
         )
 
 
 def _needs_gpu(subject: Subject) -> Iterator[Finding]:
     """Say so where a build refuses a machine without a GPU, and this is one."""
-    place = subject.tree.needs_gpu if subject.tree else None
+    place = subject.tree.code.needs_gpu if subject.tree else None
     wants = subject.variant.backend is Backend.CUDA and subject.here
     if place and wants and not subject.machine.gpus and not subject.asked:
         yield warning(

@@ -93,7 +93,7 @@ def refuse_unmade(subject: Subject) -> None:
 
 def refuse_old_gpus(subject: Subject) -> None:
     """Raise an error for a GPU that the build itself refuses."""
-    oldest = subject.tree.oldest_gpu if subject.tree else None
+    oldest = subject.tree.code.oldest_gpu if subject.tree else None
     if oldest is None or subject.variant.backend is not Backend.CUDA or subject.backend_recipe:
         return
     for target in subject.gpus:
@@ -191,7 +191,7 @@ def _compiles(subject: Subject, known: BackendRecipe) -> bool:
         return subject.variant.backend is not Backend.XPU
     if tree is None or tree.kind is ProjectKind.PYTORCH:
         return True
-    return tree.device_source is not None or tree.kind is ProjectKind.CMAKE
+    return tree.code.device_source is not None or tree.kind is ProjectKind.CMAKE
 
 
 def _choices(subject: Subject) -> Iterator[str]:
@@ -202,7 +202,7 @@ def _choices(subject: Subject) -> Iterator[str]:
     for ask in tree.asks:
         if ask.certain and names_targets(ask.name, subject.variant.backend):
             yield f"{ask.name} ({ask.where})"
-    if tree.own_targets:
-        yield f"flags in {tree.own_targets[0].where}"
+    if tree.code.targets:
+        yield f"flags in {tree.code.targets[0].where}"
     elif reader := reader_of("TORCH_CUDA_ARCH_LIST", tree.readers, environment=True):
         yield f"TORCH_CUDA_ARCH_LIST ({reader})"

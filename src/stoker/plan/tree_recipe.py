@@ -109,7 +109,7 @@ def tree_recipe(subject: Subject) -> TreeRecipe | None:
     tree = subject.tree
     if tree is None or subject.backend_recipe or tree.kind is ProjectKind.PYTORCH:
         return None
-    if not tree.compiles:
+    if not tree.code.compiles:
         nothing = Evidence(kind=EvidenceKind.READ, where="setup.py: it has no extension")
         return TreeRecipe(recipe=BackendRecipe(compiles=False), targets=nothing)
     return _by_cmake(subject, tree) if tree.kind is ProjectKind.CMAKE else _by_setup(subject, tree)
@@ -119,10 +119,10 @@ def _by_setup(subject: Subject, tree: SourceTree) -> TreeRecipe:
     backend = subject.variant.backend
     arguments = _arguments(tree, backend)
     if backend not in _OF_OTHERS:
-        off = tree.without_cuda if backend is Backend.CPU else {}
+        off = (tree.code.without_cuda or {}) if backend is Backend.CPU else {}
         known = BackendRecipe(environment=off, backend_settings=arguments)
         return TreeRecipe(recipe=known, targets=_assumed("no device code"))
-    if tree.device_source is None:
+    if tree.code.device_source is None:
         if choices := target_choices(tree, backend):
             chooses = f"{choices[0].where} reads {choices[0].name}"
             known = BackendRecipe(backend_settings=arguments)
@@ -133,7 +133,7 @@ def _by_setup(subject: Subject, tree: SourceTree) -> TreeRecipe:
             targets=Evidence(kind=EvidenceKind.READ, where=where),
         )
     seen = bool(subject.machine.gpus) or not subject.here
-    named = [target for target in tree.own_targets if target.amd is (backend is Backend.ROCM)]
+    named = [target for target in tree.code.targets if target.amd is (backend is Backend.ROCM)]
     named = [target for target in named if not (seen and target.without_gpu)]
     if not named:
         return _by_torch(tree, backend, arguments)
@@ -147,7 +147,7 @@ def _arguments(tree: SourceTree, backend: Backend) -> dict[str, str]:
     pattern = {Backend.CUDA: _CUDA_FLAG, Backend.CPU: _CPU_FLAG}.get(backend)
     if pattern is None or tree.front_end is not FrontEnd.SETUPTOOLS:
         return {}
-    found = [flag.name for flag in tree.flags if pattern.fullmatch(flag.name)]
+    found = [flag.name for flag in tree.code.flags if pattern.fullmatch(flag.name)]
     return {"--build-option": found[0]} if len(found) == 1 else {}
 
 
@@ -158,9 +158,11 @@ def _by_torch(tree: SourceTree, backend: Backend, arguments: dict[str, str]) -> 
     reader = reader_of(name, tree.readers, environment=True)
     known = BackendRecipe(backend_settings=arguments)
     if reader and not any(ask.name == name for ask in tree.overwrites):
-        where = f"{tree.device_source}, and {reader} reads {name}"
+        where = f"{tree.code.device_source}, and {reader} reads {name}"
         return TreeRecipe(recipe=known, targets=Evidence(kind=EvidenceKind.READ, where=where))
-    return _unknown(known, f"nothing was read that chooses the targets of {tree.device_source}")
+    return _unknown(
+        known, f"nothing was read that chooses the targets of {tree.code.device_source}"
+    )
 
 
 def _fixed(subject: Subject, named: list[NamedTarget], arguments: dict[str, str]) -> TreeRecipe:
@@ -264,7 +266,7 @@ def _by_cmake(subject: Subject, tree: SourceTree) -> TreeRecipe:
         return TreeRecipe(recipe=known, targets=nothing, places=places)
     on = ("ON", *WORDS.get(backend, ()))
     switched = any(value.upper() in on for value in settings.values())
-    if not switched and tree.device_source is None:
+    if not switched and tree.code.device_source is None:
         why = f"no source for GPUs was found, and no option that switches {backend} on"
         return replace(_unknown(BackendRecipe(cmake=settings), why), places=places)
     if options:
@@ -281,7 +283,7 @@ def _by_list(
     tree: SourceTree, backend: Backend, settings: dict[str, str], places: dict[str, str]
 ) -> TreeRecipe:
     """Return the recipe of a project that CMake's own list of targets is given."""
-    named = [target for target in tree.own_targets if target.amd is (backend is Backend.ROCM)]
+    named = [target for target in tree.code.targets if target.amd is (backend is Backend.ROCM)]
     sure = [target for target in named if not target.conditional and target.arch]
     if sure:
         archs = tuple(dict.fromkeys(_written(target) for target in sure))
@@ -293,7 +295,7 @@ def _by_list(
         known = BackendRecipe(cmake=settings | flags, separator=";-gencode=", suffixes=False)
         evidence = Evidence(
             kind=EvidenceKind.READ,
-            where=f"{tree.device_source}, and FindCUDA reads {FIND_CUDA_FLAGS}",
+            where=f"{tree.code.device_source}, and FindCUDA reads {FIND_CUDA_FLAGS}",
         )
         if named:
             return _unknown(
@@ -305,7 +307,7 @@ def _by_list(
         return TreeRecipe(recipe=known, targets=evidence, places=places)
     name = "CMAKE_HIP_ARCHITECTURES" if backend is Backend.ROCM else "CMAKE_CUDA_ARCHITECTURES"
     evidence = Evidence(
-        kind=EvidenceKind.READ, where=f"{tree.device_source}, and CMake reads {name}"
+        kind=EvidenceKind.READ, where=f"{tree.code.device_source}, and CMake reads {name}"
     )
     rivals = target_choices(tree, backend)
     replacing = next((target.where for target in named if target.replaces), None)
@@ -325,7 +327,7 @@ def _by_list(
         evidence = _assumed(f"CMake reads {name}, but {other} may choose other targets")
     elif named:
         evidence = _assumed(f"CMake reads {name}, but {named[0].where} also writes flags for GPUs")
-    elif tree.device_source is None:
+    elif tree.code.device_source is None:
         evidence = _assumed(f"CMake reads {name}, but no source for GPUs was found")
     return TreeRecipe(recipe=BackendRecipe(cmake=settings), targets=evidence, places=places)
 

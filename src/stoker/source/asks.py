@@ -13,10 +13,10 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from stoker.model.source import ReadVariable, Standard
+from stoker.model.source import CompiledCode, ReadVariable, Standard
 from stoker.model.value import Value
 from stoker.source.files import TreeFiles
-from stoker.source.python_builds import BuildReader, PythonBuild
+from stoker.source.python_builds import BuildReader
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[A-Z]{4,}")
 _OF_ENVIRONMENT = re.compile(r"_?(?:environ|env)")
@@ -38,7 +38,7 @@ class PythonAsks(Value, frozen=True, kw_only=True):
 
     asks: tuple[ReadVariable, ...] = ()
     overwrites: tuple[ReadVariable, ...] = ()
-    code: PythonBuild = PythonBuild()
+    code: CompiledCode = CompiledCode(compiles=False)
     standards: tuple[Standard, ...] = ()
     names: frozenset[str] = frozenset()
     files: tuple[str, ...] = ()

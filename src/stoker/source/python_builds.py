@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
-from stoker.model.source import Minimum, NamedTarget, NativeCode, ReadVariable
-from stoker.model.value import Value
+from stoker.model.source import CompiledCode, Minimum, NamedTarget, NativeCode, ReadVariable
 from stoker.source.cmake_code import flag_targets
 from stoker.source.cuda_guards import Test, cuda_guards, value_for
 
@@ -42,23 +41,6 @@ _CAPABILITIES = {
 }
 
 
-class PythonBuild(Value, frozen=True, kw_only=True):
-    """What the Python files of a build compile."""
-
-    targets: tuple[NamedTarget, ...] = ()
-    device_source: str | None = None  # where a source for GPUs is listed
-    compiles: bool = False  # something that compiles is used
-    calls_cmake: bool = False
-    cuda_if_found: str | None = None  # where CUDA_HOME decides
-    # Variables and values that leave every CUDAExtension out; None if one stays.
-    without_cuda: dict[str, str] | None = None
-    needs_gpu: str | None = None  # where it raises an error if no GPU is visible
-    flags: tuple[ReadVariable, ...] = ()  # arguments that they look for
-    native: tuple[NativeCode, ...] = ()
-    cuda_minimum: Minimum | None = None
-    oldest_gpu: Minimum | None = None
-
-
 class BuildReader:
     """Collects from several modules; the first place counts. ``key`` returns the name that a node
     looks up in the environment.
@@ -80,13 +62,13 @@ class BuildReader:
         self._cuda: Minimum | None = None
         self._gpu: Minimum | None = None
 
-    def result(self) -> PythonBuild:
+    def result(self) -> CompiledCode:
         computed = any(not target.arch for target in self._targets)
         switches = [switch for switch in self._without_cuda if switch]
         left_out = bool(self._without_cuda) and len(switches) == len(self._without_cuda)
         if self._by_name:
             left_out &= any(_ABOUT_CUDA.search(name.upper()) for name in self._flags)
-        return PythonBuild(
+        return CompiledCode(
             targets=(*self._targets, *(self._single if computed else ())),
             device_source=self._device_source,
             compiles=bool(self._used),

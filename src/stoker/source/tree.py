@@ -20,6 +20,7 @@ from stoker.model.errors import StorageError, UsageError, nearest
 from stoker.model.recipe import ProjectRecipe
 from stoker.model.source import (
     CMakeOption,
+    CompiledCode,
     CudaCode,
     FrontEnd,
     ProjectKind,
@@ -33,7 +34,6 @@ from stoker.source.files import TreeFiles
 from stoker.source.options import CMakeFacts, read_options, read_project
 from stoker.source.package import Package, read_package, required_names
 from stoker.source.present import read_presence
-from stoker.source.python_builds import PythonBuild
 from stoker.source.python_code import CPP_EXTENSION, read_cuda_archs
 from stoker.source.requirements import read_requirements
 
@@ -101,20 +101,11 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
         asks=tuple(_asks(python, cmake if by_cmake else None, package)),
         readers=_readers(python, cmake if by_cmake else None, package),
         overwrites=python.overwrites,
-        own_targets=code.targets,
-        flags=code.flags,
-        native=code.native,
-        oldest_gpu=code.oldest_gpu,
+        code=code,
         standards=python.standards,
-        cuda_minimum=code.cuda_minimum,
-        device_source=code.device_source,
-        compiles=code.compiles,
         # Files that were not read may compile CUDA code in another way.
         cuda_code=cmake.cuda_code if whole or reads_cuda else CudaCode.UNKNOWN,
         cuda_switches=cmake.cuda_switches if by_cmake else frozenset(),
-        without_cuda=code.without_cuda or {},
-        cuda_if_found=code.cuda_if_found,
-        needs_gpu=code.needs_gpu,
         presence=read_presence(files, recipe, (*python.files, *cmake.files)),
         notes=tuple(files.notes),
     )
@@ -149,7 +140,7 @@ def _code(
     package: Package,
     cmake: CMakeFacts | None,
     python: PythonAsks,
-) -> PythonBuild:
+) -> CompiledCode:
     """Return what the build compiles: by its Python files, by CMake if they use it, or by both."""
     code = python.code
     if cmake:
@@ -342,7 +333,7 @@ def _requirements(kind: ProjectKind, files: TreeFiles, package: Package) -> tupl
 
 def _backends(
     files: TreeFiles,
-    code: PythonBuild,
+    code: CompiledCode,
     cmake: CMakeFacts,
     python: PythonAsks,
     recipe: ProjectRecipe | None,

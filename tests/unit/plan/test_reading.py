@@ -8,7 +8,7 @@ from conftest import PROJECTS
 from stoker.model.errors import UsageError
 from stoker.model.finding import Severity
 from stoker.model.recipe import ProjectRecipe
-from stoker.model.source import NamedTarget, ReadVariable
+from stoker.model.source import CompiledCode, NamedTarget, ReadVariable
 from stoker.plan.recipes.checking import check_recipe
 from stoker.settings.recipe_files import read_recipe_file
 from stoker.source.tree import read_tree
@@ -60,7 +60,7 @@ def test_pytorch_adds_flags_to_the_targets_that_it_is_given() -> None:
     places = tuple(map(_computed, ("cmake/Codegen.cmake:89", "torch/cuda/__init__.py:227")))
     for variant in ("cu130-sm90", "rocm6.4-gfx942"):
         read = (ReadVariable(name="USE_CUDA", where="CMakeLists.txt:240"),)
-        planned = plan(variant, tree=pytorch_tree(own_targets=places, asks=read))
+        planned = plan(variant, tree=pytorch_tree(code=CompiledCode(targets=places), asks=read))
         assert "targets-in-the-tree" not in names(planned.findings)
 
 

@@ -43,7 +43,7 @@ def settings(subject: Subject) -> Iterator[Setting]:
 def _by_torch(subject: Subject) -> Iterator[Setting]:
     """Yield what torch's cpp_extension reads, and FORCE_CUDA, which many setup.py files read."""
     backend = subject.variant.backend
-    if subject.tree and not subject.tree.compiles:
+    if subject.tree and not subject.tree.code.compiles:
         return
     if backend is Backend.CUDA:
         yield from _force(subject, "1")
