@@ -1,13 +1,11 @@
-"""`stoker install`: its options, and which of four ways to install they choose."""
+"""`stoker install`: its options. `installing.py` does what they say."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from stoker.cli.request import setting_options
-from stoker.model.errors import UsageError
 from stoker.settings.declared import SettingGroup
 
 
@@ -87,28 +85,7 @@ from stoker.settings.declared import SettingGroup
 @setting_options(SettingGroup.CHAIN)
 @setting_options(SettingGroup.BUILD, only=["isolation"])
 @setting_options(SettingGroup.PLAN, only=["keep_targets"])
-def install(
-    words: tuple[str, ...],
-    files: tuple[Path, ...],
-    catalogues: tuple[str, ...],
-    no_build: bool,
-    only_build: bool,
-    lock: Path | None,
-    locked: Path | None,
-    lines: bool,
-    slim: bool,
-    prewarm: bool,
-    kernels: tuple[str, ...],
-    wished: str | None,
-    python: str | None,
-    installer: str | None,
-    dry_run: bool,
-    only_print: bool,
-    as_json: bool,
-    isolation: str | None,
-    keep_targets: bool | None,
-    **settings: Any,
-) -> int:
+def install(**options: Any) -> int:
     """Install the wheels that suit this machine and its PyTorch best.
 
     Without INDEX, the wheels of each project in catalogues, in the indexes of pip and in other
@@ -132,57 +109,7 @@ def install(
     stoker install /srv/wheels torch==2.9.1 --print
     stoker install torch==2.9.1 --slim --for h100 --dry-run
     """
-    from stoker.catalogue.finding import is_place
+    from stoker.cli.installing import InstallOptions, performed
 
-    if locked and (words or files or lock or prewarm):
-        raise UsageError("--locked installs what the file names, and nothing else")
-    if not (locked or words or files):
-        raise UsageError("name what to install", hints=["stoker install flash-attn"])
-    for word in words:
-        if word.endswith(".whl") or word.startswith("git+"):
-            hints = ["a file or an address: pip install, or uv pip install"]
-            hints.append("a source tree: `stoker build` makes a wheel of it")
-            raise UsageError(f"'{word}' is not the name of a project", hints=hints)
-    if no_build and only_build:
-        raise UsageError("--no-build and --only-build exclude each other")
-    if kernels and not prewarm:
-        raise UsageError("--kernels chooses what --prewarm compiles, so it needs --prewarm")
-    alone = slim or (words and is_place(words[0]))
-    if alone and (files or catalogues or only_build or lock or lines or prewarm):
-        what = "--slim" if slim else f"the catalogue {words[0]}"
-        hints = ["name a catalogue with --catalogue, and requirements without INDEX"]
-        raise UsageError(
-            "-r, --catalogue, --only-build, --lock, --lines and --prewarm cannot be used with "
-            f"{what}",
-            hints=hints,
-        )
-    from stoker.catalogue.installing import installer_for
-    from stoker.cli import installing
-    from stoker.machine.python import target_python
-
-    target = target_python(python)
-    call = installing.Call(
-        installer_for(target, installer), target, wished, only_print, dry_run, as_json
-    )
-    if locked:
-        installing.from_lock(locked, call)
-    elif slim:
-        installing.slimmed(words, call)
-    elif alone:
-        installing.from_catalogue(words, call)
-    else:
-        from stoker.builds.obtaining import Building, BuildWish
-
-        when = Building.NEVER if no_build else Building.ALWAYS if only_build else Building.IF_NONE
-        return installing.found_or_built(
-            words,
-            files,
-            catalogues,
-            call,
-            BuildWish(when, isolation, bool(keep_targets), partial(installing.built, settings)),
-            lock=lock,
-            lines=lines,
-            kernels=kernels if prewarm else None,
-            settings=settings,
-        )
-    return 0
+    own = {name: options.pop(name) for name in InstallOptions._fields}
+    return performed(InstallOptions(**own), options)
