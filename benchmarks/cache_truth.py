@@ -170,6 +170,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--engine", choices=ENGINES, action="append")
     parser.add_argument("--compiler", choices=COMPILERS, action="append")
+    parser.add_argument("--change", choices=CHANGES, action="append", metavar="NAME")
     parser.add_argument("--changes", choices=("names", "contents"), help="only these")
     parser.add_argument("--strict", action="store_true", help="with CCACHE_NODIRECT=1")
     parser.add_argument("--json", type=Path, default=RESULTS)
@@ -185,7 +186,14 @@ def main() -> int:
             if arguments.changes not in (None, "names" if names else "contents"):
                 continue
             with tempfile.TemporaryDirectory(prefix="truth-") as folder:
-                project = Project(Path(folder), compiler, cells_of(compiler, names=names))
+                wanted = [
+                    cell
+                    for cell in cells_of(compiler, names=names)
+                    if cell.change in (arguments.change or CHANGES)
+                ]
+                if not wanted:
+                    continue
+                project = Project(Path(folder, "project"), compiler, wanted)
                 references = project.references()
                 for engine in arguments.engine or ENGINES:
                     rows += cells(engine, project, references, strict=arguments.strict)

@@ -196,22 +196,11 @@ bool leads_to_ccache(const char *path)
     return leads_to(path, is_ccache);
 }
 
-bool file_beside(const char *path, const char *name, char *found)
-{
-    copy(found, path, text_length(path));
-    for (int depth = 0; depth < DEEPEST_LINK && follow(found); depth++)
-        ;
-    size_t folder = (size_t)(program_name(found) - found);
-    if (folder + text_length(name) >= PATH_MAX)
-        return false;
-    copy(found + folder, name, text_length(name));
-    return syscall(SYS_faccessat, AT_FDCWD, found, R_OK) == 0;
-}
-
 bool lies_below(const char *path, const char *folder)
 {
     static const char OPEN[] = "/proc/self/fd/";
-    char at[PATH_MAX] = ".", real[PATH_MAX], link[sizeof OPEN + 12];
+    char at[PATH_MAX], real[PATH_MAX], link[sizeof OPEN + 12];
+    copy(at, ".", 1); /* with an initializer, clang calls memset */
     size_t length = (size_t)(program_name(path) - path);
     if (length >= PATH_MAX)
         return false;

@@ -51,10 +51,6 @@ bool folder_holds(const char *folder, size_t length, const char *name);
 bool leads_to_wrapper(const char *path);
 bool leads_to_ccache(const char *path);
 
-/* Finds a file in the folder of the program that a path leads to, also through links, and writes its
- * path to PATH_MAX bytes. False: there is none that can be read. */
-bool file_beside(const char *path, const char *name, char *found);
-
 /* True if the folder of a file is another one or below it; `folder` has no links. */
 bool lies_below(const char *path, const char *folder);
 

@@ -4,6 +4,7 @@
 #include "preload.h"
 
 #include "compilers.h"
+#include "keys.h"
 #include "programs.h"
 #include "targets.h"
 #include "text.h"
@@ -181,26 +182,6 @@ static bool write_place(char *entry, const struct call *call, char *const *words
     return true;
 }
 
-/* Starts a ccache of the user's own with the variables that this compile needs. A static one also
- * starts the launcher for each compile that it lacks. */
-static int start_ccache(const struct call *call, const char *path)
-{
-    char prefix[PREFIX_BYTES];
-    LIST(environment, count(call->environment) + saved.count + 2 + CCACHE_VARIABLES);
-    if (!environment)
-        return make_unchanged(call);
-    char **end = write_environment(environment, call);
-    char *const *words = call->arguments + is_ccache(program_name(path));
-    if (write_prefix(prefix, call, path))
-        *end++ = prefix;
-    for (const char *const *more = ccache_variables(call, *words ? *words : "", words); *more; more++)
-        *end++ = (char *)*more;
-    *end = NULL;
-    int result = make(call, call->file, call->search, call->arguments, environment);
-    END_OF(environment);
-    return result;
-}
-
 /* Writes the path of the compiler of C++ that nvcc starts. False: there is none. */
 static bool find_host_compiler(const struct call *call, char *const *words, char *path)
 {
@@ -224,37 +205,128 @@ static bool find_host_compiler(const struct call *call, char *const *words, char
     return folders && search_folders(folders, named, path) != ABSENT;
 }
 
-/* nvcc reads options from a file beside it and starts another compiler, of which ccache does not know. */
-enum { FILES_BYTES = 3 * PATH_MAX };
+/* The keys of the compilers of a command, for a cache. */
+enum keyed {
+    NO_KEYS, /* the cache compares the compilers by itself, as its user said */
+    KEYED,
+    UNKEYED, /* a compiler is not identified */
+};
 
-/* Appends a file to a list. False: there is no space for it. */
-static bool append_file(char *list, size_t *length, const char *file)
+enum { CHECK_BYTES = 80 + 2 * KEY_LENGTH };
+
+/* A compiler that is to be identified. */
+struct unknown {
+    char path[PATH_MAX], record[PATH_MAX];
+};
+
+/* Writes the key of a compiler. False: it must be identified first. */
+static bool write_key(const struct call *call, const char *compiler, char *key,
+                      struct unknown *unknown)
 {
-    size_t more = text_length(file);
-    if (*length + more + 2 > FILES_BYTES)
+    return absolute_path(compiler, unknown->path) &&
+           record_of(call, unknown->path, unknown->record) &&
+           read_key(unknown->record, unknown->path, key);
+}
+
+/* Writes the variable by which a cache takes the keys into its own: those of the compiler and, for
+ * nvcc, of the one that it starts. */
+static enum keyed write_check(char *entry, const struct call *call, const char *cache,
+                              const char *path, char *const *words, struct unknown *unknown)
+{
+    bool of_sccache = same_text(program_name(cache), "sccache");
+    const char *check = variable(call->environment, "CCACHE_COMPILERCHECK");
+    if (!variable(call->environment, "STOKER_COMPILER_KEYS") ||
+        (!of_sccache && !(check && same_text(check, "content"))))
+        return NO_KEYS;
+    char host[PATH_MAX];
+    unknown->record[0] = '\0';
+    const char *name = of_sccache ? "SCCACHE_C_CUSTOM_CACHE_BUSTER=" : "CCACHE_COMPILERCHECK=string:";
+    size_t length = text_length(name);
+    copy(entry, name, length);
+    if (!write_key(call, path, entry + length, unknown))
+        return UNKEYED;
+    if (!is_nvcc(program_name(path)) || !find_host_compiler(call, words, host))
+        return KEYED;
+    return write_key(call, host, entry + length + KEY_LENGTH, unknown) ? KEYED : UNKEYED;
+}
+
+/* Starts the program that identifies a compiler, which makes the call then. Returns false if that was
+ * tried before. */
+static bool identify(const struct call *call, const char *path, const struct unknown *unknown,
+                     int *result)
+{
+    const char *python = variable(call->environment, "STOKER_PYTHON");
+    const char *program = variable(call->environment, "STOKER_COMPILER_KEY");
+    const char *sought = variable(call->environment, "STOKER_KEYS_SOUGHT");
+    if (!python || !program || !unknown->record[0] || (sought && contains(sought, unknown->record)))
         return false;
-    if (list[*length - 1] != '=')
-        list[(*length)++] = ':';
-    copy(list + *length, file, more);
-    *length += more;
+    LIST(words, count(call->arguments) + 8);
+    if (!words)
+        return false;
+    char **end = words;
+    *end++ = (char *)python;
+    *end++ = "-I";
+    *end++ = "-S";
+    *end++ = (char *)program;
+    *end++ = (char *)unknown->record;
+    *end++ = (char *)unknown->path;
+    *end++ = (char *)path;
+    for (char *const *word = call->arguments; *word; word++)
+        *end++ = *word;
+    *end = NULL;
+    *result = make(call, python, false, words, call->environment);
+    END_OF(words);
+    return call->spawns && *result == 0;
+}
+
+/* Writes the variable by which a ccache of the user's own identifies the compiler: as it does by default
+ * where its key is not known. Returns false if the call was made by the program that identifies it. */
+static bool write_own_check(char *entry, const struct call *call, const char *path,
+                            char *const *words, int *result)
+{
+    static const char DEFAULT[] = "CCACHE_COMPILERCHECK=mtime";
+    char compiler[PATH_MAX];
+    struct unknown unknown;
+    *entry = '\0';
+    if (!*words || judge_caching(program_name(*words), words) == NO_COMPILE)
+        return true;
+    bool found = locate(*words, true, compiler) != ABSENT && !leads_to_wrapper(compiler);
+    enum keyed keyed =
+        write_check(entry, call, path, found ? compiler : "", words + 1, &unknown);
+    if (keyed == UNKEYED && found && identify(call, path, &unknown, result))
+        return false;
+    if (keyed == NO_KEYS)
+        *entry = '\0';
+    if (keyed == UNKEYED)
+        copy(entry, DEFAULT, sizeof DEFAULT - 1);
     return true;
 }
 
-/* Writes the variable that names these files to ccache, together with the user's own. Returns false if
- * there is nothing to name. */
-static bool write_files(char *entry, const struct call *call, const char *path, char *const *words)
+/* Starts a ccache of the user's own with the variables that this compile needs. A static one also
+ * starts the launcher for each compile that it lacks. */
+static int start_ccache(const struct call *call, const char *path)
 {
-    static const char NAME[] = "CCACHE_EXTRAFILES=";
-    char file[PATH_MAX];
-    const char *own = variable(call->environment, "CCACHE_EXTRAFILES");
-    size_t length = sizeof NAME - 1;
-    if (!is_nvcc(program_name(path)))
-        return false;
-    copy(entry, NAME, length);
-    if (own && *own && !append_file(entry, &length, own))
-        return false;
-    bool more = file_beside(path, "nvcc.profile", file) && append_file(entry, &length, file);
-    return (find_host_compiler(call, words, file) && append_file(entry, &length, file)) || more;
+    char prefix[PREFIX_BYTES], check[CHECK_BYTES];
+    int result = -1;
+    LIST(environment, count(call->environment) + saved.count + 3 + CCACHE_VARIABLES);
+    if (!environment)
+        return make_unchanged(call);
+    char **end = write_environment(environment, call);
+    char *const *words = call->arguments + is_ccache(program_name(path));
+    if (!write_own_check(check, call, path, words, &result)) {
+        END_OF(environment);
+        return result;
+    }
+    if (*check)
+        *end++ = check;
+    if (write_prefix(prefix, call, path))
+        *end++ = prefix;
+    for (const char *const *more = ccache_variables(call, *words ? *words : "", words); *more; more++)
+        *end++ = (char *)*more;
+    *end = NULL;
+    result = make(call, call->file, call->search, call->arguments, environment);
+    END_OF(environment);
+    return result;
 }
 
 /* True if a list, which need not end with NULL, has a variable of the same name. */
@@ -280,13 +352,22 @@ static int start_wrapper(const struct call *call, const char *path)
     if (!words)
         return start_launcher(call, NULL, path);
     char **environment = words + most, **end = environment;
-    char files[FILES_BYTES], prefix[PREFIX_BYTES], place[PLACE_BYTES];
+    char check[CHECK_BYTES], prefix[PREFIX_BYTES], place[PLACE_BYTES];
+    struct unknown unknown;
+    enum keyed keyed = write_check(check, call, wrapper, path, call->arguments + 1, &unknown);
+    int result = -1;
+    if (keyed == UNKEYED) {
+        if (!identify(call, path, &unknown, &result))
+            result = start_launcher(call, NULL, path);
+        END_OF(words);
+        return result;
+    }
     words[0] = (char *)wrapper;
     words[1] = (char *)path;
     for (size_t at = 1; at + 1 < most; at++)
         words[at + 1] = call->arguments[at] ? (char *)short_option(call->arguments[at]) : NULL;
-    if (write_files(files, call, path, words + 1))
-        *end++ = files;
+    if (keyed == KEYED)
+        *end++ = check;
     if (write_prefix(prefix, call, wrapper))
         *end++ = prefix;
     if (leads_to_ccache(wrapper) && write_place(place, call, words + 1))
@@ -301,7 +382,6 @@ static int start_wrapper(const struct call *call, const char *path)
             *end++ = *entry;
     *end++ = WRAPPED_MARK "=1";
     *end = NULL;
-    int result = -1;
     if (is_remote_compile(program_name(wrapper), words)) {
         struct call remote = *call;
         remote.file = wrapper, remote.search = false;

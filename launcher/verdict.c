@@ -268,7 +268,9 @@ static bool is_of_another_user(const struct call *call)
 static bool needs_variables(const struct call *call, const char *path)
 {
     char *const *words = call->arguments + is_ccache(program_name(path));
-    return *words && *ccache_variables(call, *words, words);
+    if (!*words || judge_caching(program_name(*words), words) == NO_COMPILE)
+        return false;
+    return variable(call->environment, "STOKER_COMPILER_KEYS") || *ccache_variables(call, *words, words);
 }
 
 enum verdict judge(const struct call *call, char *path)

@@ -23,6 +23,8 @@ OLD = 978_307_200.0  # the time of every file, as tar, rsync -t and cp -p set it
 _OWN = {"clang": "-fno-integrated-as"}  # what a compiler needs to start the assembler
 _TEMPORARY = re.compile(rb"tmpxft_[0-9a-f]{8}_[0-9a-f]{8}")  # nvcc names a symbol after it
 
+# A clang that knows #embed.
+_EMBEDS = next((name for name in ("clang-19", "clang-20", "clang-21") if shutil.which(name)), None)
 _COMPILE = "$CC $LIST -c a.X -o $OUT"
 _SAID = "int said = SAID;\n"
 _HEADER = "#define SAID %\n"
@@ -45,6 +47,86 @@ _ASSEMBLER = {
 }
 
 
+def _told(*command: str, **more: str) -> str:
+    """Return what a compiler says; nothing if it is missing."""
+    path = shutil.which(command[0])
+    if path is None:
+        return ""
+    told = subprocess.run(
+        [path, *command[1:]], env=os.environ | more, capture_output=True, text=True, check=False
+    )
+    return told.stdout + told.stderr
+
+
+def _copied_gcc() -> dict[str, "Change"]:
+    """gcc in another folder, whose own compiler is a script."""
+    if not (path := _told("gcc", "-print-prog-name=cc1").strip()).startswith("/"):
+        return {}
+    folder = f"lib/gcc/{_told('gcc', '-dumpmachine').strip()}/{Path(path).parent.name}"
+    files = {"a.X": _SAID, f"tree/{folder}/cc1": f'#!/bin/sh\nexec {path} -DSAID=% "$@"\n'}
+    line = f"mkdir -p tree/bin && cp -n {shutil.which('gcc')} tree/bin/gcc && "
+    return {
+        "program-of-gcc": Change(files, line + _COMPILE.replace("$CC", "tree/bin/gcc"), ("gcc",))
+    }
+
+
+def _copied_nvcc() -> dict[str, "Change"]:
+    """nvcc in another folder, with a file of options and an assembler of its own."""
+    found = re.search(r"^#\$ _HERE_=(.*)$", _told("nvcc", "--dryrun", "-E", "a.cu"), re.MULTILINE)
+    if not found:
+        return {}
+    here = Path(found[1]).resolve()
+    line = (
+        f"mkdir -p tree/bin && cp -n {here}/nvcc tree/bin/nvcc && "
+        f"for each in {here.parent}/* {here}/*; do to=tree${{each#{here.parent}}}; "
+        'test -e "$to" || ln -s "$each" "$to"; done; '
+    )
+    profile = (here / "nvcc.profile").read_text() + '\nINCLUDES += "-DSAID=%" $(_SPACE_)\n'
+    ptxas = f'#!/bin/sh\nexec {here}/ptxas -O$(test % = 0 && echo 0 || echo 3) "$@"\n'
+    kernel = "__global__ void said(int *to, int *from) { *to = *from * 3 + to[1]; }\n"
+    compile_it = line + _COMPILE.replace("$CC", "tree/bin/nvcc")
+    return {
+        "profile-of-nvcc": Change(
+            {"a.X": _SAID, "tree/bin/nvcc.profile": profile}, compile_it, NVCC
+        ),
+        "program-of-nvcc": Change({"a.X": kernel, "tree/bin/ptxas": ptxas}, compile_it, NVCC),
+    }
+
+
+# A library with the name of another one, which it loads. It changes the words of the program.
+_SHIM = """
+__attribute__((constructor)) void change(int count, char **words)
+{
+    for (int at = 1; at < count; at++) {
+        char *word = words[at] + 2 * (words[at][0] == '-' && words[at][1] == 'D');
+        if (word[0] == 'S' && word[1] == 'A' && word[4] == '=')
+            word[5] = '0' + %;
+    }
+}
+"""
+
+
+def _libraries() -> dict[str, "Change"]:
+    """Compilers of which one library is another."""
+    found = {}
+    cc1 = _told("gcc", "-print-prog-name=cc1").strip()
+    for compiler, program in (("gcc", cc1), ("clang", "clang")):
+        told = _told(program, LD_TRACE_LOADED_OBJECTS="1")
+        named = re.search(r"^\s(lib(?:LLVM|mpc)\S*) => (/\S+)", told, re.MULTILINE)
+        if not named:
+            continue  # it is linked statically
+        line = (
+            "mkdir -p lib && rm -f lib/real.so && cc -shared -o lib/real.so -x c /dev/null && "
+            f"cc -shared -fPIC -Wl,--no-as-needed,-soname,{named[1]} shim.c $PWD/lib/real.so "
+            f"-o lib/{named[1]} && ln -sf {named[2]} lib/real.so && LD_LIBRARY_PATH=lib "
+        )
+        files = {"a.X": _SAID, "shim.c": _SHIM}
+        found[f"library-of-{compiler}"] = Change(
+            files, f"{line}{_COMPILE} -DSAID=1 2> /dev/null", (compiler,)
+        )
+    return found
+
+
 class Change(NamedTuple):
     """``only`` are the files of one state. ``timed``: the object holds the time of its compile."""
 
@@ -58,7 +140,9 @@ class Change(NamedTuple):
     def prepare(self, folder: Path, state: int, suffix: str) -> None:
         """Write the files of a state, and remove those of the other one."""
         for name, text in self.files.items():
-            path = folder / name.replace("%", str(state)).replace("a.X", f"a.{suffix}")
+            path = folder / inside(name, folder).replace("%", str(state)).replace(
+                "a.X", f"a.{suffix}"
+            )
             path.parent.mkdir(parents=True, exist_ok=True)
             new = path.with_name(f"{path.name}.new")
             new.write_text(text.replace("%", str(state)))
@@ -66,11 +150,16 @@ class Change(NamedTuple):
             os.utime(new, (OLD, OLD))
             new.replace(path)
         if self.only and self.only[0] != state:
-            (folder / self.only[1]).unlink()
+            (folder / inside(self.only[1], folder)).unlink()
         if self.link:
             name, target = (part.replace("%", str(state)) for part in self.link)
             (folder / name).unlink(missing_ok=True)
             (folder / name).symlink_to(target)
+
+
+def inside(text: str, folder: Path) -> str:
+    """Return a text with the path of sources that are in no project, each folder's own."""
+    return text.replace("OUTSIDE", f"../../{folder.name}-outside")
 
 
 CHANGES: dict[str, Change] = {
@@ -113,6 +202,15 @@ CHANGES: dict[str, Change] = {
         HOST,
         only=(2, "first/said.icc"),
     ),
+    "earlier-header-outside-of-the-project": Change(
+        {
+            "OUTSIDE/a.X": _INCLUDE,
+            "OUTSIDE/first/said.h": _HEADER,
+            "OUTSIDE/second/said.h": "#define SAID 1\n",
+        },
+        "$CC $LIST -c OUTSIDE/a.X -o $OUT -IOUTSIDE/first -IOUTSIDE/second",
+        only=(2, "OUTSIDE/first/said.h"),
+    ),
     "has-include": Change({"a.X": _HAS, "said.h": ""}, only=(2, "said.h")),
     "has-include-no-more": Change({"a.X": _HAS, "said.h": ""}, only=(0, "said.h")),
     # What the preprocessor does not read
@@ -148,6 +246,17 @@ CHANGES: dict[str, Change] = {
         {"a": '__asm__(".include \\"more\\"");\n', "more": ".long %\n"},
         "$CC -x c $LIST -c a -o $OUT",
         HOST,
+    ),
+    **(
+        {
+            "embed": Change(
+                {"a.X": 'const char said[] = {\n#embed "blob"\n};\n', "blob": "%\n"},
+                f"{_COMPILE.replace('$CC', _EMBEDS)} -std=c23",
+                ("clang",),
+            )
+        }
+        if _EMBEDS
+        else {}
     ),
     "date-in-system-header": Change(
         {
@@ -242,6 +351,9 @@ CHANGES: dict[str, Change] = {
             ),
         )
     },
+    **_copied_gcc(),
+    **_copied_nvcc(),
+    **_libraries(),
     # Options that name files, or change what the object holds
     "ignore-list": Change(
         {"a.X": "int said(int *a) { return *a; }\n", "list": "fun:said*%\n"},
@@ -347,7 +459,7 @@ class Project:
             place = self._place(cell)
             cell.what.prepare(place, state, self._suffix)
             (place / cell.output).unlink(missing_ok=True)
-            compile_it = cell.what.compile.replace("a.X", f"a.{self._suffix}")
+            compile_it = inside(cell.what.compile.replace("a.X", f"a.{self._suffix}"), place)
             lines.append(
                 f"( cd {place} && OUT={cell.output} LIST='{LISTS[cell.list]}' && {compile_it} ) &"
             )

@@ -7,12 +7,13 @@ mode: after one is added or removed, ccache compares what the preprocessor print
 """
 
 import os
+import sys
 from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from stoker.model.caching import NamedHeaders
-from stoker.outside.folders import own
+from stoker.model.caching import CompilerKeys, NamedHeaders
+from stoker.outside.folders import cache, own
 
 _ROOTS = (".git", "stoker.toml")  # what the root folder of a project holds
 # What build folders, environments and caches hold, and no folder of sources.
@@ -25,6 +26,7 @@ _SUFFIXES = (
     *(".s", ".S"),
 )
 _MOST_ENTRIES = 400_000
+_COMPILER_KEY = Path(__file__).parent / "inside" / "compiler_key.py"
 
 
 def project_folder(start: Path) -> Path:
@@ -140,6 +142,13 @@ class _Ignored:
 
 def _is_pattern(rule: str) -> bool:
     return any(sign in rule for sign in "*?[")
+
+
+def compiler_keys() -> CompilerKeys:
+    """Return where the keys of compilers are kept, which launcher/keys.c reads."""
+    return CompilerKeys(
+        folder=str(cache() / "compilers"), program=str(_COMPILER_KEY), python=sys.executable
+    )
 
 
 def assembler(environment: Mapping[str, str]) -> str | None:

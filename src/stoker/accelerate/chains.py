@@ -19,6 +19,7 @@ from stoker.model.caching import (
     Chain,
     ChainOptions,
     ChainPart,
+    CompilerKeys,
     Distributor,
     FoundEngine,
     NamedHeaders,
@@ -40,7 +41,7 @@ _CCACHE = (
         "compiler_check",
         "CCACHE_COMPILERCHECK",
         "content",
-        "another compiler at the same path differs",
+        "another compiler at the same path differs, also if only a program that it starts does",
     ),
 )
 # ccache takes this variable into the key of its direct mode alone, because it can only change what
@@ -52,6 +53,9 @@ _REPLACED = (
     _DIRECT_KEY,
     "DISTCC_HOSTS",
     "STOKER_ASSEMBLER",
+    "STOKER_COMPILER_KEY",
+    "STOKER_COMPILER_KEYS",
+    "STOKER_PYTHON",
     "SCCACHE_DIRECT",
     "STOKER_WRAPPER",
     *(f"STOKER_{name}" for name in NVCC_FLAGS),
@@ -315,15 +319,21 @@ def chain_environment(
     sccache_socket: str,
     named: NamedHeaders | None = None,
     assembler: str | None = None,
+    keys: CompilerKeys | None = None,
 ) -> dict[str, str]:
     """Return the variables that a governed command gets for the chain.
 
     Paths below ``folder`` are the same for the cache wherever the folder is. ``mapped`` says that
     compilers record other names for folders, so that their objects do not depend on them at all.
     Without the names of headers, ccache compares what the preprocessor prints, and so it does for
-    sources that are not in their tree. ``assembler`` is the program on the PATH.
+    sources that are not in their tree. ``assembler`` is the program on the PATH. Compilers are
+    compared by their ``keys``, unless the user has said how ccache compares them.
     """
     added = {setting.name: setting.value for setting in chain.settings}
+    if keys and (chain.engine is CacheEngine.SCCACHE or "CCACHE_COMPILERCHECK" in added):
+        added["STOKER_COMPILER_KEYS"] = keys.folder
+        added["STOKER_COMPILER_KEY"] = keys.program
+        added["STOKER_PYTHON"] = keys.python
     if assembler and chain.engine is not CacheEngine.NONE:
         added["STOKER_ASSEMBLER"] = assembler
     if chain.wrapper:

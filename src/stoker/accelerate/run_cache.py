@@ -6,7 +6,13 @@ from contextlib import suppress
 from pathlib import Path, PurePath
 
 from stoker.accelerate import sccache
-from stoker.accelerate.cache_keys import assembler, header_names, own_folders, project_folder
+from stoker.accelerate.cache_keys import (
+    assembler,
+    compiler_keys,
+    header_names,
+    own_folders,
+    project_folder,
+)
 from stoker.accelerate.ccache import RunCounts
 from stoker.accelerate.chains import chain_environment
 from stoker.accelerate.survey import survey_chain
@@ -66,6 +72,7 @@ class RunCache:
             if self.chain.engine is CacheEngine.CCACHE
             else None,
             assembler=assembler(base),
+            keys=compiler_keys(),
         )
         return list(self._server.start(environment))
 

@@ -78,6 +78,14 @@ class NamedHeaders(Value, frozen=True, kw_only=True):
     digest: str
 
 
+class CompilerKeys(Value, frozen=True, kw_only=True):
+    """Where the keys of compilers are kept, and what makes them: a program of this Python."""
+
+    folder: str
+    program: str
+    python: str
+
+
 class ChainPart(Value, frozen=True, kw_only=True):
     """A part of the chain from the build tool to the compiler, and the reason for it.
 

@@ -1,6 +1,5 @@
 """With a cache, a compile starts the cache; the compiler that the cache starts is the step."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -19,10 +18,6 @@ int main(int count, char **words)
     FILE *log = fopen(getenv("WRAPPER_LOG"), "a");
     for (int i = 1; i < count; i++)
         fprintf(log, "%s%c", words[i], i + 1 < count ? ' ' : '\n');
-    extern char **environ;
-    for (char **entry = environ; *entry; entry++) /* as ccache does */
-        if (strncmp(*entry, "CCACHE_EXTRAFILES=", 18) == 0)
-            fprintf(log, "files %s\n", *entry + 18);
     if (getenv("CCACHE_DEPEND"))
         fprintf(log, "depend\n");
     if (getenv("CCACHE_NODIRECT"))
@@ -51,15 +46,6 @@ def wrapped(preloaded: Preloaded) -> Preloaded:
 
 
 def calls(wrapped: Preloaded) -> list[str]:
-    return [line for line in logged(wrapped) if not line.startswith("files ")]
-
-
-def named_files(wrapped: Preloaded) -> list[str]:
-    """Return the files that ccache is told to compare."""
-    return [line[6:] for line in logged(wrapped) if line.startswith("files ")]
-
-
-def logged(wrapped: Preloaded) -> list[str]:
     log = wrapped.folder / "wrapper.log"
     lines = log.read_text().splitlines() if log.exists() else []
     log.unlink(missing_ok=True)
@@ -141,23 +127,6 @@ def test_flags_of_nvcc_that_the_cache_does_not_know_of_prevent_caching(wrapped: 
     wrapped.environment |= {"NVCC_APPEND_FLAGS": "-O1", "STOKER_NVCC_APPEND_FLAGS": "-O1"}
     wrapped.output("sh", "-c", line)
     assert len(calls(wrapped)) == 1
-
-
-def test_the_profile_beside_nvcc_is_part_of_what_the_cache_compares(wrapped: Preloaded) -> None:
-    (wrapped.folder / "cuda").mkdir()
-    nvcc = nothing(wrapped, "cuda/nvcc")
-    link = wrapped.folder / "nvcc"
-    link.symlink_to(nvcc)
-    words = f"-ccbin {nvcc} -MD -c a.cu -o a.o; gcc -c a.c -o a.o; true"
-    wrapped.output("sh", "-c", f"{link} {words}")
-    assert named_files(wrapped) == [str(nvcc)]
-    profile = wrapped.folder / "cuda/nvcc.profile"
-    profile.touch()
-    wrapped.output("sh", "-c", f"{link} {words}")
-    assert named_files(wrapped) == [f"{profile}:{nvcc}"]
-    wrapped.environment["CCACHE_EXTRAFILES"] = "/own"
-    wrapped.output("sh", "-c", f"{link} {words}")
-    assert named_files(wrapped) == [f"/own:{profile}:{nvcc}", "/own"]
 
 
 @pytest.mark.parametrize(
@@ -284,27 +253,6 @@ def test_options_that_a_cache_compares_are_cached(ccached: Preloaded, words: str
     compiler = nothing(ccached, "gcc")
     ccached.output("sh", "-c", f"{compiler} {words}; true")
     assert len(calls(ccached)) == 1
-
-
-@pytest.mark.parametrize(
-    "options",
-    ["-ccbin=bin/g++", "--compiler-bindir bin/g++", "-ccbin=bin", "NVCC_CCBIN", "PATH", ""],
-)
-def test_the_compiler_that_nvcc_starts_is_named_to_the_cache(
-    wrapped: Preloaded, options: str
-) -> None:
-    """ccache looks only at that of `-ccbin NAME`."""
-    wrapped.environment["STOKER_WRAPPER"] = str(build(wrapped.folder, "ccache", WRAPPER))
-    nvcc = nothing(wrapped, "nvcc")
-    (wrapped.folder / "bin").mkdir()
-    for name in ("gcc", "g++"):
-        nothing(wrapped, f"bin/{name}")
-    variable = {"NVCC_CCBIN": "NVCC_CCBIN=bin/g++", "PATH": 'PATH="$PWD/bin:$PATH"'}.get(options)
-    words = options if variable is None else ""
-    wrapped.output("sh", "-c", f"{variable or ''} {nvcc} {words} -MD -c a.cu -o a.o; true")
-    [named] = named_files(wrapped)
-    assert named.endswith("bin/g++" if options.endswith(("g++", "CCBIN")) else "bin/gcc")
-    assert (named == shutil.which("gcc")) is (options == "")
 
 
 @pytest.mark.parametrize("words", ["--options-file=a.c", "-optf=a.c", "-Xptxas --options-file,a.c"])
