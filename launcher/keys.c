@@ -84,7 +84,7 @@ static int64_t nanoseconds(struct timespec time)
 }
 
 /* True if a file is the one of a line: "SIZE INODE MODIFIED CHANGED PATH", with times in nanoseconds.
- * `path` is where the line has it, with a zero at its end. */
+ * `path` is the part of the line that names it. */
 static bool is_unchanged(const char *line, const char **path)
 {
     struct stat status;
