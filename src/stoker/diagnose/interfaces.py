@@ -60,6 +60,18 @@ _LACKS = (
     rf"no (?:member|type|template) named {_MEMBER} in (?:namespace )?{_OWNER}",
     rf"{_MEMBER}:? (?:is not a member of|in (?:namespace|class|struct)) {_OWNER}",
 )
+# The same in the words of rustc, which quotes a type with its parameters.
+_RUST_TYPE = r"`(?:&(?:mut )?)?(?P<owner>[A-Za-z_][\w:]{1,80})"
+_RUST_LACKS = (
+    (
+        r"no (?:method|field|variant|(?:function or |variant or )?associated item)(?: named)?"
+        r" `(?P<name>\w{1,80})` (?:found |on |exists |for |in |mutable |raw |reference "
+        rf"|struct |enum |trait |type |union |pointer |parameter ){{0,6}}{_RUST_TYPE}"
+    ),
+    rf"attempted to take value of method `(?P<name>\w{{1,80}})` on type {_RUST_TYPE}",
+    rf"(?:struct|variant|enum) {_RUST_TYPE}` has no field named `(?P<name>\w{{1,80}})`",
+    rf"missing fields? `(?P<name>\w{{1,80}})`.{{0,80}} in initializer of {_RUST_TYPE}",
+)
 _INCOMPLETE = (
     (
         r"(?:invalid use of|invalid application of .{1,40} to|has) (?:an? )?"
@@ -120,6 +132,16 @@ def misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
         said = _by_name(message, file) or _by_mark(message, below) or _by_note(message, file, below)
         if said:
             yield line, said
+
+
+def unowned_misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the errors about a type that lacks a member, where nothing tells whose the type is."""
+    for line, found in _errors(search):
+        named = _first((*_LACKS, *_RUST_LACKS), found["message"])
+        root = named["owner"].partition("::")[0] if named else "std"
+        if named and root not in _STANDARD and not _has_name(found["file"], root):
+            file = {} if found["file"] == _OF_RUST else {"file": found["file"]}
+            yield line, {"owner": named["owner"], "member": named["name"]} | file
 
 
 def removed_functions(search: LogSearch) -> Iterator[int]:
@@ -225,10 +247,15 @@ def _by_name(message: str, file: str) -> dict[str, str]:
     library = owner_of_name(kind) or owner_of_name(f"{kind}::") or library
     if not library or root in _STANDARD:
         return {}
-    own = rf"(?:^|[/\\])(?:lib)?{re.escape(root.lower())}(?:[/\\]|\.\w{{1,5}}$)"
-    if re.search(own, file.lower()) or _is_of(library, file):
+    if _has_name(file, root) or _is_of(library, file):
         return {}
     return _named(library, member)
+
+
+def _has_name(file: str, root: str) -> bool:
+    """Return whether a file, or a folder of its path, has the name of a namespace or a class."""
+    own = rf"(?:^|[/\\])(?:lib)?{re.escape(root.lower())}(?:[/\\]|\.\w{{1,5}}$)"
+    return bool(re.search(own, file.lower()))
 
 
 def _is_of(library: str, file: str) -> bool:

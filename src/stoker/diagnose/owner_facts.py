@@ -2,13 +2,16 @@
 
 from stoker.diagnose.about import About, Facts
 from stoker.diagnose.lines import compiled
+from stoker.diagnose.run_facts import missing_headers
 from stoker.knowledge.owners import owner_of_path, release_of
+from stoker.model.shell import ShellScript, Template, fill, joined, outside
 
 FACTS = Facts()
 _BUNDLED = (
     r"(?:^|[/\\])(?:third[_-]?party|_deps|vendor(?:ed)?|extern(?:al)?s?|subprojects|submodules"
     r"|node_modules|\.cargo|mod)[/\\]"
 )
+_ERROR_OF_NVCC = r"\.(?:cu|cuh|h|hpp|hh|inl)\(\d{1,6}\): error: "
 _OF_SYSTEM = r"^/usr/(?!src/)|^/opt/|^/Library/|^/Applications/|^[A-Z]:\\Program Files"
 
 
@@ -41,3 +44,25 @@ def _released_name(about: About) -> str | None:
     file = next(iter(about.groups.get("file", ())), "")
     release = None if about.is_own(file) else release_of(file)
     return str(release) if release else None
+
+
+@FACTS.text("run.windows", "Windows, if the log is of a build there")
+def _windows(about: About) -> str | None:
+    return "Windows" if about.is_windows else None
+
+
+@FACTS.text("run.of_nvcc", "nvcc, if the log has errors in its words")
+def _of_nvcc(about: About) -> str | None:
+    return "nvcc" if about.first(_ERROR_OF_NVCC, "error: ") and not about.is_windows else None
+
+
+@FACTS.text("run.of_cargo", "cargo, if the log is of a build of it")
+def _of_cargo(about: About) -> str | None:
+    return "cargo" if about.first(r"^\s{0,8}Compiling \S{1,80} v\d|could not compile `") else None
+
+
+@FACTS.command("run.cl_include", "the command for cmd that lets cl include standard headers")
+def _cl_include(about: About) -> ShellScript | None:
+    template = Template("set CL=/FI{header} %CL%")
+    made = (fill(template, {"header": outside(header)}) for header in missing_headers(about))
+    return joined(filter(None, made), "\n")

@@ -304,17 +304,18 @@ def _generated_from(about: About) -> str | None:
 
 @FACTS.text("run.declared_in", "the standard headers that declare the names that the log lacks")
 def _declared_in(about: About) -> str | None:
-    return ", ".join(f"<{header}>" for header in _headers(about)) or None
+    return ", ".join(f"<{header}>" for header in missing_headers(about)) or None
 
 
 @FACTS.command("run.include_flags", "the options that include those headers in every file")
 def _include_flags(about: About) -> ShellScript | None:
     template = Template("-include {header}")
-    made = (fill(template, {"header": outside(header)}) for header in _headers(about))
+    made = (fill(template, {"header": outside(header)}) for header in missing_headers(about))
     return joined(filter(None, made), " ")
 
 
-def _headers(about: About) -> list[str]:
+def missing_headers(about: About) -> list[str]:
+    """Return the standard headers that declare the names that the log lacks."""
     from stoker.knowledge.tools import declaring_header, declaring_header_of_c
 
     words = (*about.words("name"), *about.words("member"))

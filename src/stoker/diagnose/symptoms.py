@@ -8,7 +8,13 @@ case (statements.py), and one about a name that a library does not have.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from stoker.diagnose.found_packages import declined_versions, refused_packages
-from stoker.diagnose.interfaces import collisions, misfits, missing_name, without_include
+from stoker.diagnose.interfaces import (
+    collisions,
+    misfits,
+    missing_name,
+    unowned_misfits,
+    without_include,
+)
 from stoker.diagnose.lines import compiled
 from stoker.diagnose.messages import message_text
 from stoker.diagnose.sieve import Line
@@ -99,6 +105,13 @@ _NO_RULE = (
         r", missing and no known rule"
     ),
 )
+# A file or folder that CMake was given.
+_NOT_THERE = (
+    r"(?:include could not find (?:load|requested) file: {1,4}|Cannot find source file: {1,4}"
+    r"|add_subdirectory given source {1,4}\"(?=[^\"]{1,300}\" which is not an existing)"
+    r"|given (?:source|file|path) {1,4}\"(?=[^\"]{1,300}\" (?:that|which) does not exist))"
+    r"(?P<file>[^\s\"]{1,300})"
+)
 _CONFIGURE = (r"(?:^|\s)configure: error: (?P<message>\S.{0,300})",)
 # What a message of configure, Meson or CMake says is lacking, by words that name it.
 _STATED = 0.76  # strength of what a project says itself
@@ -115,7 +128,10 @@ _NEEDED = (
     rf"|(?:[Cc]ould not|[Cc]ouldn't|[Cc]annot|[Uu]nable to) (?:find|locate) (?:the |an? )?{_THING}"
     rf"|^[Mm]issing {_THING}(?: \w{{1,12}})?[.!]?$|^[Nn]o {_THING}(?: \w{{1,12}})? found\b"
 )
-_VAGUE = r"(?i)(?:compiler|toolchain|librar(?:y|ies)|file|package|module|program|header|tool|it)$"
+_VAGUE = (
+    r"(?i)(?:requested|compiler|toolchain|librar(?:y|ies)|file|package|module|program|header|tool"
+    r"|it)$"
+)
 _C_LIBRARY = {"libc6-dev", "linux-libc-dev"}  # packages that are never what is lacking
 _MESON = (r"^\s{0,24}(?:\S{1,200}meson\.build:\d+:\d+: )ERROR: (?P<message>\S.{0,300})",)
 _EXCEPTION = (
@@ -208,6 +224,8 @@ def _misfits(search: LogSearch) -> Iterator[Match]:
         yield _symptom("dependency-api-changed", line, 0.78, groups)
     for line, groups in collisions(search):
         yield _symptom("declared-by-library-too", line, 0.74, groups)
+    for line, groups in unowned_misfits(search):
+        yield _symptom("interface-mismatch", line, 0.72, groups)
 
 
 def _missing_includes(search: LogSearch) -> Iterator[Match]:
@@ -430,7 +448,9 @@ def _unusable_packages(search: LogSearch) -> Iterator[Match]:
 def _cmake_errors(search: LogSearch) -> Iterator[Match]:
     for begin, span in search.steps.refusals.items():
         message = message_text(search.lines, span)
-        if lacking := _lacking(message):
+        if absent := compiled(_NOT_THERE).search(message):
+            yield _symptom("input-not-made", begin, 0.74, {"file": absent["file"]})
+        elif lacking := _lacking(message):
             yield _symptom("system-headers-missing", begin, 0.8, lacking)
         elif what := _required_thing(message):
             yield _symptom("requirement-missing", begin, 0.76, {"what": what})

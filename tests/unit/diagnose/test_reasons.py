@@ -179,13 +179,34 @@ def test_a_name_that_a_library_does_not_have_is_one_of_another_release(error: st
 
 
 @pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            "mill.cpp:7:12: error: \u2018class Wheel\u2019 has no member named \u2018grind\u2019",
+            "grind of Wheel",
+        ),
+        ("mill.cpp:7:12: error: no member named 'grind' in 'gear::Wheel'", "grind of gear::Wheel"),
+        (
+            "error[E0615]: attempted to take value of method `grind` on type `&mut Wheel<Gear>`",
+            "grind of Wheel",
+        ),
+        ("error[E0599]: no method named `grind` found for struct `Wheel<'a>`", "grind of Wheel"),
+    ],
+)
+def test_a_type_of_no_known_library_is_of_another_release(error: str, said: str) -> None:
+    found = diagnosis("c++ -c mill.cpp", error, "make: *** [Makefile:2: mill.o] Error 1").findings
+    assert [one.cause for one in found] == ["interface-mismatch"]
+    assert f"the source uses {said}," in found[0].title
+
+
+@pytest.mark.parametrize(
     "error",
     [
         "mill.cpp:7:12: error: no member named 'grind' in 'mill::wheel'",  # the project's own
-        "mill.cpp:7:12: error: \u2018class Wheel\u2019 has no member named \u2018grind\u2019",
+        "wheel.cpp:7:12: error: \u2018class Wheel\u2019 has no member named \u2018grind\u2019",
     ],
 )
-def test_a_name_of_no_known_library_is_unknown(error: str) -> None:
+def test_a_name_that_the_file_itself_may_have_is_unknown(error: str) -> None:
     found = diagnosis("c++ -c mill.cpp", error, "make: *** [Makefile:2: mill.o] Error 1")
     assert found.status is Status.UNKNOWN
 
