@@ -29,12 +29,14 @@ from stoker.model.errors import StokerError
 from stoker.model.finding import Severity
 from stoker.model.plan import Plan
 from stoker.model.setting import Setting
+from stoker.model.variant import Backend
 from stoker.outside.processes import children_cpu_s
 from stoker.plan.survey import survey
 from stoker.settings.declared import CommandLine
 
 PLACE = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+)")
 OPEN = ("gpu-choice-unset", "kernel-choice-unset", "targets-in-the-tree", "setting-overwritten")
+WITH_DEVICE_CODE = (Backend.CUDA, Backend.ROCM, Backend.XPU)
 
 Row = dict[str, Any]
 
@@ -173,8 +175,10 @@ def verdict_of(plan: Plan, truth: Row, asked: Asked | None) -> tuple[str, str]:
     if truth.get("none"):
         if targets.compiles:
             return "wrong", f"states device code for {', '.join(targets.cubins) or 'no target'}"
+        if targets.backend in WITH_DEVICE_CODE and not targets.without_device_code:
+            return "incomplete", f"states nothing of device code: {targets.evidence}"
         return ("incomplete", lacking) if lacking else ("right", "")
-    if not targets.compiles:
+    if targets.without_device_code:
         return "wrong", "states that no device code is compiled"
     if not targets.cubins and not targets.ptx:
         return "incomplete", f"states no targets: {targets.evidence}"

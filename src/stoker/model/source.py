@@ -63,6 +63,7 @@ class ReadVariable(Value, frozen=True, kw_only=True):
     default: str | None = None  # the value without it, where the tree writes it down
     certain: bool = True  # else the tree only lists the name, among names that it passes on
     within: str | None = None  # the condition in CMake under which it is declared
+    compared: tuple[str, ...] = ()  # the words that its value is compared with
 
 
 class Standard(Value, frozen=True, kw_only=True):
@@ -161,8 +162,12 @@ class SourceTree(Value, frozen=True, kw_only=True):
     readers: tuple[str, ...] = ()  # libraries it uses that read variables of their own
     overwrites: tuple[ReadVariable, ...] = ()  # environment variables that its build sets itself
     code: CompiledCode = CompiledCode()
+    passed: dict[str, str] = {}  # options that setup.py gives CMake in every case
+    # Back ends that only the name of a variable speaks of, with that variable and its place.
+    hinted: dict[str, str] = {}
     standards: tuple[Standard, ...] = ()
     cuda_code: CudaCode = CudaCode.UNKNOWN
+    requires_cuda: bool = False  # CMake cannot configure it without CUDA
     cuda_switches: frozenset[str] = frozenset()  # conditions under which CMake enables CUDA
     presence: Presence | None = None  # of the facts of its recipe; None: not read
     notes: tuple[str, ...] = ()  # what could not be read, and why

@@ -5,6 +5,7 @@ The grammar of variants is in ``stoker.plan.grammar``, that of GPUs in
 """
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 
 from stoker.model.evidence import Evidence, EvidenceKind
@@ -20,6 +21,26 @@ class Backend(StrEnum):
     XPU = "xpu"
     MPS = "mps"
     VULKAN = "vulkan"
+
+
+# The words of a back end in names of options: USE_CUDA, GGML_CUDA, LIB_ENABLE_HIP.
+BACKEND_WORDS = {
+    Backend.CUDA: ("CUDA",),
+    Backend.ROCM: ("HIP", "ROCM"),
+    Backend.XPU: ("SYCL", "XPU"),
+    Backend.VULKAN: ("VULKAN",),
+    Backend.MPS: ("METAL", "MPS"),
+}
+
+
+NO_BACKEND_WORDS = ("OFF", "NONE", "NO", "CPU")
+
+
+def are_backends(words: Iterable[str]) -> bool:
+    """Tell whether words are a choice among back ends: two of them, or one and none."""
+    upper = {word.upper() for word in words}
+    found = [backend for backend, names in BACKEND_WORDS.items() if upper & set(names)]
+    return len(found) >= (1 if upper & set(NO_BACKEND_WORDS) else 2)
 
 
 class BuildType(StrEnum):

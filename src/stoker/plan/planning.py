@@ -19,7 +19,7 @@ from stoker.plan.defines import (
 from stoker.plan.estimates import heavy_steps
 from stoker.plan.grammar import label
 from stoker.plan.left_out import staying
-from stoker.plan.reading import carried, unread, unset_choices, with_readers
+from stoker.plan.reading import back_end_unknown, carried, unread, unset_choices, with_readers
 from stoker.plan.recipes import Recipe, prepare_commands, recipe
 from stoker.plan.recipes.project import backend_settings
 from stoker.plan.remarks import remarks
@@ -52,6 +52,7 @@ def make_plan(subject: Subject, estimate: Estimate) -> Plan:
     settings = merge([*_jobs(subject, estimate, chosen), *options, *forwarded(options, chosen)])
     settings = with_readers(settings, subject)
     findings += [*lost, *unread(settings, subject), *unset_choices(settings, subject)]
+    findings += back_end_unknown(subject)
     findings += answered(subject)
     targets = planned_targets(subject, settings)
     findings += staying(subject, targets)

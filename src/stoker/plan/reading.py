@@ -173,6 +173,18 @@ def unset_choices(settings: Iterable[Setting], subject: Subject) -> Iterator[Fin
         )
 
 
+def back_end_unknown(subject: Subject) -> Iterator[Finding]:
+    """Yield a warning if only the name of a variable speaks of the back end."""
+    tree, backend = subject.tree, subject.variant.backend
+    if tree and not subject.backend_recipe and (where := tree.hinted.get(backend)):
+        yield warning(
+            "back-end-unknown",
+            f"nothing shows whether {tree.name} can be built for {backend}, nor how",
+            evidence=where,
+            advice="Ask its build: `stoker plan --ask`.",
+        )
+
+
 def _own_asks(tree: SourceTree) -> list[ReadVariable]:
     """Return the variables that a user can choose: of CMake only those that are declared."""
     declared = {option.name for option in tree.options}
@@ -218,6 +230,10 @@ def _looks(asks: list[ReadVariable]) -> str:
     return "looks like" if len(asks) == 1 else "look like"
 
 
+_CARRIER = "CMAKE_ARGS"
+_OWN_CARRIER = re.compile(r"\w+_CMAKE_(?:ARGS|OPTIONS|FLAGS)")
+
+
 def carried(settings: list[Setting], subject: Subject) -> tuple[list[Setting], list[Finding]]:
     """Return the settings as they reach CMake through a setup.py that calls it itself.
 
@@ -238,7 +254,7 @@ def carried(settings: list[Setting], subject: Subject) -> tuple[list[Setting], l
             kept.append(setting)
         elif tree.ask(setting.name, environment=True):
             kept.append(replace(setting, place=SettingPlace.ENVIRONMENT))
-        elif carrier and not re.search(r"\s", setting.value):
+        elif carrier and not re.search(r"\s" if carrier == _CARRIER else r"[\s;]", setting.value):
             words.append(setting)
             kept.append(setting)
         else:
@@ -251,9 +267,10 @@ def carried(settings: list[Setting], subject: Subject) -> tuple[list[Setting], l
 def _carrier(subject: Subject, tree: SourceTree) -> str | None:
     if subject.project and subject.project.cmake_args:
         return subject.project.cmake_args
-    name = "CMAKE_ARGS"
-    reader = tree.ask(name, environment=True) or reader_of(name, tree.readers, environment=True)
-    return name if reader else None
+    if tree.ask(_CARRIER, environment=True) or reader_of(_CARRIER, tree.readers, environment=True):
+        return _CARRIER
+    own = [ask.name for ask in tree.asks if ask.environment and _OWN_CARRIER.fullmatch(ask.name)]
+    return own[0] if len(own) == 1 else None
 
 
 def _joined(carrier: str, words: list[Setting], subject: Subject) -> Setting:

@@ -18,7 +18,7 @@ from stoker.plan.loose import loose_targets
 from stoker.plan.present import kernel_lists, places
 from stoker.plan.recipes.project import known_facts, sets_targets, written_targets
 from stoker.plan.subject import Subject
-from stoker.plan.tree_recipe import names_targets, tree_recipe
+from stoker.plan.tree_recipe import names_targets, target_choices, tree_recipe
 
 _WITH_DEVICE_CODE = (Backend.CUDA, Backend.ROCM, Backend.XPU)
 
@@ -113,6 +113,9 @@ class _Known(Value, frozen=True, kw_only=True):
 def _evidence(subject: Subject, settings: Iterable[Setting] = ()) -> _Known:
     """Return how the targets of the plan are known, and whether they are known at all."""
     if asked := subject.answer:
+        if doubt := _shown_device_code(subject) if not asked.device_compiles else "":
+            where = f"the build was asked and named no device code, but {doubt}"
+            return _Known(targets=Evidence(kind=EvidenceKind.ASSUMED, where=where))
         return _Known(targets=Evidence(kind=EvidenceKind.ASKED, where=asked.when))
     if read := tree_recipe(subject):
         return _Known(targets=read.targets, known=read.known)
@@ -128,6 +131,22 @@ def _evidence(subject: Subject, settings: Iterable[Setting] = ()) -> _Known:
         return _Known(targets=targets, known=not gone)
     kind = EvidenceKind.RECIPE if project else EvidenceKind.ASSUMED
     return _Known(targets=Evidence(kind=kind, where="yours" if project else "no tree was read"))
+
+
+def _shown_device_code(subject: Subject) -> str:
+    """Return what the files show of device code for the back end, or nothing.
+
+    A build that was asked may lack a setting or a library with which it would compile it, so that
+    its answer alone does not show that there is none.
+    """
+    tree, backend = subject.tree, subject.variant.backend
+    if tree is None or backend not in _WITH_DEVICE_CODE:
+        return ""
+    if tree.code.device_source:
+        return f"{tree.code.device_source} lists a source for GPUs"
+    if choices := target_choices(tree, backend):
+        return f"{choices[0].where} reads {choices[0].name}"
+    return tree.hinted.get(backend, "")
 
 
 def _compiled(subject: Subject, known: BackendRecipe) -> tuple[list[str], list[str]]:
@@ -191,6 +210,8 @@ def _compiles(subject: Subject, known: BackendRecipe) -> bool:
         return subject.variant.backend is not Backend.XPU
     if tree is None or tree.kind is ProjectKind.PYTORCH:
         return True
+    if subject.variant.backend in tree.hinted:
+        return False
     return tree.code.device_source is not None or tree.kind is ProjectKind.CMAKE
 
 

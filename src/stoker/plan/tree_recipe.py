@@ -23,23 +23,25 @@ from stoker.model.source import (
     SourceTree,
 )
 from stoker.model.value import Value
-from stoker.model.variant import Backend, GpuTarget, plain_arch
+from stoker.model.variant import (
+    BACKEND_WORDS,
+    NO_BACKEND_WORDS,
+    Backend,
+    GpuTarget,
+    are_backends,
+    plain_arch,
+)
 from stoker.plan.subject import Subject
 
-# The words of a back end in names of options: USE_CUDA, GGML_CUDA, LIB_ENABLE_HIP.
-WORDS = {
-    Backend.CUDA: ("CUDA",),
-    Backend.ROCM: ("HIP", "ROCM"),
-    Backend.XPU: ("SYCL", "XPU"),
-    Backend.VULKAN: ("VULKAN",),
-    Backend.MPS: ("METAL", "MPS"),
-}
 FIND_CUDA_FLAGS = "CUDA_NVCC_FLAGS"  # of the deprecated FindCUDA, which reads no list of targets
-_OFF = ("OFF", "NONE", "NO", "CPU")
 _IF_FOUND = re.compile(r"(?:NOT )?\w*(?:CUDA|HIP)\w*_FOUND")
 _OTHER_USE = re.compile(r"CLANG|STATIC|TEST|EXAMPLE|BENCH|DOC|COMPILES")
 _NATIVE = re.compile(
     r"(?:\w+_)?(?:(?:USE|ENABLE|WITH|BUILD)_)?(?:(?:M?ARCH|CPU)_)?NATIVE(?:_(?:ARCH|CODE|SIMD))?"
+)
+# An option that leaves a back end out if it is on.
+_WITHOUT = re.compile(
+    r"(?:\w+_)?(?:CPU_ONLY|(?:NO|DISABLE|WITHOUT|SKIP)_(?:CUDA|GPU))", re.IGNORECASE
 )
 _CUDA_FLAG = re.compile(r"--(?:(?:force|with|use|enable|build)[-_])?(?:cuda|gpu)(?:[-_]ext)?")
 _CPU_FLAG = re.compile(r"--(?:cpu[-_]only|cpu|(?:no|disable|without)[-_](?:cuda|gpu))")
@@ -112,6 +114,8 @@ def tree_recipe(subject: Subject) -> TreeRecipe | None:
     if not tree.code.compiles:
         nothing = Evidence(kind=EvidenceKind.READ, where="setup.py: it has no extension")
         return TreeRecipe(recipe=BackendRecipe(compiles=False), targets=nothing)
+    if why := tree.hinted.get(subject.variant.backend):
+        return _unknown(BackendRecipe(), f"{why}, and nothing that was read shows what follows")
     return _by_cmake(subject, tree) if tree.kind is ProjectKind.CMAKE else _by_setup(subject, tree)
 
 
@@ -255,6 +259,18 @@ def _by_cmake(subject: Subject, tree: SourceTree) -> TreeRecipe:
     places: dict[str, str] = {}
     for name, value, place in (*_back_ends(tree, backend), *_native(tree)):
         settings[name], places[name] = value, place
+    read = _read_by_cmake(subject, tree, settings, places)
+    by_variable = dict(_compared(tree, backend, environment=True))
+    if not by_variable:
+        return read
+    recipe = replace(read.recipe, environment=read.recipe.environment | by_variable)
+    return replace(read, recipe=recipe)
+
+
+def _read_by_cmake(
+    subject: Subject, tree: SourceTree, settings: dict[str, str], places: dict[str, str]
+) -> TreeRecipe:
+    backend = subject.variant.backend
     if backend not in _OF_OTHERS:
         known = BackendRecipe(cmake=settings)
         return TreeRecipe(recipe=known, targets=_assumed("no device code"), places=places)
@@ -264,7 +280,7 @@ def _by_cmake(subject: Subject, tree: SourceTree) -> TreeRecipe:
         nothing = Evidence(kind=EvidenceKind.READ, where="no CMake file enables CUDA or calls nvcc")
         known = BackendRecipe(cmake=settings, compiles=False)
         return TreeRecipe(recipe=known, targets=nothing, places=places)
-    on = ("ON", *WORDS.get(backend, ()))
+    on = ("ON", *BACKEND_WORDS.get(backend, ()))
     switched = any(value.upper() in on for value in settings.values())
     if not switched and tree.code.device_source is None:
         why = f"no source for GPUs was found, and no option that switches {backend} on"
@@ -276,13 +292,21 @@ def _by_cmake(subject: Subject, tree: SourceTree) -> TreeRecipe:
         # The list of CMake itself would be a second, contrary choice.
         own = BackendRecipe(cmake=settings, chooses=True)
         return TreeRecipe(recipe=own, targets=evidence, places=places)
-    return _by_list(tree, backend, settings, places)
+    certain = switched or (backend is Backend.CUDA and tree.requires_cuda)
+    return _by_list(tree, backend, settings, places, certain=certain)
 
 
 def _by_list(
-    tree: SourceTree, backend: Backend, settings: dict[str, str], places: dict[str, str]
+    tree: SourceTree,
+    backend: Backend,
+    settings: dict[str, str],
+    places: dict[str, str],
+    *,
+    certain: bool,
 ) -> TreeRecipe:
-    """Return the recipe of a project that CMake's own list of targets is given."""
+    """Return the recipe of a project that CMake's own list of targets is given. ``certain``, if
+    this build has the back end, and not only another one of the same files.
+    """
     named = [target for target in tree.code.targets if target.amd is (backend is Backend.ROCM)]
     sure = [target for target in named if not target.conditional and target.arch]
     if sure:
@@ -329,26 +353,35 @@ def _by_list(
         evidence = _assumed(f"CMake reads {name}, but {named[0].where} also writes flags for GPUs")
     elif tree.code.device_source is None:
         evidence = _assumed(f"CMake reads {name}, but no source for GPUs was found")
+    elif not certain:
+        why = f"CMake reads {name}, but nothing shows that this build has {tree.code.device_source}"
+        evidence = _assumed(why)
     return TreeRecipe(recipe=BackendRecipe(cmake=settings), targets=evidence, places=places)
 
 
 def _back_ends(tree: SourceTree, wanted: Backend) -> Iterator[tuple[str, str, str]]:
     """Yield the options that switch back ends on and off: name, value and place."""
+    compared = list(_compared(tree, wanted, environment=False))
     by_choice = {option.name: option for option in tree.options if _chooses(option)}
+    if not by_choice and compared:
+        places = {ask.name: ask.where for ask in tree.asks if not ask.environment}
+        yield from ((name, value, places[name]) for name, value in compared)
+        return
     if len(by_choice) == 1:
         (option,) = by_choice.values()
-        value = _choice(option, WORDS.get(wanted, _OFF))
+        value = _choice(option.choices, BACKEND_WORDS.get(wanted, NO_BACKEND_WORDS))
         if value and value.upper() != option.default.upper():
             yield option.name, value, f"{option.file}:{option.line}"
         return
-    for backend, words in WORDS.items():
+    yield from _left_out(tree, wanted)
+    for backend, words in BACKEND_WORDS.items():
         declared = _switch_option(tree, words)
         if declared is None and backend is Backend.CUDA:
             declared = _guard_option(tree)
         if declared is None:
             continue
         on = backend is wanted
-        if on or declared.default != "OFF":
+        if on or tree.passed.get(declared.name, declared.default) not in ("OFF", "FALSE", "0"):
             place = f"{declared.file}:{declared.line}"
             yield declared.name, "ON" if on else "OFF", place
 
@@ -357,13 +390,36 @@ def _chooses(option: CMakeOption) -> bool:
     """Tell whether an option chooses among back ends: it can also be off, or choose the CPU, or is
     one of several.
     """
-    back_ends = [choice for words in WORDS.values() if (choice := _choice(option, words))]
-    enough = 1 if _choice(option, _OFF) else 2
-    return option.within is None and len(back_ends) >= enough
+    return option.within is None and are_backends(option.choices)
 
 
-def _choice(option: CMakeOption, words: tuple[str, ...]) -> str | None:
-    return next((choice for choice in option.choices if choice.upper() in words), None)
+def _choice(choices: tuple[str, ...], words: tuple[str, ...]) -> str | None:
+    return next((choice for choice in choices if choice.upper() in words), None)
+
+
+def _compared(tree: SourceTree, wanted: Backend, *, environment: bool) -> Iterator[tuple[str, str]]:
+    """Yield the variable that the build compares with names of back ends, if there is one, and the
+    name of the one that is wanted.
+    """
+    asks = {
+        ask.name: ask
+        for ask in tree.asks
+        if ask.environment is environment and ask.certain and are_backends(ask.compared)
+    }
+    if len(asks) == 1:
+        (ask,) = asks.values()
+        value = _choice(ask.compared, BACKEND_WORDS.get(wanted, NO_BACKEND_WORDS))
+        if value and value != ask.default:
+            yield ask.name, value
+
+
+def _left_out(tree: SourceTree, wanted: Backend) -> Iterator[tuple[str, str, str]]:
+    """Yield the options that leave CUDA out, as they should be: ``CPU_ONLY``."""
+    for option in tree.options:
+        value = {Backend.CPU: "ON", Backend.CUDA: "OFF"}.get(wanted)
+        fits = option.type == "BOOL" and option.within is None and _WITHOUT.fullmatch(option.name)
+        if fits and value and option.default != value:
+            yield option.name, value, f"{option.file}:{option.line}"
 
 
 def _switch_option(tree: SourceTree, words: tuple[str, ...]) -> CMakeOption | None:

@@ -20,6 +20,8 @@ from stoker.source.python_builds import BuildReader
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[A-Z]{4,}")
 _OF_ENVIRONMENT = re.compile(r"_?(?:environ|env)")
+_PASSED = re.compile(r"-D([A-Za-z_]\w*)(?::[A-Z]+)?=(\w+)")
+_CHANGED = ("lower", "upper", "strip", "casefold")  # methods of str after which it is compared
 _STANDARD = re.compile(r"[-/]std[=:](?:c|gnu)\+\+(\d\d)")
 _MOST_FILES = 120
 _MOST_DEPTH = 4  # imports from the root
@@ -38,6 +40,7 @@ class PythonAsks(Value, frozen=True, kw_only=True):
 
     asks: tuple[ReadVariable, ...] = ()
     overwrites: tuple[ReadVariable, ...] = ()
+    passed: dict[str, str] = {}  # options that are given to CMake in every case
     code: CompiledCode = CompiledCode(compiles=False)
     standards: tuple[Standard, ...] = ()
     names: frozenset[str] = frozenset()
@@ -223,6 +226,8 @@ class _Reader:
         self._overwrites: dict[str, ReadVariable] = {}
         self._standards: dict[int, Standard] = {}
         self._names: set[str] = set()
+        self._compared: dict[str, dict[str, None]] = {}
+        self._passed: dict[str, set[str]] = {}
         self._looks_up_lists = False
 
     def result(self) -> PythonAsks:
@@ -230,7 +235,11 @@ class _Reader:
         if self._looks_up_lists:
             asks = self._listed | asks
         return PythonAsks(
-            asks=tuple(asks[name] for name in sorted(asks)),
+            asks=tuple(
+                replace(asks[name], compared=tuple(self._compared.get(name, ())))
+                for name in sorted(asks)
+            ),
+            passed={name: next(iter(v)) for name, v in self._passed.items() if len(v) == 1},
             overwrites=tuple(self._overwrites[name] for name in sorted(self._overwrites)),
             standards=tuple(self._standards.values()),
             names=frozenset(self._names),
@@ -239,6 +248,13 @@ class _Reader:
     def read(self, module: _Module) -> None:
         documentation = {id(node) for node in _docstrings(module.nodes)}
         defaults = set(_defaults(module.nodes))
+        conditional = {
+            id(inner)
+            for node in module.nodes
+            if isinstance(node, ast.If | ast.IfExp)
+            for inner in ast.walk(node)
+        }
+        held = dict(_held(module.nodes))
         for node in module.nodes:
             if id(node) in documentation or not hasattr(node, "lineno"):
                 continue
@@ -247,6 +263,10 @@ class _Reader:
             if id(node) not in defaults:
                 self._overwrite(node, where)
             self._literal(node, where)
+            self._comparison(node, held)
+            if (text := _text(node)) and (option := _PASSED.fullmatch(text)):
+                unsure = {"?"} if id(node) in conditional else set()
+                self._passed.setdefault(option[1], set()).update({option[2]} | unsure)
             self._name(node)
 
     def _lookup(self, node: ast.AST, where: str) -> None:
@@ -302,6 +322,16 @@ class _Reader:
                 place = f"{file}:{part.lineno}"
                 self._listed.setdefault(text, ReadVariable(name=text, where=place, certain=False))
 
+    def _comparison(self, node: ast.AST, held: dict[str, str]) -> None:
+        """Note with which words the value of a variable is compared."""
+        match node:
+            case ast.Compare(left=left, ops=[_], comparators=[right]):
+                name = held.get(left.id) if isinstance(left, ast.Name) else _looked_up(left)
+                words = right.elts if isinstance(right, ast.Tuple | ast.List | ast.Set) else [right]
+                texts = [text for text in map(_text, words) if text]
+                if name and texts:
+                    self._compared.setdefault(name, {}).update(dict.fromkeys(texts))
+
     def _name(self, node: ast.AST) -> None:
         match node:
             case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
@@ -310,6 +340,23 @@ class _Reader:
                 self._names.update(alias.name.partition(".")[0] for alias in names)
             case ast.ImportFrom(module=str(module)):
                 self._names.add(module.partition(".")[0])
+
+
+def _looked_up(node: ast.AST) -> str | None:
+    """Return the variable of the environment whose value this is, perhaps in lower case."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr=method, value=value)) if method in _CHANGED:
+            return _looked_up(value)
+    return None if isinstance(node, ast.Compare) else _text(_key(node))
+
+
+def _held(nodes: tuple[ast.AST, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the names of Python that hold the value of a variable of the environment."""
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                if variable := _looked_up(value):
+                    yield name, variable
 
 
 def _defaults(nodes: tuple[ast.AST, ...]) -> Iterator[int]:

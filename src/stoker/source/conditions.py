@@ -73,6 +73,13 @@ def names_read(words: Iterable[str]) -> Iterator[str]:
         previous = word
 
 
+def compared(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the variables that a condition compares with words: ``X STREQUAL "CUDA"``."""
+    for name, comparison, word in zip(words, words[1:], words[2:], strict=False):
+        if comparison == "STREQUAL" and "$" not in word:
+            yield name.removeprefix("${").removesuffix("}"), word
+
+
 def condition_words(condition: str) -> list[str]:
     """Return the words of a condition that is one argument, as the source writes it."""
     return _WORD.findall(condition)

@@ -32,9 +32,9 @@ from stoker.source.cmake_code import (
     required_cuda,
     requires_cuda,
 )
+from stoker.source.cmake_files import ROOT, certain_files, cmake_files
 from stoker.source.files import TreeFiles
 
-ROOT = "CMakeLists.txt"
 _REFERENCE = re.compile(r"\$(?:CACHE)?\{([A-Za-z0-9_]+)\}")
 _GUARD = re.compile(r"\w+(?=$| AND )")  # the outermost condition, if it is one variable
 _ENVIRONMENT = re.compile(r"\bENV\{([A-Za-z0-9_]+)\}")
@@ -44,7 +44,6 @@ _FINDERS = {"find_file", "find_library", "find_path", "find_program"}
 _CHANGES = {"APPEND", "PREPEND", "INSERT", "REMOVE_ITEM", "REMOVE_DUPLICATES", "SORT", "REVERSE"}
 _VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){1,3}(?=\.\.\.|$)")
 _GPU_LANGUAGES = {"CUDA", "HIP"}
-_MOST_FILES = 5000
 
 
 class CMakeProject(Value, frozen=True, kw_only=True):
@@ -80,80 +79,13 @@ def read_options(files: TreeFiles, folder: str = "", *, alone: bool = False) -> 
     is no part of the build.
     """
     root = posixpath.join(folder, ROOT)
-    read = {file: _commands(files, file) for file in _cmake_files(files, root, alone=alone)}
+    read = {file: _commands(files, file) for file in cmake_files(files, root, alone=alone)}
     facts = _Facts(root, Calls(command for commands in read.values() for command in commands))
-    facts.certain = _certain_files(read, root)
+    facts.certain = certain_files(read, root)
     facts.projects = {file for file in read if root not in read and _project(read[file])}
     for file, commands in read.items():
         facts.read(file, commands)
     return replace(facts.result(), files=tuple(read))
-
-
-def _cmake_files(files: TreeFiles, root: str, *, alone: bool) -> Iterator[str]:
-    """Yield the tree's own CMake files, then those of the folders it adds by name."""
-    below = f"{posixpath.dirname(root)}/"
-    found = [file for file in files.walk() if file.endswith((".cmake", f"/{ROOT}")) or file == ROOT]
-    inner = [file for file in found if file.startswith(below)]
-    if alone and inner and not any(_leaves(files, file) for file in inner):
-        found = inner
-    own = sorted(
-        found,
-        key=lambda file: (file != root, not file.startswith("cmake/"), file),
-    )
-    yield from own
-    known = set(own)
-    waiting = [file for file in own if file == root]
-    while waiting and len(known) < _MOST_FILES:
-        file = waiting.pop()
-        for added in _added_folders(files, file):
-            if added not in known:
-                known.add(added)
-                waiting.append(added)
-                yield added
-
-
-def _leaves(files: TreeFiles, file: str) -> bool:
-    """Tell whether a file includes or adds what is outside of its folder."""
-    return any(
-        command.name in ("add_subdirectory", "include")
-        and any(".." in argument.value.split("/") for argument in command.arguments[:1])
-        for command in parse_script(files.text(file) or "").commands
-    )
-
-
-def _added_folders(files: TreeFiles, file: str) -> Iterator[str]:
-    """Yield the CMakeLists.txt of each folder that a file adds, such as ``vendor/library``."""
-    for command in parse_script(files.text(file) or "").commands:
-        if command.name != "add_subdirectory" or not command.arguments:
-            continue
-        name = command.arguments[0].value
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(file), name, ROOT))
-        if "$" not in name and not path.startswith(("..", "/")) and files.is_file(path):
-            yield path
-
-
-def _certain_files(read: dict[str, tuple[CMakeCommand, ...]], root: str) -> set[str]:
-    """Return the root and the files that it includes or adds outside of any condition."""
-    by_name: dict[str, list[str]] = {}
-    for file in read:
-        by_name.setdefault(posixpath.basename(file).removesuffix(".cmake"), []).append(file)
-    found, waiting = {root}, [root]
-    while waiting:
-        file = waiting.pop()
-        for each in conditions.enclosed(read.get(file, ())):
-            if each.conditional or not each.command.arguments:
-                continue
-            name = each.command.arguments[0].value
-            folder = posixpath.dirname(file)
-            reached = [posixpath.normpath(posixpath.join(folder, name, ROOT))]
-            if each.command.name == "include":
-                reached = by_name.get(posixpath.basename(name).removesuffix(".cmake"), [])
-            elif each.command.name != "add_subdirectory":
-                continue
-            new = [other for other in reached if other in read and other not in found]
-            found.update(new)
-            waiting += new
-    return found
 
 
 class _Facts:
@@ -171,6 +103,7 @@ class _Facts:
         self._assigned: set[str] = set()  # by the root, before anything reads them
         self._values: dict[str, str] = {}  # variables that are set to one literal
         self._environment: dict[str, str] = {}
+        self._compared: dict[str, dict[str, None]] = {}
         self._overwritten: set[str] = set()  # variables of the environment that a file sets
         self._languages: set[str] = set()
         self._packages: list[tuple[str, CMakeCommand]] = []
@@ -204,7 +137,8 @@ class _Facts:
                 self._requiring.add(file)
             if compiled := cuda_code(each.command):
                 self._cuda_code.add(compiled)
-                if compiled is CudaCode.LANGUAGE and (guard := _GUARD.match(each.within or "")):
+                guard = _GUARD.match(each.within or "")
+                if guard and compiled is not CudaCode.UNKNOWN:
                     self._cuda_switches.add(guard[0])
             if each.command.name == "find_package" and each.command.arguments:
                 self._packages.append((file, each.command))
@@ -226,6 +160,9 @@ class _Facts:
                 assigned |= written - read - self._places.keys()
             for name, value in _literal_set(command):
                 self._values.setdefault(name, value)
+            if command.name in ("if", "elseif") and file in self.certain:
+                for name, word in conditions.compared([a.value for a in command.arguments]):
+                    self._compared.setdefault(name, {})[word] = None
             writes = command.name in ("set", "unset")
             for argument in command.arguments[:1] if writes else ():
                 self._overwritten.update(_ENVIRONMENT.findall(argument.source))
@@ -288,9 +225,15 @@ class _Facts:
                     environment=False,
                     default=option_.default,
                     within=option_.within,
+                    compared=tuple(self._compared.get(name, ())),
                 )
             else:
-                yield ReadVariable(name=name, where=self._places[name], environment=False)
+                yield ReadVariable(
+                    name=name,
+                    where=self._places[name],
+                    environment=False,
+                    compared=tuple(self._compared.get(name, ())),
+                )
 
 
 def _commands(files: TreeFiles, file: str) -> tuple[CMakeCommand, ...]:
@@ -312,7 +255,8 @@ def _declaration(file: str, command: CMakeCommand) -> CMakeOption | None:
             condition = conditions.conjunction(depends.split(";"))
         case own, [name, help_text, value] if _is_own_option(own) and _NAME.fullmatch(name):
             # A macro of the tree's own, which projects write around option().
-            kind, type_, default = OptionKind.OPTION, "STRING", value
+            kind, default = OptionKind.OPTION, value
+            type_ = "BOOL" if value in ("ON", "OFF") else "STRING"
         # With FORCE, or as INTERNAL, the tree sets it itself: that is no choice.
         case "set", [name, *values, "CACHE", type_, help_text] if type_ != "INTERNAL":
             kind, default = OptionKind.CACHED, ";".join(values)

@@ -19,7 +19,6 @@ from stoker.model.distribution import read_version
 from stoker.model.errors import StorageError, UsageError, nearest
 from stoker.model.recipe import ProjectRecipe
 from stoker.model.source import (
-    CMakeOption,
     CompiledCode,
     CudaCode,
     FrontEnd,
@@ -28,8 +27,8 @@ from stoker.model.source import (
     SourceTree,
     Submodule,
 )
-from stoker.model.variant import Backend
 from stoker.source.asks import PythonAsks, read_python_asks
+from stoker.source.back_ends import back_ends, hinted_back_ends
 from stoker.source.files import TreeFiles
 from stoker.source.options import CMakeFacts, read_options, read_project
 from stoker.source.package import Package, read_package, required_names
@@ -40,10 +39,6 @@ from stoker.source.requirements import read_requirements
 _OF_PYTORCH = ("CMakeLists.txt", "version.txt", CPP_EXTENSION)
 _DEVICE_SOURCES = (".cu", ".hip", ".sycl")
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".mm", ".pyx", *_DEVICE_SOURCES)
-# What setup.py uses of torch if it also builds with HIP, in place of CUDA.
-_OF_ROCM = {"ROCM_HOME", "HIP_HOME", "IS_HIP_EXTENSION", "hip", "is_rocm_pytorch"}
-_GPU_CHOICES = {"CUDA", "HIP", "ROCM", "SYCL", "XPU", "VULKAN", "METAL", "MPS"}
-_GPU_SWITCH = re.compile(r"(?:\w+_)?(?:GPU|CUDA|HIP|ROCM|SYCL)", re.IGNORECASE)
 _ARCHIVES = (".gz", ".xz", ".bz2", ".zst", ".tar", ".zip", ".whl")
 _SUBMODULE_PATH = re.compile(r"^[ \t]*path[ \t]*=(.*)$", re.MULTILINE)
 _COPIED = re.compile(r'"(third_party/[^"]+\.py)"')
@@ -81,6 +76,9 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
     submodules = _submodules(files)
     whole = by_cmake and not files.notes and all(module.present for module in submodules)
     reads_cuda = cmake.cuda_code is not CudaCode.NONE
+    asks = tuple(_asks(python, cmake if by_cmake else None, package))
+    backends = back_ends(files, code, cmake, asks, python, recipe, by_cmake=by_cmake)
+    hinted = {} if recipe else dict(hinted_back_ends(asks, backends))
     return SourceTree(
         path=str(root),
         kind=kind,
@@ -95,16 +93,19 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
         own_protobuf=files.is_filled("third_party/protobuf") if pytorch else None,
         lacks=tuple(_copied_and_missing(files)) if pytorch else (),
         cuda_archs=read_cuda_archs(files) if pytorch else (),
-        backends=_backends(files, code, cmake, python, recipe, by_cmake=by_cmake),
+        backends=(*backends, *hinted),
         recipe=recipe.name if recipe else None,
         folder=folder,
-        asks=tuple(_asks(python, cmake if by_cmake else None, package)),
+        asks=asks,
         readers=_readers(python, cmake if by_cmake else None, package),
         overwrites=python.overwrites,
         code=code,
+        passed=python.passed if by_cmake else {},
+        hinted=hinted,
         standards=python.standards,
         # Files that were not read may compile CUDA code in another way.
         cuda_code=cmake.cuda_code if whole or reads_cuda else CudaCode.UNKNOWN,
+        requires_cuda=by_cmake and cmake.requires_cuda,
         cuda_switches=cmake.cuda_switches if by_cmake else frozenset(),
         presence=read_presence(files, recipe, (*python.files, *cmake.files)),
         notes=tuple(files.notes),
@@ -329,60 +330,3 @@ def _requirements(kind: ProjectKind, files: TreeFiles, package: Package) -> tupl
     if kind is ProjectKind.EXTENSION and "torch" not in required_names(found):
         found += ("torch",)
     return tuple(dict.fromkeys(found))
-
-
-def _backends(
-    files: TreeFiles,
-    code: CompiledCode,
-    cmake: CMakeFacts,
-    python: PythonAsks,
-    recipe: ProjectRecipe | None,
-    *,
-    by_cmake: bool,
-) -> tuple[str, ...]:
-    """Return the back ends of the recipe, or else those that the tree's files speak of."""
-    if recipe and recipe.backends:
-        return tuple(backend.value for backend in Backend if backend in recipe.backends)
-    if not code.compiles:
-        return tuple(backend.value for backend in Backend)  # the same files for all of them
-    options = {option.name for option in cmake.options}
-    chosen = {choice.upper() for option in cmake.options for choice in option.choices}
-    used = python.names
-    # An extension that only knows CUDAExtension, and never leaves it out, needs nvcc.
-    only_cuda = "CUDAExtension" in used and not used & {"CppExtension", "Extension"}
-    only_cuda &= code.without_cuda is None
-    optional = "CUDA" in chosen or _switchable(options, "CUDA")
-    # A project below the root may be a part that setup.py leaves out without CUDA.
-    part = cmake.project is None and bool(used & {"CppExtension", "Extension"})
-    only_cuda |= by_cmake and cmake.requires_cuda and not optional and not part
-    only_gpus = by_cmake and not any(_GPU_SWITCH.fullmatch(name) for name in options)
-    only_gpus &= any(map(_chooses_a_gpu, cmake.options))
-    device = code.device_source is not None
-    possible = {
-        Backend.CPU: not only_cuda and not only_gpus,
-        Backend.CUDA: "USE_CUDA" in options
-        or "CUDA" in cmake.gpu_languages | chosen
-        or "CUDAExtension" in used
-        or device
-        or any("CUDA_ARCH" in ask.name for ask in python.asks)
-        or _switchable(options, "CUDA"),
-        Backend.ROCM: "USE_ROCM" in options
-        or bool({"HIP", "ROCM"} & (cmake.gpu_languages | chosen))
-        or (device and bool(used & _OF_ROCM))
-        or _switchable(options, "HIP", "ROCM"),
-        Backend.XPU: "USE_XPU" in options or "SyclExtension" in used or "SYCL" in chosen,
-        Backend.MPS: "USE_MPS" in options or files.is_filled("aten/src/ATen/mps"),
-        Backend.VULKAN: "USE_VULKAN" in options,
-    }
-    return tuple(backend.value for backend, built in possible.items() if built)
-
-
-def _chooses_a_gpu(option: CMakeOption) -> bool:
-    """Tell whether an option is always a choice among GPUs."""
-    choices = {choice.upper() for choice in option.choices}
-    return option.within is None and len(choices) > 1 and choices <= _GPU_CHOICES
-
-
-def _switchable(options: set[str], *words: str) -> bool:
-    """Tell whether an option switches a back end on, by its name: ``GGML_CUDA``."""
-    return any(name.upper().endswith(tuple(f"_{word}" for word in words)) for name in options)

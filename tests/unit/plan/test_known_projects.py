@@ -68,7 +68,8 @@ def read_by(planned: Plan, name: str) -> str:
 def torch_tree(folder: Path, **files: str) -> SourceTree:
     return made(
         folder,
-        CMakeLists__txt="cmake_minimum_required(VERSION 3.27)\nproject(Torch)\n",
+        CMakeLists__txt="cmake_minimum_required(VERSION 3.27)\nproject(Torch)\n"
+        "include(cmake/Flash.cmake)\ninclude(cmake/public/cuda.cmake)\n",
         version__txt="2.15.0a0\n",
         setup__py="",
         torch___utils___cpp_extension__py="",

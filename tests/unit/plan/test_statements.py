@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from stoker.model.evidence import AskedBuild, Evidence, EvidenceKind
+from stoker.model.source import CompiledCode
 from stoker.plan.records import lasting_json, plan_json
 from stoker.plan.subject import Subject
 from subjects import changed, extension_tree, named, names, plan_of, subject, targets_of
@@ -47,6 +48,18 @@ def test_a_refusal_is_no_evidence_about_device_code_and_targets() -> None:
     assert read
     assert read.compiles
     assert refused == read
+
+
+def test_an_answer_without_device_code_is_none_where_the_files_show_some() -> None:
+    """The build may lack a setting with which it would compile it."""
+    answer = AskedBuild(host_compiles=3, when="today, 12 s")
+    (targets, _) = plan_of(mla(asked=answer)).statements
+    assert (targets.about, targets.text) == ("targets", "not known")
+    assert targets.evidence.kind is EvidenceKind.ASSUMED
+    assert "lists a source for GPUs" in targets.evidence.where
+    plain = extension_tree("flash_mla", recipe=None, code=CompiledCode())
+    (none, _) = plan_of(mla(tree=plain, asked=answer)).statements
+    assert (none.about, none.text) == ("device code", "none is compiled")
 
 
 def test_a_build_that_lacks_a_python_module_names_what_to_install() -> None:

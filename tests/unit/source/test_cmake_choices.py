@@ -69,7 +69,8 @@ def test_functions_that_call_each_other_end(tmp_path: Path) -> None:
 def test_an_option_of_several_choices(tmp_path: Path) -> None:
     facts = read(
         tmp_path,
-        'lib_choice(LIB_GPU "GPU" OFF OFF CUDA HIP)\nset(KIND cpu CACHE STRING "kind")\n'
+        'include(macros)\nlib_choice(LIB_GPU "GPU" OFF OFF CUDA HIP)\n'
+        'set(KIND cpu CACHE STRING "kind")\n'
         "set_property(CACHE KIND PROPERTY STRINGS cpu cuda)\n",
         macros="""
         function(LIB_CHOICE NAME TEXT DEFAULT)
@@ -130,7 +131,9 @@ def test_choices_in_a_variable(tmp_path: Path) -> None:
 def test_targets_in_a_file_that_nothing_includes(tmp_path: Path) -> None:
     """Settings for one machine, such as host-configs, are no part of other configurations."""
     targets = "set(CMAKE_CUDA_ARCHITECTURES 70)\n"
-    (lone,) = read(tmp_path, "project(x)\n", machine=targets).own_targets[:1]
+    assert read(tmp_path, "project(x)\n", machine=targets).own_targets == ()
+    chosen = "project(x)\nif(HOST)\n  include(${HOST})\nendif()\n"
+    (lone,) = read(tmp_path, chosen, machine=targets).own_targets[:1]
     assert lone.conditional
     (included,) = read(tmp_path, "include(machine)\n", machine=targets).own_targets[:1]
     assert not included.conditional

@@ -170,7 +170,8 @@ def test_files_are_read_from_the_root_on_but_not_those_of_others(tmp_path: Path)
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text('option(A "" ON)')
     (tmp_path / "made/CMakeCache.txt").touch()
-    facts = read(tmp_path, 'option(A "" ON)')
+    text = 'option(A "" ON)\nfind_package(X)\ninclude(a/b.cmake)\nadd_subdirectory(sub)\n'
+    facts = read(tmp_path, f"{text}include(${{CMAKE_BINARY_DIR}}/made/CMakeLists.txt)\n")
     assert [option.file for option in facts.options] == [
         "CMakeLists.txt",
         "cmake/Modules/FindX.cmake",
