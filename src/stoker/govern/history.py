@@ -230,6 +230,11 @@ class History:
             return ()
         return tuple(self._attempts("run = ? ORDER BY started, id", (run,)))
 
+    def outputs(self, run: int) -> list[tuple[str, str, str]]:
+        """Return the role, build folder and output of each step of a run that was done."""
+        columns = "SELECT role, directory, output FROM attempt"
+        return self._read(f"{columns} WHERE run = ? AND outcome = ?", (run, Outcome.DONE))
+
     def runs(self) -> tuple[Run, ...]:
         """Return all runs, newest first."""
         rows = self._read(f"SELECT {_RUN_COLUMNS} FROM run ORDER BY id DESC")

@@ -6,6 +6,7 @@ ninja writes its log when a step ends. A step for which neither exists has no li
 """
 
 import hashlib
+import os
 import re
 import stat
 import time
@@ -13,8 +14,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from posixpath import join, normpath, splitext
+from typing import NamedTuple
 
-from stoker.model.govern import Role, Step
+from stoker.model.govern import Role
 from stoker.model.runs import Includes, short_path
 from stoker.source.ninja import read_discovered
 
@@ -26,7 +28,15 @@ _PATH = re.compile(r"(?:\\[ #]|[^\s\\]|\\(?=[^\s]))+")
 _ESCAPED = re.compile(r"\\([ #])|\$(\$)")
 
 
-def read_includes(directory: str, steps: Iterable[Step], *, began: float) -> Includes:
+class StepOutput(NamedTuple):
+    """What says where the list of a step is: its role, its build folder and its output in there."""
+
+    role: str
+    directory: str
+    output: str
+
+
+def read_includes(directory: str, steps: Iterable[StepOutput], *, began: float) -> Includes:
     """Return what the steps of a run read, with a digest of each file as it is now.
 
     ``directory`` is that of the run, and ``began`` the time since the epoch when it began: older
@@ -46,29 +56,31 @@ def read_includes(directory: str, steps: Iterable[Step], *, began: float) -> Inc
     )
 
 
-def _lists(directory: str, steps: Iterable[Step], began: float) -> Iterator[tuple[str, list[str]]]:
+def _lists(
+    directory: str, steps: Iterable[StepOutput], began: float
+) -> Iterator[tuple[str, list[str]]]:
     """Yield the output of each step and the files that it read, as absolute paths."""
     by_folder: dict[str, set[str]] = defaultdict(set)
     for step in steps:
         if step.output and step.role not in _COMBINE:
-            by_folder[normpath(join(directory, step.directory))].add(step.output)
-    for folder, outputs in by_folder.items():
+            by_folder[step.directory].add(step.output)
+    for name, outputs in by_folder.items():
+        folder = normpath(join(directory, name))
         known = read_discovered(Path(folder), outputs)
         for output in sorted(outputs):
-            path = normpath(join(folder, output))
-            found = known.get(output) or _from_file(path, began)
+            found = known.get(output) or _from_file(join(folder, output), began)
             if found:
-                yield path, [normpath(join(folder, name)) for name in found]
+                yield normpath(join(folder, output)), [normpath(join(folder, n)) for n in found]
 
 
 def _from_file(output: str, began: float) -> list[str]:
     """Return the paths in the dependency file of an output; none if there is no fresh one."""
-    for name in (f"{output}.d", f"{splitext(output)[0]}.d"):
-        path = Path(name)
+    for path in (f"{output}.d", f"{splitext(output)[0]}.d"):
         try:
-            fresh = path.stat().st_mtime >= began - 1  # of a coarse clock
-            if fresh and _is_small_file(path):
-                return parse_dependency_file(path.read_text(errors="surrogateescape"))
+            status = os.stat(path)  # noqa: PTH116 - a Path for each output takes 80 ms of 6,000
+            fresh = status.st_mtime >= began - 1  # of a coarse clock
+            if fresh and _is_small_file(status):
+                return parse_dependency_file(Path(path).read_text(errors="surrogateescape"))
         except OSError:
             continue
     return []
@@ -84,13 +96,12 @@ def parse_dependency_file(text: str) -> list[str]:
 def _digest(path: str, deadline: float) -> bytes:
     """Return a digest of a file; empty if it cannot be read, or not in time."""
     try:
-        if time.monotonic() > deadline or not _is_small_file(Path(path)):
+        if time.monotonic() > deadline or not _is_small_file(Path(path).stat()):
             return b""
         return hashlib.blake2b(Path(path).read_bytes(), digest_size=_DIGEST).digest()
     except (OSError, ValueError):
         return b""
 
 
-def _is_small_file(path: Path) -> bool:
-    status = path.stat()
+def _is_small_file(status: os.stat_result) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_size <= _LARGEST

@@ -11,7 +11,9 @@ from stoker.model.events import RunningStep
 from stoker.model.govern import LEASE_BYTES, LEASE_S, Basis, Prediction, StepRecord
 
 _SHARE = 0.5  # of the memory that no running step may still use
-_BEYOND = 2  # places more than all CPUs, as ninja has: short compiles also wait for their processes
+# More places for each CPU, and one: short compiles also wait for their processes. With these, 6,000
+# trivial compiles on 16 CPUs take 1.14 to 1.19 of ninja's time, with two more in all 1.16 to 1.32.
+_BEYOND = 0.5
 _IDLE = 2.0  # seconds after which places that no launcher takes are withdrawn
 
 
@@ -112,7 +114,7 @@ class LeaseOffers:
             claimed = sum(max(0, s.request.prediction.high - s.current) for s in running)
             fitting = int(_SHARE * (free_bytes - claimed) / self._page.claim)
             free = cpus - sum(s.slots_of(cpus) for s in running)
-            beyond = _BEYOND if free > 0 and cpus >= self._page.all_cpus else 0
+            beyond = int(free > 0 and cpus >= self._page.all_cpus and 1 + _BEYOND * cpus)
             places = max(0, min(free + beyond, fitting))
         self._page.grant(places)
         return places > 0

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
+from itertools import starmap
 from pathlib import Path
 from typing import Protocol
 
@@ -32,7 +33,7 @@ from stoker.model.events import (
     Warned,
 )
 from stoker.model.govern import GovernorOptions, TimeLimit
-from stoker.model.runs import Outcome, RunSummary
+from stoker.model.runs import RunSummary
 from stoker.model.variant import PlannedTargets
 from stoker.outside import process
 from stoker.outside.deleting import remove_file
@@ -284,13 +285,12 @@ class Session:
         comparisons of runs.
         """
         from stoker.govern.history import History  # a run starts sooner without sqlite3
-        from stoker.govern.includes import read_includes
+        from stoker.govern.includes import StepOutput, read_includes
 
         try:
             with History() as history:
                 history.complete_run(run, summary)
-                attempts = history.attempts(run)
-                steps = [each.record.step for each in attempts if each.outcome is Outcome.DONE]
+                steps = starmap(StepOutput, history.outputs(run))
                 began = time.time() - (time.monotonic() - self._began)
                 includes = read_includes(str(current_folder()), steps, began=began)
                 if includes.steps:

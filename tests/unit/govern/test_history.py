@@ -79,6 +79,7 @@ def test_only_finished_attempts_are_learned_from(path: Path) -> None:
             history.add(run, attempt(outcome))
         assert history.recent() == (RECORD, replace(RECORD, killed=True))
         assert len(history.attempts(run)) == len(Outcome)
+        assert len(history.outputs(run)) == 1  # only one was done
 
 
 def test_an_error_in_the_block_keeps_nothing_of_it(path: Path) -> None:

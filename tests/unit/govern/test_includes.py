@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from stoker.govern.includes import parse_dependency_file, read_includes
-from stoker.model.govern import Role, Step
+from stoker.govern.includes import StepOutput, parse_dependency_file, read_includes
+from stoker.model.govern import Role
 from stoker.model.runs import Includes, short_path
 
 
-def step(output: str) -> Step:
-    return Step(key=output, role=Role.CXX, output=output)
+def step(output: str) -> StepOutput:
+    return StepOutput(Role.CXX, "", output)
 
 
 def files_of(includes: Includes, output: str) -> list[str]:
@@ -70,7 +70,7 @@ def test_what_a_real_compiler_wrote(tmp_path: Path, need: Callable[[str], str]) 
 def test_the_objects_of_a_link_are_not_read(tmp_path: Path) -> None:
     """CMake lists them too: for PyTorch that is most of a gigabyte after a change of one file."""
     (tmp_path / "lib.so.d").write_text("lib.so: a.o\n")
-    link = Step(key="lib.so", role=Role.LINK, output="lib.so")
+    link = StepOutput(Role.LINK, "", "lib.so")
     assert read_includes(str(tmp_path), [link], began=0.0) == Includes()
 
 

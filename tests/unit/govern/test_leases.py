@@ -146,7 +146,7 @@ def test_places_that_no_step_waits_for_are_for_leases(world: World, leases: Leas
     world.ask(7, source="large.cpp")
     world.governor.decide(1.0)
     world.governor.offer_leases(1.0, allowed=True)
-    assert leases.places == 3 + 2  # two more than free CPUs
+    assert leases.places == 3 + 3  # half as many more than all CPUs, and one
     world.governor.offer_leases(1.0, allowed=False)
     assert leases.places == 0
     world.governor.offer_leases(4.0, allowed=True)
@@ -160,7 +160,7 @@ def test_those_that_wait_for_a_place_only_are_sent_to_the_page(
     world.ask(8, lease=lease())
     world.governor.offer_leases(1.0, allowed=True)
     assert world.words(7) == world.words(8) == ["lease"]
-    assert leases.places == 4 + 2
+    assert leases.places == 4 + 3
     assert not world.governor.state(1.0).waiting
 
 
