@@ -3,9 +3,10 @@ Pure.
 """
 
 from stoker.knowledge.packages import install_command
+from stoker.knowledge.projects import reader_of
 from stoker.model.plan import Estimate, Plan, Resources, SourceSummary
 from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
-from stoker.model.source import FrontEnd
+from stoker.model.source import FrontEnd, ProjectKind, SourceTree
 from stoker.model.value import Value
 from stoker.plan.checks import refuse
 from stoker.plan.defines import (
@@ -99,6 +100,8 @@ def _jobs(subject: Subject, estimate: Estimate, chosen: Recipe) -> list[Setting]
     tree = subject.tree
     if tree and tree.front_end is FrontEnd.SETUPTOOLS and tree.ask("MAX_JOBS", environment=True):
         variable = "MAX_JOBS"
+    elif tree and tree.kind is ProjectKind.PACKAGE and not _is_read(variable, tree):
+        return []  # setuptools takes its number of jobs from its own arguments
     if (own := subject.exported.get(variable)) or not subject.here:
         origin = Origin(kind=OriginKind.ENVIRONMENT, where=variable)
         return [environment(variable, own, origin)] if own else []
@@ -107,6 +110,10 @@ def _jobs(subject: Subject, estimate: Estimate, chosen: Recipe) -> list[Setting]
     jobs = max(1, min(cpus, fitting))
     why = f"{cpus} CPUs" + (f", {fitting} of the largest steps fit in memory" if largest else "")
     return [environment(variable, str(jobs), Origin(kind=OriginKind.MACHINE), why)]
+
+
+def _is_read(variable: str, tree: SourceTree) -> bool:
+    return bool(reader_of(variable, tree.readers, environment=True))
 
 
 def _resources(subject: Subject) -> Resources:

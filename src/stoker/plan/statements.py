@@ -16,6 +16,8 @@ _NOT_FOUND = re.compile(
     r"|Could NOT find (?P<part>[\w.+-]+)"
     r"|package configuration file provided by\s+\"(?P<package>[\w.+-]+)\""
 )
+# Messages of sources that were written for an older package, and that package.
+_OLDER = {r"Compiler\.__init__\(\) takes from 1 to 3 positional arguments": "setuptools<81"}
 # Packages whose newest release no longer has a module, or that bring one under another name.
 _PROVIDERS = {"pkg_resources": "setuptools<82", "distutils": "setuptools", "wheel": "wheel"}
 
@@ -60,6 +62,13 @@ def answered(subject: Subject) -> Iterable[Finding]:
             title + (f": install {needed}" if needed else ""),
             evidence=asked.refusal,
             fix=(shlex.join([subject.python, "-m", "pip", "install", needed]),) if needed else (),
+        )
+    elif older := next((p for m, p in _OLDER.items() if re.search(m, asked.refusal)), None):
+        yield error(
+            "build-requirement-missing",
+            f"the build needs an older package than {subject.python} has: install {older}",
+            evidence=asked.refusal,
+            fix=(shlex.join([subject.python, "-m", "pip", "install", older]),),
         )
     elif lacking := _NOT_FOUND.search(asked.refusal):
         language = lacking["language"]

@@ -169,3 +169,16 @@ def test_targets_are_read_only_where_the_build_has_device_code(
     evidence = targets_of(made).evidence
     assert evidence
     assert (targets_of(made).cubins, evidence.kind) == (("9.0",), kind)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("", False), ("jobs = os.environ.get('MAX_JOBS')\n", True)],
+)
+def test_a_number_of_jobs_is_set_only_where_something_reads_it(
+    tmp_path: Path, text: str, said: bool
+) -> None:
+    setup = "import os\nfrom setuptools import Extension, setup\n" + text
+    setup += "setup(name='lib', ext_modules=[Extension('lib', ['a.cpp'])])\n"
+    (tmp_path / "a.cpp").touch()
+    assert ("MAX_JOBS" in environment_of(planned(tmp_path, "cpu", setup=setup))) is said

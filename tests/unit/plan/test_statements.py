@@ -62,6 +62,17 @@ def test_an_answer_without_device_code_is_none_where_the_files_show_some() -> No
     assert (none.about, none.text) == ("device code", "none is compiled")
 
 
+def test_a_build_for_an_older_setuptools_names_it() -> None:
+    """setuptools 81 took a parameter from the classes of its compilers."""
+    takes = "takes from 1 to 3 positional arguments but 4 were given"
+    refusal = f"TypeError: Compiler.__init__() {takes}"
+    older = named(
+        plan_of(mla(asked=AskedBuild(refusal=refusal))).findings, "build-requirement-missing"
+    )
+    assert "needs an older package" in older.title
+    assert older.fix[0].endswith("-m pip install 'setuptools<81'")
+
+
 def test_a_build_that_lacks_a_python_module_names_what_to_install() -> None:
     refusal = "ModuleNotFoundError: No module named 'pkg_resources'"
     found = plan_of(mla(asked=AskedBuild(refusal=refusal))).findings
