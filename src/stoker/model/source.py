@@ -80,6 +80,13 @@ class Minimum(Value, frozen=True, kw_only=True):
     where: str
 
 
+class SupportedTargets(Value, frozen=True, kw_only=True):
+    """The only GPU targets that the build of a tree accepts, as ``9.0``."""
+
+    archs: tuple[str, ...]
+    where: str
+
+
 class NamedTarget(Value, frozen=True, kw_only=True):
     """A GPU target that the build of a tree names itself, in a flag or a list of its own.
 
@@ -134,6 +141,7 @@ class CompiledCode(Value, frozen=True, kw_only=True):
     native: tuple[NativeCode, ...] = ()
     cuda_minimum: Minimum | None = None
     oldest_gpu: Minimum | None = None
+    supported: SupportedTargets | None = None
     cuda_if_found: str | None = None  # where a toolkit is looked for to decide about CUDA
     needs_gpu: str | None = None  # where the build refuses if no GPU is visible
     calls_cmake: bool = False  # from its Python files

@@ -16,7 +16,12 @@ from stoker.model.value import version_numbers
 from stoker.model.variant import Backend, GpuTarget, plain_arch
 from stoker.plan.recipes.project import refuse_targets
 from stoker.plan.subject import Subject
-from stoker.plan.targets import refuse_old_gpus, refuse_unmade, refuse_unserved
+from stoker.plan.targets import (
+    refuse_old_gpus,
+    refuse_unmade,
+    refuse_unserved,
+    refuse_unsupported,
+)
 
 _EVERYWHERE = (Backend.CPU, Backend.VULKAN)
 
@@ -218,6 +223,7 @@ _RULES: tuple[Callable[[Subject], None], ...] = (
     _toolkit_is_accepted,
     _tree_knows_targets,
     refuse_targets,
+    refuse_unsupported,
     refuse_old_gpus,
     refuse_unserved,
     refuse_unmade,

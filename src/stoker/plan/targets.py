@@ -13,7 +13,7 @@ from stoker.model.recipe import BackendRecipe, FixedTargets, Switch
 from stoker.model.setting import Setting
 from stoker.model.source import ProjectKind
 from stoker.model.value import Value
-from stoker.model.variant import Backend, GpuTarget, PlannedTargets
+from stoker.model.variant import Backend, GpuTarget, PlannedTargets, plain_arch
 from stoker.plan.loose import loose_targets
 from stoker.plan.present import kernel_lists, places
 from stoker.plan.recipes.project import known_facts, sets_targets, written_targets
@@ -89,6 +89,21 @@ def refuse_unmade(subject: Subject) -> None:
                 hints=[str(_evidence(subject).targets)],
                 where=subject.tree.path if subject.tree else None,
             )
+
+
+def refuse_unsupported(subject: Subject) -> None:
+    """Raise an error if no GPU is among the targets that the build says it supports."""
+    supported = subject.tree.code.supported if subject.tree else None
+    if supported is None or subject.variant.backend is not Backend.CUDA or subject.backend_recipe:
+        return
+    plain = {plain_arch(arch) for arch in supported.archs}
+    if subject.gpus and not any(target.plain in plain for target in subject.gpus):
+        raise UsageError(
+            f"the build compiles for {', '.join(sorted(plain))} and refuses others, "
+            f"such as {subject.gpus[0].arch}",
+            hints=[f"read at {supported.where}"],
+            where=subject.tree.path if subject.tree else None,
+        )
 
 
 def refuse_old_gpus(subject: Subject) -> None:

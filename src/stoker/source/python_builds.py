@@ -10,12 +10,22 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
-from stoker.model.source import CompiledCode, Minimum, NamedTarget, NativeCode, ReadVariable
+from stoker.model.source import (
+    CompiledCode,
+    Minimum,
+    NamedTarget,
+    NativeCode,
+    ReadVariable,
+    SupportedTargets,
+)
 from stoker.source.cmake_code import flag_targets
 from stoker.source.cuda_guards import Test, cuda_guards, value_for
 
 _FLAG = re.compile(r"\b(?:compute|sm)_(?:$|\d{2,3})|--offload-arch=")
 _DEVICE_SOURCE = re.compile(r"[^\s]*\.(?:cu|hip)")
+_SUPPORTED = re.compile(r"_?(?:\w+_)?SUPPORTED_(?:\w+_)?(?:ARCHS|ARCHITECTURES|CAPABILITIES)")
+_UNSUPPORTED = re.compile(r"arch.*support", re.IGNORECASE | re.DOTALL)
+_TARGET = re.compile(r"\d{1,2}\.\d[af]?")
 _NATIVE = re.compile(r"-m(?:arch|cpu|tune)=native")
 _ARGUMENT = re.compile(r"--[a-z][\w-]*")
 _CUDA_VERSION = re.compile(r"cuda|nvcc|bare_metal", re.IGNORECASE)
@@ -61,6 +71,7 @@ class BuildReader:
         self._needs_gpu: str | None = None
         self._cuda: Minimum | None = None
         self._gpu: Minimum | None = None
+        self._supported: SupportedTargets | None = None
 
     def result(self) -> CompiledCode:
         computed = any(not target.arch for target in self._targets)
@@ -80,10 +91,13 @@ class BuildReader:
             native=tuple(self._native),
             cuda_minimum=self._cuda,
             oldest_gpu=self._gpu,
+            supported=self._supported,
         )
 
     def read(self, file: str, tree: ast.Module) -> None:
         names = dict(_assignments(tree))
+        if _refuses_unsupported(tree):
+            self._supported = self._supported or next(_supported(file, tree), None)
         takes = any(map(_takes_arguments, ast.walk(tree)))
         looped = set(_compared_in_loops(tree)) if takes else set()
         self._without_cuda += [self._switch(tests, names) for tests in cuda_guards(tree)]
@@ -260,6 +274,30 @@ def _is_about_cuda(test: tuple[ast.expr, bool]) -> bool:
         case ast.Compare(left=left, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):
             expression = left
     return wanted and bool(_WITH_CUDA.fullmatch(ast.unparse(expression)))
+
+
+def _refuses_unsupported(tree: ast.Module) -> bool:
+    """Tell whether a file refuses targets because they are not supported, in its own words."""
+    return any(
+        isinstance(node, ast.Raise) and _UNSUPPORTED.search(ast.unparse(node))
+        for node in ast.walk(tree)
+    )
+
+
+def _supported(file: str, tree: ast.Module) -> Iterator[SupportedTargets]:
+    """Yield the lists ``SUPPORTED_ARCHS = {"8.0", "9.0"}`` of a file, outside of all functions."""
+    for node in tree.body:
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Set(elts=parts) | ast.List(elts=parts) | ast.Tuple(elts=parts),
+            ) if _SUPPORTED.fullmatch(name):
+                found = [part.value for part in parts if isinstance(part, ast.Constant)]
+                archs = [
+                    arch for arch in found if isinstance(arch, str) and _TARGET.fullmatch(arch)
+                ]
+                if archs and len(archs) == len(parts):
+                    yield SupportedTargets(archs=tuple(archs), where=f"{file}:{node.lineno}")
 
 
 def _is_without_gpu(test: tuple[ast.expr, bool]) -> bool:

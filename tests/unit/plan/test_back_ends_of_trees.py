@@ -9,7 +9,7 @@ import pytest
 
 from stoker.model.errors import UsageError
 from stoker.source.tree import read_tree
-from subjects import cmake_of, environment_of, names, planned, targets_of
+from subjects import EXTENSION, cmake_of, environment_of, names, planned, targets_of
 
 COMPARED = """
 if(LIB_BACKEND STREQUAL "CUDA")
@@ -182,3 +182,27 @@ def test_a_number_of_jobs_is_set_only_where_something_reads_it(
     setup += "setup(name='lib', ext_modules=[Extension('lib', ['a.cpp'])])\n"
     (tmp_path / "a.cpp").touch()
     assert ("MAX_JOBS" in environment_of(planned(tmp_path, "cpu", setup=setup))) is said
+
+
+LISTED = """
+import os
+SUPPORTED_ARCHS = {"8.0", "8.9", "9.0"}
+def wanted():
+    asked = set(os.environ["TORCH_CUDA_ARCH_LIST"].split(";"))
+    known = asked.intersection(SUPPORTED_ARCHS)
+    if not known:
+        raise RuntimeError(f"None of the architectures in {asked} is supported.")
+    return known
+setup(ext_modules=[CUDAExtension("x", ["x.cu"])])
+"""
+
+
+def test_gpus_that_the_build_does_not_list_among_those_it_supports(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=r"compiles for 8\.0, 8\.9, 9\.0 and refuses others"
+    ) as refused:
+        planned(tmp_path, "cu130-sm100", setup=EXTENSION + LISTED)
+    assert "setup.py:" in refused.value.hints[0]
+    planned(tmp_path, "cu130-sm90", setup=EXTENSION + LISTED)
+    only_said = LISTED.replace("raise RuntimeError", "print")
+    planned(tmp_path, "cu130-sm100", setup=EXTENSION + only_said)
