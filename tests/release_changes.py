@@ -68,6 +68,10 @@ class ReleaseTable(Row, frozen=True, kw_only=True):
     product: tuple[Product, ...]
 
 
+# Products whose releases only the machine decides about, or whose changes have options.
+_TOOLS = ("Xcode", "apple-sdk", "rustc")
+
+
 def cause_of(change: Change) -> Failure:
     """Return a change as the cause of a failed build. The fixes bring the old behaviour back."""
     fixes = [fix for restore in change.restore if (fix := _fix(restore))]
@@ -76,6 +80,14 @@ def cause_of(change: Change) -> Failure:
     last = f"Use {release} or later" if change.is_needed else f"{elder} {release}"
     if change.is_general:
         last = f"Use a release of the project for this {change.product}, or an older one of it"
+    newer = f"Take the newest release of the project; if it does not know {release}, "
+    newer += f"use {change.product} before {change.since}"
+    if change.is_general:
+        newer = (
+            f"Take the newest release of the project; if this is it, use an older {change.product}"
+        )
+    by_project = Fix(text=newer, commands=(Template("{run.newer_project}"),))
+    others = () if change.is_needed or change.product in _TOOLS else (by_project,)
     why = "Source and tools are each sound, but of different ages."
     if not change.is_general:
         why += f" {release} is of {change.released}; older source expects the behaviour before it."
@@ -90,7 +102,7 @@ def cause_of(change: Change) -> Failure:
         stage=change.stage,
         why=why,
         sign=change.message,
-        fix=(*fixes, Fix(text=last)),
+        fix=(*fixes, *others, Fix(text=last)),
         threads=(change.source,),
         known=known,
         example=change.example,

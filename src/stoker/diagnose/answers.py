@@ -7,8 +7,9 @@ from stoker.diagnose import (
     cuda_facts,
     disk_facts,
     gcc_facts,
+    log_facts,
     machine_facts,
-    owner_facts,
+    project_facts,
     python_facts,
     run_facts,
     target_facts,
@@ -42,7 +43,8 @@ _FACTS = {
     **gcc_facts.FACTS,
     **cuda_facts.FACTS,
     **target_facts.FACTS,
-    **owner_facts.FACTS,
+    **log_facts.FACTS,
+    **project_facts.FACTS,
 }
 NAMES: Mapping[str, str] = {name: what for name, (what, _) in sorted(_FACTS.items())}
 _AGAIN = Template("{run.command}")

@@ -39,6 +39,8 @@ class Here:
         """Return the same with another package manager, for a log of another system."""
         there = Here(self.environment, self.root)
         there.manager = name
+        if name != "apt":
+            there.gccs = frozenset()  # those of this machine say nothing of another system
         return there
 
     def which(self, *programs: str) -> str | None:

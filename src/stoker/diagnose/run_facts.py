@@ -137,7 +137,8 @@ def _configure(about: About) -> ShellScript | None:
 
 
 @FACTS.text("run.package", "the Python project that was built")
-def _package(about: About) -> str | None:
+def python_project(about: About) -> str | None:
+    """Return the Python project that was built."""
     if found := about.first(_PACKAGES):
         return found[1]
     words = shlex.split(about.run.command) if about.run.command.startswith(("pip ", "uv ")) else []
@@ -150,7 +151,7 @@ def _needs(about: About) -> ShellScript | None:
     """Return it if the project needs what is missing: builds name only the first thing they lack.
     Development files are of that kind; of programs, those that Debian installs for the project.
     """
-    project = _package(about)
+    project = python_project(about)
     if project is None or about.here.manager != "apt" or about.here.conda:
         return None
     found = [
@@ -172,7 +173,7 @@ def _needs(about: About) -> ShellScript | None:
 
 @FACTS.command("run.dependencies", "the same, if the project lacks something else")
 def _dependencies(about: About) -> ShellScript | None:
-    project = _package(about)
+    project = python_project(about)
     if project is None or about.here.manager != "apt" or about.here.conda:
         return None
     return system_commands(built_with(project), about.here, "apt")
@@ -189,7 +190,8 @@ def _cargo(about: About) -> str | None:
 
 
 @FACTS.text("run.cargo_install", "the crate that cargo could not install")
-def _cargo_install(about: About) -> str | None:
+def cargo_installs(about: About) -> str | None:
+    """Return the crate that cargo could not install."""
     found = about.first(_INSTALLED_BY_CARGO, "failed to compile")
     return found["crate"] if found else None
 

@@ -1,4 +1,4 @@
-"""Facts of the file in which an error is: whose source it is, as its path tells."""
+"""Facts that only the log tells: whose the file of an error is, which tools and system it is of."""
 
 from stoker.diagnose.about import About, Facts
 from stoker.diagnose.lines import compiled
@@ -66,3 +66,15 @@ def _cl_include(about: About) -> ShellScript | None:
     template = Template("set CL=/FI{header} %CL%")
     made = (fill(template, {"header": outside(header)}) for header in missing_headers(about))
     return joined(filter(None, made), "\n")
+
+
+@FACTS.command("run.winget", "the command that installs the missing program on Windows")
+def _winget(about: About) -> ShellScript | None:
+    from stoker.knowledge.windows_programs import windows_programs  # few logs are of Windows
+
+    words = [word for group in ("program", "windows", "lacking") for word in about.words(group)]
+    known = windows_programs().package
+    found = next((known[word] for word in words if word in known), None)
+    if not (found and about.is_windows):
+        return None
+    return fill(Template("winget install -e --id {package}"), {"package": outside(found)})
