@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -13,7 +14,6 @@ from stoker import __version__
 from stoker.accelerate.run_cache import run_cache
 from stoker.ask.asking import ask_for_build
 from stoker.builds.acquire.store import acquired
-from stoker.builds.jobs.job import FarmPart, Job, identity_of
 from stoker.builds.repeating import RecordedBuild
 from stoker.builds.stages import Echo, StageError, Stages, Tell
 from stoker.builds.staging import Staging
@@ -27,11 +27,10 @@ from stoker.builds.work import (
     placed,
     work_folder,
 )
-from stoker.diagnose.diagnosing import excerpt
 from stoker.govern.broadcast import Broadcast
 from stoker.govern.opening import RunOptions, session
+from stoker.govern.past_runs import trace_of_run
 from stoker.govern.session import Session, Show
-from stoker.govern.simulating import find_trace
 from stoker.govern.trace import write_trace
 from stoker.model.build import BuildRecord, BuildRequest, StageResult
 from stoker.model.caching import Chain
@@ -53,6 +52,9 @@ from stoker.plan.survey import estimated, survey
 from stoker.settings.declared import CommandLine
 from stoker.source.git_state import read_git_state
 from stoker.wheel.revision import new_version
+
+if TYPE_CHECKING:
+    from stoker.builds.jobs.job import FarmPart, Job
 
 
 class Built(Value, frozen=True, kw_only=True):
@@ -84,7 +86,7 @@ def build(
     *,
     recorded: RecordedBuild | None = None,
     apart: str = "",
-    part: FarmPart | None = None,
+    part: "FarmPart | None" = None,
 ) -> Built:
     """Build a source and return the record.
 
@@ -148,12 +150,20 @@ def build(
         return built
 
 
-def _job(part: FarmPart, chain: Chain, subject: Subject, plan: Plan, watcher: Watcher) -> Job:
+def _job(part: "FarmPart", chain: Chain, subject: Subject, plan: Plan, watcher: Watcher) -> "Job":
+    from stoker.builds.jobs.job import Job, identity_of  # most builds are one job
+
     part.checkpoint.check(chain)
     job = Job(part, identity_of(subject, plan, os.environ))
     for text in job.remarks():
         watcher.say(text)
     return job
+
+
+def _excerpt(log: Path) -> str:
+    from stoker.diagnose.diagnosing import excerpt  # only a stage that failed needs it
+
+    return excerpt(log)
 
 
 def _tree(subject: Subject) -> SourceTree:
@@ -190,7 +200,7 @@ class _BuildRun:
         work: Work,
         folder: RunFolder,
         time_limit: TimeLimit | None,
-        job: Job | None,
+        job: "Job | None",
     ):
         tree = _tree(subject)
         self._asked = asked
@@ -208,7 +218,7 @@ class _BuildRun:
             folder,
             tell=self._tell,
             echo=watcher.echo,
-            excerpt=excerpt,
+            excerpt=_excerpt,
             check_time=lambda: _check_time(time_limit),
         )
         self.title = f"{tree.name} {tree.version or ''}".strip() + f" for {plan.name}"
@@ -320,7 +330,7 @@ class _BuildRun:
         """Return the steps of this build from the governor's history, if it has any."""
         run = record.summary.run if record.summary else None
         with suppress(UsageError):
-            return None if run is None else find_trace(str(run))
+            return None if run is None else trace_of_run(str(run))
         return None
 
 

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stoker import __version__
 from stoker.builds.back_end_python import BackEndPython
@@ -19,7 +19,6 @@ from stoker.builds.digests import digest, file_digest, installed_files, tree_sta
 from stoker.builds.execution import Execution
 from stoker.builds.finishing import AUTO, PortableWheels, check_wheel, handed_over
 from stoker.builds.hindrances import hindrances, mending, refusal
-from stoker.builds.jobs.job import Job, names_native
 from stoker.builds.route import choose_route, last_stage
 from stoker.builds.stages import StageLog, Stages
 from stoker.builds.work import Work, drop_memory_tree
@@ -39,6 +38,9 @@ from stoker.plan.subject import Subject
 from stoker.source import cmake_api
 from stoker.source.ninja import generated_sources, read_edges
 from stoker.wheel.package.values import PackageMode, PackageRequest
+
+if TYPE_CHECKING:
+    from stoker.builds.jobs.job import Job
 
 _ASKED = (OriginKind.FILE, OriginKind.ENVIRONMENT, OriginKind.VARIANT, OriginKind.COMMAND_LINE)
 _CMAKE_FILES = ("CMakeLists.txt", ".cmake", ".cmake.in", "setup.py", "pyproject.toml")
@@ -72,7 +74,7 @@ class Staging:
         stages: Stages,
         governed: Session,
         say: Say,
-        job: Job | None = None,
+        job: "Job | None" = None,
     ):
         assert subject.tree is not None
         self.tree: SourceTree = subject.tree
@@ -259,8 +261,8 @@ class Staging:
             if job:
                 job.leave_to_back_end(self.tree.name, cpu, self.environment)
             return  # the project chose another build tool, or compiles nothing
-        if job and names_native(build):
-            job.keep_cpus_apart(cpu, self.environment)
+        if job:
+            job.keep_native_apart(build, cpu, self.environment)
         target = self._request.target or "all"
         edges = read_edges(build)
         targets = {output for edge in edges for output in edge.outputs}

@@ -79,10 +79,6 @@ def performed(options: dict[str, Any], *, editable: bool = False) -> "Built":
 
 def _part(options: dict[str, Any]) -> "FarmPart | None":
     """Return the part of this job in a build with a checkpoint, and take its options away."""
-    from stoker.builds.jobs.checkpoint import Checkpoint
-    from stoker.builds.jobs.job import FarmPart
-    from stoker.builds.jobs.shards import parse_shard
-
     where, size, shard, finish = taken(options, Part.JOB).values()
     if not where:
         if shard or finish:
@@ -94,6 +90,10 @@ def _part(options: dict[str, Any]) -> "FarmPart | None":
         raise UsageError("a shard does not finish the build", hints=["leave out --shard"])
     if not (most := byte_count(size)):
         raise UsageError(f"--checkpoint-size {size}: not a size", hints=["for example 20G"])
+    from stoker.builds.jobs.checkpoint import Checkpoint
+    from stoker.builds.jobs.job import FarmPart
+    from stoker.builds.jobs.shards import parse_shard
+
     checkpoint = Checkpoint(where, most_bytes=most)
     return FarmPart(
         checkpoint=checkpoint, shard=parse_shard(shard) if shard else None, finish=finish

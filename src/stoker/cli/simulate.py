@@ -187,7 +187,7 @@ def _farm(
 ) -> int:
     """Simulate a build in several jobs."""
     from stoker.builds.jobs.simulation import farm_page, simulate_farm
-    from stoker.govern.simulating import find_trace
+    from stoker.govern.past_runs import find_trace
     from stoker.outside.terminal import print_json, show
     from stoker.settings.toml import own_prices
 

@@ -9,17 +9,47 @@ from posixpath import normpath
 
 from stoker.govern.command_line import build_folder
 from stoker.govern.history import History
-from stoker.govern.simulating import trace_of_run
 from stoker.govern.trace import read_trace, write_trace
 from stoker.model.errors import StorageError, UsageError, unreadable
-from stoker.model.govern import CompileMode, StepRecord, Timing
-from stoker.model.runs import Attempt, Run, RunSummary
-from stoker.model.value import duration, size
+from stoker.model.govern import CompileMode, StepRecord, Timing, Trace
+from stoker.model.runs import Attempt, Outcome, Run, RunSummary
+from stoker.model.value import duration, size, whole_number
 from stoker.outside.files import write_named
 from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.source.ninja import read_durations
 
+_MOST_DIGITS = 18  # of the number of a run: SQLite takes no more than 64 bits
 _RUNS = ("`stoker history` lists the runs",)
+
+
+def find_trace(source: str) -> Trace:
+    path = Path(source)
+    try:
+        if path.is_file():
+            return read_trace(path.read_bytes(), source)
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    if path.is_dir() or whole_number(source, _MOST_DIGITS):
+        return trace_of_run(source)
+    raise UsageError(
+        f"there is no trace '{source}'",
+        hints=["give a trace's file, or the number of a run in the history"],
+    )
+
+
+def trace_of_run(word: str) -> Trace:
+    """Return the steps of a run, which is given by its number or its run folder; also those that
+    ran at its deadline.
+    """
+    with History() as history:
+        run = history.find(word)
+        attempts = history.attempts(run.id)
+    wanted = (Outcome.DONE, Outcome.DEADLINE)
+    steps = tuple(attempt.record for attempt in attempts if attempt.outcome in wanted)
+    if not steps:
+        hints = ["`stoker history` lists the runs"]
+        raise UsageError(f"run {run.id} has no measured steps", hints=hints)
+    return Trace(what=run.command, steps=steps)
 
 
 def runs() -> tuple[Run, ...]:

@@ -2,22 +2,17 @@
 
 from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 
-from stoker.govern.history import History
+from stoker.govern.past_runs import find_trace
 from stoker.govern.policies import make_policy
 from stoker.govern.simulate import simulate
 from stoker.govern.simulated_steps import scattered
-from stoker.govern.trace import read_trace
-from stoker.model.errors import StorageError, UsageError
 from stoker.model.govern import StepRecord, Trace
-from stoker.model.runs import Outcome
 from stoker.model.simulation import SimulatedWorkers, SimulationResult
-from stoker.model.value import Value, size, whole_number
+from stoker.model.value import Value, size
 from stoker.outside.terminal import Group, Listing, Page, Text
 
 _SEED = 1
-_MOST_DIGITS = 18  # of the number of a run: SQLite takes no more than 64 bits
 
 
 class SimulationOptions(Value, frozen=True, kw_only=True):
@@ -56,36 +51,6 @@ def _results(
         )
         for cpus, memory, distribution, policy in machines
     ]
-
-
-def find_trace(source: str) -> Trace:
-    path = Path(source)
-    try:
-        if path.is_file():
-            return read_trace(path.read_bytes(), source)
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}") from error
-    if path.is_dir() or whole_number(source, _MOST_DIGITS):
-        return trace_of_run(source)
-    raise UsageError(
-        f"there is no trace '{source}'",
-        hints=["give a trace's file, or the number of a run in the history"],
-    )
-
-
-def trace_of_run(word: str) -> Trace:
-    """Return the steps of a run, which is given by its number or its run folder; also those that
-    ran at its deadline.
-    """
-    with History() as history:
-        run = history.find(word)
-        attempts = history.attempts(run.id)
-    wanted = (Outcome.DONE, Outcome.DEADLINE)
-    steps = tuple(attempt.record for attempt in attempts if attempt.outcome in wanted)
-    if not steps:
-        hints = ["`stoker history` lists the runs"]
-        raise UsageError(f"run {run.id} has no measured steps", hints=hints)
-    return Trace(what=run.command, steps=steps)
 
 
 _COLUMNS = (

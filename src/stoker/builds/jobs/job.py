@@ -74,9 +74,16 @@ class Job:
                 f"{project} is compiled by its own build back end, which cannot be split",
                 hints=["--stop-after with --checkpoint builds it in several jobs, one by one"],
             )
-        self.keep_cpus_apart(cpu, environment)
+        self._keep_cpus_apart(cpu, environment)
 
-    def keep_cpus_apart(self, cpu: Cpu, environment: MutableMapping[str, str]) -> None:
+    def keep_native_apart(
+        self, build: Path, cpu: Cpu, environment: MutableMapping[str, str]
+    ) -> None:
+        """Keep objects of other CPUs apart if the build folder compiles for the one at hand."""
+        if names_native(build):
+            self._keep_cpus_apart(cpu, environment)
+
+    def _keep_cpus_apart(self, cpu: Cpu, environment: MutableMapping[str, str]) -> None:
         """Give objects for "the CPU at hand" to machines with the same CPU only: ccache knows
         -march=native by its name.
         """
