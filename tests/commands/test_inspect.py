@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from built_libraries import ARCH_SPECIFIC, CUBIN, PTX, build, entry, region, with_device_code
-from conftest import Need, Stoker
+from conftest import Need, Stoker, find_tool
 from wheel_files import DIST_INFO, METADATA, WHEEL, wheel_bytes
 
 CODE = [
@@ -23,15 +23,15 @@ CODE = [
 REQUIRES = b"Metadata-Version: 2.1\nName: mill\nVersion: 1.2\nRequires-Dist: nvidia-cublas-cu12\n\n"
 
 
-@pytest.fixture
-def libraries(need: Need, tmp_path: Path) -> dict[str, bytes]:
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """A library with device code, and one that needs it and another that is nowhere."""
-    (tmp_path / "made").mkdir()
-    device = with_device_code(need, tmp_path / "made", region(CODE) + region(CODE[:1]))
-    far = build(need, tmp_path, "-Wl,-soname,libquadmath.so.0", name="libquadmath.so.0")
+    folder = tmp_path_factory.mktemp("libraries")
+    device = with_device_code(find_tool, folder, region(CODE) + region(CODE[:1]))
+    far = build(find_tool, folder, "-Wl,-soname,libquadmath.so.0", name="libquadmath.so.0")
     user = build(
-        need,
-        tmp_path,
+        find_tool,
+        folder,
         *("-Wl,--disable-new-dtags", "-Wl,-rpath,$ORIGIN/lib", "-Wl,--no-as-needed"),
         *(str(device), str(far)),
         source='extern "C" int grind() { return 2; }',

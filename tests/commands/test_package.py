@@ -2,16 +2,18 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from built_libraries import build
-from conftest import Need, Stoker, missing
+from conftest import Need, Stoker, find_tool, missing
 from stoker.wheel.inspecting import inspect
 from torch_extensions import WARN, torch_stub
 from wheel_files import record, unpacked, zipped
@@ -46,37 +48,45 @@ def make_wheel(folder: Path, library: bytes, *requires: str) -> Path:
     return path
 
 
-@pytest.fixture
-def libraries(need: Need, tmp_path: Path) -> Path:
-    """Return a folder of libraries: one that represents NVIDIA's runtime, and two others."""
-    folder = tmp_path / "libraries"
+@pytest.fixture(scope="session")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a library that is linked as on a build machine, beside a folder of those it needs: one
+    that represents NVIDIA's runtime, and two others.
+    """
+    place = tmp_path_factory.mktemp("linked")
+    folder = place / "libraries"
     folder.mkdir()
     one = 'extern "C" int %s() { return %s; }'
-    build(need, folder, "-Wl,-soname,libash.so.2", source=one % ("ash", 1), name="libash.so.2")
-    build(
-        need,
-        folder,
-        *("-Wl,-soname,libfire.so.1", str(folder / "libash.so.2")),
-        source='extern "C" int ash(); extern "C" int fire() { return ash() + 1; }',
-        name="libfire.so.1",
+    soname = "-Wl,-soname,"
+    ash = build(
+        find_tool, folder, f"{soname}libash.so.2", source=one % ("ash", 1), name="libash.so.2"
     )
-    cudart = ("-Wl,-soname,libcudart.so.13", "-nostdlib")
-    build(need, folder, *cudart, source=one % ("runtime", 40), name="libcudart.so.13")
+    code = 'extern "C" int ash(); extern "C" int fire() { return ash() + 1; }'
+    words = (f"{soname}libfire.so.1", str(ash))
+    fire = build(find_tool, folder, *words, source=code, name="libfire.so.1")
+    words = (f"{soname}libcudart.so.13", "-nostdlib")
+    code = one % ("runtime", 40)
+    runtime = build(find_tool, folder, *words, source=code, name="libcudart.so.13")
     (folder / "LICENSE").write_text("terms")
-    return folder
+    paths = (f"-Wl,-rpath,{folder}", f"-Wl,-rpath-link,{folder}")
+    needed = (*paths, "-g", str(fire), str(runtime))
+    return build(find_tool, place, *needed, source=BOTH % ("fire", "fire"), name="libwarm.so")
 
 
 @pytest.fixture
-def wheel(need: Need, libraries: Path, tmp_path: Path) -> Path:
-    """Linked as on a build machine: with the path of a folder that only exists there."""
-    linked = build(
-        need,
-        tmp_path,
-        *(f"-Wl,-rpath,{libraries}", f"-Wl,-rpath-link,{libraries}", "-g"),
-        *(str(libraries / "libfire.so.1"), str(libraries / "libcudart.so.13")),
-        source=BOTH % ("fire", "fire"),
-        name="libwarm.so",
-    )
+def libraries(linked: Path, tmp_path: Path) -> Iterator[Path]:
+    """Return the folder of the libraries, which exists for this test only: it may be moved."""
+    folder = linked.parent / "libraries"
+    shutil.copytree(folder, tmp_path / "kept")
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+    (tmp_path / "kept").rename(folder)
+
+
+@pytest.fixture
+def wheel(linked: Path, libraries: Path, tmp_path: Path) -> Path:
+    """It has the path of a folder that only exists on the build machine."""
+    assert libraries.is_dir()
     return make_wheel(tmp_path, linked.read_bytes())
 
 
