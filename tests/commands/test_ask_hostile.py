@@ -314,6 +314,44 @@ def test_an_ordinary_user_has_a_room_too(kind: str) -> None:
             assert "root:" not in left["notes"]
 
 
+READ = """
+import os
+for path in PATHS:
+    try:
+        print(path, open(path).read()[:40])
+    except OSError as error:
+        print(path, "is hidden")
+"""
+
+
+@as_root
+def test_a_build_of_root_sees_no_more_than_other_users_and_no_folders_beside_the_system(
+    tmp_path: Path,
+) -> None:
+    """It has no capability, but root owns the files that only root can read."""
+    mark = f"stoker-test-{uuid.uuid4().hex}"
+    folders = [Path("/", mark), Path("/var/lib", mark), Path("/etc", mark)]
+    secrets = [folder / "secret" for folder in folders] + [Path(f"/etc/{mark}.key")]
+    plain = Path(f"/etc/{mark}.conf")
+    try:
+        for folder in folders:
+            folder.mkdir()
+        for path in (*secrets, plain):
+            path.write_text(mark)
+        for path in secrets[1:]:
+            path.chmod(0o600)
+        folders[2].chmod(0o700)
+        paths = ["/etc/shadow", "/var/log/dpkg.log", *map(str, secrets)]
+        (tmp_path / "setup.py").write_text(f"PATHS = {[*paths, str(plain)]!r}\n{READ}")
+        lines = closed_room.answered(tmp_path).output.splitlines()
+    finally:
+        for path in (*secrets, plain):
+            path.unlink(missing_ok=True)
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+    assert lines == [*(f"{path} is hidden" for path in paths), f"{plain} {mark[:40]}"]
+
+
 @as_root
 @pytest.mark.parametrize("whole", [True, False])
 def test_root_asks_a_tree_of_another_user(tmp_path: Path, whole: bool) -> None:

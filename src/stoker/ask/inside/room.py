@@ -42,6 +42,12 @@ _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "ppc64le": 203, "s390x": 217, "risc
 _DEATHSIG, _NO_NEW_PRIVS, _CAPBSET_DROP, _DUMPABLE = 1, 38, 24, 4
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _HIDDEN = ("/home", "/root", "/run", "/tmp", "/var/tmp", "/var/run", "/mnt", "/media", "/srv")
+# What root sees of the top folder; for other users, the rights of files decide.
+_SYSTEM = {
+    *("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "opt", "var"),
+    *("nix", "gnu", "snap", "dev", "proc", "sys"),
+}
+_OF_SERVICES = ("/var/backups", "/var/log", "/var/mail", "/var/spool")
 _KEYCTL = {"x86_64": 250, "aarch64": 219, "ppc64le": 271, "s390x": 280, "riscv64": 219}
 _JOIN_SESSION = 1
 _INODES = 1 << 19  # files and folders in the room: each takes memory, even if it is empty
@@ -121,11 +127,43 @@ def _hide(config):
     """Put empty folders in place of those that belong to users or to running programs. They are
     parts of one file system, so that its limit of space holds for all of them together.
     """
-    for number, path in enumerate(sorted({*_HIDDEN, *config["hidden"]})):
+    hidden = {*_HIDDEN, *config["hidden"]}
+    if os.getuid() == 0:
+        hidden |= {
+            *_OF_SERVICES,
+            *("/" + name for name in os.listdir("/new") if name not in _SYSTEM),
+        }
+    for number, path in enumerate(sorted(hidden)):
         target = "/new" + path
         if os.path.isdir(target) and not os.path.islink(target):
             os.mkdir(f"/empty/{number}")
             _mount(f"/empty/{number}", target, flags=_BIND)
+    if os.getuid() == 0:
+        _hide_from_others()
+
+
+def _hide_from_others():
+    """Hide what users other than root cannot read in /etc and /var, such as the digests of passwords
+    and private keys: root without capabilities still owns these files.
+    """
+    os.mkdir("/empty/folder", 0o555)
+    os.close(os.open("/empty/file", os.O_CREAT, 0))
+    for name in os.listdir("/new"):
+        _hide_file(f"/new/{name}")
+    for top in ("/new/etc", "/new/var"):
+        for place, folders, names in os.walk(top):
+            for name in folders[:]:
+                path = f"{place}/{name}"
+                if not os.path.islink(path) and os.lstat(path).st_mode & 0o005 != 0o005:
+                    _mount("/empty/folder", path, flags=_BIND)
+                    folders.remove(name)
+            for name in names:
+                _hide_file(f"{place}/{name}")
+
+
+def _hide_file(path):
+    if os.path.isfile(path) and not os.lstat(path).st_mode & 0o004:
+        _mount("/empty/file", path, flags=_BIND)
 
 
 def _devices():
