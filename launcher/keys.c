@@ -83,7 +83,8 @@ static int64_t nanoseconds(struct timespec time)
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-/* True if a file is the one of a line: "SIZE INODE MODIFIED CHANGED PATH", with times in nanoseconds.
+/* True if a file is the one of a line: "SIZE INODE MODIFIED CHANGED PATH", with times in nanoseconds. All
+ * numbers of a missing file are 0.
  * `path` is the part of the line that names it. */
 static bool is_unchanged(const char *line, const char **path)
 {
@@ -91,8 +92,9 @@ static bool is_unchanged(const char *line, const char **path)
     int64_t size = next_number(&line), inode = next_number(&line);
     int64_t modified = next_number(&line), changed = next_number(&line);
     *path = line;
-    return syscall(SYS_newfstatat, AT_FDCWD, line, &status, 0) == 0 && status.st_size == size &&
-           (int64_t)status.st_ino == inode && nanoseconds(status.st_mtim) == modified &&
+    if (syscall(SYS_newfstatat, AT_FDCWD, line, &status, 0) < 0)
+        return inode == 0;
+    return status.st_size == size && (int64_t)status.st_ino == inode && nanoseconds(status.st_mtim) == modified &&
            nanoseconds(status.st_ctim) == changed;
 }
 

@@ -212,7 +212,7 @@ enum keyed {
     UNKEYED, /* a compiler is not identified */
 };
 
-enum { CHECK_BYTES = 80 + 2 * KEY_LENGTH };
+enum { CHECK_BYTES = 4 * PATH_MAX };
 
 /* A compiler that is to be identified. */
 struct unknown {
@@ -228,26 +228,51 @@ static bool write_key(const struct call *call, const char *compiler, char *key,
            read_key(unknown->record, unknown->path, key);
 }
 
-/* Writes the variable by which a cache takes the keys into its own: those of the compiler and, for
- * nvcc, of the one that it starts. */
+/* Appends the name of a key's file, or the key itself if there is no folder. */
+static size_t append_key(char *entry, size_t length, const char *folder, const char *key)
+{
+    if (folder) {
+        if (entry[length - 1] != '=')
+            entry[length++] = ':';
+        copy(entry + length, folder, text_length(folder));
+        length += text_length(folder);
+        entry[length++] = '/';
+    }
+    copy(entry + length, key, KEY_LENGTH);
+    return length + KEY_LENGTH;
+}
+
+/* Writes the variable by which a cache takes the keys into its own: those of the compiler and, for nvcc,
+ * of the one that it starts. ccache compares files: it has no other text for this that all its releases
+ * know, but its way to compare compilers, which is also for files of specs. */
 static enum keyed write_check(char *entry, const struct call *call, const char *cache,
                               const char *path, char *const *words, struct unknown *unknown)
 {
-    bool of_sccache = same_text(program_name(cache), "sccache");
+    char key[KEY_LENGTH + 1], host[PATH_MAX];
+    bool of_sccache = same_text(program_name(cache), "sccache"), of_nvcc = is_nvcc(program_name(path));
     const char *check = variable(call->environment, "CCACHE_COMPILERCHECK");
-    if (!variable(call->environment, "STOKER_COMPILER_KEYS") ||
-        (!of_sccache && !(check && same_text(check, "content"))))
+    const char *folder = variable(call->environment, "STOKER_COMPILER_KEYS");
+    const char *name = of_sccache ? "SCCACHE_C_CUSTOM_CACHE_BUSTER" : "CCACHE_EXTRAFILES";
+    const char *own = variable(call->environment, name);
+    size_t length = text_length(name), of_own = own ? text_length(own) : 0;
+    if (!folder || (!of_sccache && !of_nvcc && !(check && same_text(check, "content"))))
         return NO_KEYS;
-    char host[PATH_MAX];
     unknown->record[0] = '\0';
-    const char *name = of_sccache ? "SCCACHE_C_CUSTOM_CACHE_BUSTER=" : "CCACHE_COMPILERCHECK=string:";
-    size_t length = text_length(name);
-    copy(entry, name, length);
-    if (!write_key(call, path, entry + length, unknown))
+    if (text_length(folder) >= PATH_MAX || of_own >= PATH_MAX)
         return UNKEYED;
-    if (!is_nvcc(program_name(path)) || !find_host_compiler(call, words, host))
-        return KEYED;
-    return write_key(call, host, entry + length + KEY_LENGTH, unknown) ? KEYED : UNKEYED;
+    copy(entry, name, length);
+    entry[length++] = '=';
+    copy(entry + length, own ? own : "", of_own);
+    length += of_own;
+    if (!write_key(call, path, key, unknown))
+        return UNKEYED;
+    length = append_key(entry, length, of_sccache ? NULL : folder, key);
+    if (of_nvcc && find_host_compiler(call, words, host)) {
+        if (!write_key(call, host, key, unknown))
+            return UNKEYED;
+        append_key(entry, length, of_sccache ? NULL : folder, key);
+    }
+    return KEYED;
 }
 
 /* Starts the program that identifies a compiler, which makes the call then. Returns false if that was

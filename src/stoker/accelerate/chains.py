@@ -330,7 +330,7 @@ def chain_environment(
     compared by their ``keys``, unless the user has said how ccache compares them.
     """
     added = {setting.name: setting.value for setting in chain.settings}
-    if keys and (chain.engine is CacheEngine.SCCACHE or "CCACHE_COMPILERCHECK" in added):
+    if keys and chain.engine is not CacheEngine.NONE:
         added["STOKER_COMPILER_KEYS"] = keys.folder
         added["STOKER_COMPILER_KEY"] = keys.program
         added["STOKER_PYTHON"] = keys.python

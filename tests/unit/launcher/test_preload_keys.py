@@ -25,12 +25,16 @@ int main(int count, char **words)
 {
     const char *said = NULL;
     for (char **entry = environ; *entry; entry++) /* as ccache does: the last one counts */
-        if (strncmp(*entry, "CCACHE_COMPILERCHECK=", 21) == 0)
-            said = *entry + 21;
+        if (strncmp(*entry, "CCACHE_EXTRAFILES=", 18) == 0)
+            said = *entry + 18;
     if (!said)
         said = getenv("SCCACHE_C_CUSTOM_CACHE_BUSTER");
+    const char *check = NULL;
+    for (char **entry = environ; *entry; entry++)
+        if (strncmp(*entry, "CCACHE_COMPILERCHECK=", 21) == 0)
+            check = *entry + 21;
     FILE *log = fopen(getenv("CACHE_LOG"), "a");
-    fprintf(log, "%s\n", said ? said : "");
+    fprintf(log, "%s\n", said ? said : check);
     fclose(log);
     const char *name = strrchr(words[0], '/');
     if (!strstr(name ? name : words[0], "cache"))
@@ -86,9 +90,16 @@ def keyed(governed: Preloaded) -> Keyed:
 
 
 def key_of(said: str) -> str:
-    assert said.startswith("string:")
-    assert len(said) == len("string:") + KEY
-    return said[-KEY:]
+    """Return the key in the only file that is named."""
+    (key,) = keys_of(said)
+    return key
+
+
+def keys_of(said: str) -> list[str]:
+    """Return what the named files contain, without those of the user."""
+    keys = [Path(name).read_text() for name in said.split(":") if name != "/own"]
+    assert all(len(key) == KEY for key in keys)
+    return keys
 
 
 def copied_gcc(folder: Path) -> Path:
@@ -136,7 +147,7 @@ def test_a_compiler_is_identified_once(governed: Preloaded, keyed: Keyed) -> Non
     assert 1 <= len(log.read_text().splitlines()) <= 4
     keyed("gcc -c a.c -o 6.o")
     assert len(log.read_text().splitlines()) <= 4
-    assert len(list((governed.folder / "keys").glob("????????????????"))) == 1
+    assert len(list((governed.folder / "keys").glob("?" * 16))) == 1
 
 
 @pytest.mark.parametrize("relative", [False, True])
@@ -185,15 +196,19 @@ def test_the_compiler_that_nvcc_starts_is_a_part_of_it(
     words = options if variable is None else ""
     line = f"{variable or ''} {nvcc} {words} -MD -c a.cu -o a.o"
     host = "bin/g++" if options.endswith(("g++", "CCBIN")) else "bin/gcc" if options else "gcc"
-    (said,) = keyed(line)
-    assert said[-KEY:] == keyed(f"{host} -c a.c -o a.o")[0][-KEY:]
-    own = said[len("string:") : -KEY]
-    assert len(own) == KEY
-    (folder / "nvcc.profile").write_text("INCLUDES += -DA\n")
-    build(folder, "ptxas", "int main(void) { return 1; }")
-    (changed,) = keyed(line)
-    assert changed[-KEY:] == said[-KEY:]
-    assert changed != said
+    governed.environment["CCACHE_EXTRAFILES"] = "/own"
+    nvccs = []
+    for change in ("nothing", "profile", "ptxas"):
+        if change == "profile":
+            (folder / "nvcc.profile").write_text("INCLUDES += -DA\n")
+        if change == "ptxas":
+            build(folder, "ptxas", "int main(void) { return 1; }")
+        (said,) = keyed(line)
+        assert said.startswith("/own:")
+        own, of_host = keys_of(said)
+        assert of_host == key_of(keyed(f"{host} -c a.c -o a.o")[0])
+        nvccs.append(own)
+    assert len(set(nvccs)) == 3
 
 
 def test_a_compiler_that_cannot_be_identified_is_not_cached(

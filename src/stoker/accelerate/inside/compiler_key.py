@@ -43,7 +43,9 @@ def main(record: str, compiler: str, program: str, *words: str) -> None:
 
 
 def write_record(record: str, compiler: str) -> None:
-    """Write the key of a compiler and the files of which it is made, unless it was just written."""
+    """Write the key of a compiler and the files of which it is made, unless it was just written.
+    A file that has the name of the key contains nothing else: ccache compares files.
+    """
     os.makedirs(os.path.dirname(record), exist_ok=True)
     with open(f"{record}.lock", "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the first compiles of a build are many
@@ -52,16 +54,21 @@ def write_record(record: str, compiler: str) -> None:
         files = [compiler, *_files_of(compiler)]
         lines = [_line(path) for path in files]
         key = hashlib.sha256()
-        for path in files:
+        for path in filter(os.path.exists, files):
             with open(path, "rb") as stream:
                 key.update(hashlib.file_digest(stream, "sha256").digest())
         if lines != [_line(path) for path in files]:
             raise ValueError("a file was changed meanwhile")
-        text = "\n".join([key.hexdigest()[:_LENGTH], *lines, ""])
-        descriptor, new = tempfile.mkstemp(dir=os.path.dirname(record))
-        with open(descriptor, "w", errors="surrogateescape") as stream:
-            stream.write(text)
-        os.rename(new, record)
+        name = key.hexdigest()[:_LENGTH]
+        _write(os.path.join(os.path.dirname(record), name), name)
+        _write(record, "\n".join([name, *lines, ""]))
+
+
+def _write(file: str, text: str) -> None:
+    descriptor, new = tempfile.mkstemp(dir=os.path.dirname(file))
+    with open(descriptor, "w", errors="surrogateescape") as stream:
+        stream.write(text)
+    os.rename(new, file)
 
 
 def _is_current(record: str) -> bool:
@@ -74,9 +81,12 @@ def _is_current(record: str) -> bool:
 
 
 def _line(path: str) -> str:
-    found = os.stat(path)
+    """Return the line of a file, also of one that is missing and would be read."""
     if "\n" in path:
         raise ValueError("a record has a line for each file")
+    if not os.path.exists(path):
+        return f"0 0 0 0 {path}"
+    found = os.stat(path)
     times = f"{found.st_mtime_ns} {found.st_ctime_ns}"
     return f"{found.st_size} {found.st_ino} {times} {path}"
 
@@ -110,14 +120,14 @@ def _of_nvcc(compiler: str) -> list[str]:
         raise ValueError("nvcc does not say what it starts")
     library = os.path.join(told.get("NVVMIR_LIBRARY_DIR", ""), "libdevice.10.bc")
     profile = os.path.join(os.path.dirname(os.path.realpath(compiler)), "nvcc.profile")
-    return [path for path in (*found, library, profile) if path and os.path.isfile(path)]
+    return [path for path in (*found, library, profile) if path]
 
 
 def _libraries_of(program: str) -> list[str]:
     """Return the libraries that decide about objects. Without a dynamic loader, a program would not
     list its libraries but do its work.
     """
-    if not _has_loader(program):
+    if not os.path.isfile(program) or not _has_loader(program):
         return []
     told = _answer([program], LD_TRACE_LOADED_OBJECTS="1")
     found = (_LIBRARIES.search(line) for line in told.splitlines())
