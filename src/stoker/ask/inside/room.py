@@ -143,8 +143,8 @@ def _hide(config):
 
 
 def _hide_from_others():
-    """Hide what users other than root cannot read in /etc and /var, such as digests of passwords and
-    private keys: root without capabilities still owns these files.
+    """Hide what users other than root cannot read in /etc and /var, such as digests of passwords
+    and private keys: root without capabilities still owns these files.
     """
     os.mkdir("/empty/folder", 0o555)
     os.close(os.open("/empty/file", os.O_CREAT, 0))
