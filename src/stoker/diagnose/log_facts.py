@@ -11,6 +11,25 @@ _BUNDLED = (
     r"(?:^|[/\\])(?:third[_-]?party|_deps|vendor(?:ed)?|extern(?:al)?s?|subprojects|submodules"
     r"|node_modules|\.cargo|mod)[/\\]"
 )
+# Names of POSIX that Microsoft's library has under others, and types as cl writes them.
+_BY_CL = {
+    "strcasecmp": "_stricmp",
+    "strncasecmp": "_strnicmp",
+    "strtok_r": "strtok_s",
+    "popen": "_popen",
+    "pclose": "_pclose",
+    "fseeko": "_fseeki64",
+    "ftello": "_ftelli64",
+    "ssize_t": "__int64",
+    "pid_t": "int",
+    "mode_t": "int",
+    "STDIN_FILENO": "0",
+    "STDOUT_FILENO": "1",
+    "PATH_MAX": "260",
+    "F_OK": "0",
+    "R_OK": "4",
+    "W_OK": "2",
+}
 _ERROR_OF_NVCC = r"\.(?:cu|cuh|h|hpp|hh|inl)\(\d{1,6}\): error: "
 _OF_SYSTEM = r"^/usr/(?!src/)|^/opt/|^/Library/|^/Applications/|^[A-Z]:\\Program Files"
 
@@ -59,6 +78,19 @@ def _of_nvcc(about: About) -> str | None:
 @FACTS.text("run.of_cargo", "cargo, if the log is of a build of it")
 def _of_cargo(about: About) -> str | None:
     return "cargo" if about.first(r"^\s{0,8}Compiling \S{1,80} v\d|could not compile `") else None
+
+
+@FACTS.command(
+    "run.cl_renames",
+    "the command for cmd that gives names of POSIX those of cl, where # stands for =",
+)
+def _cl_renames(about: About) -> ShellScript | None:
+    names = [name for name in about.words("name") if name in _BY_CL]
+    if len(names) < len(about.words("name")) or not names:
+        return None
+    template = Template("set CL=/D{name}#{other} %CL%")
+    made = (fill(template, {"name": outside(one), "other": outside(_BY_CL[one])}) for one in names)
+    return joined(filter(None, made), "\n")
 
 
 @FACTS.command("run.cl_include", "the command for cmd that lets cl include standard headers")

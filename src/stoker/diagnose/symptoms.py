@@ -57,6 +57,7 @@ _NO_HEADER = (
     r"fatal error: ['\"\u2018]?(?P<header>[\w./+-]{2,120}?)['\"\u2019]?"
     r"(?:: No such file or directory| file not found)"
     r"|Cannot open include file: '(?P<opened>[\w./+-]{2,120})'"
+    r"|C1083: [^\"'\n]{5,80}[\"'\u201c](?P<translated>[\w./+-]{2,120}\.\w{1,3})[\"'\u201d]"
 )
 # What CMake, Meson and configure say of a library that is there.
 _IS_FOUND = (
@@ -235,10 +236,11 @@ def _missing_includes(search: LogSearch) -> Iterator[Match]:
 
 def _missing_headers(search: LogSearch) -> Iterator[Match]:
     for line, groups in _hits(search, [_NO_HEADER]):
-        header = groups.get("header") or groups.get("opened", "")
+        opened = groups.get("opened") or groups.get("translated", "")
+        header = groups.get("header") or opened
         folder = header.partition("/")[0]
         library = library_of_namespace(folder) or owner_of_name(f"{folder}::")
-        on_windows = "opened" in groups
+        on_windows = bool(opened)
         known = provider(ProvidedKind.HEADER, header.removeprefix("./"))
         foreign = on_windows or not known
         if foreign and (platform := platform_of(header, on_windows=on_windows)):

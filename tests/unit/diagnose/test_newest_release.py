@@ -69,6 +69,8 @@ def test_cl_and_nvcc_get_an_include_in_their_own_way(tmp_path: Path) -> None:
     here = machine(tmp_path, BOOKWORM)
     by_cl = "C:\\w\\mill.cpp(31,8): error C2039: 'string': is not a member of 'std'\n"
     assert commands(of_elsewhere(by_cl, here)) == "set CL=/FIstring %CL%"
+    posix = "C:\\w\\mill.cpp(8): error C3861: 'strcasecmp': identifier not found\n"
+    assert commands(of_elsewhere(posix, here)) == "set CL=/Dstrcasecmp#_stricmp %CL%"
     by_nvcc = '/w/mill.hpp(63): error: identifier "uint32_t" is undefined\n'
     assert 'NVCC_APPEND_FLAGS="${NVCC_APPEND_FLAGS:-} -include cstdint"' in commands(
         of_elsewhere(by_nvcc, here)
