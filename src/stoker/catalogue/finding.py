@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from stoker.catalogue.candidates import SourceDistribution, Supply, candidates
-from stoker.catalogue.host import read_host
+from stoker.catalogue.host import host_of
 from stoker.catalogue.judging import Place
 from stoker.catalogue.opening import Judge, Judged
 from stoker.catalogue.ranking import rank
@@ -68,7 +68,7 @@ def read_place(python: str, wished: str | None = None) -> Place:
     """Return the machine with the PyTorch that an interpreter has."""
     asked = ask_interpreter(python, Probe(environment=os.environ, timeout_s=_TIMEOUT_S))
     torch = next((path for path in asked.search_path if (Path(path) / LIBRARIES).is_dir()), None)
-    return Place(host=read_host(python, wished), torch=read_torch(torch) if torch else None)
+    return Place(host=host_of(asked, wished), torch=read_torch(torch) if torch else None)
 
 
 def is_place(word: str) -> bool:

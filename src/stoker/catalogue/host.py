@@ -8,7 +8,7 @@ from stoker.catalogue.values import Host, HostGpu
 from stoker.knowledge.cpus import cpu_family, cpu_offers
 from stoker.knowledge.gpus import gpus, squeeze
 from stoker.knowledge.manylinux import policies
-from stoker.machine.python import Probe, ask_interpreter
+from stoker.machine.python import Interpreter, Probe, ask_interpreter
 from stoker.machine.system import read_machine
 from stoker.model.errors import UsageError
 from stoker.model.machine import Machine
@@ -23,8 +23,13 @@ HOST_PARTS = ("backend", "gpus", "cpu", "python", "platform")  # of a variant th
 
 
 def read_host(python: str, wished: str | None = None) -> Host:
-    machine = read_machine(())
     asked = ask_interpreter(python, Probe(environment=os.environ, timeout_s=_TIMEOUT_S))
+    return host_of(asked, wished)
+
+
+def host_of(asked: Interpreter, wished: str | None) -> Host:
+    """Return this machine with an interpreter, or the machine that words describe."""
+    machine = read_machine(())
     host = Host(
         os=machine.os.system,
         cpu_family=machine.cpu.family,

@@ -179,7 +179,8 @@ def _from_catalogue(options: InstallOptions, target: _Target) -> None:
     if options.dry_run:
         print_json(selection) if options.as_json else show(selection_page(selection))
         return
-    check_installable(selection.host, target.python)
+    if options.wished:
+        check_installable(selection.host, target.python)
     for wheel in selection.wheels:
         say(f"{wheel.file} of {wheel.variant}")
     say(selection.reason)
@@ -206,7 +207,7 @@ def _found_or_built(options: InstallOptions, target: _Target, settings: dict[str
     supply = read_supply(options.catalogues, _install_settings())
     _tell_unchecked(supply.catalogues)
     dry = options.dry_run or options.only_print or options.lines
-    if not dry:
+    if options.wished and not dry:
         check_installable(place.host, target.python)
     wanted = wanted_by(options.words, options.files, place.host)
     names = [one.name for one in wanted]

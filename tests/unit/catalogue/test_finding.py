@@ -3,6 +3,7 @@ refused for the right reason, and little of them is downloaded.
 """
 
 import hashlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from ranged_server import Sent, served
 from shelf import MACHINE, PADDING, Shelf, full_shelf
 from stoker.catalogue.access import LocatedCatalogue, locate
 from stoker.catalogue.candidates import Supply
-from stoker.catalogue.finding import Found, find, nothing_fits
+from stoker.catalogue.finding import Found, find, nothing_fits, read_place
 from stoker.catalogue.judging import Place
 from stoker.catalogue.publishing import PublishOptions, publish
 from stoker.catalogue.values import Host, HostGpu
@@ -301,3 +302,12 @@ def test_what_any_installer_chooses_well(
 def test_a_source_needs_one_address() -> None:
     with pytest.raises(ValueError, match="give one of"):
         WheelSource(projects=("mill",))
+
+
+def test_the_python_that_is_installed_for_is_asked_once(tmp_path: Path) -> None:
+    python, asked = tmp_path / "python3", tmp_path / "asked"
+    python.write_text(f'#!/bin/sh\necho asked >> {asked}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    place = read_place(str(python))
+    assert place.host.python == ".".join(map(str, sys.version_info[:3]))
+    assert asked.read_text().splitlines() == ["asked"]
