@@ -429,6 +429,9 @@ UNKNOWN = {
 # fixes were narrowed by them.
 SEEN = json.loads((LABELLED.parent / "results" / "diagnose-threads-6.json").read_text())
 MISSED = set(SEEN["seen"]["missed"])
+# Nothing was changed for these. The first answers that were right have to stay so.
+UNSEEN = json.loads((LABELLED.parent / "results" / "diagnose-threads-8.json").read_text())
+MISSED |= {case["log"] for case in UNSEEN["second run"]["cases"] if case["end"] != "right"}
 
 
 @pytest.mark.parametrize(
