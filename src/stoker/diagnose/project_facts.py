@@ -14,31 +14,35 @@ _BY_TOOL = (
     (
         r"/portage/(?P<name>[\w-]{2,40}/[\w+-]{1,80}?)-\d",
         "/portage/",
-        "emerge --sync && emerge --update {name}",
+        Template("emerge --sync && emerge --update {name}"),
     ),
-    (r"/\.cache/yay/(?P<name>[\w.+-]{1,80})/", "/.cache/yay/", "yay -Syu {name}"),
-    (r"/\.cache/paru/clone/(?P<name>[\w.+-]{1,80})/", "/.cache/paru/", "paru -Syu {name}"),
+    (r"/\.cache/yay/(?P<name>[\w.+-]{1,80})/", "/.cache/yay/", Template("yay -Syu {name}")),
+    (
+        r"/\.cache/paru/clone/(?P<name>[\w.+-]{1,80})/",
+        "/.cache/paru/",
+        Template("paru -Syu {name}"),
+    ),
     (
         r"\bbrew install (?:--\S{1,40} )*(?P<name>[\w.+@/-]{1,80})",
         "brew install",
-        "brew update && brew upgrade {name}",
+        Template("brew update && brew upgrade {name}"),
     ),
-    (r"\bpecl install (?P<name>[\w.+-]{1,80})", "pecl install", "pecl upgrade {name}"),
-    (r"\bgem install (?P<name>[\w.+-]{1,80})", "gem install", "gem update {name}"),
+    (r"\bpecl install (?P<name>[\w.+-]{1,80})", "pecl install", Template("pecl upgrade {name}")),
+    (r"\bgem install (?P<name>[\w.+-]{1,80})", "gem install", Template("gem update {name}")),
     (
         r"[/\\]buildtrees[/\\](?P<name>[\w-]{1,80})[/\\]",
         "buildtrees",
-        'git -C "$VCPKG_ROOT" pull && vcpkg upgrade {name} --no-dry-run',
+        Template('git -C "$VCPKG_ROOT" pull && vcpkg upgrade {name} --no-dry-run'),
     ),
     (
         r"\* installing \*source\* package ['\u2018\"](?P<name>[\w.]{1,60})['\u2019\"]",
         "* installing *source*",
-        "Rscript -e \"install.packages('{name}')\"",
+        Template("Rscript -e \"install.packages('{name}')\""),
     ),
     (
         r"node_modules[/\\](?P<name>(?:@[\w.-]{1,60}/)?[\w.-]{1,80})[/\\]",
         "node_modules",
-        "npm install {name}@latest",
+        Template("npm install {name}@latest"),
     ),
 )
 _FETCHED = (
@@ -69,7 +73,7 @@ def _by_tool(about: About) -> ShellScript | None:
     for pattern, having, template in _BY_TOOL:
         found = about.first(pattern, having)
         if found and is_plain(found["name"]):
-            return fill(Template(template), {"name": outside(found["name"])})
+            return fill(template, {"name": outside(found["name"])})
     return None
 
 
