@@ -33,8 +33,8 @@ _MEMORY = Reason.MEMORY  # to look up a member of an enum takes longer than to n
 class Adaptive(Value, frozen=True, kw_only=True):
     """Decides by the forecast which steps start, pause, resume and die.
 
-    A name in brackets is the scenario of tests/scenarios.py that guards a figure, with its time
-    over the stored one if the figure is left out.
+    A name in brackets is a single build that was simulated before tests/scenarios.py had draws,
+    with its time over the stored one if the figure is left out: a hint, no proof.
     """
 
     cushion: float = 0.01  # share of the limit left free [pytorch16th-4cpu-2G-warm-gc-off 1.26]

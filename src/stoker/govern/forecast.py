@@ -16,7 +16,7 @@ from stoker.govern import upper
 from stoker.govern.upper import Upper
 from stoker.model.govern import Request, State
 
-# Seconds of the first stretches [pytorch16th-4cpu-2G-warm-gc-off of tests/scenarios.py takes 1.20
+# Seconds of the first stretches [pytorch16th-4cpu-2G-warm-gc-off takes 1.20
 # with 0.5], and the factor from one stretch's end to the next [the same 1.14 with 1.02].
 _SHORTEST = 0.25
 _GROWTH = 1.03

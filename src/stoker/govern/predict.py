@@ -43,8 +43,8 @@ from stoker.model.govern import (
 )
 from stoker.model.value import Bytes, Count, Ratio, Seconds, Value
 
-# A name in brackets is the scenario of tests/scenarios.py that guards a figure, with its time over
-# the stored one if the figure is left out.
+# A name in brackets is a single build that was simulated before tests/scenarios.py had draws, with
+# its time over the stored one if the figure is left out: a hint, no proof.
 _MOST_ROWS = 20_000  # that are kept in all: several builds of PyTorch
 # Rows that a folder needs to be used [24 first builds: 7 OOM kills with 1, not 2], and as which the
 # shipped figure counts beside them [the same: 1.02 and 7 OOM kills without]. As many of the latest

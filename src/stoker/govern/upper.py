@@ -18,8 +18,8 @@ from stoker.govern.profile import Profile
 from stoker.model.govern import Basis, Pace, Prediction, Running
 from stoker.model.value import Value
 
-# A name in brackets is the scenario of tests/scenarios.py that guards a figure, with its time over
-# the stored one if the figure is left out.
+# A name in brackets is a single build that was simulated before tests/scenarios.py had draws, with
+# its time over the stored one if the figure is left out: a hint, no proof.
 # Factor by which durations differ at least: a step may take longer by it [without
 # pytorch16th-4cpu-2G-warm-gc-off 1.04], and the spread is never less [cuda-16cpu-32G-cold 1.06].
 LEAST_SPREAD = 1.02
