@@ -182,13 +182,14 @@ def all_causes() -> list[Failure]:
     return sorted(causes, key=lambda cause: cause.name)
 
 
-def header(causes: Sequence[Failure]) -> FailureIndex:
+def header(causes: Sequence[Failure], sizes: Iterable[int]) -> FailureIndex:
     """Return the first line of the index."""
     anchors: dict[str, list[int]] = {}
     for number, cause in enumerate(causes):
         for literal in sorted({one for sign in cause.sign for one in literals(sign.match)[0]}):
             anchors.setdefault(literal, []).append(number)
     return FailureIndex(
+        sizes=tuple(sizes),
         causes=tuple(cause.name for cause in causes),
         anchors={literal: tuple(numbers) for literal, numbers in sorted(anchors.items())},
         confidence=load("confidence", ConfidenceTable),
@@ -212,21 +213,21 @@ def literals_of(patterns: Iterable[str]) -> dict[str, str]:
     }
 
 
-def index_lines() -> Iterator[FailureIndex | IndexedProducts | IndexedCause]:
+def index_text() -> str:
+    """Return the index, which has a line for each cause."""
     causes = all_causes()
-    yield header(causes)
     products = load("releases", ReleaseTable).product
     patterns = [text for one in products for text in (*one.found, *one.means)]
-    yield IndexedProducts(products=products, literals=literals_of(patterns))
+    lines = [_json(IndexedProducts(products=products, literals=literals_of(patterns)))]
     for cause in causes:
         patterns = [text for sign in cause.sign for text in sign.patterns]
         indexed = msgspec.structs.replace(cause, example=())
-        yield IndexedCause(cause=indexed, literals=literals_of(patterns))
+        lines.append(_json(IndexedCause(cause=indexed, literals=literals_of(patterns))))
+    return b"".join([_json(header(causes, map(len, lines))), *lines]).decode()
 
 
-def index_text() -> str:
-    """Return the index, which has a line for each cause."""
-    return "".join(f"{msgspec.json.encode(line).decode()}\n" for line in index_lines())
+def _json(line: FailureIndex | IndexedProducts | IndexedCause) -> bytes:
+    return msgspec.json.encode(line) + b"\n"
 
 
 def examples() -> Iterator[tuple[str, str]]:

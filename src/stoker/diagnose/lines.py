@@ -12,6 +12,7 @@ from itertools import accumulate, islice
 from stoker.knowledge.failures import literals
 
 _SHORT = 8_000  # characters of a text in which a literal is found sooner than its words
+_LONG = 300_000  # characters up to which a literal is also looked for as a whole
 _LEAST = 4  # letters of a word of the vocabulary
 _WORDS = re.compile(rf"[A-Za-z]{{{_LEAST},}}")  # without numbers, so that there are few of them
 
@@ -57,7 +58,10 @@ class Texts:
         """Return those of the literals that may occur."""
         if len(self._whole) < _SHORT:
             return [literal for literal in literals if literal in self._whole]
-        return [literal for literal in literals if self._may_have(literal)]
+        possible = [literal for literal in literals if self._may_have(literal)]
+        if len(self._whole) < _LONG:
+            possible = [literal for literal in possible if literal in self._whole]
+        return possible
 
     def _matches(
         self, pattern: str, candidates: Sequence[int]

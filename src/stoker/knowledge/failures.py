@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import IntEnum, StrEnum
 from functools import cache, cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import msgspec
 
@@ -178,13 +178,15 @@ Literals = dict[str, str]
 
 
 class FailureIndex(Row, frozen=True, kw_only=True):
-    """The first line of failures.json: the names of the causes in the lines after it, the content
-    of confidence.toml and shown_tools.toml, and the literals of patterns of diagnose itself.
+    """The first line of failures.json: the sizes in bytes of the lines after it, of products and
+    causes, the names of the causes, the content of confidence.toml and shown_tools.toml, and the
+    literals of patterns of diagnose itself.
 
     ``anchors`` are literals, and by their numbers the causes of which a log without any of their
     anchors has no sign.
     """
 
+    sizes: tuple[int, ...]
     causes: tuple[str, ...]
     anchors: dict[str, tuple[int, ...]]
     confidence: ConfidenceTable
@@ -210,24 +212,29 @@ class _FailureFile:
     """The content of failures.json, of which each line is decoded at its first use."""
 
     def __init__(self, content: bytes):
-        first, self._second, *self._lines = content.splitlines()
-        self.index = msgspec.json.decode(first, type=FailureIndex)
+        begin = content.index(b"\n") + 1
+        self.index = msgspec.json.decode(content[:begin], type=FailureIndex)
+        self._content = content
+        self._begins = tuple(accumulate(self.index.sizes, initial=begin))
         self.literals = self.index.literals
         self._numbers = {name: number for number, name in enumerate(self.index.causes)}
         self._known: dict[int, Failure] = {}
 
     @cached_property
     def products(self) -> tuple[Product, ...]:
-        line = msgspec.json.decode(self._second, type=IndexedProducts)
+        line = msgspec.json.decode(self._line(0), type=IndexedProducts)
         self.literals |= line.literals
         return line.products
+
+    def _line(self, number: int) -> bytes:
+        return self._content[self._begins[number] : self._begins[number + 1]]
 
     def named(self, name: str) -> Failure:
         return self.numbered(self._numbers[name])
 
     def numbered(self, number: int) -> Failure:
         if number not in self._known:
-            line = msgspec.json.decode(self._lines[number], type=IndexedCause)
+            line = msgspec.json.decode(self._line(number + 1), type=IndexedCause)
             self.literals |= line.literals
             self._known[number] = line.cause
         return self._known[number]
