@@ -38,8 +38,13 @@ def only(log: str, here: Here, folder: str = "") -> FoundCause:
     return found[0]
 
 
+def of_elsewhere(log: str, here: Here) -> FoundCause:
+    """Return the first cause of a log that was made on another machine."""
+    return diagnose(read_log(BytesIO(log.encode())), about=About(here=here)).findings[0]
+
+
 def commands(finding: FoundCause) -> str:
-    return "\n".join(finding.fix[0].commands)
+    return "\n".join(finding.advice[0].commands)
 
 
 def cuda(folder: Path, version: str, header: str = "") -> Path:

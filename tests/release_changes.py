@@ -37,6 +37,8 @@ class Restore(Row, frozen=True, kw_only=True, omit_defaults=True):
     package: str = ""  # of the package index, below the version of the change
     older: bool = False  # an older Python, the last before the change
     commands: tuple[Template, ...] = ()
+    look: bool = False  # see Fix
+    edits: str = ""
 
 
 class Change(Row, frozen=True, kw_only=True, omit_defaults=True):
@@ -130,7 +132,10 @@ def _fix(restore: Restore) -> Fix | None:
         text = "Build in an environment with Python {run.python_wanted}, the last supported one"
         build = Template("{run.by_new_python}")
         return Fix(text=text, commands=(Template("{run.python_new}"),), build=build)
-    return Fix(text=restore.text, commands=restore.commands) if restore.text else None
+    if not restore.text:
+        return None
+    look, edits = restore.look, restore.edits
+    return Fix(text=restore.text, commands=restore.commands, look=look, edits=edits)
 
 
 def _constrained(package: str) -> tuple[Template, ...]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from stoker.diagnose import (
     cuda_facts,
@@ -29,6 +30,7 @@ from stoker.knowledge.failures import (
     placeholders,
     shows_build_tool,
     shows_reader,
+    shows_unfit,
     without_mark,
 )
 from stoker.knowledge.providers import ProvidedKind
@@ -57,6 +59,8 @@ _SAME_ON_WINDOWS = re.compile(
     r"(?:bundle|cargo|conan|dotnet|gem|git|go|luarocks|mvn|npm|opam|pnpm|poetry|rustup|swift|uv|yarn)"
     r"(?: [\w./@:=+,-]+)+"
 ).fullmatch
+_SETS_PLAINLY = re.compile(r"export ([A-Z][A-Z0-9_]*=[\w./:+-]+)").fullmatch
+_BY_PIP = re.compile(r"(?:/\S+/)?python[\d.]* -m pip install((?: [\w./=+-]+)+)").fullmatch
 _ERROR = "error: "
 _IN_FILE = r"\.\w{1,3}:\d+:\d+: (?:fatal )?error: "
 _FILES = {
@@ -71,14 +75,34 @@ _NO_WARNING = (
 )
 
 
-def answers(cause: Failure, about: About) -> tuple[FilledFix, ...]:
+class Answers(NamedTuple):
+    """What to do about a cause: fixes that have all that they take, and where to look for one."""
+
+    fix: tuple[FilledFix, ...]
+    look: tuple[FilledFix, ...]
+
+
+def answers(cause: Failure, about: About) -> Answers:
     """Return the fixes of a cause that can be filled in, the best first. A last one that is the
-    same everywhere and has no command is offered only if no other is.
+    same everywhere and has no command is offered only if no other is. If the best one is not
+    complete, there is no fix: those after it are for other cases.
     """
-    found = [fix for template in cause.fix if (fix := filled_fix(template, about))]
+    found = [(one, fix) for one in cause.fix if (fix := filled_fix(one, about))]
     last = cause.fix[-1]
     is_general = not (last.commands or last.build or last.placeholders)
-    return tuple(found[:-1] if is_general and len(found) > 1 else found)
+    if is_general and len(found) > 1:
+        found.pop()
+    fixes = [fix for one, fix in found if _is_complete(one, fix)]
+    if not fixes or fixes[0] is not found[0][1]:
+        return Answers(fix=(), look=tuple(fix for _, fix in found))
+    return Answers(fix=tuple(fixes), look=tuple(fix for _, fix in found if fix not in fixes))
+
+
+def _is_complete(template: Fix, fix: FilledFix) -> bool:
+    """Return whether a fix can be done as it stands: by commands for the tools and the system of
+    the log, or as a change of a file that it names.
+    """
+    return not template.only_shows and bool(fix.commands or fix.build or fix.edits)
 
 
 def headline(cause: Failure, about: About) -> str:
@@ -111,10 +135,25 @@ def filled_fix(fix: Fix, about: About) -> FilledFix | None:
     text, commands = _text(fix.text, about), _commands(fix, about)
     if text is None or commands is None or not _can_help(commands, about):
         return None
+    edits = _text(fix.edits, about) or ""
     if about.is_windows and fix.shell is Shell.SH:
-        same = all(map(_SAME_ON_WINDOWS, commands))
-        return FilledFix(text=text, commands=commands if same else (), shell=Shell.CMD)
-    return FilledFix(text=text, commands=commands, build=_build(fix, about), shell=fix.shell)
+        typed = [_for_cmd(command) for command in commands]
+        known = tuple(filter(None, typed)) if all(typed) else ()
+        return FilledFix(text=text, commands=known, shell=Shell.CMD, edits=edits)
+    build = _build(fix, about)
+    return FilledFix(text=text, commands=commands, build=build, shell=fix.shell, edits=edits)
+
+
+def _for_cmd(command: ShellScript) -> ShellScript | None:
+    """Return a command for sh as one for cmd; ``None`` if it has no such form."""
+    if _SAME_ON_WINDOWS(command):
+        return command
+    if set_here := _SETS_PLAINLY(command):
+        return fill(Template("set {setting}"), {"setting": outside(set_here[1])})
+    if by_pip := _BY_PIP(command):
+        words = Outside(words=tuple(by_pip[1].split()))
+        return fill(Template("python -m pip install {words}"), {"words": words})
+    return None
 
 
 def _can_help(commands: Iterable[str], about: About) -> bool:
@@ -122,6 +161,8 @@ def _can_help(commands: Iterable[str], about: About) -> bool:
     flags = [found[1] for line in commands if (found := compiled_flags(line))]
     only_warnings = all(word.startswith("-Wno-error=") for one in flags for word in one.split())
     if flags and only_warnings and about.first(_NO_WARNING, _ERROR):
+        return False
+    if any(about.shows(shown) for line in commands if (shown := shows_unfit(line))):
         return False
     return is_compiled(commands, about) and _is_read(commands, about)
 

@@ -70,6 +70,11 @@ def _windows(about: About) -> str | None:
     return "Windows" if about.is_windows else None
 
 
+@FACTS.text("run.macos", "macOS, if the log is of a build there")
+def _macos(about: About) -> str | None:
+    return "macOS" if about.here.manager == "brew" else None
+
+
 @FACTS.text("run.of_nvcc", "nvcc, if the log has errors in its words")
 def _of_nvcc(about: About) -> str | None:
     return "nvcc" if about.first(_ERROR_OF_NVCC, "error: ") and not about.is_windows else None

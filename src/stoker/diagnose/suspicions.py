@@ -89,7 +89,7 @@ def _of_ages(about: About, texts: Texts, source: str | None) -> Iterator[Suspici
             continue
         shown = version(cause.product) if cause.product else None
         if shown and may_show(cause.since, shown):
-            yield from _of_cause(cause.name, answers(cause, about))
+            yield from _of_cause(cause.name, answers(cause, about).fix)
 
 
 def _of_table(about: About, texts: Texts) -> Iterator[Suspicion]:
@@ -100,7 +100,7 @@ def _of_table(about: About, texts: Texts) -> Iterator[Suspicion]:
             fix = filled_fix(Fix(text=row.text, commands=(*row.commands, *_AGAIN)), about)
             yield from _of_cause(row.cause, [fix] if fix else [])
         else:
-            yield from _of_cause(row.cause, answers(failure(row.cause), about))
+            yield from _of_cause(row.cause, answers(failure(row.cause), about).fix)
 
 
 def _of_cause(name: str, fixes: Iterable[FilledFix]) -> Iterator[Suspicion]:

@@ -23,8 +23,9 @@ def short_diagnosis(diagnosis: Diagnosis) -> str:
         lines += [
             f"  {where(one)}{one.text[:WIDEST]}" for one in finding.evidence[:_SHORT_EVIDENCE]
         ]
-        for fix in finding.fix[:1]:
-            lines.append(f"  Fix: {fix.text}")
+        word = "Fix" if finding.fix else "Next"
+        for fix in finding.advice[:1]:
+            lines.append(f"  {word}: {fix.text}")
             lines += [f"    $ {command}" for command in typed(fix)]
     if not lines and diagnosis.unexplained:
         what = f"{visible(diagnosis.step)} failed, and " if diagnosis.step else ""
@@ -32,7 +33,7 @@ def short_diagnosis(diagnosis: Diagnosis) -> str:
         lines += [f"  {where(one)}{one.text[:WIDEST]}" for one in diagnosis.unexplained]
         if diagnosis.kind:
             lines.append(f"  Kind: {diagnosis.kind.title}")
-            lines += [f"  Next: {fix.text}" for fix in diagnosis.kind.fix[:1]]
+            lines += [f"  Next: {fix.text}" for fix in diagnosis.kind.look[:1]]
         lines += [f"  Age: {text}"] if (text := suspected(diagnosis)) else []
     return "".join(f"{line}\n" for line in lines)
 
@@ -86,8 +87,9 @@ def fix_script(diagnosis: Diagnosis) -> str:
         lines.append(folder or "exit 1  # the name of the folder cannot be written here")
     for finding in diagnosis.findings:
         lines += ["", f"# {finding.cause}: {_comment(finding.title)}"]
-        for number, fix in enumerate(finding.fix):
-            lines += _scripted(fix, comment=number > 0 or fix.shell is not Shell.SH)
+        for number, fix in enumerate(finding.advice):
+            is_run = number == 0 and fix in finding.fix and fix.shell is Shell.SH
+            lines += _scripted(fix, comment=not is_run)
     return "\n".join([*lines, "", *_rebuilt(diagnosis)]) + "\n"
 
 

@@ -195,7 +195,7 @@ class _Trials:
         cause = failure(name)
         about = About(run=self._run).with_groups({}, cause.known)
         found = named.get(name) or finding_of(cause, 1.0, evidence, about)
-        return replace(found, confidence=1.0, fix=(fix,))
+        return replace(found, confidence=1.0, fix=(fix,), look=())
 
 
 def _set_aside(folder: Path, began: float, ended: float) -> ShellScript | None:

@@ -37,17 +37,20 @@ class LogEvidence(Value, frozen=True, kw_only=True):
 
 class FilledFix(Value, frozen=True, kw_only=True):
     """A fix for this failure on this machine. ``build`` is the command that builds again; it is
-    empty if the command of the build is not known.
+    empty if the command of the build is not known. ``edits`` is the file that ``text`` changes.
     """
 
     text: str
     commands: tuple[ShellScript, ...] = ()
     build: ShellScript = NOTHING
     shell: Shell = Shell.SH
+    edits: str = ""
 
 
 class FoundCause(Value, frozen=True, kw_only=True):
-    """A cause with one excerpt as its evidence and its fixes, the best first."""
+    """A cause with one excerpt as its evidence and its fixes, the best first. A fix has all that
+    it takes: commands, or a change of a named file; ``look`` is what helps to find one.
+    """
 
     cause: str
     title: str
@@ -56,8 +59,14 @@ class FoundCause(Value, frozen=True, kw_only=True):
     evidence: tuple[LogEvidence, ...]
     why: str
     fix: tuple[FilledFix, ...]
+    look: tuple[FilledFix, ...]
     links: tuple[str, ...]
     misled_by: tuple[str, ...]
+
+    @property
+    def advice(self) -> tuple[FilledFix, ...]:
+        """The fixes, and then what helps to find another."""
+        return self.fix + self.look
 
 
 class Suspect(Value, frozen=True, kw_only=True):
@@ -90,8 +99,8 @@ class TriedFix(Value, frozen=True, kw_only=True):
 
 class Diagnosis(Value, frozen=True, kw_only=True):
     """The result. ``findings`` are best first; ``unexplained`` is the first error without a known
-    cause, ``kind`` what such an error means in general and what tells more, ``step`` what failed
-    there, and ``suspects`` are what is newer than the source, which is of the month ``source``.
+    cause, and ``kind`` what such an error means in general and what tells more. Without a first
+    fix, ``step`` is what failed, and ``suspects`` are newer than the source, of month ``source``.
     ``trials`` are what `--try` ran; if the last one passed, its cause is proven.
     """
 

@@ -77,9 +77,10 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
     if not findings:
         first = _first_error(log.lines, steps, file)
         return _unknown(log, texts, next(iter(named), None), first, about)
-    return Diagnosis(
+    diagnosis = Diagnosis(
         status=Status.FAILED, findings=tuple(apart(findings)), lines=log.total, run=about.run
     )
+    return diagnosis if findings[0].fix else _with_known(diagnosis, texts)
 
 
 def _restates(match: Match, about: About) -> bool:
@@ -103,16 +104,26 @@ def _unknown(
     """Return what can be said without a cause: the failing step, its error and of which kind it is,
     and what is newer than the source.
     """
-    month = source_month(about.run)
-    return Diagnosis(
+    unknown = Diagnosis(
         status=Status.UNKNOWN,
         unexplained=kind.evidence if kind else first,
         kind=kind,
-        step=redact(failed_step(texts)),
-        suspects=suspects(texts, month, about.run),
-        source=month or "",
         lines=log.total,
         run=about.run,
+    )
+    return _with_known(unknown, texts)
+
+
+def _with_known(diagnosis: Diagnosis, texts: Texts) -> Diagnosis:
+    """Return a diagnosis without a fix with what is known instead: the step that failed, and what
+    is newer than the source.
+    """
+    month = source_month(diagnosis.run)
+    return msgspec.structs.replace(
+        diagnosis,
+        step=redact(failed_step(texts)),
+        suspects=suspects(texts, month, diagnosis.run),
+        source=month or "",
     )
 
 
@@ -155,6 +166,7 @@ def apart(ranked: Iterable[FoundCause]) -> Iterator[FoundCause]:
 def finding_of(
     cause: Failure, confidence: float, evidence: tuple[LogEvidence, ...], about: About
 ) -> FoundCause:
+    fix, look = answers(cause, about)
     return FoundCause(
         cause=cause.name,
         title=headline(cause, about),
@@ -162,7 +174,8 @@ def finding_of(
         confidence=confidence,
         evidence=evidence,
         why=" ".join(cause.why.split()),
-        fix=answers(cause, about),
+        fix=fix,
+        look=look,
         links=cause.threads[:_MOST_LINKS],
         misled_by=cause.misled_by,
     )

@@ -80,10 +80,14 @@ class Sign(Row, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Fix(Row, frozen=True, kw_only=True, omit_defaults=True):
-    """A fix with placeholders. It is offered if each of them has a value, and all of ``when``."""
+    """A fix with placeholders. It is offered if each of them has a value, and all of ``when``.
+    Without commands, and without a file that it ``edits``, it only says where to look.
+    """
 
     text: str
     commands: tuple[Template, ...] = ()
+    look: bool = False  # its commands change nothing
+    edits: str = ""  # the file that the text says how to change
     build: Template = Template("")  # how to start the build again, if not as before
     when: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
@@ -91,8 +95,14 @@ class Fix(Row, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def placeholders(self) -> frozenset[str]:
-        texts = (self.text, self.build, *self.commands)
+        texts = (self.text, self.build, self.edits, *self.commands)
         return frozenset(name for text in texts for name in placeholders(text))
+
+    @property
+    def only_shows(self) -> bool:
+        """Whether its commands change nothing: they list, or search for a package."""
+        searched = f"{ValueSource.SEARCH}."
+        return self.look or any(name.startswith(searched) for name in self.placeholders)
 
 
 class Known(Row, frozen=True, kw_only=True):
@@ -165,12 +175,20 @@ class VariableReader(Row, frozen=True, kw_only=True):
     shown: tuple[str, ...]
 
 
+class UnfitCommand(Row, frozen=True, kw_only=True):
+    """What a command has, and what shows in a log that it is for other tools or systems."""
+
+    command: str
+    shown: tuple[str, ...]
+
+
 class ShownTools(Row, frozen=True, kw_only=True):
     """The content of shown_tools.toml: texts in small letters that show which tools a log is of."""
 
     others: tuple[str, ...]
     reader: tuple[VariableReader, ...]
     systems: dict[str, tuple[str, ...]]
+    unfit: tuple[UnfitCommand, ...]
 
 
 # The literals of patterns: as one text, which is read in parts, because most logs need few of them.
@@ -320,6 +338,12 @@ def shows_reader(variable: str) -> tuple[str, ...] | None:
 def shows_build_tool() -> tuple[str, ...]:
     """Return texts that show in a log by which tool the build ran."""
     return _file().index.tools.others
+
+
+def shows_unfit(command: str) -> tuple[str, ...]:
+    """Return texts that show in a log that a command is for other tools or systems than its."""
+    rows = (row for row in _file().index.tools.unfit if row.command in command)
+    return tuple(text for row in rows for text in row.shown)
 
 
 def shown_manager(log: str) -> str | None:

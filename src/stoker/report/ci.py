@@ -147,8 +147,8 @@ def _cause(diagnosis: Diagnosis | None) -> list[str]:
     if diagnosis is None:
         return []
     for finding in diagnosis.findings[:1]:
-        fixes = [fix.text for fix in finding.fix[:1]]
-        commands = [command for fix in finding.fix[:1] for command in fix.commands]
+        fixes = [fix.text for fix in finding.advice[:1]]
+        commands = [command for fix in finding.advice[:1] for command in fix.commands]
         return [
             f"**Cause: {html_text(finding.title)}**",
             "",

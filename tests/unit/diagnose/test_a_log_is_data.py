@@ -195,7 +195,7 @@ def test_a_command_that_a_log_shows_is_one_command(text: str, stubs: Path, tmp_p
         )
         assert found.findings
         only_its_own_commands(fix_script(found), stubs, tmp_path / "sandbox")
-        assert all("touch MARKER" not in fix.build for fix in found.findings[0].fix)
+        assert all("touch MARKER" not in fix.build for fix in found.findings[0].advice)
 
 
 @pytest.mark.parametrize("text", INJECTED)
@@ -214,7 +214,7 @@ def test_an_option_that_a_message_names_is_no_part_of_a_command(
         assert all(
             "MARKER" not in command
             for finding in found.findings
-            for fix in finding.fix
+            for fix in finding.advice
             for command in (*fix.commands, fix.build)
         )
 
@@ -246,7 +246,7 @@ def test_no_word_of_a_log_is_a_command_of_the_script(
     changed = log[: end if joined else begin] + text + log[end:]
     found = answer(changed, FailedRun(command="ninja -C build", folder="/work; touch MARKER"))
     folder = Path(stubs.parent, "sandbox")
-    fixes = [fix for finding in found.findings for fix in finding.fix if fix.shell is Shell.SH]
+    fixes = [fix for finding in found.findings for fix in finding.advice if fix.shell is Shell.SH]
     typed = [line for fix in fixes for line in (*fix.commands, fix.build)]
     script = fix_script(found)
     only_its_own_commands("\n".join(["(", script, ":)", *typed, ""]), stubs, folder)
@@ -294,5 +294,5 @@ def test_a_log_from_elsewhere_names_no_program_of_a_fix(tmp_path: Path) -> None:
 )
 def test_only_a_plain_build_command_is_taken_from_a_log(command: str, taken: str) -> None:
     found = answer(f"$ {command}\nc++: fatal error: Killed signal terminated program cc1plus\n")
-    builds = {fix.build.removeprefix("stoker run -- ") for fix in found.findings[0].fix}
+    builds = {fix.build.removeprefix("stoker run -- ") for fix in found.findings[0].advice}
     assert builds - {""} == {taken} - {""}

@@ -48,7 +48,7 @@ def test_the_version_of_gcc_is_that_of_the_log(log: str, version: str, tmp_path:
     old = only(log, machine(tmp_path / "old", BOOKWORM, "g++-12"))
     assert f"gcc {version} or later" in old.title
     assert "gcc-12" not in commands(old)
-    assert f"Debian GNU/Linux 12 (bookworm) has no gcc {version}" in old.fix[0].text
+    assert f"Debian GNU/Linux 12 (bookworm) has no gcc {version}" in old.advice[0].text
     new = only(log, machine(tmp_path / "new", NOBLE))
     assert f"install -y g++-{version}\n" in commands(new)
     assert f"CXX=g++-{version}" in commands(new)
@@ -57,7 +57,7 @@ def test_the_version_of_gcc_is_that_of_the_log(log: str, version: str, tmp_path:
 def test_the_version_of_python_is_that_of_the_log(here: Here) -> None:
     found = only("ERROR: Package 'mill' requires a different Python: 3.11.2 not in '>=3.14'", here)
     assert "--python 3.14" in commands(found)
-    assert "3.12" not in str(found.fix)
+    assert "3.12" not in str(found.advice)
 
 
 def test_the_file_system_that_is_full_is_named(
@@ -67,7 +67,7 @@ def test_the_file_system_that_is_full_is_named(
     monkeypatch.setattr(disk_facts, "_disk", lambda _: full)
     log = "[3/9] c++ -c a.cpp\nfatal error: error writing to a.o: No space left on device\n"
     found = only(log, here, str(tmp_path))
-    assert f"{tmp_path} is full (0 B of 1000 MiB free)" in found.title + found.fix[0].text
+    assert f"{tmp_path} is full (0 B of 1000 MiB free)" in found.title + found.advice[0].text
     assert "TMPDIR" not in commands(found)
 
 
@@ -102,7 +102,7 @@ def test_conda_installs_for_a_build_with_its_compilers(tmp_path: Path) -> None:
 def test_all_libraries_that_are_missing_are_named(here: Here) -> None:
     lines = [f"/usr/bin/ld: cannot find -l{name}: No such file" for name in ("foobar", "openblas")]
     found = answer("\n".join([*lines, "collect2: error: ld returned 1 exit status"]), here).findings
-    text = str([(finding.title, finding.fix[0]) for finding in found])
+    text = str([(finding.title, finding.advice[0]) for finding in found])
     assert "foobar" in text
     assert "libopenblas-dev" in text
 
@@ -110,7 +110,7 @@ def test_all_libraries_that_are_missing_are_named(here: Here) -> None:
 def test_a_module_that_the_isolated_build_lacks_has_one_answer(here: Here) -> None:
     found = only(NO_TORCH, here)
     assert found.cause == "pip-build-isolation"
-    assert "flash-attn" not in str(found.fix)
+    assert "flash-attn" not in str(found.advice)
 
 
 def test_what_defines_a_symbol_is_named(here: Here) -> None:
@@ -209,7 +209,7 @@ def test_a_toolkit_without_the_missing_header_is_not_offered(
 ) -> None:
     home = cuda(tmp_path, "12.6", header)
     found = only("a.cu:1:10: fatal error: cublas_v2.h: No such file or directory\n", here)
-    assert (f"{home}/include" in str(found.fix[0].commands)) is has
+    assert (f"{home}/include" in str(found.advice[0].commands)) is has
 
 
 def test_an_architecture_is_one_that_the_kernel_and_nvcc_have(here: Here, tmp_path: Path) -> None:
@@ -314,7 +314,9 @@ def test_a_toolkit_that_lacks_a_library_is_replaced_by_the_same_release(
 ) -> None:
     cuda(tmp_path, "13.0")
     found = only("/usr/bin/ld: cannot find -lcublas: No such file or directory\n", here)
-    installs = [command for fix in found.fix for command in fix.commands if "toolchain" in command]
+    installs = [
+        command for fix in found.advice for command in fix.commands if "toolchain" in command
+    ]
     assert installs
     assert all("cuda==13.0 " in command for command in installs)
 
@@ -333,7 +335,7 @@ def test_the_host_compiler_is_shown_the_headers_that_cuda_13_moved(
 def test_a_function_of_the_device_that_nothing_defines(here: Here) -> None:
     found = only("nvlink error   : Undefined reference to '_Z4recvPv' in 'build/comm.o'\n", here)
     assert found.cause == "undefined-reference"
-    assert "_Z4recvPv" in found.fix[0].text
+    assert "_Z4recvPv" in found.advice[0].text
 
 
 def failed_wheel(project: str, *lines: str) -> str:
@@ -358,12 +360,12 @@ def test_the_first_fix_installs_all_that_the_project_needs(
     here: Here, project: str, line: str, packages: str
 ) -> None:
     found = only(failed_wheel(project, line), here)
-    assert found.fix[0].commands == (f"{here.sudo}apt-get install -y {packages}",)
+    assert found.advice[0].commands == (f"{here.sudo}apt-get install -y {packages}",)
 
 
 def test_a_tool_that_debian_does_not_name_is_installed_alone(here: Here) -> None:
     found = only(failed_wheel("python-ldap", "  Install cmake and try again"), here)
-    assert found.fix[0].commands == (f"{here.sudo}apt-get install -y cmake",)
+    assert found.advice[0].commands == (f"{here.sudo}apt-get install -y cmake",)
 
 
 def test_what_a_project_needs_after_an_older_cython_is_installed_too(here: Here) -> None:
@@ -440,7 +442,7 @@ def test_what_is_missing_can_be_left_out_by_an_option_of_the_tree(
     folder = tmp_path if "tree" in command else tree
     about = About(here=here, run=FailedRun(command=command, folder=str(folder)))
     (found,) = diagnose(read_log(BytesIO(log.encode())), about=about).findings
-    offered = [line for fix in found.fix for line in (*fix.commands, fix.build or "")]
+    offered = [line for fix in found.advice for line in (*fix.commands, fix.build or "")]
     assert (again in offered) if again else not any("USE_" in line for line in offered)
 
 
@@ -450,4 +452,4 @@ def test_an_option_that_the_tree_does_not_declare_is_not_offered(
     (tmp_path / "CMakeLists.txt").write_text('option(USE_OTHER "Not it" ON)\n')
     about = About(here=here, run=FailedRun(command="stoker build", folder=str(tmp_path)))
     (found,) = diagnose(read_log(BytesIO(KLEIDIAI.encode())), about=about).findings
-    assert not any("without it" in fix.text for fix in found.fix)
+    assert not any("without it" in fix.text for fix in found.advice)

@@ -70,7 +70,7 @@ def test_common_variables_are_offered_for_objects_of_c(
     log = f"/usr/bin/ld: {first}: multiple definition of `stone'; {other}: first defined here\n"
     found = only(log + "collect2: error: ld returned 1 exit status\n", machine(tmp_path, BOOKWORM))
     assert found.cause == "duplicate-symbols"
-    assert ("-fcommon" in str(found.fix)) == helps
+    assert ("-fcommon" in str(found.advice)) == helps
 
 
 @pytest.mark.parametrize(
@@ -108,6 +108,6 @@ def test_common_variables_are_offered_for_objects_of_c(
     ],
 )
 def test_a_fix_is_of_the_tool_that_failed(log: str, said: str, unsaid: str, tmp_path: Path) -> None:
-    text = str(answer(log, machine(tmp_path, BOOKWORM)).findings[0].fix)
+    text = str(answer(log, machine(tmp_path, BOOKWORM)).findings[0].advice)
     assert said in text
     assert unsaid not in text

@@ -74,7 +74,7 @@ def test_what_a_package_lacks_is_named_in_the_fix() -> None:
     reason = "Wheel could not be found because dependency Eigen3 could not be found."
     found = first(*refused(reason))
     assert found is not None
-    assert "Eigen3" in found.fix[0].text
+    assert "Eigen3" in found.advice[0].text
 
 
 @pytest.mark.parametrize(("named", "cause"), [("Wheel", "version-not-accepted"), ("Mill", "")])

@@ -74,8 +74,8 @@ def test_a_package_that_refuses_something_is_not_installed(tmp_path: Path) -> No
     rest = "  Could NOT find CURL (missing: CURL_LIBRARY)\n-- Configuring incomplete\n"
     here = machine(tmp_path, BOOKWORM)
     other, own = (answer(head.format(name, name) + rest, here) for name in ("Foo", "CURL"))
-    assert "libcurl4" in str(other.findings[0].fix)
-    assert "apt" not in str(own.findings[0].fix)
+    assert "libcurl4" in str(other.findings[0].advice)
+    assert "apt" not in str(own.findings[0].advice)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_header_that_no_package_has_is_not_searched(
     (tmp_path / "a.cpp").touch()
     found = only(log, machine(tmp_path, BOOKWORM), str(tmp_path))
     assert found.cause == cause
-    assert "apt" not in str(found.fix)
+    assert "apt" not in str(found.advice)
 
 
 def test_a_missing_file_of_others_is_no_cause(tmp_path: Path) -> None:
@@ -110,8 +110,8 @@ def test_no_command_for_sh_on_windows(tmp_path: Path) -> None:
     )
     here = machine(tmp_path, BOOKWORM)
     (found,) = diagnose(read_log(BytesIO(log.encode())), about=About(here=here)).findings
-    assert found.fix
-    assert not any(fix.commands or fix.build for fix in found.fix)
+    assert found.advice
+    assert not any(fix.commands or fix.build for fix in found.advice)
     assert commands(only(log, here))  # of a run on this machine, which is not Windows
 
 
@@ -122,7 +122,7 @@ def test_commands_that_cmd_has_too_are_for_windows(tmp_path: Path) -> None:
     )
     here = machine(tmp_path, BOOKWORM)
     (found,) = diagnose(read_log(BytesIO(log.encode())), about=About(here=here)).findings
-    assert [(fix.commands, fix.shell) for fix in found.fix] == [
+    assert [(fix.commands, fix.shell) for fix in found.advice] == [
         (("go get example.com/sluice",), "cmd")
     ]
 
@@ -162,9 +162,9 @@ def test_a_fix_sets_no_variable_of_a_tool_that_is_not_there(
     log: str, variable: str, tmp_path: Path
 ) -> None:
     first = answer(log, machine(tmp_path, BOOKWORM)).findings[0]
-    lines = [line for fix in first.fix for line in fix.commands]
+    lines = [line for fix in first.advice for line in fix.commands]
     others = [line for line in lines if variable in line and "CMAKE_" not in line]
-    assert first.fix
+    assert first.advice
     assert not others
 
 
@@ -187,7 +187,7 @@ def test_packages_are_those_of_the_system_of_the_log(
     )
     about = About(here=machine(tmp_path, BOOKWORM))
     first = diagnose(read_log(BytesIO(log.encode())), about=about).findings[0]
-    found = "\n".join(line for fix in first.fix[:1] for line in fix.commands)
+    found = "\n".join(line for fix in first.advice[:1] for line in fix.commands)
     assert command in found
     assert command or "install" not in found
 
@@ -236,7 +236,7 @@ def test_the_newest_python_that_a_library_supports_is_named(tmp_path: Path) -> N
         "supported version (3.13)\n"
     )
     here = machine(tmp_path, BOOKWORM, "python3.13")
-    assert "Python 3.13" in str(only(log, here).fix)
+    assert "Python 3.13" in str(only(log, here).advice)
 
 
 def test_a_name_that_clang_does_not_find_is_included(tmp_path: Path) -> None:
@@ -267,7 +267,9 @@ def test_a_target_that_the_log_refuses_is_not_prescribed(tmp_path: Path) -> None
     here = machine(tmp_path, BOOKWORM)
     cuda(tmp_path, "13.0")
     log = "torch\nnvcc fatal   : Unsupported gpu architecture 'compute_120'\n"
-    values = [line for fix in only(log, here).fix for line in fix.commands if "ARCH_LIST" in line]
+    values = [
+        line for fix in only(log, here).advice for line in fix.commands if "ARCH_LIST" in line
+    ]
     assert values == ["export TORCH_CUDA_ARCH_LIST=11.0+PTX"]
 
 
@@ -283,7 +285,7 @@ def test_a_variable_is_set_only_for_what_reads_it(line: str, reads: bool, tmp_pa
     here = machine(tmp_path, BOOKWORM)
     cuda(tmp_path, "13.0")
     log = f"nvcc fatal   : Unsupported gpu architecture 'compute_120'\n{line}\n"
-    assert ("TORCH_CUDA_ARCH_LIST" in str(answer(log, here).findings[0].fix)) is reads
+    assert ("TORCH_CUDA_ARCH_LIST" in str(answer(log, here).findings[0].advice)) is reads
 
 
 def test_each_warning_is_an_option_of_its_own(tmp_path: Path) -> None:
@@ -320,7 +322,7 @@ def test_another_folder_for_temporary_files_helps_only_them(
     file: str, helps: bool, tmp_path: Path
 ) -> None:
     log = f"fatal error: error writing to {file}: No space left on device\n"
-    assert ("TMPDIR" in str(only(log, machine(tmp_path, BOOKWORM)).fix)) is helps
+    assert ("TMPDIR" in str(only(log, machine(tmp_path, BOOKWORM)).advice)) is helps
 
 
 def test_no_file_of_the_system_changes_its_owner(
@@ -330,7 +332,7 @@ def test_no_file_of_the_system_changes_its_owner(
     here = machine(tmp_path, BOOKWORM, HOME=str(tmp_path))
     for path, offered in ((f"{tmp_path}/cache/a", True), ("/usr/lib/python3/dist-packages", False)):
         found = answer(f"mkdir: {path}: Permission denied\n", here)
-        assert ("chown" in str([one.fix for one in found.findings])) is offered
+        assert ("chown" in str([one.advice for one in found.findings])) is offered
 
 
 def test_an_option_against_an_error_comes_after_that_of_the_project(tmp_path: Path) -> None:
@@ -343,7 +345,7 @@ def test_an_option_against_an_error_comes_after_that_of_the_project(tmp_path: Pa
         f"{source}:1:19: error: unused variable 'unused' [-Werror=unused-variable]\n"
     )
     found = only(log, machine(tmp_path, BOOKWORM))
-    fixed = "\n".join(["set -e", *found.fix[0].commands, own])
+    fixed = "\n".join(["set -e", *found.advice[0].commands, own])
     env = {"PATH": os.environ["PATH"]}
     assert run(["sh", "-c", own], timeout=60, env=env).status == 1
     assert run(["sh", "-c", fixed], timeout=60, env=env, cwd=tmp_path).ok, fixed
@@ -354,7 +356,7 @@ def test_git_is_told_of_one_folder_only(tmp_path: Path) -> None:
     for line in ("detected dubious ownership in repository at '/src'", "dubious ownership"):
         found = only(f"fatal: detected {line.removeprefix('detected ')}\n", here)
         assert found.cause == "git-dubious-ownership"
-        assert "*" not in "".join(word for fix in found.fix for word in fix.commands)
+        assert "*" not in "".join(word for fix in found.advice for word in fix.commands)
 
 
 def test_a_change_of_a_newer_release_is_not_the_cause(tmp_path: Path) -> None:
@@ -388,7 +390,7 @@ def test_a_function_of_python_that_is_not_declared_is_never_left_undeclared() ->
         "error: command '/usr/bin/gcc' failed with exit code 1\n"
     )
     found = diagnose(read_log(BytesIO(log.encode())))
-    commands = [line for one in found.findings for fix in one.fix for line in fix.commands]
+    commands = [line for one in found.findings for fix in one.advice for line in fix.commands]
     assert not any("implicit-function-declaration" in line for line in commands)
 
 
@@ -456,8 +458,8 @@ def test_flags_are_offered_only_if_they_silence_every_error(
     )
     found = only(log, machine(tmp_path, BOOKWORM))
     assert found.cause == "gcc-strict-c"
-    assert found.fix
-    assert ("-Wno-error" in str(found.fix)) is helps
+    assert found.advice
+    assert ("-Wno-error" in str(found.advice)) is helps
 
 
 def test_cargo_links_by_its_own_variable(tmp_path: Path) -> None:
@@ -507,7 +509,7 @@ def test_the_first_fix_is_for_this_form_of_the_failure(
     log: str, words: str, tmp_path: Path
 ) -> None:
     found = answer(f"{log}\nmake: *** [Makefile:4: mill] Error 1\n", machine(tmp_path, BOOKWORM))
-    assert words in found.findings[0].fix[0].text
+    assert words in found.findings[0].advice[0].text
 
 
 def test_flags_that_let_clang_accept_pointers_are_offered_though_it_breaks_the_message(
@@ -549,4 +551,4 @@ def test_flags_that_let_clang_accept_pointers_are_offered_though_it_breaks_the_m
 )
 def test_the_command_names_what_the_message_names(log: str, command: str, tmp_path: Path) -> None:
     found = diagnose(read_log(BytesIO(log.encode())), about=About(here=machine(tmp_path, BOOKWORM)))
-    assert command in "\n".join(found.findings[0].fix[0].commands)
+    assert command in "\n".join(found.findings[0].advice[0].commands)

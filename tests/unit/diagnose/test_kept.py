@@ -42,7 +42,7 @@ def test_a_command_with_a_secret_is_not_kept_and_not_offered() -> None:
     failed = FailedRun(command="fetch --token Zq8Xv7Lm2Np4Rt6Wy9Bc")
     found = keep_run(MISSING, failed, summary(1))
     assert "Zq8Xv7Lm2Np4Rt6Wy9Bc" not in str(kept.kept_run(1))
-    assert "***" not in str(found.findings[0].fix)
+    assert "***" not in str(found.findings[0].advice)
 
 
 def test_values_of_secret_variables_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:

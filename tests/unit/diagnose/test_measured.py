@@ -99,10 +99,10 @@ def test_fewer_steps_at_once_are_no_answer_where_one_alone_ran_out_of_memory() -
         read_log(BytesIO(b"g++: fatal error: Killed signal terminated program cc1plus\n")),
         about=about,
     )
-    assert "--cpus" in str(log.findings[0].fix)
+    assert "--cpus" in str(log.findings[0].advice)
     measured = of_attempts([attempt(Outcome.OOM, Role.CXX)], summary(1, 1))
-    fix = with_measured(log, measured, about).findings[0].fix
+    fix = with_measured(log, measured, about).findings[0].advice
     assert "7.0 GiB of 8.0 GiB" in fix[0].text
     assert not any(word in str(fix) for word in ("--cpus", "MAX_JOBS"))
     small = replace(measured, limit=64 * GIBIBYTE)
-    assert "--cpus" in str(with_measured(log, small, about).findings[0].fix)
+    assert "--cpus" in str(with_measured(log, small, about).findings[0].advice)

@@ -1,23 +1,12 @@
 """Fixes that take another release of the project, by the tool that builds it, and of its system."""
 
-from io import BytesIO
 from pathlib import Path
 
 import pytest
 
-from diagnosed import BOOKWORM, commands, machine, only
-from stoker.diagnose.about import About
-from stoker.diagnose.here import Here
-from stoker.diagnose.sieve import read_log
-from stoker.diagnose.values import FoundCause
-from stoker.diagnose.verdict import diagnose
+from diagnosed import BOOKWORM, commands, machine, of_elsewhere, only
 
 REMOVED = "mill.cpp:7:12: error: 'grind' is not a member of 'spdlog'\nmake: *** [mill.o] Error 1\n"
-
-
-def of_elsewhere(log: str, here: Here) -> FoundCause:
-    """Return the first cause of a log that was made on another machine."""
-    return diagnose(read_log(BytesIO(log.encode())), about=About(here=here)).findings[0]
 
 
 @pytest.mark.parametrize(

@@ -121,18 +121,18 @@ def test_what_a_project_says_itself_is_the_answer(
     found = diagnosis(*log).findings
     assert [one.cause for one in found] == ["stated-by-project"]
     assert found[0].title == title
-    assert [fix.text for fix in found[0].fix] == (
+    assert [fix.text for fix in found[0].advice] == (
         [f"Set or correct {option}, which the message names"] if option else []
     )
-    assert not any(fix.commands for fix in found[0].fix)
+    assert not any(fix.commands for fix in found[0].advice)
 
 
 def test_a_release_that_a_message_asks_for_is_installed() -> None:
     found = diagnosis(
         "../meson.build:9:2: ERROR: Problem encountered: Mill requires Cython >= 3.0.6"
     )
-    assert found.findings[0].fix[0].text == "Use Cython 3.0.6 or newer"
-    assert found.findings[0].fix[0].commands[0].endswith("pip install 'cython>=3.0.6'")
+    assert found.findings[0].advice[0].text == "Use Cython 3.0.6 or newer"
+    assert found.findings[0].advice[0].commands[0].endswith("pip install 'cython>=3.0.6'")
 
 
 @pytest.mark.parametrize(

@@ -216,7 +216,7 @@ def test_an_unknown_cause_comes_with_the_kind_of_its_error_its_owner_and_what_to
     assert found.status is Status.UNKNOWN
     assert found.kind is not None
     assert found.kind.title.startswith("an error in the source that is built: mill.cpp:7:")
-    assert "git log -3 --format='%h %cs %s' -- mill.cpp" in found.kind.fix[0].commands
+    assert "git log -3 --format='%h %cs %s' -- mill.cpp" in found.kind.look[0].commands
     text = short_diagnosis(found)
     assert "Kind: an error in the source that is built" in text
     assert "Next: See when the line was written" in text
@@ -308,7 +308,7 @@ def test_a_log_does_not_write_commands() -> None:
     for cause in failures().values():
         for sign in cause.sign:
             found = diagnosis(sign.match.replace("\\", ""), bad).findings
-            assert bad not in str([finding.fix for finding in found])
+            assert bad not in str([finding.advice for finding in found])
 
 
 def test_several_logs_of_one_build() -> None:
@@ -362,7 +362,7 @@ def killed_fixes(*log: str, command: str = "") -> list[str]:
     about = About(run=FailedRun(command=command))
     text = "\n".join((*log, KILLED))
     found = diagnose(read_log(BytesIO(text.encode())), about=about)
-    return [fix.build for fix in found.findings[0].fix if fix.build]
+    return [fix.build for fix in found.findings[0].advice if fix.build]
 
 
 def test_a_fix_builds_again_with_the_command_that_failed() -> None:

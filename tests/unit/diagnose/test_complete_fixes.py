@@ -1,0 +1,100 @@
+"""Which fixes are shown as fixes: those that can be done as they stand, for the log's own tools."""
+
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from diagnosed import BOOKWORM, machine, of_elsewhere
+from stoker.diagnose.pages import diagnosis_page
+from stoker.diagnose.sieve import read_log
+from stoker.diagnose.texts import fix_script, short_diagnosis
+from stoker.diagnose.verdict import diagnose
+from stoker.knowledge.failures import Shell
+from stoker.outside.terminal import rendered
+
+TWICE = (
+    "FAILED: mill\nb.o: in function `grind':\n"
+    "b.c:3: multiple definition of `grind'; a.o:a.c:3: first defined here\n"
+    "collect2: error: ld returned 1 exit status\n"
+)
+CRASH = "mill.cpp:8:2: internal compiler error: Segmentation fault: 11\n"
+
+
+def test_words_alone_are_no_fix_but_where_to_look() -> None:
+    found = diagnose(read_log(BytesIO(TWICE.encode())))
+    assert [one.cause for one in found.findings] == ["duplicate-symbols"]
+    assert not found.findings[0].fix
+    assert found.findings[0].look
+    assert found.step == "mill"
+    text = rendered(diagnosis_page(found), 100)
+    assert "Fix " not in text
+    assert "  Next  Make the function inline" in text
+    assert "  Step  mill failed" in text
+    assert "  Next: Make the function inline" in short_diagnosis(found)
+    assert "# Or: Make the function inline" in fix_script(found)
+
+
+def test_a_fix_for_another_case_does_not_take_the_place_of_the_best(tmp_path: Path) -> None:
+    log = 'mill.cu(3): error: namespace "thrust" has no member "grind"\n'
+    found = of_elsewhere(log, machine(tmp_path, BOOKWORM))
+    assert found.cause == "cub-version-conflict"
+    assert not found.fix
+    assert "These headers have no grind" in found.look[0].text
+
+
+def test_a_command_that_only_shows_is_no_fix(tmp_path: Path) -> None:
+    log = "/usr/bin/link: extra operand '/NOLOGO'\nTry 'link --help' for more information.\n"
+    found = of_elsewhere(f"C:\\Users\\u\\mill> cargo build\n{log}", machine(tmp_path, BOOKWORM))
+    assert found.cause == "other-link-on-path"
+    assert not found.fix
+    assert found.look[0].commands == ("where link",)
+
+
+def test_a_change_of_a_named_file_is_a_fix(tmp_path: Path) -> None:
+    log = (
+        "* What went wrong:\nA problem occurred evaluating settings 'mill'.\n"
+        "> Class org.gradle.jvm.toolchain.JvmVendorSpec does not have member field "
+        "'org.gradle.jvm.toolchain.JvmVendorSpec IBM_SEMERU'\n"
+    )
+    found = of_elsewhere(log, machine(tmp_path, BOOKWORM))
+    assert (found.cause, found.fix[0].edits) == ("gradle-removed", "settings.gradle")
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "1. Swift version 6.1.2 (swift-6.1.2-RELEASE)\n",
+        "icpx: note: diagnostic msg: /tmp/icpx-8308.sh\n",
+        "emcc mill.cpp\n",
+        "mill.F90:8:49:\n",
+    ],
+)
+def test_another_compiler_is_not_replaced_by_gcc(before: str, tmp_path: Path) -> None:
+    here = machine(tmp_path, BOOKWORM)
+    assert "CC=gcc" in str(of_elsewhere(CRASH, here).fix)
+    assert "CC=gcc" not in str(of_elsewhere(before + CRASH, here).advice)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "error: command 'swig.exe' failed: None\n",
+        "-- Found Vulkan: C:/VulkanSDK/1.3.290.0/Lib/vulkan-1.lib\n",
+    ],
+)
+def test_windows_is_seen_by_its_programs_and_drives(place: str, tmp_path: Path) -> None:
+    log = f"{place}mill.h:3:2: error: #error You need GCC 13\n"
+    found = of_elsewhere(log, machine(tmp_path, BOOKWORM))
+    assert "apt-get" not in str(found.advice)
+
+
+def test_plain_commands_have_a_form_for_cmd(tmp_path: Path) -> None:
+    log = (
+        "C:\\Users\\u\\mill> pip install --no-build-isolation .\n"
+        "ModuleNotFoundError: No module named 'wheel'\nerror: metadata-generation-failed\n"
+        '  File "setup.py", line 3, in <module>\n'
+    )
+    found = of_elsewhere(log, machine(tmp_path, BOOKWORM))
+    assert found.fix[0].shell is Shell.CMD
+    assert found.fix[0].commands[0].startswith("python -m pip install ")
