@@ -13,7 +13,7 @@ from stoker.knowledge.torch_releases import oldest_python
 from stoker.model.errors import UsageError, nearest
 from stoker.model.setting import is_on
 from stoker.model.value import version_numbers
-from stoker.model.variant import Backend, GpuTarget, plain_arch
+from stoker.model.variant import Backend, plain_arch
 from stoker.plan.recipes.project import refuse_targets
 from stoker.plan.subject import Subject
 from stoker.plan.targets import (
@@ -23,8 +23,6 @@ from stoker.plan.targets import (
     refuse_unsupported,
 )
 
-_EVERYWHERE = (Backend.CPU, Backend.VULKAN)
-
 
 def refuse(subject: Subject) -> None:
     """Raise for the first rule that the variant breaks."""
@@ -32,7 +30,8 @@ def refuse(subject: Subject) -> None:
         rule(subject)
 
 
-def _backend_is_known(subject: Subject) -> None:
+def _backend_fits(subject: Subject) -> None:
+    """Refuse a back end that the tree or the platform lacks, and targets of another one."""
     tree, backend = subject.tree, subject.variant.backend
     if tree and backend.value not in tree.backends:
         why = subject.project.refused.get(backend) if subject.project else None
@@ -41,11 +40,7 @@ def _backend_is_known(subject: Subject) -> None:
             hints=[f"it can be built for: {', '.join(tree.backends)}"],
             where=tree.path,
         )
-
-
-def _backend_fits_platform(subject: Subject) -> None:
-    backend = subject.variant.backend
-    if backend not in (*_EVERYWHERE, *subject.platform_row.backends):
+    if backend not in (Backend.CPU, Backend.VULKAN, *subject.platform_row.backends):
         fitting = [
             str(platform) for platform, row in platforms().items() if backend in row.backends
         ]
@@ -53,15 +48,10 @@ def _backend_fits_platform(subject: Subject) -> None:
             f"{backend} code is built for {' or '.join(fitting)}, not for {subject.platform}",
             hints=[f"choose another platform: --platform {fitting[0]}"],
         )
-
-
-def _targets_fit_backend(subject: Subject) -> None:
     for target in subject.variant.gpus:
         row = gpus().get(target.plain)
-        if row and row.backend is not subject.variant.backend:
-            raise UsageError(
-                f"{target.arch} is a {row.backend} target, not {subject.variant.backend}"
-            )
+        if row and row.backend is not backend:
+            raise UsageError(f"{target.arch} is a {row.backend} target, not {backend}")
 
 
 def _toolkit_makes_targets(subject: Subject) -> None:
@@ -69,20 +59,18 @@ def _toolkit_makes_targets(subject: Subject) -> None:
     if subject.variant.backend is not Backend.CUDA or release is None:
         return
     for target in subject.variant.gpus:
-        if target.arch not in release.archs:
-            where = "" if subject.variant.toolkit else f" in {subject.toolkit_home}"
-            raise UsageError(
-                f"CUDA {release.version}{where} cannot make code for {_described(target)}",
-                hints=[
-                    _maker(target.arch, release),
-                    f"nearest that it makes: {', '.join(_near(target.arch, release.archs))}",
-                ],
-            )
-
-
-def _described(target: GpuTarget) -> str:
-    row = gpus().get(target.arch)
-    return f"{target.arch} ({', '.join(row.names[:3])})" if row and row.names else target.arch
+        if target.arch in release.archs:
+            continue
+        where = "" if subject.variant.toolkit else f" in {subject.toolkit_home}"
+        row = gpus().get(target.arch)
+        names = f" ({', '.join(row.names[:3])})" if row and row.names else ""
+        raise UsageError(
+            f"CUDA {release.version}{where} cannot make code for {target.arch}{names}",
+            hints=[
+                _maker(target.arch, release),
+                f"nearest that it makes: {', '.join(_near(target.arch, release.archs))}",
+            ],
+        )
 
 
 def _maker(arch: str, release: CudaRelease) -> str:
@@ -96,34 +84,28 @@ def _maker(arch: str, release: CudaRelease) -> str:
     return f"the {which} CUDA that does is {version}: cu{version.replace('.', '')}"
 
 
-def _toolkit_is_accepted(subject: Subject) -> None:
-    """Refuse a CUDA that the tree's own files, or its recipe, do not accept."""
+def _tree_accepts_cuda(subject: Subject) -> None:
+    """Refuse a CUDA, or a target, that the tree's own files or its recipe do not accept."""
     version, known, tree = subject.cuda_version, subject.backend_recipe, subject.tree
-    if subject.variant.backend is not Backend.CUDA or version is None or tree is None:
+    if subject.variant.backend is not Backend.CUDA or tree is None:
         return
     minimum, where = known.cuda_min if known else None, tree.path
     if tree.code.cuda_minimum:
         minimum, where = tree.code.cuda_minimum.version, tree.code.cuda_minimum.where
-    if minimum and version_numbers(version) < version_numbers(minimum):
+    if version and minimum and version_numbers(version) < version_numbers(minimum):
         raise UsageError(
             f"{tree.name} needs CUDA {minimum} or newer, not {version}",
             hints=[f"name another one: cu{minimum.replace('.', '')}"],
             where=where,
         )
     below = known.cuda_below if known else None
-    if below and version_numbers(version) >= version_numbers(below):
+    if version and below and version_numbers(version) >= version_numbers(below):
         raise UsageError(
             f"{tree.name} cannot be built with CUDA {version}: it needs one below {below}",
             hints=[known.note] if known and known.note else [],
             where=tree.path,
         )
-
-
-def _tree_knows_targets(subject: Subject) -> None:
-    tree = subject.tree
-    if subject.variant.backend is not Backend.CUDA or not tree or not tree.cuda_archs:
-        return
-    for target in subject.variant.gpus:
+    for target in subject.variant.gpus if tree.cuda_archs else ():
         if target.arch not in tree.cuda_archs:
             raise UsageError(
                 f"{tree.name} {tree.version or ''} does not know {target.arch}".replace("  ", " "),
@@ -141,28 +123,24 @@ def _near(arch: str, archs: tuple[str, ...]) -> tuple[str, ...]:
 def _ptx_runs_forward(subject: Subject) -> None:
     for target in subject.variant.gpus:
         if target.ptx and target.suffix:
-            plain = target.plain
             raise UsageError(
                 f"PTX of {target.arch} runs on no newer GPU: the suffix ties it to "
                 + ("one chip" if target.suffix == "a" else "one family"),
-                hints=[f"for newer GPUs add plain {plain}+PTX beside it"],
+                hints=[f"for newer GPUs add plain {target.plain}+PTX beside it"],
             )
 
 
-def _cpu_fits_platform(subject: Subject) -> None:
-    cpu = subject.variant.cpu
-    if cpu and cpu_family(cpu) not in subject.platform_row.families:
+def _code_fits_platform(subject: Subject) -> None:
+    """Refuse a CPU level or a BLAS library that the platform does not have."""
+    cpu, families = subject.variant.cpu, subject.platform_row.families
+    if cpu and cpu_family(cpu) not in families:
         raise UsageError(
             f"{cpu} is {cpu_family(cpu)} code, but the target is {subject.platform}",
             hints=["leave the platform out, or name a CPU level of that platform"],
         )
-
-
-def _blas_fits_platform(subject: Subject) -> None:
     if subject.variant.blas is None:
         return
     row = blas_libraries()[subject.variant.blas]
-    families = subject.platform_row.families
     if row.families and not set(row.families) & set(families):
         raise UsageError(
             f"{row.value} exists for {', '.join(row.families)} only; the target is "
@@ -173,7 +151,8 @@ def _blas_fits_platform(subject: Subject) -> None:
         raise UsageError(f"{row.value} exists on {', '.join(row.systems)} only")
 
 
-def _features_exist(subject: Subject) -> None:
+def _features_fit(subject: Subject) -> None:
+    """Refuse features that the back end or the tree lacks, or that need one that is off."""
     for feature in subject.variant.features:
         row = features()[feature.name]
         if feature.on and row.backends and subject.variant.backend not in row.backends:
@@ -182,28 +161,21 @@ def _features_exist(subject: Subject) -> None:
         is_of_cmake = row.option.startswith("CMAKE_")
         if subject.tree and not (is_of_cmake or subject.tree.option(row.option)):
             near = nearest(row.option, [option.name for option in subject.tree.options])
-            hints = [f"nearest options: {', '.join(near)}"] if near else []
             raise UsageError(
                 f"{subject.tree.name} has no feature {row.name} ({row.option})",
-                hints=hints,
+                hints=[f"nearest options: {', '.join(near)}"] if near else [],
                 where=subject.tree.path,
             )
-
-
-def _features_have_what_they_need(subject: Subject) -> None:
+    off = {define.name for define in subject.defines if not is_on(define.value)}
     for feature in subject.variant.features:
         needed = features()[feature.name].needs
-        if feature.on and needed and _is_off(subject, needed):
+        if not feature.on or not needed:
+            continue
+        if features()[needed].option in off or subject.feature(needed) is False:
             raise UsageError(
                 f"feature {feature.name} needs {needed}, which is switched off",
                 hints=[f"leave out one of the two: --{feature.name} or --no-{needed}"],
             )
-
-
-def _is_off(subject: Subject, name: str) -> bool:
-    option = features()[name].option
-    off = any(not is_on(define.value) for define in subject.defines if define.name == option)
-    return off or subject.feature(name) is False
 
 
 def _python_is_new_enough(subject: Subject) -> None:
@@ -216,21 +188,16 @@ def _python_is_new_enough(subject: Subject) -> None:
 
 
 _RULES: tuple[Callable[[Subject], None], ...] = (
-    _backend_is_known,
-    _backend_fits_platform,
-    _targets_fit_backend,
+    _backend_fits,
     _toolkit_makes_targets,
-    _toolkit_is_accepted,
-    _tree_knows_targets,
+    _tree_accepts_cuda,
     refuse_targets,
     refuse_unsupported,
     refuse_old_gpus,
     refuse_unserved,
     refuse_unmade,
     _ptx_runs_forward,
-    _cpu_fits_platform,
-    _blas_fits_platform,
-    _features_exist,
-    _features_have_what_they_need,
+    _code_fits_platform,
+    _features_fit,
     _python_is_new_enough,
 )

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from stoker.knowledge.gpus import cuda_releases
 from stoker.knowledge.packages import fitting_gcc, gcc_versions, install_command
 from stoker.model.finding import Finding, error, ok, warning
-from stoker.model.machine import TORCH_INCLUDES, CudaToolkit, Tool
+from stoker.model.machine import TORCH_INCLUDES
 from stoker.model.source import ProjectKind
 from stoker.model.value import major
-from stoker.model.variant import Backend, GpuTarget, plain_arch
+from stoker.model.variant import Backend, plain_arch
 from stoker.plan.planning import PlannedBuild
 
 # The compiler, the toolkit, the page that explains how to install it, and its setup command.
@@ -28,15 +28,10 @@ _TOOLKITS = {
 }
 
 
-def _cxx(planned: PlannedBuild) -> Tool | None:
-    for name in ("cxx", "g++", "clang++"):
-        if tool := planned.subject.toolbox.tool(name):
-            return tool
-    return None
-
-
 def check_compiler(planned: PlannedBuild) -> Iterator[Finding]:
-    tool = _cxx(planned)
+    subject = planned.subject
+    tools = (subject.toolbox.tool(name) for name in ("cxx", "g++", "clang++"))
+    tool = next(filter(None, tools), None)
     if tool is None:
         yield error("compiler-missing", "no C++ compiler found", fix=planned.install("cxx"))
         return
@@ -44,8 +39,11 @@ def check_compiler(planned: PlannedBuild) -> Iterator[Finding]:
         problem = tool.problem or "does not print its version"
         yield error("compiler-broken", f"{tool.path} {problem}", fix=planned.install("cxx"))
         return
-    kind, version = planned.subject.compiler
-    release = planned.subject.release
+    kind, version = subject.compiler
+    release, cuda = subject.release, cuda_releases().get(subject.cuda_version or "")
+    newest = None  # nvcc refuses host compilers that are newer than it knows
+    if cuda and subject.variant.backend is Backend.CUDA:
+        newest = cuda.clang_below - 1 if kind == "clang" else cuda.gcc_max
     if release and kind == "gcc" and major(version) < release.gcc_min:
         yield error(
             "compiler-too-old",
@@ -53,26 +51,15 @@ def check_compiler(planned: PlannedBuild) -> Iterator[Finding]:
             evidence=tool.path,
             fix=_other_gcc(planned, least=release.gcc_min),
         )
-    elif refused := list(_host_compiler(planned, tool)):
-        yield from refused
-    else:
-        yield ok("compiler", f"{kind} {version}", tool.path)
-
-
-def _host_compiler(planned: PlannedBuild, tool: Tool) -> Iterator[Finding]:
-    """Check the host compiler: nvcc refuses those that are newer than it knows."""
-    release = cuda_releases().get(planned.subject.cuda_version or "")
-    if planned.subject.variant.backend is not Backend.CUDA or release is None:
-        return
-    kind, version = planned.subject.compiler
-    newest = release.clang_below - 1 if kind == "clang" else release.gcc_max
-    if major(version) > newest:
+    elif cuda and newest is not None and major(version) > newest:
         yield error(
             "compiler-too-new",
-            f"{kind} {version} is newer than CUDA {release.version} accepts ({newest})",
+            f"{kind} {version} is newer than CUDA {cuda.version} accepts ({newest})",
             evidence=tool.path,
-            fix=_other_gcc(planned, most=release.gcc_max),
+            fix=_other_gcc(planned, most=cuda.gcc_max),
         )
+    else:
+        yield ok("compiler", f"{kind} {version}", tool.path)
 
 
 def _other_gcc(
@@ -92,14 +79,15 @@ def _other_gcc(
 
 
 def check_cuda(planned: PlannedBuild) -> Iterator[Finding]:
-    if planned.subject.variant.backend is not Backend.CUDA:
+    subject = planned.subject
+    if subject.variant.backend is not Backend.CUDA:
         return
-    for broken in (cuda for cuda in planned.subject.toolbox.cuda if cuda.problem):
+    for broken in (cuda for cuda in subject.toolbox.cuda if cuda.problem):
         yield warning("nvcc-broken", f"{broken.nvcc} {broken.problem}")
-    toolkit = planned.subject.toolkit
+    toolkit = subject.toolkit
     if toolkit is None:
-        wanted = planned.subject.variant.toolkit
-        here = ", ".join(cuda.version or "?" for cuda in planned.subject.toolbox.cuda) or "none"
+        wanted = subject.variant.toolkit
+        here = ", ".join(cuda.version or "?" for cuda in subject.toolbox.cuda) or "none"
         yield error(
             "nvcc-missing",
             f"no working CUDA {wanted} compiler" if wanted else "no working CUDA compiler",
@@ -107,29 +95,24 @@ def check_cuda(planned: PlannedBuild) -> Iterator[Finding]:
             fix=_toolkit_fix(planned),
         )
         return
-    if missing := [t.arch for t in planned.subject.gpus if not _makes(toolkit, t)]:
+    listed = {plain_arch(arch) for arch in toolkit.archs}  # nvcc lists them without suffixes
+    if listed and (missing := [t.arch for t in subject.gpus if t.plain not in listed]):
         yield error(
             "nvcc-lacks-target",
             f"nvcc {toolkit.version} cannot make {', '.join(missing)}",
             evidence=f"{toolkit.nvcc} lists {' '.join(toolkit.archs)}",
             fix=_toolkit_fix(planned),
         )
-    elif toolkit.lacks and planned.subject.is_with_torch:
-        missing_headers = ", ".join(toolkit.lacks)
+    elif toolkit.lacks and subject.is_with_torch:
         yield warning(
             "cuda-headers-missing",
-            f"CUDA {toolkit.version} lacks {missing_headers}, which PyTorch's headers include",
+            f"CUDA {toolkit.version} lacks {', '.join(toolkit.lacks)}, which PyTorch's headers "
+            "include",
             evidence=toolkit.home,
             fix=(f"stoker toolchain install cuda=={toolkit.version}{_components(planned)}",),
         )
     else:
         yield ok("nvcc", f"CUDA {toolkit.version}", toolkit.nvcc)
-
-
-def _makes(toolkit: CudaToolkit, target: GpuTarget) -> bool:
-    """Tell whether nvcc lists a target. It lists architectures without their suffixes."""
-    listed = {plain_arch(arch) for arch in toolkit.archs}
-    return not listed or target.plain in listed
 
 
 def _components(planned: PlannedBuild) -> str:
@@ -175,14 +158,11 @@ def check_other_toolkit(planned: PlannedBuild) -> Iterator[Finding]:
 
 
 def check_driver(planned: PlannedBuild) -> Iterator[Finding]:
-    release = cuda_releases().get(planned.subject.cuda_version or "")
-    if (
-        planned.subject.variant.backend is not Backend.CUDA
-        or release is None
-        or not planned.subject.here
-    ):
+    subject = planned.subject
+    release = cuda_releases().get(subject.cuda_version or "")
+    if subject.variant.backend is not Backend.CUDA or release is None or not subject.here:
         return
-    for gpu in planned.subject.machine.gpus:
+    for gpu in subject.machine.gpus:
         if gpu.is_nvidias and major(gpu.driver) < release.driver:
             yield warning(
                 "driver-too-old",

@@ -7,7 +7,7 @@ from stoker.knowledge.torch_releases import torch_release
 from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.machine import PythonInstallation, Tool
 from stoker.model.setting import is_on
-from stoker.model.source import ProjectKind, Standard
+from stoker.model.source import ProjectKind, SourceTree
 from stoker.model.value import first_of, major, minor_release, version_numbers
 from stoker.model.variant import Backend
 from stoker.plan.planning import PlannedBuild
@@ -51,10 +51,10 @@ def check_ninja(planned: PlannedBuild) -> Iterator[Finding]:
 
 def _tool_missing(planned: PlannedBuild, name: str, tool: Tool | None) -> Finding:
     commands = tuple(dict.fromkeys((*planned.install(name), _from_index(name))))
-    either = "either command installs one" if len(commands) > 1 else ""
     problem = f"no {name} found"
     if tool:
         problem = f"{tool.path} {tool.problem or 'does not print its version'}"
+    either = "either command installs one" if len(commands) > 1 else ""
     return error(f"{name}-missing", problem, evidence=either, fix=commands)
 
 
@@ -87,18 +87,16 @@ def check_python(planned: PlannedBuild) -> Iterator[Finding]:
     else:
         yield ok("python", f"Python {python.version} with headers", python.executable)
     release = planned.subject.release
-    if release and not _between(python.version, release.python):
-        oldest, newest = release.python
+    if release is None:
+        return
+    oldest, newest = release.python
+    version = version_numbers(minor_release(python.version))
+    if not version_numbers(oldest) <= version <= version_numbers(newest):
         yield warning(
             "python-untested",
             f"PyTorch {release.version} was released for Python {oldest} to {newest}, "
             f"not {python.version}",
         )
-
-
-def _between(version: str, bounds: tuple[str, str]) -> bool:
-    oldest, newest = map(version_numbers, bounds)
-    return oldest <= version_numbers(minor_release(version)) <= newest
 
 
 def check_requirements(planned: PlannedBuild) -> Iterator[Finding]:
@@ -175,36 +173,34 @@ def check_standard(planned: PlannedBuild) -> Iterator[Finding]:
         return
     for standard in tree.standards:
         if standard.version < release.cxx:
+            older, newer = f"-std=c++{standard.version}", f"-std=c++{release.cxx}"
+            file = shlex.quote(standard.where.rpartition(":")[0])
             yield warning(
                 "standard-too-old",
-                f"{tree.name} compiles with -std=c++{standard.version}, but the headers of torch "
-                f"{torch} need C++{release.cxx}",
+                f"{tree.name} compiles with {older}, but the headers of torch {torch} need "
+                f"C++{release.cxx}",
                 evidence=standard.where,
-                fix=(_other_standard(standard, release.cxx),),
+                fix=(f"sed -i s/{older}/{newer}/ {file}",),
             )
 
 
-def _other_standard(standard: Standard, wanted: int) -> str:
-    file = shlex.quote(standard.where.rpartition(":")[0])
-    return f"sed -i s/-std=c++{standard.version}/-std=c++{wanted}/ {file}"
-
-
 def check_submodules(planned: PlannedBuild) -> Iterator[Finding]:
-    if planned.subject.tree is None or not planned.subject.tree.submodules:
+    tree = planned.subject.tree
+    if tree is None or not tree.submodules:
         return
-    absent = [
-        submodule.path for submodule in planned.subject.tree.submodules if not submodule.present
-    ]
-    if absent:
-        path = planned.subject.tree.path
+    if absent := [submodule.path for submodule in tree.submodules if not submodule.present]:
         yield error(
             "submodules-missing",
-            f"{len(absent)} of {len(planned.subject.tree.submodules)} submodules are empty",
+            f"{len(absent)} of {len(tree.submodules)} submodules are empty",
             evidence=first_of(absent, 5),
-            fix=(f"git -C {shlex.quote(path)} submodule update --init --recursive --depth 1",),
+            fix=(_update_submodules(tree),),
         )
     else:
-        yield ok("submodules", f"all {len(planned.subject.tree.submodules)} submodules are present")
+        yield ok("submodules", f"all {len(tree.submodules)} submodules are present")
+
+
+def _update_submodules(tree: SourceTree) -> str:
+    return f"git -C {shlex.quote(tree.path)} submodule update --init --recursive --depth 1"
 
 
 def check_copied_files(planned: PlannedBuild) -> Iterator[Finding]:
@@ -215,7 +211,7 @@ def check_copied_files(planned: PlannedBuild) -> Iterator[Finding]:
             "copied-file-missing",
             "setup.py copies files into the wheel that the tree does not have",
             evidence="\n".join(tree.lacks),
-            fix=(f"git -C {shlex.quote(tree.path)} submodule update --init --recursive --depth 1",),
+            fix=(_update_submodules(tree),),
         )
 
 

@@ -14,30 +14,35 @@ _UNKNOWN = Quantity(amount=None, basis="no similar build has been measured")
 
 def estimate(subject: Subject, measured: MeasuredBuild | None = None) -> Estimate:
     """Estimate a build. ``measured`` is a finished one of the same project and variant."""
-    figures = _figures(subject)
-    known = Estimate(
-        wall_s=_or_counted(_seconds(subject, figures), _counted_seconds(subject)),
-        largest_step_bytes=_or_counted(
-            _largest_step(subject, figures), _counted_bytes(subject.asked)
-        ),
-        disk_bytes=_disk(subject, figures),
-        wheel_bytes=_wheel(subject),
-    )
-    return _as_measured(known, measured, subject.machine.cpu.usable) if measured else known
-
-
-def _as_measured(known: Estimate, measured: MeasuredBuild, cpus: int) -> Estimate:
-    basis = f"your build of {measured.date}"
-    step, wheel = measured.largest_step_bytes, measured.wheel_bytes
-    return Estimate(
-        wall_s=Quantity(
+    figures, asked = _figures(subject), subject.asked
+    cpus = subject.machine.cpu.usable
+    wall, step, disk, wheel = _seconds(subject, figures), _UNKNOWN, _UNKNOWN, _wheel(subject)
+    if figures and figures.largest_step is not None:
+        step = Quantity(amount=figures.largest_step, basis=figures.basis)
+    elif heavy := max(heavy_steps(subject), key=lambda one: one.peak_bytes, default=None):
+        # The text and the list of heavy steps say the same.
+        step = Quantity(amount=heavy.peak_bytes, basis=heavy.basis)
+    if figures and figures.disk is not None:
+        disk = Quantity(
+            amount=figures.disk,
+            at_least=figures.disk_at_least or _is_other(subject, figures),
+            basis=figures.basis + _other_release(subject, figures.release),
+        )
+    if asked and wall.amount is None and not asked.refusal and subject.here:
+        wall = counted_seconds(asked, cpus) or wall
+    if asked and step.amount is None:
+        step = _counted_bytes(asked) or step
+    if measured:
+        basis = f"your build of {measured.date}"
+        wall = Quantity(
             amount=measured.cpu_seconds / cpus,
             basis=f"{measured.cpu_seconds:,.0f} CPU seconds on {cpus} CPUs: {basis}",
-        ),
-        largest_step_bytes=Quantity(amount=step, basis=basis) if step else known.largest_step_bytes,
-        disk_bytes=known.disk_bytes,
-        wheel_bytes=Quantity(amount=wheel, basis=basis) if wheel else known.wheel_bytes,
-    )
+        )
+        if measured.largest_step_bytes:
+            step = Quantity(amount=measured.largest_step_bytes, basis=basis)
+        if measured.wheel_bytes:
+            wheel = Quantity(amount=measured.wheel_bytes, basis=basis)
+    return Estimate(wall_s=wall, largest_step_bytes=step, disk_bytes=disk, wheel_bytes=wheel)
 
 
 def heavy_steps(subject: Subject) -> tuple[HeavyStep, ...]:
@@ -65,15 +70,13 @@ def _figures(subject: Subject) -> BuildFigures | None:
     release = subject.release.version if subject.release else None
 
     def difference(row: BuildFigures) -> tuple[int, bool]:
-        return _distance(release, row.release), _leaves_out(subject, row)
+        """Return the minor releases between the two, 0 where one is not known; then features."""
+        minors = ((text or "").partition(".")[2] for text in (release, row.release))
+        one, other = map(whole_number, minors)
+        distance = 0 if one is None or other is None else abs(one - other)
+        return distance, _leaves_out(subject, row)
 
     return min(rows, key=difference, default=None)
-
-
-def _distance(release: str | None, measured: str | None) -> int:
-    """Return how many minor releases lie between two of PyTorch; 0 where one is not known."""
-    one, other = (whole_number((text or "").partition(".")[2]) for text in (release, measured))
-    return 0 if one is None or other is None else abs(one - other)
 
 
 def _seconds(subject: Subject, figures: BuildFigures | None) -> Quantity:
@@ -93,25 +96,6 @@ def _seconds(subject: Subject, figures: BuildFigures | None) -> Quantity:
         at_least=_is_other(subject, figures),
         basis=basis + _other_release(subject, figures.release),
     )
-
-
-def _largest_step(subject: Subject, figures: BuildFigures | None) -> Quantity:
-    if figures and figures.largest_step is not None:
-        return Quantity(amount=figures.largest_step, basis=figures.basis)
-    # The text and the list of heavy steps say the same.
-    heavy = max(heavy_steps(subject), key=lambda step: step.peak_bytes, default=None)
-    return Quantity(amount=heavy.peak_bytes, basis=heavy.basis) if heavy else _UNKNOWN
-
-
-def _or_counted(known: Quantity, counted: Quantity | None) -> Quantity:
-    return counted if known.amount is None and counted else known
-
-
-def _counted_seconds(subject: Subject) -> Quantity | None:
-    asked = subject.asked
-    if asked is None or asked.refusal or not subject.here:
-        return None
-    return counted_seconds(asked, subject.machine.cpu.usable)
 
 
 def counted_seconds(asked: AskedBuild, cpus: int) -> Quantity | None:
@@ -142,9 +126,9 @@ def counted_seconds(asked: AskedBuild, cpus: int) -> Quantity | None:
     return _range(asked, max(least / cpus, shortest), max(most / cpus, longest), basis)
 
 
-def _counted_bytes(asked: AskedBuild | None) -> Quantity | None:
-    counts = _counts(asked) if asked else []
-    if asked is None or not counts:
+def _counted_bytes(asked: AskedBuild) -> Quantity | None:
+    counts = _counts(asked)
+    if not counts:
         return None
     row = max((row for row, _ in counts), key=lambda row: row.bytes)
     return _range(
@@ -184,16 +168,6 @@ def _described(asked: AskedBuild) -> str:
     if with_torch := asked.device_with_torch + asked.host_with_torch:
         text += f"; {with_torch} of them include all of PyTorch's headers"
     return text + ("; it compiles one file at a time" if asked.one_at_a_time else "")
-
-
-def _disk(subject: Subject, figures: BuildFigures | None) -> Quantity:
-    if figures is None or figures.disk is None:
-        return _UNKNOWN
-    return Quantity(
-        amount=figures.disk,
-        at_least=figures.disk_at_least or _is_other(subject, figures),
-        basis=figures.basis + _other_release(subject, figures.release),
-    )
 
 
 def _wheel(subject: Subject) -> Quantity:

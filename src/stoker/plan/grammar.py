@@ -72,7 +72,12 @@ def _meaning(words: Sequence[str], native: Parts | None = None) -> Parts | None:
             hints = ["name the GPU and CPU instead"]
             raise UsageError("'native' has no meaning here", hints=hints)
         return native
-    return _vocabulary().get(key) or _product(words) or _pattern("-".join(words))
+    if parts := _vocabulary().get(key) or _product(words):
+        return parts
+    for expression, read in _PATTERNS:  # words with a number in them
+        if found := re.fullmatch(expression, "-".join(words), re.ASCII):
+            return read(found)
+    return None
 
 
 def _product(words: Sequence[str]) -> Parts | None:
@@ -108,14 +113,6 @@ def _vocabulary() -> dict[str, Parts]:
         names = (str(platform), *described.aliases)
         words |= {squeeze(name): {"platform": platform} for name in names}
     return words
-
-
-def _pattern(word: str) -> Parts | None:
-    """Read a word with a number in it: a version or a list of GPU targets."""
-    for expression, read in _PATTERNS:
-        if found := re.fullmatch(expression, word, re.ASCII):
-            return read(found)
-    return None
 
 
 def _toolkit(backend: Backend, version: str) -> Parts:
@@ -173,26 +170,21 @@ _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Parts | None]], ...] = (
 )
 
 
-def _native_backend(machine: Machine) -> Backend:
-    """Return the back end of the GPUs; NVIDIA's come first on a machine with several kinds."""
-    if any(gpu.is_nvidias for gpu in machine.gpus):
-        return Backend.CUDA
-    found = (gpus().get(gpu.capability) for gpu in machine.gpus)
-    return next((gpu.backend for gpu in found if gpu), Backend.CPU)
-
-
 def _native(machine: Machine, *, cpu_only: bool) -> Parts:
     """Return what this machine is: its CPU, and its GPUs if it has any."""
     cpu = machine.cpu.microarchitecture
     parts: Parts = {"cpu": cpu} if cpu in cpu_names() else {}
-    if machine.gpus and not cpu_only:
-        backend = _native_backend(machine)
+    if cpu_only:
+        return parts
+    if machine.gpus:
+        # NVIDIA's come first on a machine with several kinds.
+        kinds = [row.backend for gpu in machine.gpus if (row := gpus().get(gpu.capability))]
+        nvidias = any(gpu.is_nvidias for gpu in machine.gpus)
+        backend = Backend.CUDA if nvidias else next(iter(kinds), Backend.CPU)
         known = {arch for arch, gpu in gpus().items() if gpu.backend is backend}
         archs = sorted({gpu.capability for gpu in machine.gpus} & known)
         return parts | {"backend": backend, "gpus": tuple(GpuTarget(arch=arch) for arch in archs)}
-    if machine.os.system == "macos" and not cpu_only:
-        return parts | {"backend": Backend.MPS}
-    return parts
+    return parts | {"backend": Backend.MPS} if machine.os.system == "macos" else parts
 
 
 def _unknown_words(text: str, words: list[str]) -> UsageError:
@@ -257,12 +249,6 @@ def parse_part(part: str, text: str, where: str | None = None) -> Any:
     parts = {} if squeeze(text) in _NATIVE else _meaning(words) or {}
     if part in parts:
         return parts[part]
-    hint = "for example: 3.12" if part == "python" else None
-    raise unknown(part.replace("_", " "), text, _choices(part), where=where, hint=hint)
-
-
-def _choices(part: str) -> tuple[str, ...]:
-    """Return the values of a part, as a user writes them."""
     choices: dict[str, Iterable[object]] = {
         "blas": blas_libraries(),
         "build_type": BuildType,
@@ -270,7 +256,9 @@ def _choices(part: str) -> tuple[str, ...]:
         "features": features(),
         "platform": platforms(),
     }
-    return tuple(str(choice) for choice in choices.get(part, ()))
+    named = [str(choice) for choice in choices.get(part, ())]
+    hint = "for example: 3.12" if part == "python" else None
+    raise unknown(part.replace("_", " "), text, named, where=where, hint=hint)
 
 
 def parts_beside(variant: Variant, allowed: Iterable[str]) -> list[str]:

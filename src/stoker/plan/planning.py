@@ -6,7 +6,7 @@ from stoker.knowledge.packages import install_command
 from stoker.knowledge.projects import reader_of
 from stoker.model.plan import Estimate, Plan, Resources, SourceSummary
 from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
-from stoker.model.source import FrontEnd, ProjectKind, SourceTree
+from stoker.model.source import FrontEnd, ProjectKind
 from stoker.model.value import Value
 from stoker.plan.checks import refuse
 from stoker.plan.defines import (
@@ -53,11 +53,11 @@ def make_plan(subject: Subject, estimate: Estimate) -> Plan:
     settings = merge([*_jobs(subject, estimate, chosen), *options, *forwarded(options, chosen)])
     settings = with_readers(settings, subject)
     findings += [*lost, *unread(settings, subject), *unset_choices(settings, subject)]
-    findings += back_end_unknown(subject)
-    findings += answered(subject)
+    findings += [*back_end_unknown(subject), *answered(subject)]
     targets = planned_targets(subject, settings)
     findings += staying(subject, targets)
     cmake = tuple(setting for setting in settings if setting.place is SettingPlace.CMAKE)
+    tree, limit = subject.tree, subject.machine.memory.limit
     return Plan(
         name=subject.name,
         label=label(subject.variant),
@@ -69,8 +69,16 @@ def make_plan(subject: Subject, estimate: Estimate) -> Plan:
         },
         platform=subject.platform,
         recipe=subject.kind,
-        source=_summary(subject),
-        machine=_resources(subject),
+        source=SourceSummary(
+            path=tree.path, name=tree.name, version=tree.version, front_end=tree.front_end
+        )
+        if tree
+        else None,
+        machine=Resources(
+            cpus=subject.machine.cpu.usable,
+            memory_bytes=limit.limit,
+            memory_limit=f"{limit.kind} ({limit.where})",
+        ),
         environment=tuple(s for s in settings if s.place is SettingPlace.ENVIRONMENT),
         cmake=cmake,
         commands=(*prepare_commands(subject), *chosen.commands(subject, cmake)),
@@ -78,7 +86,7 @@ def make_plan(subject: Subject, estimate: Estimate) -> Plan:
         estimate=estimate,
         targets=targets,
         backend_settings=backend_settings(subject),
-        statements=statements(subject, targets),
+        statements=tuple(statements(subject, targets)),
         findings=tuple(findings),
     )
 
@@ -100,7 +108,11 @@ def _jobs(subject: Subject, estimate: Estimate, chosen: Recipe) -> list[Setting]
     tree = subject.tree
     if tree and tree.front_end is FrontEnd.SETUPTOOLS and tree.ask("MAX_JOBS", environment=True):
         variable = "MAX_JOBS"
-    elif tree and tree.kind is ProjectKind.PACKAGE and not _is_read(variable, tree):
+    elif (
+        tree
+        and tree.kind is ProjectKind.PACKAGE
+        and not reader_of(variable, tree.readers, environment=True)
+    ):
         return []  # setuptools takes its number of jobs from its own arguments
     if (own := subject.exported.get(variable)) or not subject.here:
         origin = Origin(kind=OriginKind.ENVIRONMENT, where=variable)
@@ -110,25 +122,3 @@ def _jobs(subject: Subject, estimate: Estimate, chosen: Recipe) -> list[Setting]
     jobs = max(1, min(cpus, fitting))
     why = f"{cpus} CPUs" + (f", {fitting} of the largest steps fit in memory" if largest else "")
     return [environment(variable, str(jobs), Origin(kind=OriginKind.MACHINE), why)]
-
-
-def _is_read(variable: str, tree: SourceTree) -> bool:
-    return bool(reader_of(variable, tree.readers, environment=True))
-
-
-def _resources(subject: Subject) -> Resources:
-    limit = subject.machine.memory.limit
-    return Resources(
-        cpus=subject.machine.cpu.usable,
-        memory_bytes=limit.limit,
-        memory_limit=f"{limit.kind} ({limit.where})",
-    )
-
-
-def _summary(subject: Subject) -> SourceSummary | None:
-    tree = subject.tree
-    if tree is None:
-        return None
-    return SourceSummary(
-        path=tree.path, name=tree.name, version=tree.version, front_end=tree.front_end
-    )

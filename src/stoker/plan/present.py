@@ -10,21 +10,28 @@ from msgspec.structs import replace
 from stoker.model.recipe import BackendRecipe, Need
 from stoker.model.source import Presence
 
-_CHECKED = ("ptx_of_newest", "serves", "accepts", "adds", "archs", "note")
-
 
 def still_present(known: BackendRecipe, presence: Presence | None) -> BackendRecipe:
     """Return the facts of a recipe that the files of the tree show."""
     if presence is None:
         return known
-    known = _without_unshown(known, presence)
+    checked = ("ptx_of_newest", "serves", "accepts", "adds", "archs", "note")
+    gone = [f for f in checked if f in known.shown and known.shown[f] not in presence.shown]
+    empty = BackendRecipe()
+    known = replace(known, **{fact: getattr(empty, fact) for fact in gone})
 
     def names(archs: Iterable[str]) -> tuple[str, ...]:
         return tuple(a for a in archs if _plain(a) in presence.numbers)
 
+    # The targets as the tree lists them itself, or those of the recipe, if it says what in the tree
+    # they follow from: a package that compiles for it, for example.
+    archs = names(known.archs)
+    if (pattern := known.shown.get("archs", "")) in presence.shown:
+        listed = presence.listed.get(pattern, ())
+        archs = tuple(dict.fromkeys(arch for each in listed for arch in each)) or known.archs
     return replace(
         known,
-        archs=_archs(known, presence) or names(known.archs),
+        archs=archs,
         accepts=names(known.accepts),
         # A tree without one of the targets of a row names others in its place.
         fixed=tuple(
@@ -43,28 +50,6 @@ def still_present(known: BackendRecipe, presence: Presence | None) -> BackendRec
 
 def _plain(arch: str) -> str:
     return arch.removesuffix("+PTX")
-
-
-def _without_unshown(known: BackendRecipe, presence: Presence) -> BackendRecipe:
-    """Return the recipe without the facts whose own pattern is not in the tree."""
-    gone = [
-        fact
-        for fact, pattern in known.shown.items()
-        if pattern not in presence.shown and fact in _CHECKED
-    ]
-    empty = BackendRecipe()
-    return replace(known, **{fact: getattr(empty, fact) for fact in gone})
-
-
-def _archs(known: BackendRecipe, presence: Presence) -> tuple[str, ...]:
-    """Return the targets as the tree lists them itself, or those of the recipe, if it says what in
-    the tree they follow from: a package that compiles for it, for example.
-    """
-    pattern = known.shown.get("archs", "")
-    if pattern not in presence.shown:
-        return ()
-    listed = presence.listed.get(pattern, ())
-    return tuple(dict.fromkeys(arch for each in listed for arch in each)) or known.archs
 
 
 def kernel_lists(known: BackendRecipe, presence: Presence | None) -> tuple[tuple[str, ...], ...]:

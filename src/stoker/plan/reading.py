@@ -35,7 +35,11 @@ def _reader(setting: Setting, subject: Subject) -> str | None:
     in_environment = setting.place is SettingPlace.ENVIRONMENT
     ask = tree.ask(name, environment=in_environment)
     if ask is None and tree.kind is ProjectKind.PYTORCH:
-        ask = _forwarded_ask(tree, name)
+        # Where CMake reads an environment variable that the front end passes on.
+        aliases = forwarding().aliases.items()
+        passed = {name, *(option for option, alias in aliases if alias == name)}
+        asks = (tree.ask(option, environment=False) for option in sorted(passed))
+        ask = next(filter(None, asks), None)
     if ask:
         return ask.where
     if subject.project and name in subject.project.reads:
@@ -46,20 +50,10 @@ def _reader(setting: Setting, subject: Subject) -> str | None:
         return "PyTorch's front end"
     if subject.project and name == subject.project.cmake_args:
         return f"the recipe of {subject.project.name} says so"
-    return reader_of(name, (*tree.readers, *_by_kind(tree)), environment=in_environment) or (
+    by_kind = ("CMake",) if tree.kind in (ProjectKind.CMAKE, ProjectKind.PYTORCH) else ()
+    return reader_of(name, (*tree.readers, *by_kind), environment=in_environment) or (
         "CMake" if name in subject.cmake_variables else None
     )
-
-
-def _by_kind(tree: SourceTree) -> tuple[str, ...]:
-    return ("CMake",) if tree.kind in (ProjectKind.CMAKE, ProjectKind.PYTORCH) else ()
-
-
-def _forwarded_ask(tree: SourceTree, name: str) -> ReadVariable | None:
-    """Return where CMake reads an environment variable that the front end passes on."""
-    passed = {name, *(option for option, alias in forwarding().aliases.items() if alias == name)}
-    asks = (tree.ask(option, environment=False) for option in sorted(passed))
-    return next((ask for ask in asks if ask), None)
 
 
 def unread(settings: Iterable[Setting], subject: Subject) -> Iterator[Finding]:
@@ -151,9 +145,15 @@ def unset_choices(settings: Iterable[Setting], subject: Subject) -> Iterator[Fin
     settled = read.targets.kind is EvidenceKind.READ
     choices = [ask for ask in target_choices(tree, subject.variant.backend) if ask.name not in said]
     archs = [] if settled else choices
+    declared = {option.name for option in tree.options}  # of CMake a user can choose only these
+    own = {
+        ask.name: ask
+        for ask in reversed(tree.asks)
+        if ask.certain and (ask.environment or ask.name in declared)
+    }
     switches = [
         ask
-        for ask in _own_asks(tree)
+        for ask in sorted(own.values(), key=lambda ask: (not ask.environment, ask.where, ask.name))
         if ask.name not in said and ask not in choices and _is_switch(ask, subject.variant.backend)
     ]
     if archs:
@@ -183,17 +183,6 @@ def back_end_unknown(subject: Subject) -> Iterator[Finding]:
             evidence=where,
             advice="Ask its build: `stoker plan --ask`.",
         )
-
-
-def _own_asks(tree: SourceTree) -> list[ReadVariable]:
-    """Return the variables that a user can choose: of CMake only those that are declared."""
-    declared = {option.name for option in tree.options}
-    unique = {
-        ask.name: ask
-        for ask in reversed(tree.asks)
-        if ask.certain and (ask.environment or ask.name in declared)
-    }
-    return sorted(unique.values(), key=lambda ask: (not ask.environment, ask.where, ask.name))
 
 
 def _is_switch(ask: ReadVariable, backend: Backend) -> bool:
@@ -241,10 +230,9 @@ def carried(settings: list[Setting], subject: Subject) -> tuple[list[Setting], l
     setup.py passes on. What reaches CMake in neither way is left out and reported.
     """
     tree = subject.tree
-    direct = (FrontEnd.CMAKE, FrontEnd.SCIKIT_BUILD_CORE)
     if tree is None or tree.kind is not ProjectKind.CMAKE or not subject.has_front_end:
         return settings, []
-    if tree.front_end in direct:
+    if tree.front_end in (FrontEnd.CMAKE, FrontEnd.SCIKIT_BUILD_CORE):
         return settings, []
     carrier = _carrier(subject, tree)
     words: list[Setting] = []
@@ -260,8 +248,20 @@ def carried(settings: list[Setting], subject: Subject) -> tuple[list[Setting], l
         else:
             lost.append(setting)
     if words and carrier:
-        kept.append(_joined(carrier, words, subject))
-    return kept, list(_lost(lost, tree, carrier))
+        own = subject.exported.get(carrier, "")
+        text = " ".join(f"-D{setting.name}={setting.value}" for setting in words)
+        strongest = max(words, key=lambda setting: setting.origin.kind.rank)
+        why = "the build passes these words to CMake" + ("; your own come last" if own else "")
+        kept.append(environment(carrier, f"{text} {own}".strip(), strongest.origin, why))
+    asked = [setting for setting in lost if setting.origin.kind.rank > OriginKind.MACHINE.rank]
+    if not asked:
+        return kept, []
+    because = f"{tree.front_end} was not found to pass options on to CMake"
+    if carrier:
+        because = f"a value with blanks cannot be passed in {carrier}"
+    names = ", ".join(setting.name for setting in asked)
+    title = f"{names} cannot reach the CMake of {tree.name}"
+    return kept, [warning("option-not-passed", title, evidence=because)]
 
 
 def _carrier(subject: Subject, tree: SourceTree) -> str | None:
@@ -271,26 +271,3 @@ def _carrier(subject: Subject, tree: SourceTree) -> str | None:
         return _CARRIER
     own = [ask.name for ask in tree.asks if ask.environment and _OWN_CARRIER.fullmatch(ask.name)]
     return own[0] if len(own) == 1 else None
-
-
-def _joined(carrier: str, words: list[Setting], subject: Subject) -> Setting:
-    own = subject.exported.get(carrier, "")
-    text = " ".join(f"-D{setting.name}={setting.value}" for setting in words)
-    strongest = max(words, key=lambda setting: setting.origin.kind.rank)
-    why = "the build passes these words to CMake" + ("; your own come last" if own else "")
-    return environment(carrier, f"{text} {own}".strip(), strongest.origin, why)
-
-
-def _lost(lost: list[Setting], tree: SourceTree, carrier: str | None) -> Iterator[Finding]:
-    asked = [s for s in lost if s.origin.kind.rank > OriginKind.MACHINE.rank]
-    if not asked:
-        return
-    names = ", ".join(setting.name for setting in asked)
-    because = (
-        f"a value with blanks cannot be passed in {carrier}"
-        if carrier
-        else f"{tree.front_end} was not found to pass options on to CMake"
-    )
-    yield warning(
-        "option-not-passed", f"{names} cannot reach the CMake of {tree.name}", evidence=because
-    )

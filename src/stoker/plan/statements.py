@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 
-from stoker.model.evidence import AskedBuild, Evidence, EvidenceKind, Statement
+from stoker.model.evidence import Evidence, EvidenceKind, Statement
 from stoker.model.finding import Finding, error, warning
 from stoker.model.variant import Backend, PlannedTargets
 from stoker.plan.subject import Subject
@@ -22,31 +22,19 @@ _OLDER = {r"Compiler\.__init__\(\) takes from 1 to 3 positional arguments": "set
 _PROVIDERS = {"pkg_resources": "setuptools<82", "distutils": "setuptools", "wheel": "wheel"}
 
 
-def statements(subject: Subject, targets: PlannedTargets) -> tuple[Statement, ...]:
-    """Return what the plan states about the build, and how each fact is known."""
-    return (*_of_targets(targets), *_of_compiles(subject.asked))
-
-
-def _of_targets(targets: PlannedTargets) -> Iterator[Statement]:
-    evidence = targets.evidence
-    if targets.backend is Backend.CPU or evidence is None:
-        return
-    if targets.without_device_code:
-        yield Statement(about="device code", text="none is compiled", evidence=evidence)
-        return
-    code = [*targets.cubins, *(f"PTX of {arch}" for arch in targets.ptx)]
-    yield Statement(about="targets", text=", ".join(code) or "not known", evidence=evidence)
-
-
-def _of_compiles(asked: AskedBuild | None) -> Iterator[Statement]:
-    if asked is None or asked.refusal:
-        return
-    text = f"{asked.device_compiles} of device code, {asked.host_compiles} others"
-    yield Statement(about="compiles", text=text, evidence=evidence_of_answer(asked))
-
-
-def evidence_of_answer(asked: AskedBuild) -> Evidence:
-    return Evidence(kind=EvidenceKind.ASKED, where=asked.when)
+def statements(subject: Subject, targets: PlannedTargets) -> Iterator[Statement]:
+    """Yield what the plan states about the build, and how each fact is known."""
+    evidence, asked = targets.evidence, subject.answer
+    if targets.backend is not Backend.CPU and evidence is not None:
+        if targets.without_device_code:
+            yield Statement(about="device code", text="none is compiled", evidence=evidence)
+        else:
+            code = [*targets.cubins, *(f"PTX of {arch}" for arch in targets.ptx)]
+            yield Statement(about="targets", text=", ".join(code) or "not known", evidence=evidence)
+    if asked:
+        text = f"{asked.device_compiles} of device code, {asked.host_compiles} others"
+        evidence = Evidence(kind=EvidenceKind.ASKED, where=asked.when)
+        yield Statement(about="compiles", text=text, evidence=evidence)
 
 
 def answered(subject: Subject) -> Iterable[Finding]:

@@ -3,7 +3,7 @@
 ``stoker.plan.compiled`` holds compile commands against them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from stoker.knowledge.gpus import cuda_releases, runs_on
 from stoker.knowledge.projects import reader_of
@@ -14,7 +14,6 @@ from stoker.model.setting import Setting
 from stoker.model.source import ProjectKind
 from stoker.model.value import Value
 from stoker.model.variant import Backend, GpuTarget, PlannedTargets, plain_arch
-from stoker.plan.loose import loose_targets
 from stoker.plan.present import kernel_lists, places
 from stoker.plan.recipes.project import known_facts, sets_targets, written_targets
 from stoker.plan.subject import Subject
@@ -60,19 +59,16 @@ def refuse_unserved(subject: Subject) -> None:
         plain = target.plain
         if not any(runs_on(candidate, plain) for candidate in made):
             name = subject.tree.name if subject.tree else "it"
-            places = _evidence(subject).targets
+            evidence = _evidence(subject).targets
+            rows = [row.archs for row in known.fixed] + [switch.archs for switch in known.switches]
+            named = [arch for archs in rows for arch in archs]
+            hints = [f"it compiles for: {', '.join(dict.fromkeys(named))}"]
             raise UsageError(
                 f"{subject.project.name if subject.project else name} names its targets itself, "
                 f"and none of them runs on {target.arch}",
-                hints=[f"it compiles for: {_all(known)}", *([str(places)] if places.where else [])],
+                hints=hints + ([str(evidence)] if evidence.where else []),
                 where=subject.tree.path if subject.tree else None,
             )
-
-
-def _all(known: BackendRecipe) -> str:
-    """Return all targets that a tree names, also those of its switches."""
-    rows = [row.archs for row in known.fixed] + [switch.archs for switch in known.switches]
-    return ", ".join(dict.fromkeys(arch for archs in rows for arch in archs))
 
 
 def refuse_unmade(subject: Subject) -> None:
@@ -127,9 +123,20 @@ class _Known(Value, frozen=True, kw_only=True):
 
 def _evidence(subject: Subject, settings: Iterable[Setting] = ()) -> _Known:
     """Return how the targets of the plan are known, and whether they are known at all."""
+    tree, backend = subject.tree, subject.variant.backend
     if asked := subject.answer:
-        if doubt := _shown_device_code(subject) if not asked.device_compiles else "":
-            where = f"the build was asked and named no device code, but {doubt}"
+        shown = ""
+        if tree and not asked.device_compiles and backend in _WITH_DEVICE_CODE:
+            # A build may lack a setting or a library with which it would compile device code, so
+            # its answer alone does not show that there is none.
+            if tree.code.device_source:
+                shown = f"{tree.code.device_source} lists a source for GPUs"
+            elif choices := target_choices(tree, backend):
+                shown = f"{choices[0].where} reads {choices[0].name}"
+            else:
+                shown = tree.hinted.get(backend, "")
+        if shown:
+            where = f"the build was asked and named no device code, but {shown}"
             return _Known(targets=Evidence(kind=EvidenceKind.ASSUMED, where=where))
         return _Known(targets=Evidence(kind=EvidenceKind.ASKED, where=asked.when))
     if read := tree_recipe(subject):
@@ -138,7 +145,7 @@ def _evidence(subject: Subject, settings: Iterable[Setting] = ()) -> _Known:
     if project and project.facts_from:
         where = project.facts_from
         readers = [f"{s.name} read by {s.reader}" for s in settings if sets_targets(s, subject)]
-        found = places(known, subject.tree.presence if subject.tree else None) if known else ()
+        found = places(known, tree.presence if tree else None) if known else ()
         if still := [*readers, *filter(None, found)]:
             where += f"; still in this tree: {', '.join(still[:3])}"
         gone = not all(row.archs for row in _rows(subject, known or BackendRecipe()))
@@ -148,33 +155,14 @@ def _evidence(subject: Subject, settings: Iterable[Setting] = ()) -> _Known:
     return _Known(targets=Evidence(kind=kind, where="yours" if project else "no tree was read"))
 
 
-def _shown_device_code(subject: Subject) -> str:
-    """Return what the files show of device code for the back end, or nothing.
-
-    A build that was asked may lack a setting or a library with which it would compile it, so that
-    its answer alone does not show that there is none.
-    """
-    tree, backend = subject.tree, subject.variant.backend
-    if tree is None or backend not in _WITH_DEVICE_CODE:
-        return ""
-    if tree.code.device_source:
-        return f"{tree.code.device_source} lists a source for GPUs"
-    if choices := target_choices(tree, backend):
-        return f"{choices[0].where} reads {choices[0].name}"
-    return tree.hinted.get(backend, "")
-
-
 def _compiled(subject: Subject, known: BackendRecipe) -> tuple[list[str], list[str]]:
     """Return the targets of machine code, and those of PTX."""
     if known.fixed:
         named = [arch for row in _rows(subject, known) for arch in row.archs]
+        switches = _switches_on(subject, known, single=False)
+        named += [arch for switch in switches for arch in switch.archs]
         cubins = [arch for arch in named if not arch.endswith("+PTX")]
         ptx = [arch.removesuffix("+PTX") for arch in named if arch.endswith("+PTX")]
-        wanted = {target.arch for target in subject.gpus}
-        for switch in known.switches:
-            if wanted & set(switch.serves or switch.archs) and _is_general(subject, switch):
-                cubins += [arch for arch in switch.archs if not arch.endswith("+PTX")]
-                ptx += [a.removesuffix("+PTX") for a in switch.archs if a.endswith("+PTX")]
     else:
         targets = written_targets(subject)
         cubins = [target.arch for target in targets]
@@ -182,6 +170,17 @@ def _compiled(subject: Subject, known: BackendRecipe) -> tuple[list[str], list[s
     if known.ptx_of_newest and cubins:
         ptx.append(max(cubins, key=lambda arch: GpuTarget(arch=arch).sort_key))
     return list(dict.fromkeys(cubins)), list(dict.fromkeys(ptx))
+
+
+def _switches_on(subject: Subject, known: BackendRecipe, *, single: bool) -> Iterator[Switch]:
+    """Yield the switches of this kind of machine whose targets are wanted, for all kernels or for
+    single ones.
+    """
+    wanted = {target.arch for target in subject.gpus}
+    for switch in known.switches:
+        here = not switch.cpus or subject.platform.cpu in switch.cpus
+        if switch.single is single and here and wanted & set(switch.serves or switch.archs):
+            yield switch
 
 
 def _rows(subject: Subject, known: BackendRecipe) -> list[FixedTargets]:
@@ -195,37 +194,28 @@ def _rows(subject: Subject, known: BackendRecipe) -> list[FixedTargets]:
     ]
 
 
-def _is_general(subject: Subject, switch: Switch) -> bool:
-    """Tell whether a switch adds its targets to all kernels, on this kind of machine."""
-    return not switch.single and (not switch.cpus or subject.platform.cpu in switch.cpus)
-
-
 def _accepted(subject: Subject, known: BackendRecipe, cubins: Iterable[str]) -> dict[str, None]:
     """Return the targets of single kernels, once each."""
     added = [extra for arch in (*cubins, "*") for extra in known.adds.get(arch, ())]
-    wanted = {target.arch for target in subject.gpus}
-    for switch in known.switches:
-        here = not switch.cpus or subject.platform.cpu in switch.cpus
-        if switch.single and here and wanted & set(switch.serves or switch.archs):
-            added += switch.archs
+    added += [arch for each in _switches_on(subject, known, single=True) for arch in each.archs]
     lists = kernel_lists(known, subject.tree.presence if subject.tree else None)
     if not lists:
         return dict.fromkeys((*known.accepts, *added))
     families = subject.cuda_is_at_least(known.serves_cuda)
-    own = loose_targets(lists, list(cubins), families=families)
+    own = _loose_targets(lists, list(cubins), families=families)
     return dict.fromkeys(arch for arch in (*own, *added) if arch not in cubins)
 
 
 def _compiles(subject: Subject, known: BackendRecipe) -> bool:
     """Tell whether the build must have compiled device code when it ends."""
-    tree = subject.tree
-    if subject.variant.backend not in _WITH_DEVICE_CODE or not known.compiles:
+    tree, backend = subject.tree, subject.variant.backend
+    if backend not in _WITH_DEVICE_CODE or not known.compiles:
         return False
     if subject.project and subject.backend_recipe:
-        return subject.variant.backend is not Backend.XPU
+        return backend is not Backend.XPU
     if tree is None or tree.kind is ProjectKind.PYTORCH:
         return True
-    if subject.variant.backend in tree.hinted:
+    if backend in tree.hinted:
         return False
     return tree.code.device_source is not None or tree.kind is ProjectKind.CMAKE
 
@@ -242,3 +232,59 @@ def _choices(subject: Subject) -> Iterator[str]:
         yield f"flags in {tree.code.targets[0].where}"
     elif reader := reader_of("TORCH_CUDA_ARCH_LIST", tree.readers, environment=True):
         yield f"TORCH_CUDA_ARCH_LIST ({reader})"
+
+
+def _loose_targets(
+    lists: Iterable[Sequence[str]], wanted: Sequence[str], *, families: bool
+) -> Iterator[str]:
+    """Yield the targets of single kernels, of which a build lists those that each has code for.
+
+    Of each list and each target of the build, the kernel is compiled for the newest listed target
+    that runs there: one of the same generation, or an older one whose PTX is compiled as well.
+    ``families``: of ``10.0a`` and ``10.0f``, which are for different releases of CUDA, the second
+    one counts.
+    """
+    lists = list(lists)
+    named = {arch for each in lists for arch in each}
+    for arch in dict.fromkeys(arch for each in lists for arch in _of_list(each, wanted)):
+        if arch.endswith("f"):
+            of_this_cuda = families
+        else:
+            of_this_cuda = not (arch.endswith("a") and families and f"{arch[:-1]}f" in named)
+        if of_this_cuda:
+            yield arch
+
+
+def _of_list(listed: Sequence[str], wanted: Sequence[str]) -> Iterator[str]:
+    with_ptx = {arch.removesuffix("+PTX") for arch in listed if arch.endswith("+PTX")}
+    plain = sorted(
+        (arch.removesuffix("+PTX") for arch in listed if not arch.endswith(("a", "f"))),
+        key=_capability,
+    )
+    left = list(wanted)
+    for arch in listed:
+        served = [gpu for gpu in left if _is_for(arch, gpu)]
+        if served:
+            yield arch
+            left = [gpu for gpu in left if gpu not in served]
+    for gpu in left:
+        fitting = [arch for arch in plain if _capability(arch) <= _capability(gpu)]
+        fitting = [a for a in fitting if a in with_ptx or _generation(a) == _generation(gpu)]
+        yield from fitting[-1:]
+        yield from (f"{arch}+PTX" for arch in fitting[-1:] if arch in with_ptx)
+
+
+def _is_for(arch: str, gpu: str) -> bool:
+    """Tell whether a target with a suffix is for this GPU: its own, or that of its family."""
+    if arch.endswith("f"):
+        same = _generation(arch) == _generation(gpu)
+        return same and _capability(arch) <= _capability(gpu)
+    return arch.endswith("a") and arch[:-1] == gpu
+
+
+def _capability(arch: str) -> tuple[int, int]:
+    return GpuTarget(arch=arch).capability
+
+
+def _generation(arch: str) -> int:
+    return _capability(arch)[0]
