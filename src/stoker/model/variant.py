@@ -87,7 +87,7 @@ class GpuTarget(Value, frozen=True, kw_only=True):
     def word(self) -> str:
         """The word of a variant: ``sm90a+ptx``, ``gfx942``, ``pvc``."""
         if re.fullmatch(r"\d+\.\d+[af]?", self.arch, re.ASCII):
-            name = "sm" + self.arch.replace(".", "")
+            name = "sm" + self.digits
         else:
             name = re.sub(r"[\s._-]", "", self.arch.casefold())
         return name + ("+ptx" if self.ptx else "")
@@ -96,6 +96,22 @@ class GpuTarget(Value, frozen=True, kw_only=True):
     def torch_word(self) -> str:
         """The word of PyTorch's list of architectures: ``9.0+PTX``."""
         return self.arch + ("+PTX" if self.ptx else "")
+
+    @property
+    def digits(self) -> str:
+        """The architecture as compilers and CMake write it: ``90a``."""
+        return self.arch.replace(".", "")
+
+    @property
+    def cmake_word(self) -> str:
+        """CMake's form: ``90-real`` is machine code, ``90`` also contains PTX."""
+        return self.digits if self.ptx else f"{self.digits}-real"
+
+    @property
+    def gencode(self) -> str:
+        """The value of nvcc's option: ``arch=compute_90,code=sm_90``."""
+        code = f"[sm_{self.digits},compute_{self.digits}]" if self.ptx else f"sm_{self.digits}"
+        return f"arch=compute_{self.digits},code={code}"
 
     @property
     def sort_key(self) -> tuple[tuple[int, ...], str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from stoker.knowledge.cpus import cpu_dispatch
 from stoker.model.finding import Finding, error, note, warning
 from stoker.model.recipe import BackendRecipe
-from stoker.model.source import ProjectKind
+from stoker.model.source import ProjectKind, SourceTree
 from stoker.model.value import version_numbers
 from stoker.model.variant import Backend
 from stoker.plan.subject import Subject
@@ -18,57 +18,84 @@ _UNREAD = re.compile(r"(?:CMakeLists\.txt|\.cmake):\d|\.(?:cu|hip|sycl)$")
 
 def remarks(subject: Subject) -> Iterator[Finding]:
     """Yield what is unusual, but allowed."""
-    yield from _foreign_platform(subject)
-    yield from _untested_toolkit(subject)
-    yield from _unset_targets(subject)
-    yield from _cpu_level(subject)
-    yield from _overridden(subject)
-    yield from _cpu_only(subject)
-    yield from _native_code(subject)
-    yield from _cuda_stays(subject)
-    yield from _needs_gpu(subject)
-    yield from _missing_submodules(subject)
-    if subject.tree is None:
-        yield note(
-            "no-source",
-            "no source tree given: planned for PyTorch, option names checked only roughly",
-            advice="Name the source tree with --source DIR.",
-        )
-    for problem in subject.tree.notes if subject.tree else ():
-        yield warning("source-unreadable", problem)
-
-
-def _foreign_platform(subject: Subject) -> Iterator[Finding]:
     if not subject.here:
         yield warning(
             "other-platform",
             f"the plan is for {subject.platform}, this machine is {subject.machine.platform}",
             evidence="the tools and libraries of the target machine were not checked",
         )
-
-
-def _untested_toolkit(subject: Subject) -> Iterator[Finding]:
-    release, version = subject.release, subject.cuda_version
-    if subject.variant.backend is not Backend.CUDA or version is None:
-        return
-    if release and version_numbers(version) > version_numbers(release.cuda_newest):
+    release = subject.release
+    version = subject.cuda_version if subject.variant.backend is Backend.CUDA else None
+    if release and version and version_numbers(version) > version_numbers(release.cuda_newest):
         yield warning(
             "toolkit-untested",
-            (
-                f"PyTorch {release.version} was released with CUDA up to {release.cuda_newest}, "
-                f"not {version}"
-            ),
+            f"PyTorch {release.version} was released with CUDA up to {release.cuda_newest}, "
+            f"not {version}",
             evidence="it may not configure, or fail to compile late",
         )
+    yield from _unset_targets(subject)
+    if subject.variant.cpu and subject.kind is ProjectKind.PYTORCH:
+        already = "PyTorch has no run-time kernels of this level"
+        if dispatch := cpu_dispatch(subject.variant.cpu):
+            already = f"PyTorch compiles its kernels for {dispatch} anyway and chooses at run time"
+        yield note(
+            "cpu-level",
+            f"{subject.variant.cpu}: {already}",
+            evidence=(
+                "the flags change only the default kernels, autograd, c10 and third-party code; "
+                "on an older CPU this wheel ends in an illegal instruction (SIGILL). Measure "
+                "before you rely on it being faster; ATEN_CPU_CAPABILITY switches the run-time "
+                "choice."
+            ),
+        )
+    archs = subject.exported.get("TORCH_CUDA_ARCH_LIST")
+    planned = ";".join(target.torch_word for target in subject.variant.gpus)
+    if archs and planned and archs != planned:
+        yield warning(
+            "environment-overridden",
+            f"the variant replaces TORCH_CUDA_ARCH_LIST={archs} of the environment by {planned}",
+        )
+    yield from _unused_cuda(subject)
+    if subject.tree is None:
+        yield note(
+            "no-source",
+            "no source tree given: planned for PyTorch, option names checked only roughly",
+            advice="Name the source tree with --source DIR.",
+        )
+    else:
+        yield from _of_tree(subject, subject.tree)
+
+
+def _of_tree(subject: Subject, tree: SourceTree) -> Iterator[Finding]:
+    yield from _native_code(subject, tree)
+    yield from _cuda_stays(subject, tree)
+    wants = subject.variant.backend is Backend.CUDA and subject.here
+    if tree.code.needs_gpu and wants and not subject.machine.gpus and not subject.asked:
+        yield warning(
+            "needs-visible-gpu",
+            "its build refuses a machine on which no GPU is visible, as on this one",
+            evidence=f"{tree.code.needs_gpu} raises an error unless torch.cuda.is_available()",
+            advice="Build where such a GPU is visible.",
+        )
+    missing = [module.path for module in tree.submodules if not module.present]
+    if missing and not subject.is_pytorch:
+        yield warning(
+            "submodules-missing",
+            f"{tree.name} lacks {len(missing)} of its submodules, and what they declare is not "
+            "known",
+            evidence=", ".join(missing[:4]) + (", ..." if len(missing) > 4 else ""),
+            fix=("git submodule update --init --recursive",),
+        )
+    for problem in tree.notes:
+        yield warning("source-unreadable", problem)
 
 
 def _unset_targets(subject: Subject) -> Iterator[Finding]:
     said = {name for name, value in subject.exported.items() if value}
     said |= {setting.name for setting in subject.defines}
-    lists = {"TORCH_CUDA_ARCH_LIST"}
-    if subject.kind is ProjectKind.CMAKE:
-        lists = {"CMAKE_CUDA_ARCHITECTURES"}
-    if subject.variant.backend is Backend.CUDA and not subject.gpus and not lists & said:
+    by_cmake = subject.kind is ProjectKind.CMAKE
+    variable = "CMAKE_CUDA_ARCHITECTURES" if by_cmake else "TORCH_CUDA_ARCH_LIST"
+    if subject.variant.backend is Backend.CUDA and not subject.gpus and variable not in said:
         yield error(
             "arch-list-unset",
             "no GPU target named, and no GPU here to take it from",
@@ -77,27 +104,7 @@ def _unset_targets(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _cpu_level(subject: Subject) -> Iterator[Finding]:
-    if subject.variant.cpu is None or subject.kind is not ProjectKind.PYTORCH:
-        return
-    dispatch = cpu_dispatch(subject.variant.cpu)
-    already = (
-        f"PyTorch compiles its kernels for {dispatch} anyway and chooses at run time"
-        if dispatch
-        else "PyTorch has no run-time kernels of this level"
-    )
-    yield note(
-        "cpu-level",
-        f"{subject.variant.cpu}: {already}",
-        evidence=(
-            "the flags change only the default kernels, autograd, c10 and third-party code; "
-            "on an older CPU this wheel ends in an illegal instruction (SIGILL). Measure before "
-            "you rely on it being faster; ATEN_CPU_CAPABILITY switches the run-time choice."
-        ),
-    )
-
-
-def _cpu_only(subject: Subject) -> Iterator[Finding]:
+def _unused_cuda(subject: Subject) -> Iterator[Finding]:
     """Say so where CUDA is installed, but no GPU was found and no back end was named."""
     words = re.split(r"[-\s,;]+", subject.origin("backend").where.casefold())
     usable = [cuda for cuda in subject.toolbox.cuda if cuda.version and not cuda.problem]
@@ -111,10 +118,9 @@ def _cpu_only(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _native_code(subject: Subject) -> Iterator[Finding]:
+def _native_code(subject: Subject, tree: SourceTree) -> Iterator[Finding]:
     """Say so where the build still uses the instructions of the build machine's CPU."""
-    tree = subject.tree
-    if tree is None or subject.is_pytorch or "cpu" in subject.origins:
+    if subject.is_pytorch or "cpu" in subject.origins:
         return
     read = tree_recipe(subject)
     recipe = read.recipe if read else subject.backend_recipe or BackendRecipe()
@@ -139,10 +145,7 @@ def _native_code(subject: Subject) -> Iterator[Finding]:
     if stays:
         yield warning(
             "native-code",
-            (
-                f"{tree.name} is compiled for the CPU of the build machine, and may not run on "
-                "others"
-            ),
+            f"{tree.name} is compiled for the CPU of the build machine, and may not run on others",
             evidence="; ".join(dict.fromkeys(stays[:3])),
         )
     elif perhaps:
@@ -153,10 +156,9 @@ def _native_code(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _cuda_stays(subject: Subject) -> Iterator[Finding]:
+def _cuda_stays(subject: Subject, tree: SourceTree) -> Iterator[Finding]:
     """Say so where a CPU build compiles CUDA code wherever it finds a toolkit."""
-    tree = subject.tree
-    if tree is None or subject.variant.backend is not Backend.CPU or subject.backend_recipe:
+    if subject.variant.backend is not Backend.CPU or subject.backend_recipe:
         return
     read = tree_recipe(subject)
     switched = read is not None and bool(read.recipe.backend_settings)
@@ -174,45 +176,3 @@ def _cuda_stays(subject: Subject) -> Iterator[Finding]:
             evidence=f"{tree.code.device_source}, which {tree.front_end} "
             + ("gives to CMake" if ":" in (tree.code.device_source or "") else "may compile"),
         )
-
-
-def _needs_gpu(subject: Subject) -> Iterator[Finding]:
-    """Say so where a build refuses a machine without a GPU, and this is one."""
-    place = subject.tree.code.needs_gpu if subject.tree else None
-    wants = subject.variant.backend is Backend.CUDA and subject.here
-    if place and wants and not subject.machine.gpus and not subject.asked:
-        yield warning(
-            "needs-visible-gpu",
-            "its build refuses a machine on which no GPU is visible, as on this one",
-            evidence=f"{place} raises an error unless torch.cuda.is_available()",
-            advice="Build where such a GPU is visible.",
-        )
-
-
-def _missing_submodules(subject: Subject) -> Iterator[Finding]:
-    tree = subject.tree
-    missing = [module.path for module in tree.submodules if not module.present] if tree else []
-    if tree and missing and not subject.is_pytorch:
-        yield warning(
-            "submodules-missing",
-            (
-                f"{tree.name} lacks {len(missing)} of its submodules, and what they declare is "
-                "not known"
-            ),
-            evidence=", ".join(missing[:4]) + (", ..." if len(missing) > 4 else ""),
-            fix=("git submodule update --init --recursive",),
-        )
-
-
-def _overridden(subject: Subject) -> Iterator[Finding]:
-    archs = subject.exported.get("TORCH_CUDA_ARCH_LIST")
-    if archs and subject.variant.gpus:
-        planned = ";".join(target.torch_word for target in subject.variant.gpus)
-        if archs != planned:
-            yield warning(
-                "environment-overridden",
-                (
-                    f"the variant replaces TORCH_CUDA_ARCH_LIST={archs} of the environment by "
-                    f"{planned}"
-                ),
-            )

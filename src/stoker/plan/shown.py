@@ -1,11 +1,13 @@
 """Renders a plan as a page, a shell script or a .env file, and the findings of doctor."""
 
+import re
 import shlex
+from collections import Counter
 from collections.abc import Callable
 
 from stoker.model.caching import Chain
 from stoker.model.finding import Finding, Severity
-from stoker.model.plan import Plan, Quantity
+from stoker.model.plan import Estimate, Plan, Quantity
 from stoker.model.setting import Setting
 from stoker.model.value import duration, size
 from stoker.model.variant import Backend, PlannedTargets
@@ -35,18 +37,22 @@ def shell_lines(plan: Plan) -> str:
 
 def dotenv_lines(plan: Plan) -> str:
     """Return a .env file. It has double quotes, because its readers do not know single quotes."""
-    return "".join(f'{s.name}="{_escaped(s.value)}"\n' for s in plan.environment)
-
-
-def _escaped(value: str) -> str:
-    for special in ("\\", '"', "$", "`"):
-        value = value.replace(special, f"\\{special}")
-    return value
+    values = ((s.name, re.sub(r'([\\"$`])', r"\\\1", s.value)) for s in plan.environment)
+    return "".join(f'{name}="{value}"\n' for name, value in values)
 
 
 def plan_page(plan: Plan, chain: Chain | None = None) -> Page:
-    parts: list[Page] = [_head(plan)]
-    parts.append(_settings("Environment", plan.environment))
+    source, machine = plan.source, plan.machine
+    what = f"{source.name} {source.version or ''}".strip() if source else "PyTorch (no tree given)"
+    front_end = f" by {source.front_end}" if source else ""
+    head = Text(f"{plan.name}", style="bold")
+    head.append(f"  {what}{front_end} for {plan.platform}\n", style="not bold")
+    head.append(
+        f"this machine: {machine.cpus} CPUs, {size(machine.memory_bytes)} of memory, "
+        f"limited by {machine.memory_limit}\n",
+        style="not bold dim",
+    )
+    parts: list[Page] = [head, _settings("Environment", plan.environment)]
     forwarded = {setting.name for setting in plan.environment}
     only_cmake = tuple(s for s in plan.cmake if s.name not in forwarded)
     if only_cmake:
@@ -55,32 +61,22 @@ def plan_page(plan: Plan, chain: Chain | None = None) -> Page:
         names = ", ".join(s.name for s in plan.cmake if s.name in forwarded)
         parts.append(Indented(Text(f"passed on to CMake: {names}", style="dim"), 2))
     if plan.targets and plan.targets.backend is not Backend.CPU:
-        parts += [Text(), _targets(plan.targets)]
+        parts += [Text(), _compiled_targets(plan.targets)]
     parts += [Text(), Text("Commands", style="bold")]
     parts += [whole(f"  {shlex.join(command.words)}") for command in plan.commands]
     if chain and chain.parts:
-        parts += [Text(), _chain(chain)]
-    parts += [Text(), _estimate(plan)]
-    worth_saying = [f for f in plan.findings if f.severity is not Severity.OK]
+        # What starts each compiler, and what links; the plan itself does not contain it.
+        listing = Listing("", "", "", title="Compiling and linking", indent=2)
+        for part in chain.parts:
+            listing.add(part.role, part.what, Text(part.why, style="dim"))
+        for setting in chain.settings:
+            listing.add(setting.name, setting.value, Text(setting.why, style="dim"))
+        parts += [Text(), listing]
+    parts += [Text(), _estimated(plan.estimate)]
+    worth_saying = tuple(f for f in plan.findings if f.severity is not Severity.OK)
     if worth_saying:
-        parts.append(Text())
-        parts += [line for finding in worth_saying for line in finding_lines(finding)]
+        parts += [Text(), findings_page(worth_saying)]
     return Group(*parts)
-
-
-def _head(plan: Plan) -> Text:
-    source = plan.source
-    what = f"{source.name} {source.version or ''}".strip() if source else "PyTorch (no tree given)"
-    front_end = f" by {source.front_end}" if source else ""
-    head = Text(f"{plan.name}", style="bold")
-    head.append(f"  {what}{front_end} for {plan.platform}\n", style="not bold")
-    machine = plan.machine
-    head.append(
-        f"this machine: {machine.cpus} CPUs, {size(machine.memory_bytes)} of memory, "
-        f"limited by {machine.memory_limit}\n",
-        style="not bold dim",
-    )
-    return head
 
 
 def _settings(title: str, settings: tuple[Setting, ...]) -> Listing:
@@ -93,7 +89,7 @@ def _settings(title: str, settings: tuple[Setting, ...]) -> Listing:
     return listing
 
 
-def _targets(targets: PlannedTargets) -> Listing:
+def _compiled_targets(targets: PlannedTargets) -> Listing:
     """List what the build compiles for: this is checked while it runs."""
     listing = Listing("", "", "", title="Targets", indent=2)
     known = str(targets.evidence) if targets.evidence else ""
@@ -112,19 +108,8 @@ def _targets(targets: PlannedTargets) -> Listing:
     return listing
 
 
-def _chain(chain: Chain) -> Listing:
-    """List what starts each compiler, and what links; the plan itself does not contain it."""
-    listing = Listing("", "", "", title="Compiling and linking", indent=2)
-    for part in chain.parts:
-        listing.add(part.role, part.what, Text(part.why, style="dim"))
-    for setting in chain.settings:
-        listing.add(setting.name, setting.value, Text(setting.why, style="dim"))
-    return listing
-
-
-def _estimate(plan: Plan) -> Listing:
+def _estimated(estimate: Estimate) -> Listing:
     listing = Listing("", "", "", title="Estimate", indent=2)
-    estimate = plan.estimate
     rows = (
         ("time", estimate.wall_s, duration),
         ("largest step", estimate.largest_step_bytes, size),
@@ -166,9 +151,8 @@ def differences_page(differences: tuple[Difference, ...], before: str, after: st
 
 
 def doctor_page(plan: Plan, findings: tuple[Finding, ...]) -> Page:
-    lines: list[Page] = [Text(f"{plan.name} for {plan.platform}\n", style="bold")]
-    lines += [line for finding in findings for line in finding_lines(finding)]
-    return Group(*lines, Text(), Text(verdict(findings), style="bold"))
+    head = Text(f"{plan.name} for {plan.platform}\n", style="bold")
+    return Group(head, findings_page(findings), Text(), Text(verdict(findings), style="bold"))
 
 
 def findings_page(findings: tuple[Finding, ...]) -> Page:
@@ -176,14 +160,10 @@ def findings_page(findings: tuple[Finding, ...]) -> Page:
 
 
 def verdict(findings: tuple[Finding, ...]) -> str:
-    errors = sum(finding.severity is Severity.ERROR for finding in findings)
-    warnings = sum(finding.severity is Severity.WARNING for finding in findings)
-    words = [_count(errors, "error"), _count(warnings, "warning")]
-    rest = ", ".join(word for word in words if word)
+    counts = Counter(finding.severity for finding in findings)
+    errors, warnings = counts[Severity.ERROR], counts[Severity.WARNING]
+    words = [f"{errors} error{'s' if errors > 1 else ''}"] if errors else []
+    words += [f"{warnings} warning{'s' if warnings > 1 else ''}"] if warnings else []
     if errors:
-        return f"This plan cannot run: {rest}."
-    return f"This plan can run{': ' + rest if rest else ''}."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' if number > 1 else ''}" if number else ""
+        return f"This plan cannot run: {', '.join(words)}."
+    return f"This plan can run{': ' if words else ''}{', '.join(words)}."

@@ -24,14 +24,7 @@ from stoker.model.variant import Backend, Feature, GpuTarget, Platform, Sanitize
 from stoker.plan.grammar import canonical, parse, parse_part
 from stoker.plan.present import still_present
 
-_NEWEST_GCC = "15.1"
-
 Said = tuple[str, Origin]
-_SANITIZER_FLAGS = {
-    Sanitizer.ADDRESS: "-fsanitize=address",
-    Sanitizer.UNDEFINED: "-fsanitize=undefined",
-    Sanitizer.THREAD: "-fsanitize=thread",
-}
 
 
 class Subject(Value, frozen=True, kw_only=True):
@@ -124,8 +117,12 @@ class Subject(Value, frozen=True, kw_only=True):
         ]
         if self.is_with_torch:
             usable.sort(key=lambda cuda: len(cuda.lacks))
-        able = (cuda for cuda in usable if _makes_all(cuda, self.variant.gpus))
-        return next(able, usable[0] if usable else None)
+        targets = {target.arch for target in self.variant.gpus}
+        for cuda in usable:
+            release = cuda_releases().get(cuda.version or "")
+            if release is None or targets <= set(release.archs):
+                return cuda
+        return usable[0] if usable else None
 
     @property
     def is_with_torch(self) -> bool:
@@ -195,7 +192,7 @@ class Subject(Value, frozen=True, kw_only=True):
                 # On macOS, a compiler is clang unless its name says otherwise.
                 clang = "clang" in name or (self.machine.os.system == "macos" and "g++" not in name)
                 return ("clang" if clang else "gcc"), tool.version
-        return "gcc", _NEWEST_GCC
+        return "gcc", "15.1"  # the newest one
 
     def origin(self, part: str) -> Origin:
         """Return the origin of a part of the variant; the default if it was not asked for."""
@@ -209,11 +206,6 @@ class Subject(Value, frozen=True, kw_only=True):
     def feature(self, name: str) -> bool | None:
         """Return True if asked for, False if switched off, None if left to the project."""
         return next((f.on for f in self.variant.features if f.name == name), None)
-
-
-def _makes_all(cuda: CudaToolkit, targets: tuple[GpuTarget, ...]) -> bool:
-    release = cuda_releases().get(cuda.version or "")
-    return release is None or {target.arch for target in targets} <= set(release.archs)
 
 
 def target_platform(variant: Variant, here: Platform) -> Platform:
@@ -259,7 +251,11 @@ def wanted_variant(
     """
     words, spoken = text
     variant = parse(words, machine)
-    origin = _variant_origin(words, spoken)
+    if spoken.kind is OriginKind.DEFAULT:
+        origin = Origin(kind=OriginKind.DEFAULT, where=words)
+    else:
+        place = "" if spoken.kind is OriginKind.COMMAND_LINE else f" ({spoken})"
+        origin = Origin(kind=OriginKind.VARIANT, where=words + place)
     default = Variant()
     origins = {
         field: origin
@@ -282,42 +278,31 @@ def wanted_variant(
     return canonical(msgspec.structs.replace(variant, **changes)), origins
 
 
-def _variant_origin(words: str, said: Origin) -> Origin:
-    if said.kind is OriginKind.DEFAULT:
-        return Origin(kind=OriginKind.DEFAULT, where=words)
-    place = "" if said.kind is OriginKind.COMMAND_LINE else f" ({said})"
-    return Origin(kind=OriginKind.VARIANT, where=words + place)
-
-
 def compiler_flags(subject: Subject, *, sanitizer: Sanitizer | None) -> Iterator[Setting]:
     """Yield CFLAGS, CXXFLAGS and LDFLAGS. The user's own flags come first."""
-    sanitize = (_SANITIZER_FLAGS[sanitizer],) if sanitizer else ()
-    origin = subject.origin("cpu" if subject.variant.cpu else "sanitizer")
-    compile_flags = (*_cpu_flags(subject), *sanitize)
-    for name in ("CFLAGS", "CXXFLAGS") if compile_flags else ():
-        yield _joined(subject, name, compile_flags, origin)
-    if sanitize:
-        yield _joined(subject, "LDFLAGS", sanitize, subject.origin("sanitizer"))
-
-
-def _joined(subject: Subject, name: str, flags: tuple[str, ...], origin: Origin) -> Setting:
-    before = subject.exported.get(name, "").strip()
-    added = [flag for flag in flags if flag not in before.split()]
-    why = f"your own {name} come first" if before else ""
-    return environment(name, " ".join(filter(None, [before, *added])), origin, why)
-
-
-def _cpu_flags(subject: Subject) -> tuple[str, ...]:
-    cpu = subject.variant.cpu
-    if cpu is None:
-        return ()
-    compiler, version = subject.compiler
-    flags = cpu_flags(cpu, compiler, version)
-    if flags is None and not subject.here:
+    cpu, (compiler, version) = subject.variant.cpu, subject.compiler
+    flags = cpu_flags(cpu, compiler, version) if cpu else ()
+    if cpu and flags is None and not subject.here:
         flags = cpu_flags(cpu, "gcc", "99")  # the compiler of another machine is unknown
     if flags is None:
         raise UsageError(
             f"{compiler} {version} cannot make code for {cpu}",
             hints=["name a lower CPU level, or set CC and CXX to a newer compiler"],
         )
-    return flags
+    names = {
+        Sanitizer.ADDRESS: "address",
+        Sanitizer.UNDEFINED: "undefined",
+        Sanitizer.THREAD: "thread",
+    }
+    sanitize = (f"-fsanitize={names[sanitizer]}",) if sanitizer else ()
+    of_compiles = subject.origin("cpu" if cpu else "sanitizer")
+    for name, wanted, origin in (
+        ("CFLAGS", (*flags, *sanitize), of_compiles),
+        ("CXXFLAGS", (*flags, *sanitize), of_compiles),
+        ("LDFLAGS", sanitize, subject.origin("sanitizer")),
+    ):
+        if wanted:
+            own = subject.exported.get(name, "").strip()
+            added = [flag for flag in wanted if flag not in own.split()]
+            why = f"your own {name} come first" if own else ""
+            yield environment(name, " ".join(filter(None, [own, *added])), origin, why)

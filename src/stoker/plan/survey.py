@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from stoker.model.finding import Finding
 from stoker.model.machine import Machine, Toolbox
 from stoker.model.plan import Estimate, Plan
 from stoker.model.setting import Origin, OriginKind
-from stoker.model.source import ProjectKind, SourceTree
+from stoker.model.source import ProjectKind
 from stoker.model.variant import Variant
 from stoker.plan.defines import define
 from stoker.plan.doctor import examine
@@ -53,15 +54,28 @@ def estimated(subject: Subject) -> Estimate:
 def survey(request: CommandLine, environment: Mapping[str, str] = os.environ) -> Subject:
     """Read everything a plan depends on: settings, source tree, machine and tools."""
     chosen, path = _with_python(read_user_options(request, environment), environment)
-    tree = _tree(chosen)
+    tree = None
+    if given := chosen.text("source"):
+        tree = read_tree(Path(given).expanduser(), chosen.recipes)
+    else:
+        with suppress(UsageError):  # the current folder, if it is a source tree
+            tree = read_tree(Path.cwd(), chosen.recipes)
     machine = read_machine((Path(tree.path),) if tree else ())
     variant, origins = chosen_variant(chosen, machine)
-    if tree and tree.kind is not ProjectKind.PYTORCH:
-        variant, origins = _portable(variant, origins)
+    by_default = "cpu" in origins and origins["cpu"].kind is OriginKind.DEFAULT
+    if tree and tree.kind is not ProjectKind.PYTORCH and by_default:
+        # The file name of the project's wheel says that it runs on every CPU of the platform.
+        variant = replace(variant, cpu=None)
+        del origins["cpu"]
     if variant.python != chosen.text("python"):
         path = None  # the words of the variant name another Python
     if variant.python is None:
-        path = _active_python(environment)
+        # The Python of the active environment, if the word ``python3`` starts another one.
+        active = Path(environment.get("VIRTUAL_ENV", "")) / "bin" / "python"
+        is_program = active.is_absolute() and os.access(active, os.X_OK)
+        first = shutil.which("python3", path=environment.get("PATH"))
+        same = is_program and first and active.parent.samefile(Path(first).parent)
+        path = str(active) if is_program and not same else None
     toolbox = _toolbox(variant.python, path, environment)
     return Subject(
         variant=variant,
@@ -81,16 +95,6 @@ def survey(request: CommandLine, environment: Mapping[str, str] = os.environ) ->
     )
 
 
-def _portable(variant: Variant, origins: dict[str, Origin]) -> tuple[Variant, dict[str, Origin]]:
-    """Leave the CPU to the project unless the user names one: the file name of its wheel says that
-    it runs on every CPU of the platform.
-    """
-    if "cpu" not in origins or origins["cpu"].kind is not OriginKind.DEFAULT:
-        return variant, origins
-    others = {part: origin for part, origin in origins.items() if part != "cpu"}
-    return replace(variant, cpu=None), others
-
-
 def checked_recipes(file: Path, source: Path | None) -> tuple[Finding, ...]:
     """Check the recipes of a file, against a tree if one is named."""
     recipes = read_recipe_file(file)
@@ -106,10 +110,11 @@ def named_variant(text: str) -> Variant:
 
 def chosen_variant(chosen: UserOptions, machine: Machine) -> tuple[Variant, dict[str, Origin]]:
     """Return the variant that the settings ask for, and the origin of each of its parts."""
+    said = {option: (found.value, found.origin) for option, found in chosen.values.items()}
     try:
         return wanted_variant(
-            _said(chosen, "variant"),
-            parts={part: _said(chosen, part) for part in PARTS if part in chosen.values},
+            said["variant"],
+            parts={part: said[part] for part in PARTS if part in said},
             features=[(found.value, found.origin) for found in chosen.features],
             machine=machine,
         )
@@ -118,21 +123,6 @@ def chosen_variant(chosen: UserOptions, machine: Machine) -> tuple[Variant, dict
         hints = [f"did you mean {' or '.join(near)} of stoker.toml?"] if near else []
         hints.extend(error.hints)
         raise UnknownWordError(error.message, text=error.text, hints=hints) from error
-
-
-def _said(chosen: UserOptions, option: str) -> tuple[str, Origin]:
-    found = chosen.values[option]
-    return found.value, found.origin
-
-
-def _tree(chosen: UserOptions) -> SourceTree | None:
-    """Return the tree that was named, or else the current folder if it is a source tree."""
-    if given := chosen.text("source"):
-        return read_tree(Path(given).expanduser(), chosen.recipes)
-    try:
-        return read_tree(Path.cwd(), chosen.recipes)
-    except UsageError:
-        return None
 
 
 def _with_python(
@@ -146,15 +136,6 @@ def _with_python(
     found = ask_interpreter(path, Probe(environment=environment, timeout_s=_PYTHON_TIMEOUT_S))
     values = {**chosen.values, "python": replace(said, value=found.installation.release)}
     return replace(chosen, values=values), path
-
-
-def _active_python(environment: Mapping[str, str]) -> str | None:
-    """Return the Python of the active environment if the word ``python3`` starts another one."""
-    active = Path(environment.get("VIRTUAL_ENV", "")) / "bin" / "python"
-    found = shutil.which("python3", path=environment.get("PATH"))
-    if not active.is_absolute() or not os.access(active, os.X_OK):
-        return None
-    return None if found and active.parent.samefile(Path(found).parent) else str(active)
 
 
 def _toolbox(version: str | None, path: str | None, environment: Mapping[str, str]) -> Toolbox:

@@ -29,7 +29,6 @@ from stoker.model.variant import (
     Backend,
     GpuTarget,
     are_backends,
-    plain_arch,
 )
 from stoker.plan.subject import Subject
 
@@ -112,7 +111,7 @@ def tree_recipe(subject: Subject) -> TreeRecipe | None:
     if tree is None or subject.backend_recipe or tree.kind is ProjectKind.PYTORCH:
         return None
     if not tree.code.compiles:
-        nothing = Evidence(kind=EvidenceKind.READ, where="setup.py: it has no extension")
+        nothing = _read("setup.py: it has no extension")
         return TreeRecipe(recipe=BackendRecipe(compiles=False), targets=nothing)
     if why := tree.hinted.get(subject.variant.backend):
         return _unknown(BackendRecipe(), f"{why}, and nothing that was read shows what follows")
@@ -121,7 +120,12 @@ def tree_recipe(subject: Subject) -> TreeRecipe | None:
 
 def _by_setup(subject: Subject, tree: SourceTree) -> TreeRecipe:
     backend = subject.variant.backend
-    arguments = _arguments(tree, backend)
+    # The argument of setup.py that chooses the back end, as a setting of setuptools.
+    arguments: dict[str, str] = {}
+    pattern = {Backend.CUDA: _CUDA_FLAG, Backend.CPU: _CPU_FLAG}.get(backend)
+    if pattern and tree.front_end is FrontEnd.SETUPTOOLS:
+        found = [flag.name for flag in tree.code.flags if pattern.fullmatch(flag.name)]
+        arguments = {"--build-option": found[0]} if len(found) == 1 else {}
     if backend not in _OF_OTHERS:
         off = (tree.code.without_cuda or {}) if backend is Backend.CPU else {}
         known = BackendRecipe(environment=off, backend_settings=arguments)
@@ -131,11 +135,9 @@ def _by_setup(subject: Subject, tree: SourceTree) -> TreeRecipe:
             chooses = f"{choices[0].where} reads {choices[0].name}"
             known = BackendRecipe(backend_settings=arguments)
             return _unknown(known, f"no source for GPUs was found, but {chooses}")
+        known = BackendRecipe(compiles=False, backend_settings=arguments)
         where = f"{tree.front_end}: its build lists no source for GPUs"
-        return TreeRecipe(
-            recipe=BackendRecipe(compiles=False, backend_settings=arguments),
-            targets=Evidence(kind=EvidenceKind.READ, where=where),
-        )
+        return TreeRecipe(recipe=known, targets=_read(where))
     seen = bool(subject.machine.gpus) or not subject.here
     named = [target for target in tree.code.targets if target.amd is (backend is Backend.ROCM)]
     named = [target for target in named if not (seen and target.without_gpu)]
@@ -146,27 +148,15 @@ def _by_setup(subject: Subject, tree: SourceTree) -> TreeRecipe:
     return _by_variable(tree, named, arguments)
 
 
-def _arguments(tree: SourceTree, backend: Backend) -> dict[str, str]:
-    """Return the argument of setup.py that chooses the back end, as a setting of setuptools."""
-    pattern = {Backend.CUDA: _CUDA_FLAG, Backend.CPU: _CPU_FLAG}.get(backend)
-    if pattern is None or tree.front_end is not FrontEnd.SETUPTOOLS:
-        return {}
-    found = [flag.name for flag in tree.code.flags if pattern.fullmatch(flag.name)]
-    return {"--build-option": found[0]} if len(found) == 1 else {}
-
-
 def _by_torch(tree: SourceTree, backend: Backend, arguments: dict[str, str]) -> TreeRecipe:
     """Return the recipe of an extension that leaves the targets to torch, or that is not known."""
     lists = {Backend.CUDA: "TORCH_CUDA_ARCH_LIST", Backend.ROCM: "PYTORCH_ROCM_ARCH"}
     name = lists.get(backend, "TORCH_XPU_ARCH_LIST")
     reader = reader_of(name, tree.readers, environment=True)
-    known = BackendRecipe(backend_settings=arguments)
+    known, source = BackendRecipe(backend_settings=arguments), tree.code.device_source
     if reader and not any(ask.name == name for ask in tree.overwrites):
-        where = f"{tree.code.device_source}, and {reader} reads {name}"
-        return TreeRecipe(recipe=known, targets=Evidence(kind=EvidenceKind.READ, where=where))
-    return _unknown(
-        known, f"nothing was read that chooses the targets of {tree.code.device_source}"
-    )
+        return TreeRecipe(recipe=known, targets=_read(f"{source}, and {reader} reads {name}"))
+    return _unknown(known, f"nothing was read that chooses the targets of {source}")
 
 
 def _fixed(subject: Subject, named: list[NamedTarget], arguments: dict[str, str]) -> TreeRecipe:
@@ -176,45 +166,39 @@ def _fixed(subject: Subject, named: list[NamedTarget], arguments: dict[str, str]
     for target in named:
         if target.variable:
             by_variable.setdefault(target.variable, []).append(target)
-    switches = tuple(_switch(subject, name, each) for name, each in by_variable.items())
+    switches = []
+    for name, targets in by_variable.items():
+        serves = [
+            gpu.arch
+            for gpu in subject.gpus
+            for target in targets
+            if target.amd or runs_on(GpuTarget(arch=target.arch, ptx=target.ptx), gpu.plain)
+        ]
+        # A value is set only where it changes what the tree does by itself.
+        switch = Switch(
+            name=name,
+            archs=tuple(_written(target) for target in targets),
+            serves=(*dict.fromkeys(serves), "-"),
+            on=targets[0].includes,
+            off=targets[0].excludes,
+        )
+        switches.append(switch)
     wanted = {target.arch for target in subject.gpus}
-    chosen = {name for switch in switches if wanted & set(switch.serves) for name in (switch.name,)}
+    chosen = {switch.name for switch in switches if wanted & set(switch.serves)}
     places = [t.where for t in named if not t.variable or t.variable in chosen]
     return TreeRecipe(
         recipe=BackendRecipe(
             fixed=(FixedTargets(archs=tuple(dict.fromkeys(plain))),),
-            switches=switches,
+            switches=tuple(switches),
             backend_settings=arguments,
         ),
-        targets=Evidence(kind=EvidenceKind.READ, where=", ".join(dict.fromkeys(places[:4]))),
+        targets=_read(", ".join(dict.fromkeys(places[:4]))),
         places={target.variable: target.where for target in named if target.variable},
     )
 
 
 def _written(target: NamedTarget) -> str:
     return f"{target.arch}+PTX" if target.ptx else target.arch
-
-
-def _switch(subject: Subject, name: str, targets: list[NamedTarget]) -> Switch:
-    """Return the switch: a value is set only where it changes what the tree does by itself."""
-    serves = [
-        gpu.arch
-        for gpu in subject.gpus
-        for target in targets
-        if target.amd or _runs_on(target, gpu.arch)
-    ]
-    return Switch(
-        name=name,
-        archs=tuple(_written(target) for target in targets),
-        serves=(*dict.fromkeys(serves), "-"),
-        on=targets[0].includes,
-        off=targets[0].excludes,
-    )
-
-
-def _runs_on(target: NamedTarget, gpu: str) -> bool:
-    code = GpuTarget(arch=target.arch, ptx=target.ptx)
-    return runs_on(code, plain_arch(gpu)) is not None
 
 
 def _by_variable(
@@ -238,15 +222,18 @@ def _by_variable(
                     accepts=single,
                     backend_settings=arguments,
                 )
-                where = f"{ask.where}, used at {computed}"
-                evidence = Evidence(kind=EvidenceKind.READ, where=where)
-                return TreeRecipe(recipe=known, targets=evidence, places={ask.name: ask.where})
+                targets = _read(f"{ask.where}, used at {computed}")
+                return TreeRecipe(recipe=known, targets=targets, places={ask.name: ask.where})
     known = BackendRecipe(backend_settings=arguments, accepts=single)
     return _unknown(known, f"{computed} computes the flags for GPU targets")
 
 
-def _unknown(known: BackendRecipe, why: str) -> TreeRecipe:
-    return TreeRecipe(recipe=known, targets=_assumed(why), known=False)
+def _unknown(known: BackendRecipe, why: str, places: dict[str, str] | None = None) -> TreeRecipe:
+    return TreeRecipe(recipe=known, targets=_assumed(why), known=False, places=places or {})
+
+
+def _read(where: str) -> Evidence:
+    return Evidence(kind=EvidenceKind.READ, where=where)
 
 
 def _assumed(why: str) -> Evidence:
@@ -257,14 +244,23 @@ def _by_cmake(subject: Subject, tree: SourceTree) -> TreeRecipe:
     backend = subject.variant.backend
     settings: dict[str, str] = {}
     places: dict[str, str] = {}
-    for name, value, place in (*_back_ends(tree, backend), *_native(tree)):
+    for name, value, place in _back_ends(tree, backend):
         settings[name], places[name] = value, place
+    for option in tree.options:
+        # Code of the build machine's CPU is switched off.
+        is_native = option.type == "BOOL" and _NATIVE.fullmatch(option.name.upper())
+        if is_native and option.default != "OFF" and option.within is None:
+            settings[option.name], places[option.name] = "OFF", _place(option)
     read = _read_by_cmake(subject, tree, settings, places)
     by_variable = dict(_compared(tree, backend, environment=True))
     if not by_variable:
         return read
     recipe = replace(read.recipe, environment=read.recipe.environment | by_variable)
     return replace(read, recipe=recipe)
+
+
+def _place(option: CMakeOption) -> str:
+    return f"{option.file}:{option.line}"
 
 
 def _read_by_cmake(
@@ -277,21 +273,20 @@ def _read_by_cmake(
     options = _arch_options(subject, tree) if backend is Backend.CUDA else {}
     spoken = options or target_choices(tree, backend)
     if backend is Backend.CUDA and tree.cuda_code is CudaCode.NONE and not spoken:
-        nothing = Evidence(kind=EvidenceKind.READ, where="no CMake file enables CUDA or calls nvcc")
+        nothing = _read("no CMake file enables CUDA or calls nvcc")
         known = BackendRecipe(cmake=settings, compiles=False)
         return TreeRecipe(recipe=known, targets=nothing, places=places)
     on = ("ON", *BACKEND_WORDS.get(backend, ()))
     switched = any(value.upper() in on for value in settings.values())
     if not switched and tree.code.device_source is None:
         why = f"no source for GPUs was found, and no option that switches {backend} on"
-        return replace(_unknown(BackendRecipe(cmake=settings), why), places=places)
+        return _unknown(BackendRecipe(cmake=settings), why, places)
     if options:
         settings |= dict.fromkeys(options, "ON")
         places |= options
-        evidence = Evidence(kind=EvidenceKind.READ, where=", ".join(options.values()))
         # The list of CMake itself would be a second, contrary choice.
         own = BackendRecipe(cmake=settings, chooses=True)
-        return TreeRecipe(recipe=own, targets=evidence, places=places)
+        return TreeRecipe(recipe=own, targets=_read(", ".join(options.values())), places=places)
     certain = switched or (backend is Backend.CUDA and tree.requires_cuda)
     return _by_list(tree, backend, settings, places, certain=certain)
 
@@ -312,15 +307,11 @@ def _by_list(
     if sure:
         archs = tuple(dict.fromkeys(_written(target) for target in sure))
         known = BackendRecipe(cmake=settings, fixed=(FixedTargets(archs=archs),))
-        evidence = Evidence(kind=EvidenceKind.READ, where=sure[0].where)
-        return TreeRecipe(recipe=known, targets=evidence, places=places)
+        return TreeRecipe(recipe=known, targets=_read(sure[0].where), places=places)
     if backend is Backend.CUDA and tree.cuda_code is CudaCode.FIND_CUDA:
         flags = {FIND_CUDA_FLAGS: "-gencode={gencode}"}
         known = BackendRecipe(cmake=settings | flags, separator=";-gencode=", suffixes=False)
-        evidence = Evidence(
-            kind=EvidenceKind.READ,
-            where=f"{tree.code.device_source}, and FindCUDA reads {FIND_CUDA_FLAGS}",
-        )
+        evidence = _read(f"{tree.code.device_source}, and FindCUDA reads {FIND_CUDA_FLAGS}")
         if named:
             return _unknown(
                 known, f"{named[0].where} writes flags for GPUs, which FindCUDA passes on"
@@ -330,22 +321,20 @@ def _by_list(
             return _unknown(known, f"FindCUDA compiles them, and {other} may choose their targets")
         return TreeRecipe(recipe=known, targets=evidence, places=places)
     name = "CMAKE_HIP_ARCHITECTURES" if backend is Backend.ROCM else "CMAKE_CUDA_ARCHITECTURES"
-    evidence = Evidence(
-        kind=EvidenceKind.READ, where=f"{tree.code.device_source}, and CMake reads {name}"
-    )
+    evidence = _read(f"{tree.code.device_source}, and CMake reads {name}")
     rivals = target_choices(tree, backend)
     replacing = next((target.where for target in named if target.replaces), None)
     computed = next((t.where for t in named if t.replaces and not t.arch), None)
     if rivals and backend is Backend.CUDA and tree.cuda_code is CudaCode.UNKNOWN:
         why = f"nothing enables CUDA as a language, and {rivals[0].where} reads {rivals[0].name}"
-        return replace(_unknown(BackendRecipe(cmake=settings), why), places=places)
+        return _unknown(BackendRecipe(cmake=settings), why, places)
     if rivals and replacing:
         other = f"{rivals[0].name} ({rivals[0].where})"
         why = f"{replacing} may replace {name}, and {other} may choose the targets"
-        return replace(_unknown(BackendRecipe(cmake=settings), why), places=places)
+        return _unknown(BackendRecipe(cmake=settings), why, places)
     if computed:
         why = f"{computed} replaces {name} by what it computes"
-        return replace(_unknown(BackendRecipe(cmake=settings), why), places=places)
+        return _unknown(BackendRecipe(cmake=settings), why, places)
     if rivals:
         other = f"{rivals[0].name} ({rivals[0].where})"
         evidence = _assumed(f"CMake reads {name}, but {other} may choose other targets")
@@ -362,7 +351,12 @@ def _by_list(
 def _back_ends(tree: SourceTree, wanted: Backend) -> Iterator[tuple[str, str, str]]:
     """Yield the options that switch back ends on and off: name, value and place."""
     compared = list(_compared(tree, wanted, environment=False))
-    by_choice = {option.name: option for option in tree.options if _chooses(option)}
+    # An option chooses among them if it can also be off or choose the CPU, or is one of several.
+    by_choice = {
+        option.name: option
+        for option in tree.options
+        if option.within is None and are_backends(option.choices)
+    }
     if not by_choice and compared:
         places = {ask.name: ask.where for ask in tree.asks if not ask.environment}
         yield from ((name, value, places[name]) for name, value in compared)
@@ -371,9 +365,14 @@ def _back_ends(tree: SourceTree, wanted: Backend) -> Iterator[tuple[str, str, st
         (option,) = by_choice.values()
         value = _choice(option.choices, BACKEND_WORDS.get(wanted, NO_BACKEND_WORDS))
         if value and value.upper() != option.default.upper():
-            yield option.name, value, f"{option.file}:{option.line}"
+            yield option.name, value, _place(option)
         return
-    yield from _left_out(tree, wanted)
+    without = {Backend.CPU: "ON", Backend.CUDA: "OFF"}.get(wanted, "")
+    for option in tree.options if without else ():
+        # An option that leaves CUDA out, as it should be: ``CPU_ONLY``.
+        fits = option.type == "BOOL" and option.within is None and _WITHOUT.fullmatch(option.name)
+        if fits and option.default != without:
+            yield option.name, without, _place(option)
     for backend, words in BACKEND_WORDS.items():
         declared = _switch_option(tree, words)
         if declared is None and backend is Backend.CUDA:
@@ -382,15 +381,7 @@ def _back_ends(tree: SourceTree, wanted: Backend) -> Iterator[tuple[str, str, st
             continue
         on = backend is wanted
         if on or tree.passed.get(declared.name, declared.default) not in ("OFF", "FALSE", "0"):
-            place = f"{declared.file}:{declared.line}"
-            yield declared.name, "ON" if on else "OFF", place
-
-
-def _chooses(option: CMakeOption) -> bool:
-    """Tell whether an option chooses among back ends: it can also be off, or choose the CPU, or is
-    one of several.
-    """
-    return option.within is None and are_backends(option.choices)
+            yield declared.name, "ON" if on else "OFF", _place(declared)
 
 
 def _choice(choices: tuple[str, ...], words: tuple[str, ...]) -> str | None:
@@ -411,15 +402,6 @@ def _compared(tree: SourceTree, wanted: Backend, *, environment: bool) -> Iterat
         value = _choice(ask.compared, BACKEND_WORDS.get(wanted, NO_BACKEND_WORDS))
         if value and value != ask.default:
             yield ask.name, value
-
-
-def _left_out(tree: SourceTree, wanted: Backend) -> Iterator[tuple[str, str, str]]:
-    """Yield the options that leave CUDA out, as they should be: ``CPU_ONLY``."""
-    for option in tree.options:
-        value = {Backend.CPU: "ON", Backend.CUDA: "OFF"}.get(wanted)
-        fits = option.type == "BOOL" and option.within is None and _WITHOUT.fullmatch(option.name)
-        if fits and value and option.default != value:
-            yield option.name, value, f"{option.file}:{option.line}"
 
 
 def _switch_option(tree: SourceTree, words: tuple[str, ...]) -> CMakeOption | None:
@@ -449,14 +431,6 @@ def _guard_option(tree: SourceTree) -> CMakeOption | None:
     return next(iter(guards.values())) if len(tree.cuda_switches) == len(guards) == 1 else None
 
 
-def _native(tree: SourceTree) -> Iterator[tuple[str, str, str]]:
-    """Yield the options for code of the build machine's CPU, to switch them off."""
-    for option in tree.options:
-        is_native = option.type == "BOOL" and _NATIVE.fullmatch(option.name.upper())
-        if is_native and option.default != "OFF" and option.within is None:
-            yield option.name, "OFF", f"{option.file}:{option.line}"
-
-
 def _arch_options(subject: Subject, tree: SourceTree) -> dict[str, str]:
     """Return the options that are one target each, for the GPUs asked for, with their places.
 
@@ -472,6 +446,4 @@ def _arch_options(subject: Subject, tree: SourceTree) -> dict[str, str]:
             options.setdefault(found[1], option)
     if not wanted or not set(wanted) <= set(options):
         return {}
-    return {
-        options[number].name: f"{options[number].file}:{options[number].line}" for number in wanted
-    }
+    return {options[number].name: _place(options[number]) for number in wanted}

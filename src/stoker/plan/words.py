@@ -1,6 +1,5 @@
 """The words of variants, the hardware that a variant runs on, and the options of a tree."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from stoker.knowledge.cpus import cpu_dispatch, cpu_levels, cpu_needs
@@ -14,7 +13,7 @@ from stoker.model.value import Value
 from stoker.model.variant import Backend, Variant
 from stoker.plan.grammar import label, name, parse
 from stoker.plan.survey import named_variant
-from stoker.settings.toml import SettingsFile, find_file, read_file
+from stoker.settings.toml import find_file, read_file
 from stoker.source.tree import read_tree
 
 
@@ -62,28 +61,16 @@ class Explained(Value, frozen=True, kw_only=True):
 
 
 def options(source: Path, pattern: str) -> tuple[SourceTree, tuple[ListedOption, ...]]:
-    """Return the options whose name or help contains the pattern, in the order of the tree."""
+    """Return the options whose name or help contains the pattern, in the order of the tree, and
+    the environment variables that the build reads.
+    """
     tree = read_tree(source)
-    wanted = pattern.casefold()
-    known = (*tree.options, *_variables(tree))
-    found = tuple(
-        _listed(tree, option)
-        for option in known
-        if wanted in option.name.casefold() or wanted in option.help.casefold()
-    )
-    if not found and known:
-        near = ", ".join(nearest(pattern, {option.name for option in known}))
-        hint = f"nearest: {near}" if near else "without a pattern, all options are listed"
-        raise UsageError(f"no option of {tree.name} contains '{pattern}'", hints=[hint])
-    return tree, found
-
-
-def _variables(tree: SourceTree) -> Iterator[CMakeOption]:
-    """Yield the environment variables that the build reads."""
+    variable = forwarding().variable if tree.kind is ProjectKind.PYTORCH else lambda _: None
+    known = [ListedOption(option=each, variable=variable(each.name)) for each in tree.options]
     for ask in tree.asks:
         if ask.environment:
             file, _, line = ask.where.rpartition(":")
-            yield CMakeOption(
+            each = CMakeOption(
                 name=ask.name,
                 kind=OptionKind.VARIABLE,
                 type="STRING",
@@ -92,27 +79,39 @@ def _variables(tree: SourceTree) -> Iterator[CMakeOption]:
                 file=file or ask.where,
                 line=int(line) if line.isdecimal() else 0,
             )
-
-
-def _listed(tree: SourceTree, option: CMakeOption) -> ListedOption:
-    if option.kind is OptionKind.VARIABLE:
-        return ListedOption(option=option, variable=option.name)
-    pytorch = tree.kind is ProjectKind.PYTORCH
-    return ListedOption(
-        option=option, variable=forwarding().variable(option.name) if pytorch else None
+            known.append(ListedOption(option=each, variable=ask.name))
+    wanted = pattern.casefold()
+    found = tuple(
+        each
+        for each in known
+        if wanted in each.option.name.casefold() or wanted in each.option.help.casefold()
     )
+    if not found and known:
+        near = ", ".join(nearest(pattern, {each.option.name for each in known}))
+        hint = f"nearest: {near}" if near else "without a pattern, all options are listed"
+        raise UsageError(f"no option of {tree.name} contains '{pattern}'", hints=[hint])
+    return tree, found
 
 
 def known_words() -> KnownWords:
     """Return every word of variants, and the named variants of stoker.toml."""
     path = find_file(Path.cwd())
+    variants = read_file(path).variants if path else {}
     return KnownWords(
         gpus=tuple(_gpu_entry(row) for row in gpus().values()),
         cpus={level.name: level.serves for level in cpu_levels().values()},
         blas=tuple(blas_libraries()),
         features={row.name: row.help for row in features().values()},
         platforms=tuple(str(platform) for platform in platforms()),
-        named=_named(read_file(path)) if path else (),
+        named=tuple(
+            NamedEntry(
+                name=key,
+                variant=entry.values["variant"].value if "variant" in entry.values else "",
+                description=entry.description,
+                where=entry.where,
+            )
+            for key, entry in variants.items()
+        ),
     )
 
 
@@ -129,40 +128,24 @@ def _gpu_entry(row: GpuModel) -> GpuEntry:
     )
 
 
-def _named(file: SettingsFile) -> tuple[NamedEntry, ...]:
-    return tuple(
-        NamedEntry(
-            name=key,
-            variant=entry.values["variant"].value if "variant" in entry.values else "",
-            description=entry.description,
-            where=entry.where,
-        )
-        for key, entry in file.variants.items()
-    )
-
-
 def explain(words: str) -> Explained:
     """Return what a variant means, and the GPUs and CPUs that run its code."""
     variant = named_variant(words)
-    return Explained(
-        name=name(variant),
-        label=label(variant),
-        variant=variant,
-        gpus=_served_gpus(variant),
-        cpu_needs=tuple(sorted(cpu_needs(variant.cpu))) if variant.cpu else (),
-        cpu_dispatch=cpu_dispatch(variant.cpu) if variant.cpu else None,
-    )
-
-
-def _served_gpus(variant: Variant) -> tuple[Served, ...]:
     served = []
     for row in gpus().values():
         if row.backend is not variant.backend:
             continue
-        if row.backend is not Backend.CUDA:
-            ways = ["native"] if row.arch in [target.arch for target in variant.gpus] else []
-        else:
+        if row.backend is Backend.CUDA:
             ways = sorted(filter(None, (runs_on(target, row.arch) for target in variant.gpus)))
+        else:
+            ways = ["native"] if row.arch in [target.arch for target in variant.gpus] else []
         if ways:
             served.append(Served(arch=row.arch, names=row.names, by=ways[0]))
-    return tuple(served)
+    return Explained(
+        name=name(variant),
+        label=label(variant),
+        variant=variant,
+        gpus=tuple(served),
+        cpu_needs=tuple(sorted(cpu_needs(variant.cpu))) if variant.cpu else (),
+        cpu_dispatch=cpu_dispatch(variant.cpu) if variant.cpu else None,
+    )

@@ -8,8 +8,24 @@ from stoker.plan.words import Explained, KnownWords
 def known_words_page(known: KnownWords) -> Page:
     parts: list[Page] = []
     if known.named:
-        parts += [_named(known), Text()]
-    parts += [_gpus(known), Text(), _cpus(known), Text(), _features(known), Text()]
+        table = Listing("name", "variant", "where", "", title="Named in stoker.toml")
+        for entry in known.named:
+            table.add(entry.name, entry.variant, entry.where, entry.description)
+        parts += [table, Text()]
+    table = Listing("word", "made by CUDA", "GPUs", title="GPU targets")
+    for gpu in known.gpus:
+        makers = f"{gpu.cuda[0]} to {gpu.cuda[-1]}" if gpu.cuda else gpu.backend.value
+        table.add(gpu.word, makers, ", ".join(gpu.names))
+    parts += [table, Text()]
+    title = "CPU levels (and microarchitectures such as zen4, neoverse_v2)"
+    table = Listing("word", "runs on", title=title)
+    for word, serves in known.cpus.items():
+        table.add(word, serves)
+    parts += [table, Text()]
+    table = Listing("word", "", title="Features (no in front switches one off: nonccl)")
+    for word, text in known.features.items():
+        table.add(word, text)
+    parts += [table, Text()]
     parts.append(_words("BLAS", known.blas))
     parts.append(_words("Platforms", known.platforms))
     parts.append(_words("Build types", ("debug", "relwithdebinfo", "minsizerel")))
@@ -17,36 +33,6 @@ def known_words_page(known: KnownWords) -> Page:
     parts.append(Text("\nJoin words by dashes: cu130-sm90-avx512, cpu-avx2, cu128-sm80+sm90+ptx."))
     parts.append(Text("`stoker plan --list WORDS` explains one."))
     return Group(*parts)
-
-
-def _named(known: KnownWords) -> Listing:
-    table = Listing("name", "variant", "where", "", title="Named in stoker.toml")
-    for entry in known.named:
-        table.add(entry.name, entry.variant, entry.where, entry.description)
-    return table
-
-
-def _gpus(known: KnownWords) -> Listing:
-    table = Listing("word", "made by CUDA", "GPUs", title="GPU targets")
-    for entry in known.gpus:
-        makers = f"{entry.cuda[0]} to {entry.cuda[-1]}" if entry.cuda else entry.backend.value
-        table.add(entry.word, makers, ", ".join(entry.names))
-    return table
-
-
-def _cpus(known: KnownWords) -> Listing:
-    title = "CPU levels (and microarchitectures such as zen4, neoverse_v2)"
-    table = Listing("word", "runs on", title=title)
-    for word, serves in known.cpus.items():
-        table.add(word, serves)
-    return table
-
-
-def _features(known: KnownWords) -> Listing:
-    table = Listing("word", "", title="Features (no in front switches one off: nonccl)")
-    for word, text in known.features.items():
-        table.add(word, text)
-    return table
 
 
 def _words(title: str, words: tuple[str, ...]) -> Indented:
@@ -72,29 +58,22 @@ def explained_page(explained: Explained) -> Page:
 def options_page(tree: SourceTree, listed: tuple[ListedOption, ...]) -> Page:
     lines: list[Page] = []
     for item in listed:
-        lines += _lines(item, pytorch=tree.kind is ProjectKind.PYTORCH)
+        option = item.option
+        head = Text.assemble((option.name, "bold"), f" = {option.default or '(empty)'}")
+        head.append(f"  {option.kind}, {option.type}, {option.file}:{option.line}", style="dim")
+        lines.append(head)
+        if option.help:
+            lines.append(Indented(option.help, 4))
+        notes = []
+        if option.condition:
+            notes.append((f"if {option.condition}, else {option.otherwise}", "note"))
+        if option.within:
+            notes.append((f"declared where {option.within}", "note"))
+        if tree.kind is ProjectKind.PYTORCH and item.variable is None:
+            notes.append(("not passed on by the front end: set it with cmake -D", "warning"))
+        lines += [Indented(Text(text, style=style), 4) for text, style in notes]
     noun = "option" if len(listed) == 1 else "options"
     lines.append(Text(f"{len(listed)} {noun} of {tree.name} {tree.version or ''}".strip()))
     for note in tree.notes:
         lines.append(Text(f"note: {note}", style="warning"))
     return Group(*lines)
-
-
-def _lines(item: ListedOption, *, pytorch: bool) -> list[Page]:
-    option = item.option
-    head = Text.assemble((option.name, "bold"), f" = {option.default or '(empty)'}")
-    head.append(f"  {option.kind}, {option.type}, {option.file}:{option.line}", style="dim")
-    lines: list[Page] = [head]
-    if option.help:
-        lines.append(Indented(option.help, 4))
-    if option.condition:
-        lines.append(_note(f"if {option.condition}, else {option.otherwise}", "note"))
-    if option.within:
-        lines.append(_note(f"declared where {option.within}", "note"))
-    if pytorch and item.variable is None:
-        lines.append(_note("not passed on by the front end: set it with cmake -D", "warning"))
-    return lines
-
-
-def _note(text: str, style: str) -> Indented:
-    return Indented(Text(text, style=style), 4)

@@ -16,8 +16,18 @@ def check_recipe(recipe: ProjectRecipe, tree: SourceTree | None = None) -> tuple
     findings = [finding for item in recipe.backends.items() for finding in _backend(recipe, *item)]
     if not recipe.backends:
         findings.append(warning("recipe-empty", f"{recipe.name}: no back end is described"))
+    if tree and tree.recipe == recipe.name:
+        findings.append(ok("recipe-fits", f"{tree.path} is recognized as {recipe.name}"))
+    elif tree:
+        other = f"; the recipe {tree.recipe} fits it" if tree.recipe else ""
+        findings.append(
+            error(
+                "recipe-not-recognized",
+                f"{tree.path} is not recognized as {recipe.name}",
+                evidence=f"its package or project is called {tree.name}{other}",
+            )
+        )
     if tree:
-        findings += _recognized(recipe, tree)
         findings += _read(recipe, tree)
     return tuple(findings) or (ok("recipe", f"{recipe.name}: nothing is wrong"),)
 
@@ -41,18 +51,6 @@ def _backend(recipe: ProjectRecipe, backend: Backend, known: BackendRecipe) -> I
             "recipe-no-targets",
             f"{where}: no value holds the targets, so only torch's or CMake's own list sets them",
             fix=(f"one of {', '.join(FORMS)}, or fixed = [...], or compiles = false",),
-        )
-
-
-def _recognized(recipe: ProjectRecipe, tree: SourceTree) -> Iterator[Finding]:
-    if tree.recipe == recipe.name:
-        yield ok("recipe-fits", f"{tree.path} is recognized as {recipe.name}")
-    else:
-        yield error(
-            "recipe-not-recognized",
-            f"{tree.path} is not recognized as {recipe.name}",
-            evidence=f"its package or project is called {tree.name}"
-            + (f"; the recipe {tree.recipe} fits it" if tree.recipe else ""),
         )
 
 

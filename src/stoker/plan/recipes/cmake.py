@@ -7,7 +7,7 @@ from stoker.knowledge.projects import reader_of
 from stoker.model.plan import Command
 from stoker.model.setting import Setting
 from stoker.model.source import FrontEnd
-from stoker.model.variant import Backend, GpuTarget
+from stoker.model.variant import Backend
 from stoker.plan.recipes.project import backend_settings, known_facts, project_settings
 from stoker.plan.subject import Subject, compiler_flags, environment, option
 
@@ -39,40 +39,29 @@ def settings(subject: Subject) -> Iterator[Setting]:
 
 def _targets(subject: Subject) -> Iterator[Setting]:
     """Yield the toolkit, and the targets unless the project's recipe writes them otherwise."""
-    known = known_facts(subject)
+    known, tree, backend = known_facts(subject), subject.tree, subject.variant.backend
     own = known is not None and (known.chooses_targets or not known.compiles)
-    if subject.variant.backend is Backend.CUDA:
-        if subject.gpus and not own:
-            archs = ";".join(_cmake_arch(target) for target in subject.gpus)
-            yield option("CMAKE_CUDA_ARCHITECTURES", archs, subject.gpus_origin)
-        if toolkit := subject.toolkit:
-            origin = subject.toolkit_origin
-            yield option("CMAKE_CUDA_COMPILER", toolkit.nvcc, origin, f"CUDA {toolkit.version}")
-            yield option("CUDAToolkit_ROOT", toolkit.home, origin, "for find_package(CUDAToolkit)")
-            yield environment("CUDA_PATH", toolkit.home, origin, "for find_package(CUDA)")
-    if subject.variant.backend is Backend.ROCM and subject.gpus and not own:
+    if backend is Backend.CUDA and (toolkit := subject.toolkit):
+        origin = subject.toolkit_origin
+        yield option("CMAKE_CUDA_COMPILER", toolkit.nvcc, origin, f"CUDA {toolkit.version}")
+        yield option("CUDAToolkit_ROOT", toolkit.home, origin, "for find_package(CUDAToolkit)")
+        yield environment("CUDA_PATH", toolkit.home, origin, "for find_package(CUDA)")
+    if own or not subject.gpus:
+        return
+    if backend is Backend.ROCM:
         archs = ";".join(target.arch for target in subject.gpus)
         yield option("CMAKE_HIP_ARCHITECTURES", archs, subject.gpus_origin)
-    if subject.backend_recipe is None and not own:
-        yield from _torch_list(subject)
-
-
-def _torch_list(subject: Subject) -> Iterator[Setting]:
-    """Yield the targets as torch's CMake package reads them, if the tree uses it."""
-    tree, name = subject.tree, "TORCH_CUDA_ARCH_LIST"
-    if tree is None or subject.variant.backend is not Backend.CUDA or not subject.gpus:
-        return
-    archs = ";".join(target.torch_word for target in subject.gpus)
-    if reader_of(name, tree.readers, environment=True) or tree.ask(name, environment=True):
-        yield environment(name, archs, subject.gpus_origin)
-    elif tree.ask(name, environment=False):
-        yield option(name, archs, subject.gpus_origin)
-
-
-def _cmake_arch(target: GpuTarget) -> str:
-    """Return CMake's form of a target: ``90-real`` is machine code, ``90`` also contains PTX."""
-    number = target.arch.replace(".", "")
-    return number if target.ptx else f"{number}-real"
+    if backend is Backend.CUDA:
+        archs = ";".join(target.cmake_word for target in subject.gpus)
+        yield option("CMAKE_CUDA_ARCHITECTURES", archs, subject.gpus_origin)
+        if tree is None or subject.backend_recipe:
+            return
+        # As torch's CMake package reads them, if the tree uses it.
+        name, archs = "TORCH_CUDA_ARCH_LIST", ";".join(target.torch_word for target in subject.gpus)
+        if reader_of(name, tree.readers, environment=True) or tree.ask(name, environment=True):
+            yield environment(name, archs, subject.gpus_origin)
+        elif tree.ask(name, environment=False):
+            yield option(name, archs, subject.gpus_origin)
 
 
 def commands(subject: Subject, cmake: tuple[Setting, ...]) -> tuple[Command, ...]:

@@ -12,7 +12,7 @@ from stoker.model.source import ProjectKind
 from stoker.model.variant import Backend, BuildType
 from stoker.plan.recipes.cmake import wheel_command
 from stoker.plan.recipes.project import known_facts, project_settings
-from stoker.plan.recipes.pytorch import cuda_settings, toolkit_settings
+from stoker.plan.recipes.pytorch import target_settings, toolkit_settings
 from stoker.plan.subject import Subject, compiler_flags, environment, recipe_origin
 
 _ORIGIN = recipe_origin(ProjectKind.EXTENSION)
@@ -25,49 +25,23 @@ def variable(name: str) -> str | None:
 
 
 def settings(subject: Subject) -> Iterator[Setting]:
-    if subject.backend_recipe:
-        if subject.variant.backend is Backend.CUDA:
-            yield from _toolkit(subject)
-        elif subject.variant.backend is Backend.CPU:
-            yield environment("CUDA_VISIBLE_DEVICES", "", subject.origin("backend"))
-        if not subject.backend_recipe.chooses_targets and subject.backend_recipe.compiles:
-            yield from _torch_targets(subject)
-    else:
-        yield from _by_torch(subject)
+    backend, known = subject.variant.backend, known_facts(subject)
+    by_recipe = subject.backend_recipe is not None
+    compiles = by_recipe or subject.tree is None or subject.tree.code.compiles
+    if compiles and not by_recipe:
+        # torch's cpp_extension reads it, and so do many setup.py files.
+        yield from _force(subject)
+    if compiles and backend is Backend.CUDA:
+        yield from _toolkit(subject)
+    elif compiles and backend is Backend.CPU:
+        yield environment("CUDA_VISIBLE_DEVICES", "", subject.origin("backend"))
+    own = known is not None and (known.chooses_targets or not known.compiles)
+    if compiles and not own and subject.kind is not ProjectKind.PACKAGE:
+        yield from target_settings(subject)
     if subject.variant.build_type is BuildType.DEBUG:
         yield environment("DEBUG", "1", subject.origin("build_type"))
     yield from project_settings(subject)
     yield from compiler_flags(subject, sanitizer=subject.variant.sanitizer)
-
-
-def _by_torch(subject: Subject) -> Iterator[Setting]:
-    """Yield what torch's cpp_extension reads, and FORCE_CUDA, which many setup.py files read."""
-    backend = subject.variant.backend
-    if subject.tree and not subject.tree.code.compiles:
-        return
-    if backend is Backend.CUDA:
-        yield from _force(subject, "1")
-        yield from _toolkit(subject)
-    if backend is Backend.ROCM:
-        yield from _force(subject, "1")
-    if backend is Backend.CPU:
-        yield from _force(subject, "0")
-        yield environment("CUDA_VISIBLE_DEVICES", "", subject.origin("backend"))
-    known = known_facts(subject)
-    if known is None or (known.compiles and not known.chooses_targets):
-        yield from _torch_targets(subject)
-
-
-def _torch_targets(subject: Subject) -> Iterator[Setting]:
-    if subject.kind is ProjectKind.PACKAGE:
-        return
-    if subject.variant.backend is Backend.CUDA:
-        yield from cuda_settings(subject)
-    archs = [target.arch for target in subject.gpus]
-    if subject.variant.backend is Backend.ROCM and archs:
-        yield environment("PYTORCH_ROCM_ARCH", ";".join(archs), subject.gpus_origin)
-    if subject.variant.backend is Backend.XPU and archs:
-        yield environment("TORCH_XPU_ARCH_LIST", ",".join(archs), subject.gpus_origin)
 
 
 def _toolkit(subject: Subject) -> Iterator[Setting]:
@@ -86,13 +60,14 @@ def _may_read(subject: Subject, name: str) -> bool:
     return reader is not None
 
 
-def _force(subject: Subject, value: str) -> Iterator[Setting]:
+def _force(subject: Subject) -> Iterator[Setting]:
+    backend = subject.variant.backend
     if subject.tree and _may_read(subject, "FORCE_CUDA"):
-        if value == "1":
+        if backend in (Backend.CUDA, Backend.ROCM):
             why = "builds kernels even if no GPU is visible"
-            yield environment("FORCE_CUDA", value, _ORIGIN, why)
-        else:
-            yield environment("FORCE_CUDA", value, subject.origin("backend"))
+            yield environment("FORCE_CUDA", "1", _ORIGIN, why)
+        elif backend is Backend.CPU:
+            yield environment("FORCE_CUDA", "0", subject.origin("backend"))
 
 
 def commands(subject: Subject, cmake: tuple[Setting, ...]) -> tuple[Command, ...]:  # noqa: ARG001

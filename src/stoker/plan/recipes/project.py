@@ -27,19 +27,26 @@ def project_settings(subject: Subject) -> Iterator[Setting]:
     if known is None:
         return
     values = _values(subject, known)
+    asked = [target.arch for target in subject.gpus]
+    written = [target.arch for target in written_targets(subject)]
+    runs_on = f"its code for {', '.join(written)} runs on {', '.join(asked)}"
     for place, given in ((environment, known.environment), (option, known.cmake)):
         for name, template in given.items():
             if (value := _filled(template, values)) is not None:
-                origin = _origin(subject, template, name)
-                yield place(name, value, origin, _why(subject, template))
+                why = runs_on if _lists_targets(template) and written != asked else ""
+                yield place(name, value, _origin(subject, template, name), why)
     here = [s for s in known.switches if not s.cpus or subject.platform.cpu in s.cpus]
     for switch in {switch.name: switch for switch in here}.values():
         place = option if switch.cmake else environment
-        on = bool({target.arch for target in subject.gpus} & set(switch.serves or switch.archs))
+        on = not set(asked).isdisjoint(switch.serves or switch.archs)
         what = ", ".join(arch for each in here if each.name == switch.name for arch in each.archs)
         why = f"kernels for {what}" if on else f"no GPU asked for needs the kernels for {what}"
         if value := switch.on if on else switch.off:
             yield place(switch.name, value, _recipe(subject, switch.name), why)
+
+
+def _lists_targets(template: str) -> bool:
+    return any(form in template for form in FORMS)
 
 
 def backend_settings(subject: Subject) -> dict[str, str]:
@@ -82,50 +89,38 @@ def _lower(known: BackendRecipe, arch: str) -> str | None:
 
 def refuse_targets(subject: Subject) -> None:
     """Raise an error for a GPU that the project has no code for."""
-    known, project = subject.backend_recipe, subject.project
+    known, project, tree = subject.backend_recipe, subject.project, subject.tree
     if known is None or project is None or not known.archs:
         return
+    facts = f"read in {project.facts_from}" if project.facts_from else "said by your recipe"
+    if tree and tree.presence and project not in subject.own_recipes:
+        facts = "the files of its build name no others"
     for asked, written in zip(subject.gpus, written_targets(subject), strict=False):
         plain = written.plain if subject.variant.backend is Backend.CUDA else None
         if not {written.arch, plain} & set(known.archs):
             raise UsageError(
                 f"{project.name} has no code for {asked.arch}",
-                hints=[f"it has code for: {', '.join(known.archs)}", _facts(subject)],
-                where=subject.tree.path if subject.tree else None,
+                hints=[f"it has code for: {', '.join(known.archs)}", facts],
+                where=tree.path if tree else None,
             )
 
 
-def _facts(subject: Subject) -> str:
-    facts = subject.project.facts_from if subject.project else ""
-    if subject.tree and subject.tree.presence and subject.project not in subject.own_recipes:
-        return "the files of its build name no others"
-    return f"read in {facts}" if facts else "said by your recipe"
-
-
 def _values(subject: Subject, known: BackendRecipe) -> dict[str, str]:
+    """Return what each placeholder stands for."""
     targets = written_targets(subject)
-    names = [target.arch for target in targets]
-    digits = [name.replace(".", "") for name in names]
-    ptx = ["+PTX" if target.ptx else "" for target in targets]
     forms = {
-        "torch": [name + plus for name, plus in zip(names, ptx, strict=True)],
-        "digits": digits,
-        "cmake": [d if p else f"{d}-real" for d, p in zip(digits, ptx, strict=True)],
-        "gencode": [_gencode(d, with_ptx=bool(p)) for d, p in zip(digits, ptx, strict=True)],
-        "names": names,
+        "torch": [target.torch_word for target in targets],
+        "digits": [target.digits for target in targets],
+        "cmake": [target.cmake_word for target in targets],
+        "gencode": [target.gencode for target in targets],
+        "names": [target.arch for target in targets],
     }
-    joined = {form: known.separator.join(words) for form, words in forms.items()}
-    return joined | {
+    return {form: known.separator.join(words) for form, words in forms.items()} | {
         "backend": subject.variant.backend.value,
         "build_type": subject.variant.build_type.value,
         "cuda_home": subject.toolkit_home or "",
         "toolkit": subject.variant.toolkit or subject.cuda_version or "",
     }
-
-
-def _gencode(digits: str, *, with_ptx: bool) -> str:
-    code = f"[sm_{digits},compute_{digits}]" if with_ptx else f"sm_{digits}"
-    return f"arch=compute_{digits},code={code}"
 
 
 def _filled(template: str, values: dict[str, str]) -> str | None:
@@ -140,7 +135,7 @@ def _filled(template: str, values: dict[str, str]) -> str | None:
 
 def _origin(subject: Subject, template: str, name: str) -> Origin:
     """Return the origin of a value: that of the part of the variant it is made from."""
-    if any(form in template for form in FORMS):
+    if _lists_targets(template):
         return subject.gpus_origin
     if "{build_type}" in template:
         return subject.origin("build_type")
@@ -156,19 +151,11 @@ def _recipe(subject: Subject, name: str) -> Origin:
     return Origin(kind=OriginKind.RECIPE, where=subject.project.name if subject.project else "")
 
 
-def _why(subject: Subject, template: str) -> str:
-    written = [target.arch for target in written_targets(subject)]
-    asked = [target.arch for target in subject.gpus]
-    if any(form in template for form in FORMS) and written != asked:
-        return f"its code for {', '.join(written)} runs on {', '.join(asked)}"
-    return ""
-
-
 def sets_targets(setting: Setting, subject: Subject) -> bool:
     """Tell whether a setting names the GPU targets."""
     known = known_facts(subject)
     given = {**known.environment, **known.cmake} if known else {}
-    if any(form in given.get(setting.name, "") for form in FORMS):
+    if _lists_targets(given.get(setting.name, "")):
         return True
     generic = {"TORCH_CUDA_ARCH_LIST", "PYTORCH_ROCM_ARCH", "TORCH_XPU_ARCH_LIST"}
     if setting.place is SettingPlace.CMAKE:

@@ -33,58 +33,56 @@ def variable(name: str) -> str | None:
 
 
 def settings(subject: Subject) -> Iterator[Setting]:
-    yield from _defaults(subject)
-    yield from _backend(subject)
+    variant, tree = subject.variant, subject.tree
+    if _knows(subject, "BUILD_TEST"):
+        why = "test programs double the links and are not shipped"
+        yield option("BUILD_TEST", "0", _ORIGIN, why)
+    for candidate, name in _BACKENDS.items():
+        chosen = candidate is variant.backend
+        if _knows(subject, name) and (chosen or candidate is not Backend.VULKAN):
+            yield option(name, "1" if chosen else "0", subject.origin("backend"))
+    yield from target_settings(subject)
+    yield from toolkit_settings(subject)
+    if variant.backend is Backend.CUDA:
+        is_13 = (subject.cuda_version or "").startswith("13.")
+        flags = "-Xfatbin -compress-all" + (" -compress-mode=size" if is_13 else "")
+        why = "as the official wheels: smaller libraries"
+        yield environment("TORCH_NVCC_FLAGS", flags, _ORIGIN, why)
     yield from _blas(subject)
-    yield from _build_type(subject)
-    yield from _features(subject)
+    if variant.build_type is not BuildType.RELEASE:
+        yield option("CMAKE_BUILD_TYPE", variant.build_type.value, subject.origin("build_type"))
+    switch = _SANITIZERS.get(variant.sanitizer) if variant.sanitizer else None
+    if switch:
+        yield option(switch, "1", subject.origin("sanitizer"))
+    for feature in variant.features:
+        name = features()[feature.name].option
+        yield option(name, "1" if feature.on else "0", subject.origin(feature.name))
     yield from _platform(subject)
-    yield from _version(subject)
-    sanitizer = subject.variant.sanitizer
-    yield from compiler_flags(subject, sanitizer=None if sanitizer in _SANITIZERS else sanitizer)
+    if tree and tree.version and not subject.platform_row.mobile:
+        version = f"{tree.version.partition('+')[0]}+{label(variant)}"
+        why = "the version of the wheel names the variant"
+        yield environment("PYTORCH_BUILD_VERSION", version, _ORIGIN, why)
+        yield environment("PYTORCH_BUILD_NUMBER", "1", _ORIGIN, "read together with the version")
+    yield from compiler_flags(subject, sanitizer=None if switch else variant.sanitizer)
 
 
 def _knows(subject: Subject, name: str) -> bool:
     return subject.tree is None or subject.tree.option(name) is not None
 
 
-def _defaults(subject: Subject) -> Iterator[Setting]:
-    if _knows(subject, "BUILD_TEST"):
-        yield option(
-            "BUILD_TEST", "0", _ORIGIN, "test programs double the links and are not shipped"
-        )
-
-
-def _backend(subject: Subject) -> Iterator[Setting]:
-    backend, origin = subject.variant.backend, subject.origin("backend")
-    for candidate, name in _BACKENDS.items():
-        if _knows(subject, name) and (candidate is backend or candidate is not Backend.VULKAN):
-            yield option(name, "1" if candidate is backend else "0", origin)
-    if backend is Backend.CUDA:
-        yield from _cuda(subject)
+def target_settings(subject: Subject) -> Iterator[Setting]:
+    """Yield the list of targets that torch reads, in PyTorch and in extensions."""
+    if not subject.gpus:
+        return
     archs = [target.arch for target in subject.gpus]
-    if backend is Backend.ROCM and archs:
-        yield environment("PYTORCH_ROCM_ARCH", ";".join(archs), subject.gpus_origin)
-    if backend is Backend.XPU and archs:
-        yield environment("TORCH_XPU_ARCH_LIST", ",".join(archs), subject.gpus_origin)
-
-
-def _cuda(subject: Subject) -> Iterator[Setting]:
-    yield from cuda_settings(subject)
-    yield from toolkit_settings(subject)
-    flags = "-Xfatbin -compress-all"
-    if (subject.cuda_version or "").startswith("13."):
-        flags += " -compress-mode=size"
-    yield environment(
-        "TORCH_NVCC_FLAGS", flags, _ORIGIN, "as the official wheels: smaller libraries"
-    )
-
-
-def cuda_settings(subject: Subject) -> Iterator[Setting]:
-    """Yield the list of targets that torch's CUDA support reads, in PyTorch and in extensions."""
-    if subject.gpus:
-        archs = (target.torch_word for target in subject.gpus)
-        yield environment("TORCH_CUDA_ARCH_LIST", ";".join(archs), subject.gpus_origin)
+    match subject.variant.backend:
+        case Backend.CUDA:
+            words = ";".join(target.torch_word for target in subject.gpus)
+            yield environment("TORCH_CUDA_ARCH_LIST", words, subject.gpus_origin)
+        case Backend.ROCM:
+            yield environment("PYTORCH_ROCM_ARCH", ";".join(archs), subject.gpus_origin)
+        case Backend.XPU:
+            yield environment("TORCH_XPU_ARCH_LIST", ",".join(archs), subject.gpus_origin)
 
 
 def toolkit_settings(subject: Subject) -> Iterator[Setting]:
@@ -108,20 +106,6 @@ def _blas(subject: Subject) -> Iterator[Setting]:
         yield option("BLAS", "OpenBLAS", _ORIGIN, "the tree's default, MKL, exists for x86-64 only")
 
 
-def _build_type(subject: Subject) -> Iterator[Setting]:
-    if subject.variant.build_type is not BuildType.RELEASE:
-        origin = subject.origin("build_type")
-        yield option("CMAKE_BUILD_TYPE", subject.variant.build_type.value, origin)
-    if name := _SANITIZERS.get(subject.variant.sanitizer or Sanitizer.UNDEFINED):
-        yield option(name, "1", subject.origin("sanitizer"))
-
-
-def _features(subject: Subject) -> Iterator[Setting]:
-    for feature in subject.variant.features:
-        name = features()[feature.name].option
-        yield option(name, "1" if feature.on else "0", subject.origin(feature.name))
-
-
 def _platform(subject: Subject) -> Iterator[Setting]:
     row = subject.platform_row
     origin = subject.origin("platform")
@@ -135,16 +119,6 @@ def _platform(subject: Subject) -> Iterator[Setting]:
     if subject.platform.os == "macos" and release and release.macos:
         why = f"the oldest macOS that PyTorch {release.version} is built for"
         yield environment("MACOSX_DEPLOYMENT_TARGET", release.macos, origin, why)
-
-
-def _version(subject: Subject) -> Iterator[Setting]:
-    if subject.tree and subject.tree.version and not subject.platform_row.mobile:
-        public = subject.tree.version.partition("+")[0]
-        why = "the version of the wheel names the variant"
-        yield environment(
-            "PYTORCH_BUILD_VERSION", f"{public}+{label(subject.variant)}", _ORIGIN, why
-        )
-        yield environment("PYTORCH_BUILD_NUMBER", "1", _ORIGIN, "read together with the version")
 
 
 def commands(subject: Subject, cmake: tuple[Setting, ...]) -> tuple[Command, ...]:
