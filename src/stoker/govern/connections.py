@@ -106,7 +106,8 @@ class Connections:
         self._selector.register(descriptor, selectors.EVENT_READ)
 
     def wait(self, seconds: float) -> list[Peer]:
-        """Return the peers that have sent something, as soon as something happens. Clients are
+        """Return the peers that have sent something, as soon as something happens. Launchers that
+        have asked before are first, because the end of a step makes room for others. Clients are
         last: messages that launchers sent before the run ended belong to it.
         """
         heard = []
@@ -118,7 +119,7 @@ class Connections:
                     self.send(peer)
                 if events & selectors.EVENT_READ:
                     heard.append(peer)
-        return sorted(heard, key=lambda peer: peer.run is not None)
+        return sorted(heard, key=lambda peer: (peer.run is not None, not peer.asked))
 
     def send(self, peer: Peer, message: bytes = b"") -> None:
         """Send all buffered bytes and the message; what the other side does not read is sent

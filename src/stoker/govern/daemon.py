@@ -67,6 +67,9 @@ _TICK = 0.1  # seconds between ticks while a step runs
 _GROWTH = 2e9
 _SHARE_UNREAD = 0.1
 _FRESH = 0.02  # seconds for which a reading of the meter is valid at least, and at most a tick
+# Connections that are read before the governor decides, and looks again which have said something:
+# all of ninja's window asks at once, and steps can start and end before the last of them was read.
+_HEARD = 16
 _TICK_AT_THE_END = 0.01  # seconds between checks whether the history has a run
 _VIEW = 0.25  # seconds between overviews
 _EVENTS = 0.1  # seconds for which events are collected, because each message wakes the run
@@ -135,7 +138,7 @@ class Daemon:
             while not self._over():
                 heard = self._connections.wait(self._pause())
                 self._take_steps()
-                for peer in heard:
+                for peer in heard[:_HEARD]:
                     if not peer.closed:  # by an earlier one
                         self._hear(peer)
                 self._turn()

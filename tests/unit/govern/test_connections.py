@@ -46,17 +46,21 @@ def test_a_descriptor_is_taken_of_a_launcher_that_is_gone(pair: tuple[Peer, sock
     assert peer.lines() is None
 
 
-def test_the_end_of_a_run_is_heard_last() -> None:
-    """Messages that launchers sent before belong to it."""
-    (client, run), (launcher, step) = socket.socketpair(), socket.socketpair()
-    with run, step, socket.socket() as listener:
-        connections = Connections(listener, [client, launcher])
+def test_steps_that_end_are_heard_first_and_the_end_of_a_run_last() -> None:
+    """An end makes room for steps that ask. Messages that launchers sent before a run ended belong
+    to it.
+    """
+    (client, run), (other, new), (launcher, step) = (socket.socketpair() for _ in range(3))
+    with run, new, step, socket.socket() as listener:
+        connections = Connections(listener, [client, other, launcher])
         connections.peers[client.fileno()].run = 1
+        connections.peers[launcher.fileno()].asked = True
         run.sendall(b"finish\t0\t0\n")
+        new.sendall(b"ask\n")
         say_started(step)
         step.sendall(b"done\t0\t0\n")
         heard = [peer.lines() for peer in connections.wait(10.0)]
-        assert heard == [[b"started", b"done\t0\t0"], [b"finish\t0\t0"]]
+        assert heard == [[b"started", b"done\t0\t0"], [b"ask"], [b"finish\t0\t0"]]
         for peer in list(connections.peers.values()):
             if peer.keeper:
                 peer.keeper.close()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,7 @@ from stoker.govern.activation import listen
 from stoker.govern.client import Client
 from stoker.govern.history import History
 from stoker.govern.protocol import VERSION, encode
+from stoker.model.events import AnyEvent, StepStarts, StepWaits
 from stoker.model.govern import GovernorOptions
 from stoker.outside.folders import history
 
@@ -238,6 +240,37 @@ def test_a_slow_response_file_does_not_delay_other_steps(tmp_path: Path) -> None
         never.say(ask("cc", f"@{tmp_path}/never"))
         assert governor.serves()
         governor.end()
+
+
+BUSY = """
+import pathlib, sys, time
+from stoker.govern import daemon
+wait, busy = daemon.Connections.wait, pathlib.Path(sys.argv[1].split('"')[3]).with_name("busy")
+
+def late(connections, seconds):
+    while busy.exists():
+        time.sleep(0.01)
+    return wait(connections, seconds)
+
+daemon.Connections.wait = late
+"""
+
+
+def test_the_first_step_starts_before_all_that_ask_at_once_are_read(tmp_path: Path) -> None:
+    """ninja's window has 32 jobs for each CPU, which all ask while the governor starts."""
+    governor = RealGovernor(tmp_path / "run", BUSY)
+    busy = tmp_path / "run" / "busy"
+    busy.touch()
+    with ExitStack() as lines:
+        for number in range(200):
+            lines.enter_context(governor.connect()).say(ask("cc", "-c", f"{number}.c"))
+        busy.unlink()
+        heard: list[AnyEvent] = []
+        while not any(isinstance(event, StepStarts) for event in heard):
+            heard += governor.client.events()
+    governor.end()
+    first = next(at for at, event in enumerate(heard) if isinstance(event, StepStarts))
+    assert sum(isinstance(event, StepWaits) for event in heard[:first]) < 100
 
 
 def test_a_fault_in_a_thread_is_one_of_the_governor(tmp_path: Path) -> None:
