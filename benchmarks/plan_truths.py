@@ -79,7 +79,7 @@ def summary(table: list[Row], rows: list[Row]) -> Row:
     }
     chosen = {
         name: [tree["name"] for tree in table if tree.get("list") == name]
-        for name in ("second", "third", "fourth", "sixth", "seventh")
+        for name in ("second", "third", "fourth", "sixth", "seventh", "eighth")
     }
     return {"chosen before the first run": chosen, "counts": counts}
 
