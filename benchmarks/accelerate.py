@@ -53,7 +53,8 @@ from stoker.govern.simulate import simulate
 from stoker.govern.simulated_steps import in_mode, scattered
 from stoker.govern.trace import read_trace
 from stoker.knowledge.compiler_modes import mode_options, shipped_effects
-from stoker.model.govern import Collector, CompileMode, Gc, ModeEffect, Role, StepRecord
+from stoker.model.govern import Collector, CompileMode, ModeEffect, Role, StepRecord
+from stoker.model.terms import Gc
 from stoker.model.value import byte_count
 
 RESULTS = Path(__file__).parent / "results"

@@ -35,8 +35,9 @@ from stoker.govern.adaptive import Adaptive
 from stoker.govern.simulate import simulate
 from stoker.govern.simulated_steps import scattered
 from stoker.govern.trace import read_trace
-from stoker.model.govern import Collector, CompileMode, Gc, ModeEffect, Role, Step, StepRecord
+from stoker.model.govern import Collector, CompileMode, ModeEffect, Role, Step, StepRecord
 from stoker.model.simulation import SimulatedWorkers, SimulationResult
+from stoker.model.terms import Gc
 from stoker.model.value import Value
 
 DATA = Path(__file__).parent / "unit/govern/scenarios.json"

@@ -10,8 +10,9 @@ from stoker.govern.memory_view import MemoryReading
 from stoker.govern.predict import Predictor
 from stoker.govern.protocol import VERSION, Ask, Done, Lease, Usage
 from stoker.model.events import AnyEvent
-from stoker.model.govern import Collector, Decision, Gc, Role, State, Step
+from stoker.model.govern import Collector, Decision, Role, State, Step
 from stoker.model.runs import Attempt, Explanation
+from stoker.model.terms import Gc
 
 GIB = 1024**3
 # What a driver says whose compiler was killed.

@@ -18,7 +18,7 @@ from stoker.govern.activation import listen
 from stoker.govern.daemon import Daemon
 from stoker.govern.history import History
 from stoker.govern.protocol import VERSION, encode
-from stoker.model.govern import GovernorOptions
+from stoker.model.terms import GovernorOptions
 from stoker.outside import folders
 
 TIMEOUT_S = 60.0

@@ -25,9 +25,9 @@ from stoker.model.caching import (
     NamedHeaders,
 )
 from stoker.model.errors import MissingError, UsageError
-from stoker.model.govern import Gc, NvccThreads
 from stoker.model.secrets import hide, redact
 from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
+from stoker.model.terms import Gc, NvccThreads
 from stoker.model.variant import Backend, Variant
 
 NOT_DISTRIBUTED = Distribution(engine=Distributor.NONE)

@@ -14,7 +14,8 @@ from stoker.knowledge.packages import install_command
 from stoker.machine.file_tree import FileTree
 from stoker.machine.system import read_system
 from stoker.model.errors import MissingError, StokerError
-from stoker.model.govern import CompileMode, Linker, LinkerChoice
+from stoker.model.govern import CompileMode
+from stoker.model.terms import Linker, LinkerChoice
 from stoker.model.value import Value, counted
 from stoker.outside import process
 from stoker.outside.deleting import remove_file

@@ -23,8 +23,8 @@ from stoker.model.caching import (
     FoundEngine,
 )
 from stoker.model.errors import UsageError
-from stoker.model.govern import Linker, LinkerChoice
 from stoker.model.secrets import redact
+from stoker.model.terms import Linker, LinkerChoice
 from stoker.outside.deleting import remove_whole
 from stoker.outside.processes import is_static
 

@@ -23,7 +23,8 @@ from stoker.knowledge.compiler_modes import linker_programs
 from stoker.knowledge.trials import is_measurable, trials
 from stoker.model.caching import CacheEngine, ChainOptions
 from stoker.model.errors import StokerError, UsageError, unreadable
-from stoker.model.govern import Collector, CompileMode, Gc, NvccThreads, Role
+from stoker.model.govern import Collector, CompileMode, Role
+from stoker.model.terms import Gc, NvccThreads
 from stoker.model.tuning import BASELINE, Sampled, Topic, TrialResult, Tuning
 from stoker.model.value import UNDECODABLE
 from stoker.outside import process

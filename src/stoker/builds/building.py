@@ -36,11 +36,12 @@ from stoker.model.build import BuildRecord, BuildRequest, StageResult
 from stoker.model.caching import Chain
 from stoker.model.errors import StokerError, StorageError, UnfinishedError, UsageError
 from stoker.model.events import AnyEvent, Overview, StageChanges
-from stoker.model.govern import TimeLimit, Trace
+from stoker.model.govern import Trace
 from stoker.model.plan import Plan
 from stoker.model.runs import build_command
 from stoker.model.secrets import redact, redacted, without_login
 from stoker.model.source import SourceKind, SourceTree
+from stoker.model.terms import TimeLimit
 from stoker.model.value import Value, duration, indented_json
 from stoker.outside import process
 from stoker.outside.files import folder_problem

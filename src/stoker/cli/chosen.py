@@ -96,8 +96,8 @@ def run_options(settings: dict[str, Any]) -> "RunOptions":
     """Return the options of a governed run, from arguments with all settings filled in."""
     from stoker.govern.opening import RunOptions
     from stoker.govern.session import Via
-    from stoker.model.govern import Gc, NvccThreads, TimeLimit
     from stoker.model.machine import Tmp
+    from stoker.model.terms import Gc, NvccThreads, TimeLimit
 
     # The clock starts before sources are fetched.
     seconds, grace = settings.get("stop_after"), settings.get("stop_grace")
@@ -125,7 +125,7 @@ def progress_view(settings: dict[str, Any]) -> "View":
 def chain_options(settings: dict[str, Any]) -> "ChainOptions":
     """Return the wanted cache, from arguments with all settings filled in."""
     from stoker.model.caching import CacheEngine, ChainOptions
-    from stoker.model.govern import Linker
+    from stoker.model.terms import Linker
 
     return ChainOptions(
         cache=CacheEngine(settings["cache"]),

@@ -168,7 +168,7 @@ def _chain(planned: "Plan", options: dict[str, Any]) -> "Chain":
     """Return what a build of this plan would add to its compilers."""
     from stoker.accelerate.chains import with_collector, with_threads_of_nvcc, without_secrets_in
     from stoker.accelerate.survey import survey_chain
-    from stoker.model.govern import Gc, NvccThreads
+    from stoker.model.terms import Gc, NvccThreads
 
     settings = with_settings(options | {"gc": None, "nvcc_threads": None})
     chain = with_collector(survey_chain(chain_options(settings), os.environ), Gc(settings["gc"]))

@@ -22,7 +22,7 @@ import msgspec
 from stoker.govern import leases
 from stoker.govern.peers import DEATH
 from stoker.model.errors import StokerError
-from stoker.model.govern import GovernorOptions
+from stoker.model.terms import GovernorOptions
 from stoker.outside import locks, process
 from stoker.outside.deleting import remove_file
 from stoker.outside.folders import unwritable

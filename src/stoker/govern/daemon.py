@@ -53,8 +53,9 @@ from stoker.govern.protocol import (
 from stoker.govern.served_run import ServedRun
 from stoker.machine.memory import Meter
 from stoker.model.events import AnyEvent, Overview, StepPauses, StepTooLate, TargetsDiffer, Warned
-from stoker.model.govern import GovernorOptions, NvccThreads, RunShare, RunTerms, Step
+from stoker.model.govern import Step
 from stoker.model.runs import Attempt
+from stoker.model.terms import GovernorOptions, NvccThreads, RunShare, RunTerms
 from stoker.outside import locks
 from stoker.outside.deleting import remove_file, remove_tree
 from stoker.outside.folders import history

@@ -28,18 +28,9 @@ from stoker.govern.shares import Shares
 from stoker.govern.waits import BusyCpus, Contention
 from stoker.knowledge.compiler_modes import mode_options
 from stoker.model.events import AnyEvent, Overview
-from stoker.model.govern import (
-    Decision,
-    Gc,
-    ModeChoice,
-    Reason,
-    Request,
-    RunShare,
-    State,
-    Step,
-    StepRecord,
-)
+from stoker.model.govern import Decision, ModeChoice, Reason, Request, State, Step, StepRecord
 from stoker.model.runs import Attempt, Intervention, Outcome
+from stoker.model.terms import Gc, RunShare
 
 _PUNCTUAL = 0.3  # seconds between decisions on a machine that is not busy [no scenario, but a test]
 _RECONSIDER = 1.0  # seconds between new predictions [24 first builds: 8 OOM kills with 0, not 2]

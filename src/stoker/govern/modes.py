@@ -9,8 +9,6 @@ from stoker.knowledge.compiler_modes import error_names
 from stoker.model.govern import (
     Collector,
     CompileMode,
-    Gc,
-    LinkerChoice,
     ModeEffect,
     Reason,
     Request,
@@ -18,6 +16,7 @@ from stoker.model.govern import (
     Step,
     StepRecord,
 )
+from stoker.model.terms import Gc, LinkerChoice
 
 _ALLOWED = {
     Gc.OFF: (),

@@ -18,8 +18,8 @@ from stoker.machine.memory import read_memory
 from stoker.model.caching import Chain, ChainOptions
 from stoker.model.errors import StokerError, UsageError
 from stoker.model.events import Warned
-from stoker.model.govern import Gc, GovernorOptions, NvccThreads, RunTerms, TimeLimit
 from stoker.model.machine import LimitKind, MemoryLimit, Scratch, Tmp
+from stoker.model.terms import Gc, GovernorOptions, NvccThreads, RunTerms, TimeLimit
 from stoker.model.value import Value, size
 from stoker.model.variant import PlannedTargets
 from stoker.outside.folders import current_folder

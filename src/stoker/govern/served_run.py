@@ -9,8 +9,9 @@ from stoker.govern.peers import process_behind
 from stoker.govern.tally import Tally
 from stoker.machine.counters import KillCounter
 from stoker.model.events import KernelStarts, Overview, TargetsDiffer
-from stoker.model.govern import GovernorOptions, RunShare, Step
+from stoker.model.govern import Step
 from stoker.model.runs import Attempt, Outcome, RunSummary
+from stoker.model.terms import GovernorOptions, RunShare
 from stoker.model.variant import PlannedTargets
 from stoker.plan.compiled import device_compile, difference
 

@@ -32,8 +32,8 @@ from stoker.model.events import (
     TargetsDiffer,
     Warned,
 )
-from stoker.model.govern import GovernorOptions, TimeLimit
 from stoker.model.runs import RunSummary
+from stoker.model.terms import GovernorOptions, TimeLimit
 from stoker.model.variant import PlannedTargets
 from stoker.outside import process
 from stoker.outside.deleting import remove_file

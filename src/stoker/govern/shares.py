@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from stoker.govern.entry import Entry
-from stoker.model.govern import Request, Running, RunShare
+from stoker.model.govern import Request, Running
+from stoker.model.terms import RunShare
 
 
 class Shares:

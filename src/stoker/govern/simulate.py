@@ -33,9 +33,10 @@ from stoker.govern.simulated_steps import (
 from stoker.knowledge.compiler_modes import mode_of
 from stoker.knowledge.steps import client_costs, usual_seconds
 from stoker.model.events import AnyEvent, StepPauses, StepTooLate
-from stoker.model.govern import CompileMode, Gc, Step, StepRecord
+from stoker.model.govern import CompileMode, Step, StepRecord
 from stoker.model.runs import LOST, Attempt, Outcome
 from stoker.model.simulation import SimulatedWorkers, SimulationResult
+from stoker.model.terms import Gc
 
 _INTERVAL = 0.25  # seconds between two readings of the meter
 _RUN = 1

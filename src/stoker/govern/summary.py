@@ -7,8 +7,9 @@ from operator import itemgetter
 from stoker.model.caching import CacheUse
 from stoker.model.errors import StokerError, UnfinishedError
 from stoker.model.events import StepTooLate
-from stoker.model.govern import CompileMode, TimeLimit
+from stoker.model.govern import CompileMode
 from stoker.model.runs import RunSummary
+from stoker.model.terms import TimeLimit
 from stoker.model.value import counted, duration, size
 
 _BY_SIGNAL = 128  # what a shell adds to the number of a signal

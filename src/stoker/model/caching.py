@@ -2,8 +2,8 @@
 
 from enum import StrEnum
 
-from stoker.model.govern import Linker, LinkerChoice
 from stoker.model.setting import Setting
+from stoker.model.terms import Linker, LinkerChoice
 from stoker.model.value import Value
 
 # Variables on which the objects of a build depend besides its files. Compilers read the first ones

@@ -11,55 +11,6 @@ from posixpath import join, normpath
 from msgspec.structs import replace
 
 from stoker.model.value import Bytes, ByteSeconds, Count, Factor, Percent, Seconds, Value
-from stoker.model.variant import PlannedTargets
-
-
-class Gc(StrEnum):
-    """The user's setting: where modes may be used."""
-
-    AUTO = "auto"  # where the output is the same
-    OFF = "off"
-    ALWAYS = "always"  # also where debug information or the like records the parameters
-
-
-class Linker(StrEnum):
-    """The user's setting: which linker links."""
-
-    AUTO = "auto"  # the one that `stoker tune` measured and checked, else the default one
-    DEFAULT = "default"
-    MOLD = "mold"
-    LLD = "lld"
-    GOLD = "gold"
-
-
-class NvccThreads(StrEnum):
-    """The user's setting: who chooses the threads of nvcc."""
-
-    AUTO = "auto"  # the governor, if the command does not
-    OFF = "off"
-
-
-class GovernorOptions(Value, frozen=True, kw_only=True):
-    """The options of a governor. The run that starts it sets them; later runs use it as it is, but
-    ``cpus`` and ``cap`` are those of each run (``RunShare``).
-    """
-
-    socket: str
-    policy: str
-    cpus: int
-    cap: int | None = None
-    keep_free: int = 0
-    gc: Gc = Gc.AUTO
-    nvcc_threads: NvccThreads = NvccThreads.AUTO
-
-
-class RunShare(Value, frozen=True, kw_only=True):
-    """What one run may use of the machine beside other runs of the same governor."""
-
-    cpus: int
-    cap: int | None = None  # bytes for its own steps
-    weight: float = 1.0  # its CPUs over those of another run, while both have waiting steps
-    history: str = ""  # the file of its history; that of the governor if empty
 
 
 class Role(StrEnum):
@@ -105,21 +56,6 @@ class Collector(StrEnum):
     NONE = "none"  # not gcc or nvcc, or a command that must stay as it is
     RECORDED = "recorded"  # gcc, but its output would contain the parameters
     FREE = "free"  # the output is the same in every mode
-
-
-class LinkerChoice(Value, frozen=True, kw_only=True):
-    """The linkers of a run: one for all links, or those that were measured, by link
-    (``command_line.link_identity``). ``why`` is for people.
-    """
-
-    every: CompileMode = CompileMode.DEFAULT
-    measured: dict[str, CompileMode] = {}
-    why: str = ""
-    unusable: bool = False  # a measured linker cannot be used any more
-
-    def of(self, link: str) -> CompileMode:
-        """Return the linker of a link; ``link`` is empty if its linker cannot be chosen."""
-        return self.measured.get(link, self.every) if link else CompileMode.DEFAULT
 
 
 class ModeEffect(Value, frozen=True, kw_only=True):
@@ -224,8 +160,6 @@ class Basis(StrEnum):
     LEASE = "steps with the same options in this run"
 
 
-_SHARE_OF_GRACE = 1 / 20  # of the time of a run
-_MOST_GRACE = 300.0  # seconds
 LEASE_BYTES = 256 << 20  # above that, a step by a lease is governed; the launcher has it too
 LEASE_S = 1.0  # the same of its duration
 # A constant, because to look up a member of an enum takes longer than the comparison.
@@ -248,36 +182,6 @@ class Prediction(Value, frozen=True, kw_only=True, cache_hash=True):
     def learned(self) -> bool:
         """Whether the prediction is about this step itself, not about similar steps."""
         return self.basis in ABOUT_THE_STEP
-
-
-class TimeLimit(Value, frozen=True, kw_only=True):
-    """The time of a run. ``ends`` is a reading of the monotonic clock; steps that run ``grace``
-    seconds later are ended.
-    """
-
-    ends: float
-    seconds: float
-    grace: float
-
-    @classmethod
-    def starting_at(cls, now: float, seconds: float, grace: float | None) -> "TimeLimit":
-        """Return the limit of a run that starts now; the default grace is a part of its time."""
-        if grace is None:
-            grace = min(_MOST_GRACE, seconds * _SHARE_OF_GRACE)
-        return cls(ends=now + seconds, seconds=seconds, grace=grace)
-
-
-class RunTerms(Value, frozen=True, kw_only=True):
-    """What a run tells the governor about itself. ``seconds`` is its time, of which
-    ``seconds_left`` are left; ``grace`` is as in ``TimeLimit``.
-    """
-
-    linkers: LinkerChoice = LinkerChoice()
-    targets: PlannedTargets | None = None
-    seconds: float | None = None
-    seconds_left: float = 0.0
-    grace: float = 0.0
-    share: RunShare | None = None
 
 
 class Request(Value, frozen=True, kw_only=True, dict=True):

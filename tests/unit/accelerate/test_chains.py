@@ -19,7 +19,7 @@ from stoker.accelerate.chains import (
 from stoker.knowledge.caches import remote_variables
 from stoker.model.caching import CacheEngine, Chain, ChainOptions, FoundEngine, NamedHeaders
 from stoker.model.errors import MissingError, UsageError
-from stoker.model.govern import Gc, NvccThreads
+from stoker.model.terms import Gc, NvccThreads
 from stoker.plan.grammar import parse
 
 CCACHE = {"ccache": FoundEngine(program="/usr/bin/ccache", folder="/cache")}

@@ -7,7 +7,8 @@ import pytest
 from conftest import Need
 from stoker.accelerate.linkers import TunedLink, choose_linkers, keep_links, linker_version
 from stoker.model.errors import MissingError
-from stoker.model.govern import CompileMode, Linker, LinkerChoice
+from stoker.model.govern import CompileMode
+from stoker.model.terms import Linker, LinkerChoice
 
 
 def tuned(link: str, version: str | None = None) -> TunedLink:

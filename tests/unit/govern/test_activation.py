@@ -12,7 +12,7 @@ import pytest
 from stoker.govern.activation import LOCK, Activation, listen
 from stoker.govern.client import Client
 from stoker.model.errors import StorageError
-from stoker.model.govern import GovernorOptions
+from stoker.model.terms import GovernorOptions
 from stoker.outside import locks
 
 TIMEOUT_S = 60.0

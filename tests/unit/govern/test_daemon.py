@@ -21,7 +21,7 @@ from stoker.govern.client import Client
 from stoker.govern.history import History
 from stoker.govern.protocol import VERSION, encode
 from stoker.model.events import AnyEvent, StepStarts, StepWaits
-from stoker.model.govern import GovernorOptions
+from stoker.model.terms import GovernorOptions
 from stoker.outside.folders import history
 
 TIMEOUT_S = 60.0

@@ -7,8 +7,9 @@ import pytest
 from scripted_governor import World, done
 from stoker.govern.protocol import Done, Usage
 from stoker.model.events import AnyEvent, StepTooLate, Warned
-from stoker.model.govern import Reason, TimeLimit
+from stoker.model.govern import Reason
 from stoker.model.runs import Outcome
+from stoker.model.terms import TimeLimit
 from stoker.model.value import second_count
 
 

@@ -5,14 +5,9 @@ import pytest
 from scripted_governor import GIB, KILLED, World, done, usage
 from stoker.govern.protocol import VERSION, Ask
 from stoker.model.events import StepEnds, StepPauses, StepRepeats
-from stoker.model.govern import (
-    Decision,
-    Reason,
-    Role,
-    RunShare,
-    Step,
-)
+from stoker.model.govern import Decision, Reason, Role, Step
 from stoker.model.runs import Outcome
+from stoker.model.terms import RunShare
 
 
 @pytest.mark.parametrize("run", [100, 101], ids=["the same run", "a run within the run"])

@@ -8,14 +8,13 @@ from stoker.model.govern import (
     Collector,
     CompileMode,
     Decision,
-    Gc,
-    LinkerChoice,
     ModeChoice,
     ModeEffect,
     Reason,
     Request,
 )
 from stoker.model.runs import Outcome
+from stoker.model.terms import Gc, LinkerChoice
 
 LOW = b"--param=ggc-min-expand=10\t--param=ggc-min-heapsize=131072"
 LEAN = b"--param=ggc-min-expand=30\t--param=ggc-min-heapsize=262144"

@@ -3,7 +3,8 @@
 import pytest
 
 from scripted_governor import GIB, World
-from stoker.model.govern import Decision, Reason, RunShare
+from stoker.model.govern import Decision, Reason
+from stoker.model.terms import RunShare
 
 FIRST, SECOND = 100, 101
 

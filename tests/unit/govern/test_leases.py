@@ -21,7 +21,8 @@ from scripted_governor import GIB, World, done, explanation
 from stoker.govern.leases import Leases, make_files, remove_files
 from stoker.govern.protocol import VERSION, Ask, Lease
 from stoker.model.events import StepEnds, StepStarts
-from stoker.model.govern import LEASE_BYTES, Basis, Decision, Role, RunShare, Step
+from stoker.model.govern import LEASE_BYTES, Basis, Decision, Role, Step
+from stoker.model.terms import RunShare
 
 FAMILY = 4711
 MIB = 1 << 20

@@ -11,9 +11,9 @@ from stoker.govern.progress import Progress
 from stoker.govern.session import Via
 from stoker.model.build import Isolation
 from stoker.model.errors import UsageError
-from stoker.model.govern import Linker
 from stoker.model.machine import Tmp
 from stoker.model.setting import OriginKind
+from stoker.model.terms import Linker
 from stoker.settings.declared import OPTIONS, PARTS
 from stoker.settings.toml import LocatedValue, SettingsFile, TomlTable
 from stoker.settings.user_options import UserOptions, gather
