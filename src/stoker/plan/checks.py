@@ -30,16 +30,23 @@ def refuse(subject: Subject) -> None:
         rule(subject)
 
 
-def _backend_fits(subject: Subject) -> None:
-    """Refuse a back end that the tree or the platform lacks, and targets of another one."""
+def _tree_has_backend(subject: Subject) -> None:
     tree, backend = subject.tree, subject.variant.backend
     if tree and backend.value not in tree.backends:
         why = subject.project.refused.get(backend) if subject.project else None
         raise UsageError(
             f"{tree.name} has no {backend} back end" + (f": {why}" if why else ""),
-            hints=[f"it can be built for: {', '.join(tree.backends)}"],
+            hints=[
+                f"it can be built for: {', '.join(tree.backends)}",
+                "`--source DIR` names another source tree",
+            ],
             where=tree.path,
         )
+
+
+def _backend_fits(subject: Subject) -> None:
+    """Refuse a back end that the platform lacks, and targets of another one."""
+    backend = subject.variant.backend
     if backend not in (Backend.CPU, Backend.VULKAN, *subject.platform_row.backends):
         fitting = [
             str(platform) for platform, row in platforms().items() if backend in row.backends
@@ -190,6 +197,7 @@ def _python_is_new_enough(subject: Subject) -> None:
 _RULES: tuple[Callable[[Subject], None], ...] = (
     _backend_fits,
     _toolkit_makes_targets,
+    _tree_has_backend,
     _tree_accepts_cuda,
     refuse_targets,
     refuse_unsupported,

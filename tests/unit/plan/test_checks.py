@@ -64,6 +64,15 @@ def test_an_architecture_that_the_installed_cuda_cannot_make() -> None:
     assert "12.9" in error.hints[0]
 
 
+def test_what_no_tree_could_have_is_refused_before_what_this_tree_lacks() -> None:
+    """Also in a folder whose project has no code for GPUs, such as a checkout of stoker."""
+    tree = changed(cmake_tree(), backends=("cpu",))
+    assert "cannot make code for 12.0" in refusal("cu124-sm120", tree=tree).message
+    error = refusal("cu130-sm90", tree=tree)
+    assert error.message == f"{tree.name} has no cuda back end"
+    assert any("--source" in hint for hint in error.hints)
+
+
 def test_of_two_toolkits_the_one_that_makes_the_targets_is_taken() -> None:
     both = toolbox(cuda=(toolkit("13.0"), toolkit("12.8")))
     assert plan("v100", toolbox=both).value("CUDA_HOME") == "/usr/local/cuda-12.8"
