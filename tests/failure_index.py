@@ -25,7 +25,9 @@ from stoker.knowledge.failures import (
     FailureIndex,
     Fix,
     IndexedCause,
+    IndexedOwners,
     IndexedProducts,
+    OwnerTable,
     ShownTools,
     ValueSource,
     placeholders,
@@ -218,7 +220,10 @@ def index_text() -> str:
     causes = all_causes()
     products = load("releases", ReleaseTable).product
     patterns = [text for one in products for text in (*one.found, *one.means)]
-    lines = [_json(IndexedProducts(products=products, literals=literals_of(patterns)))]
+    lines = [
+        _json(IndexedProducts(products=products, literals=literals_of(patterns))),
+        _json(IndexedOwners(owners=load("owners", OwnerTable))),
+    ]
     for cause in causes:
         patterns = [text for sign in cause.sign for text in sign.patterns]
         indexed = msgspec.structs.replace(cause, example=())
@@ -226,7 +231,7 @@ def index_text() -> str:
     return b"".join([_json(header(causes, map(len, lines))), *lines]).decode()
 
 
-def _json(line: FailureIndex | IndexedProducts | IndexedCause) -> bytes:
+def _json(line: FailureIndex | IndexedProducts | IndexedOwners | IndexedCause) -> bytes:
     return msgspec.json.encode(line) + b"\n"
 
 

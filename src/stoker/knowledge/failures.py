@@ -22,6 +22,7 @@ from stoker.model.value import version_numbers
 _OPTIONAL = "? "
 # Between the groups of literals in the index, and the literals of a group: JSON writes it as it is.
 GROUPS, WORDS = "\x7f\x7f", "\x7f"
+_BEFORE_CAUSES = 2  # lines after the first one that have no cause
 _GOVERNED = re.compile(r"\bstoker run((?: \S+)*?) -- (\{run\.command\})")
 
 
@@ -191,14 +192,27 @@ class ShownTools(Row, frozen=True, kw_only=True):
     unfit: tuple[UnfitCommand, ...]
 
 
+class OwnerTable(Row, frozen=True, kw_only=True):
+    """The content of owners.toml."""
+
+    paths: tuple[str, ...]
+    releases: tuple[str, ...]
+    no_release: str
+    no_owner: str
+    names: dict[str, str]  # words
+    platforms: dict[str, str]
+    not_of_windows: dict[str, str]
+    system_libraries: dict[str, dict[str, str]]  # words
+
+
 # The literals of patterns: as one text, which is read in parts, because most logs need few of them.
 Literals = dict[str, str]
 
 
 class FailureIndex(Row, frozen=True, kw_only=True):
-    """The first line of failures.json: the sizes in bytes of the lines after it, of products and
-    causes, the names of the causes, the content of confidence.toml and shown_tools.toml, and the
-    literals of patterns of diagnose itself.
+    """The first line of failures.json: the sizes in bytes of the lines after it, of products,
+    owners and causes, the names of the causes, the content of confidence.toml and shown_tools.toml,
+    and the literals of patterns of diagnose itself.
 
     ``anchors`` are literals, and by their numbers the causes of which a log without any of their
     anchors has no sign.
@@ -217,6 +231,12 @@ class IndexedProducts(Row, frozen=True, kw_only=True):
 
     products: tuple[Product, ...]
     literals: Literals
+
+
+class IndexedOwners(Row, frozen=True, kw_only=True):
+    """The third line of failures.json: what most logs with an error of a compiler need."""
+
+    owners: OwnerTable
 
 
 class IndexedCause(Row, frozen=True, kw_only=True):
@@ -244,6 +264,10 @@ class _FailureFile:
         self.literals |= line.literals
         return line.products
 
+    @cached_property
+    def owners(self) -> OwnerTable:
+        return msgspec.json.decode(self._line(1), type=IndexedOwners).owners
+
     def _line(self, number: int) -> bytes:
         return self._content[self._begins[number] : self._begins[number + 1]]
 
@@ -252,7 +276,7 @@ class _FailureFile:
 
     def numbered(self, number: int) -> Failure:
         if number not in self._known:
-            line = msgspec.json.decode(self._line(number + 1), type=IndexedCause)
+            line = msgspec.json.decode(self._line(number + _BEFORE_CAUSES), type=IndexedCause)
             self.literals |= line.literals
             self._known[number] = line.cause
         return self._known[number]
@@ -325,6 +349,11 @@ def _by_strength(points: Sequence[tuple[float, float]], strength: float) -> floa
 def products() -> tuple[Product, ...]:
     """Return the tools and libraries whose versions logs show."""
     return _file().products
+
+
+def owner_table() -> OwnerTable:
+    """Return whose files and names those of logs are."""
+    return _file().owners
 
 
 def shows_reader(variable: str) -> tuple[str, ...] | None:

@@ -4,22 +4,8 @@ import re
 from functools import cache
 from posixpath import normpath
 
-from stoker.knowledge import Row, table
+from stoker.knowledge.failures import owner_table
 from stoker.model.value import Value
-
-
-class _Owners(Row, frozen=True, kw_only=True):
-    paths: tuple[str, ...]
-    releases: tuple[str, ...]
-    no_release: str
-    no_owner: str
-    names: dict[str, str]  # words
-    platforms: dict[str, str]
-    not_of_windows: dict[str, str]
-    system_libraries: dict[str, dict[str, str]]  # words
-
-
-_owners = table("owners", _Owners)
 
 
 class Owner(Value, frozen=True, kw_only=True):
@@ -36,17 +22,17 @@ class Owner(Value, frozen=True, kw_only=True):
 def owner_of_path(path: str) -> Owner | None:
     """Return the package whose file a path is; ``None`` for files of the project or the system."""
     plain = _plain(path)
-    owner = _owner_in(plain, _owners().paths)
-    return None if owner and re.search(_owners().no_owner, owner.name) else owner
+    owner = _owner_in(plain, owner_table().paths)
+    return None if owner and re.search(owner_table().no_owner, owner.name) else owner
 
 
 @cache
 def release_of(path: str) -> Owner | None:
     """Return the published release whose source a path is, as the name of its folder tells."""
     plain = _plain(path)
-    if re.search(_owners().no_release, plain):
+    if re.search(owner_table().no_release, plain):
         return None
-    return _owner_in(plain, _owners().releases)
+    return _owner_in(plain, owner_table().releases)
 
 
 def _plain(path: str) -> str:
@@ -73,7 +59,7 @@ def owner_of_name(name: str) -> str | None:
 
 @cache
 def _beginnings() -> dict[str, list[str]]:
-    return {owner: words.split() for owner, words in _owners().names.items()}
+    return {owner: words.split() for owner, words in owner_table().names.items()}
 
 
 def _begins(name: str, begin: str) -> bool:
@@ -87,7 +73,7 @@ def _begins(name: str, begin: str) -> bool:
 
 @cache
 def _system_names(system: str) -> dict[str, str]:
-    rows = _owners().system_libraries[system].items()
+    rows = owner_table().system_libraries[system].items()
     return {name: library for library, names in rows for name in names.split()}
 
 
@@ -105,6 +91,6 @@ def library_of_system(symbol: str, line: str) -> str | None:
 
 def platform_of(header: str, *, on_windows: bool) -> str | None:
     """Return the system that has a header, if it is one of the systems only."""
-    others = _owners().not_of_windows if on_windows else {}
-    patterns = others | _owners().platforms
+    others = owner_table().not_of_windows if on_windows else {}
+    patterns = others | owner_table().platforms
     return next((name for name, each in patterns.items() if re.fullmatch(each, header)), None)

@@ -31,7 +31,8 @@ from stoker.model.recipe import PLACEHOLDERS
 from stoker.model.variant import Backend, Variant
 from stoker.model.wheel_source import WheelSource
 
-INDEXED = ("releases", "confidence", "shown_tools")  # of failures.json: tests/failure_index.py
+# Of failures.json, which tests/failure_index.py makes.
+INDEXED = ("releases", "confidence", "shown_tools", "owners")
 TABLES = sorted(
     file.name.removesuffix(".toml")
     for file in resources.files(knowledge).iterdir()
