@@ -26,13 +26,12 @@ import msgspec
 from msgspec.structs import replace
 
 from stoker.govern.activation import BACKLOG, LOCK
-from stoker.govern.asked_step import asked_step, valid_text
+from stoker.govern.asked_step import asked_step
 from stoker.govern.build_files import BuildFiles, StepReader
 from stoker.govern.command_line import reads_files
 from stoker.govern.connections import Connections, Peer
 from stoker.govern.governor import Governor
 from stoker.govern.graph import Graphs
-from stoker.govern.history_writer import HistoryWriter
 from stoker.govern.leases import Leases
 from stoker.govern.memory_view import MemoryReading
 from stoker.govern.peers import Keeper, process_behind
@@ -50,15 +49,14 @@ from stoker.govern.protocol import (
     read_numbers,
     read_usage,
 )
-from stoker.govern.served_run import ServedRun
+from stoker.govern.runs import Runs
 from stoker.machine.memory import Meter
-from stoker.model.events import AnyEvent, Overview, StepPauses, StepTooLate, TargetsDiffer, Warned
+from stoker.model.events import TargetsDiffer
 from stoker.model.govern import Step
 from stoker.model.runs import Attempt
 from stoker.model.terms import GovernorOptions, NvccThreads, RunShare, RunTerms
 from stoker.outside import locks
 from stoker.outside.deleting import remove_file, remove_tree
-from stoker.outside.folders import history
 
 _COLLECT_EVERY = 20_000  # new objects; a step leaves no cycles behind
 _PRIORITY = -10  # as `nice` counts; only root may have it
@@ -99,10 +97,10 @@ class Daemon:
         """
         self._options = options
         self._listener = listener
-        own = HistoryWriter()
-        self._histories = {str(history()): own}  # by file: runs may have different homes
+        self._connections = Connections(listener, clients)
+        self._runs = Runs(options, self._connections.send)
         self._meter = Meter()
-        predictor = own.predictor()
+        predictor = self._runs.predictor()
         self._graphs = Graphs(predictor.durations)
         self._files = BuildFiles()
         self._reader = StepReader[tuple[Peer, Ask]]()
@@ -113,23 +111,19 @@ class Daemon:
             cpus=options.cpus,
             cap=options.cap,
             send=self._send,
-            emit=self._emit,
+            emit=self._runs.emit,
             keep=self._keep,
             gc=options.gc,
             nvcc_threads=options.nvcc_threads is NvccThreads.AUTO,
             # The other policies limit what runs by rules of their own.
             leases=self._leases if parse_policy(options.policy)[0] == "adaptive" else None,
         )
-        self._connections = Connections(listener, clients)
         self._connections.wake_for(self._reader.fileno())
-        self._runs: dict[int, ServedRun] = {}
         self._orphans: list[tuple[float, Keeper]] = []  # process groups, and when to kill them
         self._began = time.monotonic()
-        self._cpu_told = time.process_time()
         self._viewed = self._metered = self._told_clients = 0.0
         self._fresh = _FRESH  # seconds for which the last reading is valid
         self._had_clients = False
-        self._warned: str | None = None
 
     def serve(self) -> None:
         """Serve until the last client is gone."""
@@ -150,15 +144,13 @@ class Daemon:
         if self._orphans:
             time.sleep(_KEEPER_TIMEOUT_S)
         self._bury_orphans(inf)
-        for each in self._histories.values():
-            each.close()
-            each.keep_learned()
+        self._runs.close()
 
     def _pause(self) -> float:
         """Return the seconds until the next tick, if no message arrives."""
-        if any(run.is_finishing for run in self._runs.values()):
+        if any(run.is_finishing for run in self._runs):
             return _TICK_AT_THE_END
-        waiting = any(run.client.unsent for run in self._runs.values())
+        waiting = any(run.client.unsent for run in self._runs)
         return _TICK if self._governor.busy or waiting else 1.0
 
     def _over(self) -> bool:
@@ -177,25 +169,29 @@ class Daemon:
         if self._governor.busy:
             if now - self._metered >= self._fresh:
                 self._read_meter()
-            plain = all(served.compiles_anything for served in self._runs.values())
+            plain = all(served.compiles_anything for served in self._runs)
             self._governor.offer_leases(now, allowed=plain)
             if self._governor.changed:
                 self._governor.decide(now)
         self._bury_orphans(now)
         if now - self._viewed >= _VIEW:
             self._viewed = now
-            self._count_cpu()
-            for number, served in self._runs.items():
-                served.work.made(self._graphs.made(number))
-            self._governor.work_left = sum(run.work.work for run in self._runs.values())
-            for number, served in self._runs.items():
-                self._emit(served.overview(self._governor.overview(number, now), now))
-            self._warn()
-        self._send_summaries(now)
+            self._view(now)
+        self._runs.send_summaries(now)
         if now - self._told_clients >= _EVENTS:
             self._told_clients = now
-            for served in self._runs.values():
-                self._connections.send(served.client)
+            self._runs.send_events()
+
+    def _view(self, now: float) -> None:
+        """Tell each run how far it is."""
+        self._runs.count_cpu()
+        for served in self._runs:
+            served.work.made(self._graphs.made(served.number))
+        self._governor.work_left = sum(served.work.work for served in self._runs)
+        for served in self._runs:
+            view = self._governor.overview(served.number, now)
+            self._runs.emit(served.overview(view, now))
+        self._runs.warn(now)
 
     def _take_reports(self, now: float) -> None:
         """Take in the steps that have run by leases. A report that is wrong is left out."""
@@ -223,19 +219,6 @@ class Daemon:
             if not peer.closed:  # it may have closed meanwhile
                 self._told(peer, ask, step)
 
-    def _count_cpu(self) -> None:
-        """Divide the CPU time since the last call among the runs that are there."""
-        now = time.process_time()
-        for served in self._runs.values():
-            served.tally.governed((now - self._cpu_told) / len(self._runs))
-        self._cpu_told = now
-
-    def _warn(self) -> None:
-        problem = next((e.problem for e in self._histories.values() if e.problem), None)
-        if problem != self._warned:
-            self._warned = problem
-            self._emit(Warned(at=self._now(), text=self._warned or "the history is written again"))
-
     def _bury_orphans(self, now: float) -> None:
         due = [orphan for orphan in self._orphans if orphan[0] <= now]
         for orphan in due:
@@ -249,8 +232,7 @@ class Daemon:
     def _read_meter(self) -> None:
         self._metered = self._now()
         reading = self._meter.reading()
-        counts = ((run, served.kills.read()) for run, served in self._runs.items())
-        kills = {run: count for run, count in counts if count is not None}
+        kills = self._runs.oom_kills()
         limit = max(0, reading.limit.limit - self._options.keep_free)
         unread = _SHARE_UNREAD * (limit - reading.limit.used) / (_GROWTH * self._options.cpus)
         self._fresh = min(_TICK, max(_FRESH, unread))
@@ -263,11 +245,11 @@ class Daemon:
             ),
             self._now(),
         )
-        for run, served in self._runs.items():
+        for served in self._runs:
             served.tally.read(
-                used=self._governor.used_by(run),
-                limit=self._governor.limit_of(run),
-                oom_kills=kills.get(run),
+                used=self._governor.used_by(served.number),
+                limit=self._governor.limit_of(served.number),
+                oom_kills=kills.get(served.number),
             )
 
     def _hear(self, peer: Peer) -> None:
@@ -342,9 +324,9 @@ class Daemon:
     def _refused(self, peer: Peer, run: int, step: Step, now: float) -> bool:
         """End a step that compiles for other GPU targets than the run's plan; return whether."""
         served = self._runs.get(run)
-        event = served.judge(run, step, now) if served else None
+        event = served.judge(step, now) if served else None
         if event is not None:
-            self._emit(event)
+            self._runs.emit(event)
         if not isinstance(event, TargetsDiffer):
             return False
         self._connections.send(peer, encode("end"))
@@ -364,89 +346,41 @@ class Daemon:
 
     def _welcome(self, peer: Peer, fields: tuple[bytes, ...]) -> None:
         (run,) = read_numbers(fields, 1)
-        if len(fields) < 3 or peer.run is not None or run in self._runs:
+        if len(fields) < 3 or peer.run is not None or self._runs.get(run):
             raise ProtocolError(f"client {run} cannot greet like that, or has done so before")
         command, directory = (field.decode(errors="surrogateescape") for field in fields[1:3])
         terms = _terms(fields[3]) if fields[3:] else RunTerms()
         share = terms.share or RunShare(cpus=self._options.cpus, cap=self._options.cap)
-        self._governor.modes.link_with(run, terms.linkers)
-        if terms.seconds is not None:
-            self._governor.deadlines.limit(
-                run, terms.seconds_left, terms.seconds, self._now(), grace=terms.grace
-            )
+        now = self._now()
         peer.run, self._had_clients = run, True
-        self._count_cpu()
-        kept_in = self._history_of(share)
-        kept = kept_in.start_run(valid_text(command), valid_text(directory))
-        self._runs[run] = ServedRun(
-            peer,
-            kept_in,
-            kept,
-            self._options,
-            share,
-            root=directory,
-            targets=terms.targets,
-            now=self._now(),
-        )
-        self._governor.join(run, share)
+        self._governor.join(run, terms, share, now)
+        self._runs.start(peer, run, command, directory, terms, share, now)
         self._read_meter()
-        self._connections.send(peer, encode("welcome", msgspec.json.encode(self._options)))
-        self._warned = None  # the new client has not been warned yet
-        if kept_in.skipped:
-            self._emit(Warned(at=self._now(), run=run, text=kept_in.skipped))
         self._connections.open()
 
-    def _history_of(self, share: RunShare) -> HistoryWriter:
-        """Return what writes to the history of a run, which may be of another home."""
-        path = share.history or next(iter(self._histories))
-        if path not in self._histories:
-            self._histories[path] = HistoryWriter(Path(path))
-        return self._histories[path]
-
     def _finish(self, peer: Peer, fields: tuple[bytes, ...]) -> None:
-        if peer.run is None:
+        served = self._runs.get(peer.run) if peer.run is not None else None
+        if served is None:
             raise ProtocolError("finish of no client")
         status, cache_hits = read_numbers(fields, 2)
         written_bytes = read_numbers(fields[2:], 1)[0] if fields[2:] else None
         self._take_reports(self._now())
         self._read_meter()
-        self._count_cpu()
-        self._runs[peer.run].finish(status, cache_hits, written_bytes, self._now())
-
-    def _send_summaries(self, now: float) -> None:
-        for run in self._runs.values():
-            if summary := run.take_summary(now):
-                self._warn()
-                message = encode("summary", msgspec.json.encode(summary))
-                self._connections.send(run.client, message)
+        self._runs.count_cpu()
+        served.finish(status, cache_hits, written_bytes, self._now())
 
     def _abandon(self, run: int) -> None:
         """End all steps of a run that is gone, and forget the run."""
-        served = self._runs.pop(run)
         for connection in self._governor.steps_of(run):
             if launcher := self._connections.peers.get(connection):
                 self._connections.send(launcher, encode("end"))
                 self._close(launcher)
         self._graphs.forget(run)
         self._governor.forget(run)
-        served.kills.close()
+        self._runs.remove(run)
 
     def _send(self, connection: int, message: bytes) -> None:
         self._connections.send(self._connections.peers[connection], message)
-
-    def _emit(self, event: AnyEvent) -> None:
-        """Queue an event for the clients that it concerns; it is sent at the end of the turn."""
-        message = encode("event", msgspec.json.encode(event))
-        whose = getattr(event, "run", None)
-        if isinstance(event, StepPauses) and (paused := self._runs.get(event.run)):
-            paused.tally.paused()
-        for number, served in self._runs.items():
-            # A client that does not read gets no overviews, only the other events.
-            late = served.client.blocked and isinstance(event, Overview)
-            if whose in (None, number) and not late:
-                served.client.unsent += message
-                if isinstance(event, StepTooLate):  # its run must know why the command fails
-                    self._connections.send(served.client)
 
     def _keep(self, run: int, attempt: Attempt) -> None:
         if served := self._runs.get(run):

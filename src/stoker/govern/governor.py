@@ -30,7 +30,7 @@ from stoker.knowledge.compiler_modes import mode_options
 from stoker.model.events import AnyEvent, Overview
 from stoker.model.govern import Decision, ModeChoice, Reason, Request, State, Step, StepRecord
 from stoker.model.runs import Attempt, Intervention, Outcome
-from stoker.model.terms import Gc, RunShare
+from stoker.model.terms import Gc, RunShare, RunTerms
 
 _PUNCTUAL = 0.3  # seconds between decisions on a machine that is not busy [no scenario, but a test]
 _RECONSIDER = 1.0  # seconds between new predictions [24 first builds: 8 OOM kills with 0, not 2]
@@ -92,8 +92,11 @@ class Governor:
         self.deadlines = Deadlines(self._steps, self._expected, emit)
         self._shares = Shares(cpus, cap)
 
-    def join(self, run: int, share: RunShare) -> None:
-        """Take in a run, which has limits of its own."""
+    def join(self, run: int, terms: RunTerms, share: RunShare, now: float) -> None:
+        """Take in a run, which may have limits, a deadline and linkers of its own."""
+        self.modes.link_with(run, terms.linkers)
+        if terms.seconds is not None:
+            self.deadlines.limit(run, terms.seconds_left, terms.seconds, now, grace=terms.grace)
         self._shares.add(run, share)
         self._adopt_limits()
 

@@ -2,9 +2,10 @@
 
 from msgspec.structs import replace
 
+from stoker.govern.asked_step import valid_text
 from stoker.govern.connections import Peer
 from stoker.govern.graph import WorkLeft
-from stoker.govern.history_writer import HistoryWriter, RunBeingWritten
+from stoker.govern.history_writer import HistoryWriter
 from stoker.govern.peers import process_behind
 from stoker.govern.tally import Tally
 from stoker.machine.counters import KillCounter
@@ -27,23 +28,25 @@ class ServedRun:
     def __init__(
         self,
         client: Peer,
+        number: int,
         history: HistoryWriter,
-        kept: RunBeingWritten,
         options: GovernorOptions,
         share: RunShare,
         *,
+        command: str,
         root: str,
         targets: PlannedTargets | None,
         now: float,
     ):
         self.client = client
+        self.number = number
         self.root = root
         self._targets = targets
         self.work = WorkLeft()
         self.tally = Tally(cpus=share.cpus, policy=options.policy)
         self.kills = KillCounter(process_behind(client.socket))
         self._history = history
-        self._kept = kept
+        self._kept = history.start_run(valid_text(command), valid_text(root))
         self._began = now
         self._summary: RunSummary | None = None
         self._deadline = 0.0  # when the summary is sent without the history
@@ -60,7 +63,7 @@ class ServedRun:
         """Whether no plan says for which targets it compiles."""
         return self._targets is None
 
-    def judge(self, run: int, step: Step, now: float) -> TargetsDiffer | KernelStarts | None:
+    def judge(self, step: Step, now: float) -> TargetsDiffer | KernelStarts | None:
         """Return that a step compiles for other targets than the plan, or what it compiles for;
         None without a plan or device code.
         """
@@ -69,9 +72,13 @@ class ServedRun:
             return None
         if differs := difference(self._targets, compiled):
             return TargetsDiffer(
-                at=now, run=run, title=step.title, difference=differs, flags=compiled.flags
+                at=now,
+                run=self.number,
+                title=step.title,
+                difference=differs,
+                flags=compiled.flags,
             )
-        return KernelStarts(at=now, run=run, title=step.title, targets=compiled.named)
+        return KernelStarts(at=now, run=self.number, title=step.title, targets=compiled.named)
 
     def overview(self, view: Overview, now: float) -> Overview:
         """Return the governor's overview, with what is done and what is left to do."""

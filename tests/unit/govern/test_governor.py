@@ -7,7 +7,7 @@ from stoker.govern.protocol import VERSION, Ask
 from stoker.model.events import StepEnds, StepPauses, StepRepeats
 from stoker.model.govern import Decision, Reason, Role, Step
 from stoker.model.runs import Outcome
-from stoker.model.terms import RunShare
+from stoker.model.terms import RunShare, RunTerms
 
 
 @pytest.mark.parametrize("run", [100, 101], ids=["the same run", "a run within the run"])
@@ -385,8 +385,8 @@ def test_a_step_that_asks_is_decided_on_where_cpus_are_not_all_that_others_wait_
 ) -> None:
     governor = world.governor
     if why == "another run":
-        governor.join(100, RunShare(cpus=1))
-        governor.join(101, RunShare(cpus=1))
+        governor.join(100, RunTerms(), RunShare(cpus=1), 0.0)
+        governor.join(101, RunTerms(), RunShare(cpus=1), 0.0)
     world.ask(7, custom=True)
     world.ask(8)
     held = {2: Reason.MEMORY} if why == "memory" else {}

@@ -4,7 +4,7 @@ import pytest
 
 from scripted_governor import GIB, World
 from stoker.model.govern import Decision, Reason
-from stoker.model.terms import RunShare
+from stoker.model.terms import RunShare, RunTerms
 
 FIRST, SECOND = 100, 101
 
@@ -12,13 +12,13 @@ FIRST, SECOND = 100, 101
 def both(world: World, *, steps: int = 6, **second: object) -> None:
     """The first run holds two CPUs, and its steps are the most urgent ones; then comes another."""
     world.policy.admits = False
-    world.governor.join(FIRST, RunShare(cpus=4))
+    world.governor.join(FIRST, RunTerms(), RunShare(cpus=4), 0.0)
     for number in range(steps):
         world.ask(number, FIRST, source=f"long{number}.cpp", path=lambda: 20.0)
     world.policy.next = Decision(admit=(1, 2))
     world.governor.decide(1.0)
     share = RunShare(**{"cpus": 4, **second})  # type: ignore[arg-type]
-    world.governor.join(SECOND, share)
+    world.governor.join(SECOND, RunTerms(), share, 0.0)
     for number in range(3):
         world.ask(50 + number, SECOND, source=f"short{number}.cpp", path=lambda: 0.2)
 
@@ -70,9 +70,9 @@ def test_a_run_gets_no_more_memory_than_it_may_use(world: World) -> None:
 
 
 def test_the_limits_of_a_run_end_with_it(world: World) -> None:
-    world.governor.join(FIRST, RunShare(cpus=2, cap=GIB))
+    world.governor.join(FIRST, RunTerms(), RunShare(cpus=2, cap=GIB), 0.0)
     assert (world.governor.limit, world.governor.state(1.0).cpus) == (GIB, 2)
-    world.governor.join(SECOND, RunShare(cpus=3, cap=2 * GIB))
+    world.governor.join(SECOND, RunTerms(), RunShare(cpus=3, cap=2 * GIB), 0.0)
     assert (world.governor.limit, world.governor.state(1.0).cpus) == (3 * GIB, 3)
     world.governor.forget(FIRST)
     assert (world.governor.limit, world.governor.state(1.0).cpus) == (2 * GIB, 3)

@@ -22,7 +22,7 @@ from stoker.govern.leases import Leases, make_files, remove_files
 from stoker.govern.protocol import VERSION, Ask, Lease
 from stoker.model.events import StepEnds, StepStarts
 from stoker.model.govern import LEASE_BYTES, Basis, Decision, Role, Step
-from stoker.model.terms import RunShare
+from stoker.model.terms import RunShare, RunTerms
 
 FAMILY = 4711
 MIB = 1 << 20
@@ -64,7 +64,7 @@ def world(leases: Leases) -> World:
     for _ in range(8):
         leases.note(FAMILY, peak=20 * MIB, seconds=0.1)
     world = World(leases=leases)
-    world.governor.join(100, RunShare(cpus=4, cap=None))
+    world.governor.join(100, RunTerms(), RunShare(cpus=4, cap=None), 0.0)
     return world
 
 
@@ -195,7 +195,7 @@ def test_there_are_no_leases_while_others_need_the_places(
         case "no memory":
             world.read(used=4 * GIB - 100 * MIB)
         case "runs":
-            world.governor.join(101, RunShare(cpus=4, cap=None))
+            world.governor.join(101, RunTerms(), RunShare(cpus=4, cap=None), 0.0)
         case "deadline":
             world.governor.deadlines.limit(100, 10.0, 10.0, 1.0, grace=1.0)
     world.ask(7, lease=lease())
