@@ -9,14 +9,14 @@ from packaging.utils import canonicalize_name
 from stoker.builds import named_torch
 from stoker.builds.backend import Execute, extra_requirements
 from stoker.builds.digests import digest
+from stoker.builds.work import Task
 from stoker.machine.installers import pip_in
-from stoker.model.build import BuildRequest, Isolation
+from stoker.model.build import Isolation
 from stoker.model.errors import CommandError, MissingError
 from stoker.model.source import ProjectKind, SourceTree
 from stoker.outside import process
 from stoker.outside.deleting import remove_tree
 from stoker.plan.doctor_tools import unmet_requirements
-from stoker.plan.subject import Subject
 from stoker.wheel.metadata import required_name
 
 # setup.py files of extensions import these, and few declare it.
@@ -57,21 +57,19 @@ class BackEndPython:
     ``isolation`` is None if the build runs no back end.
     """
 
-    def __init__(
-        self, subject: Subject, tree: SourceTree, request: BuildRequest, folder: Path, *, runs: bool
-    ):
-        self.folder = folder
+    def __init__(self, task: Task, *, runs: bool):
+        self.folder = task.work.environment
         self.isolation: Isolation | None = None
         if runs:
-            self.isolation = request.isolation or _fitting_isolation(subject, tree, request.torch)
+            self.isolation = task.request.isolation or _fitting_isolation(task)
         self.isolated = self.isolation in (Isolation.FULL, Isolation.TORCH)
-        self._installed = subject.toolbox.python
+        self._installed = task.subject.toolbox.python
         self.executable = self._installed.executable
         if self.isolated:
-            self.executable = str(folder / "bin" / "python")
-        self._tree = tree
-        self._request = request
-        self._variant = subject.variant
+            self.executable = str(self.folder / "bin" / "python")
+        self._tree = task.tree
+        self._request = task.request
+        self._variant = task.subject.variant
 
     def requirements(self) -> tuple[str, ...]:
         """Return what the back end needs."""
@@ -142,14 +140,15 @@ def build_requirements(
     return tuple(dict.fromkeys((named_torch.requirement(torch), *others, *_OF_EXTENSIONS)))
 
 
-def _fitting_isolation(subject: Subject, tree: SourceTree, torch: str | None) -> Isolation:
+def _fitting_isolation(task: Task) -> Isolation:
     """Return the isolation: PyTorch and its extensions see the installed packages unless the user
-    names another ``torch``, others only if those suffice.
+    names another PyTorch, others only if those suffice.
     """
-    if torch:
+    tree = task.tree
+    if task.request.torch:
         return Isolation.FULL
     needs_torch = any(line.startswith("torch") for line in tree.requirements)
     if tree.kind in (ProjectKind.PYTORCH, ProjectKind.EXTENSION) or needs_torch:
         return Isolation.NONE
-    unmet = unmet_requirements(tree.requirements, subject.toolbox.python)
+    unmet = unmet_requirements(tree.requirements, task.subject.toolbox.python)
     return Isolation.FULL if unmet else Isolation.NONE

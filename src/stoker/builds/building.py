@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,12 +14,13 @@ from stoker import __version__
 from stoker.accelerate.run_cache import run_cache
 from stoker.ask.asking import ask_for_build
 from stoker.builds.acquire.store import acquired
+from stoker.builds.context import BuildContext
 from stoker.builds.repeating import RecordedBuild
 from stoker.builds.stages import Echo, StageError, Stages, Tell
-from stoker.builds.staging import Staging
+from stoker.builds.staging import run_stages, start_over
 from stoker.builds.work import (
     Growing,
-    Work,
+    Task,
     growing,
     held_work,
     in_tree_folder,
@@ -37,10 +38,9 @@ from stoker.model.caching import Chain
 from stoker.model.errors import StokerError, StorageError, UnfinishedError, UsageError
 from stoker.model.events import AnyEvent, Overview, StageChanges
 from stoker.model.govern import Trace
-from stoker.model.plan import Plan
 from stoker.model.runs import build_command
 from stoker.model.secrets import redact, redacted, without_login
-from stoker.model.source import SourceKind, SourceTree
+from stoker.model.source import SourceKind
 from stoker.model.terms import TimeLimit
 from stoker.model.value import Value, duration, indented_json
 from stoker.outside import process
@@ -48,7 +48,6 @@ from stoker.outside.files import folder_problem
 from stoker.plan.planning import make_plan
 from stoker.plan.records import plan_json, without_secrets
 from stoker.plan.run_folder import RunFolder, run_name
-from stoker.plan.subject import Subject
 from stoker.plan.survey import estimated, survey
 from stoker.settings.declared import CommandLine
 from stoker.source.git_state import read_git_state
@@ -116,25 +115,39 @@ def build(
         wish = False if request.accept_targets and request.ask is None else request.ask
         asked_build = None if recorded else ask_for_build(subject, wish, watcher.say)
         subject = asked_build.subject if asked_build else subject
+        tree, python = subject.tree, subject.toolbox.python
+        assert tree is not None  # the options name the source
         plan = make_plan(subject, estimated(subject))
         if recorded:
             plan, differences = recorded.applied(subject, plan)
             for line in differences:
                 watcher.say(line)
-        work = stack.enter_context(held_work(_work_folder(subject, apart)))
-        folder = stack.enter_context(RunFolder(run_name(_tree(subject).name, subject.name)))
+        place = work_folder(
+            Path(tree.path),
+            name=tree.name,
+            variant=f"{subject.name}-{apart}" if apart else subject.name,
+            python=f"{python.executable} {python.version}",
+        )
+        task = Task(
+            subject=subject,
+            plan=plan,
+            request=request,
+            git=read_git_state(Path(tree.path)),
+            work=stack.enter_context(held_work(place)),
+        )
+        folder = stack.enter_context(RunFolder(run_name(tree.name, subject.name)))
         if asked_build:
             folder.attach("asked.json", msgspec.json.encode(asked_build.asked))
         chain = part.checkpoint.wanted(options.chain) if part else options.chain
         cache = run_cache(chain)
-        job = _job(part, cache.chain, subject, plan, watcher) if part else None
+        job = _job(part, cache.chain, task, watcher) if part else None
         what = build_command(folder.path.name)
         broadcast = stack.enter_context(Broadcast(what, source.path))
         watcher = replace(watcher, show=broadcast.through(watcher.show))
-        limit = options.time_limit
-        run = _BuildRun(asked, request, watcher, subject, plan, work, folder, limit, job)
-        watcher.say(f"{run.title}; run folder {folder.path}")
-        where = growing(work, plan, in_ram=request.in_ram)
+        run = _BuildRun(asked, task, watcher, folder, options.time_limit, job)
+        title = f"{tree.name} {tree.version or ''}".strip()
+        watcher.say(f"{title} for {plan.name}; run folder {folder.path}")
+        where = growing(task)
         governed = stack.enter_context(
             session(
                 options,
@@ -151,11 +164,11 @@ def build(
         return built
 
 
-def _job(part: "FarmPart", chain: Chain, subject: Subject, plan: Plan, watcher: Watcher) -> "Job":
+def _job(part: "FarmPart", chain: Chain, task: Task, watcher: Watcher) -> "Job":
     from stoker.builds.jobs.job import Job, identity_of  # most builds are one job
 
     part.checkpoint.check(chain)
-    job = Job(part, identity_of(subject, plan, os.environ))
+    job = Job(part, identity_of(task, os.environ))
     for text in job.remarks():
         watcher.say(text)
     return job
@@ -165,21 +178,6 @@ def _excerpt(log: Path) -> str:
     from stoker.diagnose.diagnosing import excerpt  # only a stage that failed needs it
 
     return excerpt(log)
-
-
-def _tree(subject: Subject) -> SourceTree:
-    assert subject.tree is not None  # build() always names a source
-    return subject.tree
-
-
-def _work_folder(subject: Subject, apart: str) -> Path:
-    tree, python = _tree(subject), subject.toolbox.python
-    return work_folder(
-        Path(tree.path),
-        name=tree.name,
-        variant=f"{subject.name}-{apart}" if apart else subject.name,
-        python=f"{python.executable} {python.version}",
-    )
 
 
 def check_writable(out: Path) -> None:
@@ -194,35 +192,31 @@ class _BuildRun:
     def __init__(
         self,
         asked: CommandLine,
-        request: BuildRequest,
+        task: Task,
         watcher: Watcher,
-        subject: Subject,
-        plan: Plan,
-        work: Work,
         folder: RunFolder,
-        time_limit: TimeLimit | None,
+        limit: TimeLimit | None,
         job: "Job | None",
     ):
-        tree = _tree(subject)
         self._asked = asked
-        self._request = request
+        self._task = task
         self._watcher = watcher
-        self._subject = subject
-        self._plan = plan
-        self._work = work
         self._folder = folder
         self._job = job
         self._began = time.monotonic()
-        self._git = read_git_state(Path(tree.path))
+
+        def check_time() -> None:
+            if limit and time.monotonic() > limit.ends:
+                raise UnfinishedError(f"the {duration(limit.seconds)} of --stop-after are over")
+
         self._stages = Stages(
-            work,
+            task.work,
             folder,
             tell=self._tell,
             echo=watcher.echo,
             excerpt=_excerpt,
-            check_time=lambda: _check_time(time_limit),
+            check_time=check_time,
         )
-        self.title = f"{tree.name} {tree.version or ''}".strip() + f" for {plan.name}"
 
     def show(self, event: AnyEvent) -> None:
         self._folder.keep(event)
@@ -238,38 +232,31 @@ class _BuildRun:
         )
 
     def build(self, governed: Session, where: Growing) -> Built:
-        watcher = self._watcher
-        if self._request.fresh:
-            self._work.start_over()
-        staging = Staging(
-            subject=self._subject,
-            plan=self._plan,
-            request=self._request,
-            git=self._git,
-            work=self._work,
-            stages=self._stages,
-            governed=governed,
-            say=watcher.say,
-            job=self._job,
-        )
-        record = self._record(staging)
+        task, watcher = self._task, self._watcher
+        if task.request.fresh:
+            task.work.start_over()
+        context = BuildContext(task, self._stages, governed, watcher.say, self._job)
+        route = context.route
+        record = self._record(context)
         self._folder.write(record)
         outputs: tuple[Path, ...] = ()
         problem: str | None = "interrupted"
         try:
-            with _alone_in(staging):
-                if self._request.fresh:
-                    staging.start_over()
-                with placed(staging.route.build, self._work, where, governed):
-                    outputs = staging.run()
+            # Only one build of any variant can use a tree that is built in place.
+            with locked(in_tree_folder(route.tree)) if route.in_tree else nullcontext():
+                if task.request.fresh:
+                    start_over(route.build)
+                with placed(route.build, task.work, where, governed):
+                    outputs = run_stages(context)
             problem = None
         except StokerError as error:
             problem = str(error)
             if isinstance(error, StageError) and watcher.shell_on_failure:
-                told = f"a shell with the environment of the stage, in {staging.folder}"
-                self._watcher.say(f"{told}; `exit` ends it")
+                folder = context.execution.folder
+                told = f"a shell with the environment of the stage, in {folder}"
+                watcher.say(f"{told}; `exit` ends it")
                 shell = os.environ.get("SHELL", "/bin/sh")
-                process.start([shell], env=staging.environment, cwd=staging.folder).wait()
+                process.start([shell], env=context.environment, cwd=folder).wait()
             raise
         finally:
             record = replace(
@@ -285,64 +272,44 @@ class _BuildRun:
             watcher.end(built)
         return built
 
-    def _record(self, staging: Staging) -> BuildRecord:
-        plan = without_secrets(self._plan)
-        page = indented_json(plan_json(plan))
-        self._folder.attach("plan.json", page)
-        tools = self._subject.toolbox.tools
+    def _record(self, context: BuildContext) -> BuildRecord:
+        task = self._task
+        plan = without_secrets(task.plan)
+        self._folder.attach("plan.json", indented_json(plan_json(plan)))
+        tools = task.subject.toolbox.tools
         return BuildRecord(
             stoker=__version__,
             started=time.time(),
-            request=self._request,
+            request=task.request,
             options=redacted(self._asked.options),
             features=self._asked.features,
             defines=redacted(self._asked.defines),
-            tree=staging.tree.path,
-            work=str(self._work.path),
+            tree=task.tree.path,
+            work=str(task.work.path),
             plan=plan,
-            environment=redacted(staging.environment),
+            environment=redacted(context.environment),
             tools={tool.name: f"{tool.version} {tool.path}" for tool in tools if tool.version},
-            git=self._git,
+            git=task.git,
         )
 
     def _completed(self, record: BuildRecord) -> Built:
         """Write the record. A full disk must not hide how the build itself ended."""
+        say = self._watcher.say
         steps: Trace | None = None
         try:
-            if steps := self._measured_steps(record):
-                record = replace(
-                    record, largest_step_bytes=max(step.peak_bytes for step in steps.steps)
-                )
+            if record.summary and record.summary.run is not None:
+                with suppress(UsageError):  # the history may have lost the run
+                    steps = trace_of_run(str(record.summary.run))
+            if steps:
+                largest = max(step.peak_bytes for step in steps.steps)
+                record = replace(record, largest_step_bytes=largest)
                 self._folder.attach("steps.json", write_trace(steps))
             self._folder.write(record)
         except StorageError as error:
-            self._watcher.say(f"the record is not complete: {error.in_one_line}")
-        self._close_job(steps)
-        return Built(record=record, folder=str(self._folder.path))
-
-    def _close_job(self, steps: Trace | None) -> None:
+            say(f"the record is not complete: {error.in_one_line}")
         try:
             for text in self._job.close(steps) if self._job else ():
-                self._watcher.say(text)
+                say(text)
         except StorageError as error:
-            self._watcher.say(f"the checkpoint is not complete: {error.in_one_line}")
-
-    def _measured_steps(self, record: BuildRecord) -> Trace | None:
-        """Return the steps of this build from the governor's history, if it has any."""
-        run = record.summary.run if record.summary else None
-        with suppress(UsageError):
-            return None if run is None else trace_of_run(str(run))
-        return None
-
-
-def _check_time(limit: TimeLimit | None) -> None:
-    """Raise an error if the time of a build is over."""
-    if limit and time.monotonic() > limit.ends:
-        raise UnfinishedError(f"the {duration(limit.seconds)} of --stop-after are over")
-
-
-def _alone_in(staging: Staging) -> AbstractContextManager[None]:
-    """Lock a tree that is built in place: only one build of any variant can use it at a time."""
-    if not staging.route.in_tree:
-        return nullcontext()
-    return locked(in_tree_folder(staging.route.tree))
+            say(f"the checkpoint is not complete: {error.in_one_line}")
+        return Built(record=record, folder=str(self._folder.path))

@@ -7,7 +7,7 @@ from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
-from stoker.builds import work
+from stoker.builds import in_memory, work
 from stoker.builds.acquire import store as sources
 from stoker.builds.containers import content as containers
 from stoker.builds.toolchains import store
@@ -109,7 +109,7 @@ def remove_item(entry: CleanupItem) -> bool:
         return True
     try:
         with locks.held(lock):
-            work.drop_memory_tree(_build_of(path))
+            in_memory.drop_memory_tree(_build_of(path))
             if path.exists():
                 remove_whole(path)
             remove_file(lock)
@@ -120,7 +120,7 @@ def remove_item(entry: CleanupItem) -> bool:
 
 def _described(kind: CleanupKind, path: Path, lock: Path) -> Iterator[CleanupItem]:
     """Return the item; ``None`` if it has been deleted meanwhile."""
-    of_the_user = path.is_symlink() and not work.is_in_memory(path)
+    of_the_user = path.is_symlink() and not in_memory.is_in_memory(path)
     link = str(path.readlink()) if of_the_user else ""
     with suppress(FileNotFoundError):
         used = path.lstat().st_mtime
@@ -141,7 +141,7 @@ def _described(kind: CleanupKind, path: Path, lock: Path) -> Iterator[CleanupIte
 def _places(path: Path) -> set[Path]:
     """Return the folder and the part of it that is in memory."""
     build = _build_of(path)
-    return {path.resolve(), build.resolve()} if work.is_in_memory(build) else {path}
+    return {path.resolve(), build.resolve()} if in_memory.is_in_memory(build) else {path}
 
 
 def _build_of(path: Path) -> Path:

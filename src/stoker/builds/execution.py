@@ -15,7 +15,7 @@ from stoker.builds.backend import Execute
 from stoker.builds.digests import digest
 from stoker.builds.route import Route
 from stoker.builds.stages import StageLog
-from stoker.builds.work import MARK, Work
+from stoker.builds.work import MARK, Task
 from stoker.govern.session import Session
 from stoker.model.caching import NUMBER_OF_JOBS, READ_BY_BUILD_TOOLS, READ_BY_COMPILERS
 from stoker.model.errors import CommandError, Terminated
@@ -23,7 +23,6 @@ from stoker.model.plan import Plan
 from stoker.outside import files, folders
 from stoker.outside.deleting import remove_file, remove_tree
 from stoker.plan.left_out import VARIABLE
-from stoker.plan.subject import Subject
 
 # Tools whose version changes what CMake finds and how it compiles.
 _TOOLS = ("cc", "cxx", "hipcc", "icpx", "cmake", "ninja", "ccache", "sccache")
@@ -67,27 +66,13 @@ def map_flags(maps: Mapping[Path, str]) -> tuple[str, ...]:
 class Execution:
     """Runs the commands of one build. ``folder`` is where the last one ran."""
 
-    def __init__(
-        self,
-        *,
-        subject: Subject,
-        plan: Plan,
-        route: Route,
-        work: Work,
-        governed: Session,
-        isolated: bool,
-        epoch: int | None,
-        verbose: bool,
-    ):
-        assert subject.tree is not None
-        self._subject = subject
-        self._plan = plan
+    def __init__(self, task: Task, route: Route, governed: Session, *, isolated: bool):
+        work = task.work
+        self._task = task
         self._route = route
-        self._work = work
         self._governed = governed
-        self._verbose = verbose
         self.folder = route.tree
-        name = folders.slug(subject.tree.name)
+        name = folders.slug(task.tree.name)
         maps = {route.tree: name, route.build: f"{name}-build"}
         # A cache has compilers see paths that are relative to the build folder.
         maps[Path(os.path.relpath(route.tree, route.build))] = name
@@ -99,8 +84,9 @@ class Execution:
             maps[work.environment] = "environment"
             path = f"{work.environment}/bin:{path}"
             base["VIRTUAL_ENV"] = str(work.environment)
+        epoch = task.git.time if task.git else None
         self.environment = governed.environment(
-            surroundings({**base, "PATH": path}, plan, maps=maps, epoch=epoch),
+            surroundings({**base, "PATH": path}, task.plan, maps=maps, epoch=epoch),
             folder=Path(os.path.commonpath((route.tree, route.build))),
             mapped=True,
             tree=route.tree,
@@ -109,12 +95,12 @@ class Execution:
     def options_digest(self) -> str:
         """Return a digest of all that a build depends on besides its tree and Python."""
         names = {*READ_BY_BUILD_TOOLS, *READ_BY_COMPILERS, VARIABLE}
-        names |= {setting.name for setting in self._plan.environment}
+        names |= {setting.name for setting in self._task.plan.environment}
         names -= {*NUMBER_OF_JOBS}
         said = {name: self.environment.get(name) for name in names}
-        found = (tool for tool in self._subject.toolbox.tools if tool.name in _TOOLS)
-        tools = [(tool.path, tool.version) for tool in found]
-        toolkit = self._subject.toolkit
+        subject = self._task.subject
+        tools = [(one.path, one.version) for one in subject.toolbox.tools if one.name in _TOOLS]
+        toolkit = subject.toolkit
         asked = [self._route.configure, self._route.settings]
         return digest([asked, said, tools, toolkit.version if toolkit else None])
 
@@ -122,7 +108,8 @@ class Execution:
         """Make ninja compile everything again if compilers now read other variables: it compares
         only commands.
         """
-        asked = os.environ | {setting.name: setting.value for setting in self._plan.environment}
+        planned = self._task.plan.environment
+        asked = os.environ | {setting.name: setting.value for setting in planned}
         said = {name: asked[name] for name in READ_BY_COMPILERS if asked.get(name)}
         record = self._route.build / _COMPILED_WITH
         if said == (files.read_json(record, dict[str, str]) or {}):
@@ -134,14 +121,15 @@ class Execution:
 
     def link_tools(self) -> None:
         """Link tools into a folder of ours: the chosen CMake's own may also hold a Python."""
-        remove_tree(self._work.tools)
+        folder = self._task.work.tools
+        remove_tree(folder)
         for name, path in self._tools_to_link().items():
-            self._work.tools.mkdir(parents=True, exist_ok=True)
-            (self._work.tools / name).symlink_to(path)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).symlink_to(path)
 
     def _tools_to_link(self) -> dict[str, str]:
         """Return CMake and ninja where the PATH does not lead to the chosen ones."""
-        chosen = {name: self._subject.build_tool(name) for name in ("cmake", "ninja")}
+        chosen = {name: self._task.subject.build_tool(name) for name in ("cmake", "ninja")}
         return {
             name: tool.path
             for name, tool in chosen.items()
@@ -157,16 +145,20 @@ class Execution:
         extra: Mapping[str, str] | None = None,
     ) -> None:
         """Run a command in the tree; raise an error that begins with ``what`` if it fails."""
-        status = self.executing(log, extra)(words, self._route.tree, {})
-        if status:
+        if status := self.executing(log, extra)(words, self._route.tree, {}):
             raise CommandError(f"{what} (status {status})")
 
     def executing(self, log: StageLog, own: Mapping[str, str] | None = None) -> Execute:
         """Return a function that runs commands, with variables of its own and those of a call."""
 
+        talk = {}  # makes tools print more; no input of a stage
+        if self._task.request.verbose:
+            flags = self.environment["NVCC_APPEND_FLAGS"]
+            talk = {"VERBOSE": "1", "NVCC_APPEND_FLAGS": f"{flags} -v"}
+
         def execute(words: Sequence[str], folder: Path, extra: Mapping[str, str]) -> int:
             self.folder = folder
-            environment = {**self.environment, **self._talk, **(own or {}), **extra}
+            environment = {**self.environment, **talk, **(own or {}), **extra}
             status = self._governed.run(words, env=environment, cwd=folder, output=log.write)
             if self._governed.stopped_by is not None:
                 raise Terminated(self._governed.stopped_by)
@@ -175,11 +167,3 @@ class Execution:
             return status
 
         return execute
-
-    @property
-    def _talk(self) -> dict[str, str]:
-        """Return variables that make tools print more. They are not inputs of a stage."""
-        if not self._verbose:
-            return {}
-        flags = self.environment["NVCC_APPEND_FLAGS"]
-        return {"VERBOSE": "1", "NVCC_APPEND_FLAGS": f"{flags} -v"}

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 
 from stoker.builds.configured import SwitchedOff
+from stoker.builds.work import Task
 from stoker.knowledge.features import features
 from stoker.knowledge.packages import install_command
 from stoker.model.build import Isolation
 from stoker.model.errors import MissingError
 from stoker.model.finding import Finding, Severity
-from stoker.model.plan import Plan
-from stoker.model.source import ProjectKind, SourceTree
+from stoker.model.source import ProjectKind
 from stoker.plan.doctor import examine
 from stoker.plan.doctor_tools import requirements_missing, unmet_requirements
 from stoker.plan.subject import Subject
@@ -19,21 +19,17 @@ from stoker.plan.subject import Subject
 _NO_HINDRANCE = ("memory", "disk", "requirements")
 
 
-def hindrances(
-    subject: Subject, plan: Plan, tree: SourceTree, isolation: Isolation | None
-) -> list[Finding]:
-    """Return the reasons why a build cannot succeed. ``isolation`` is ``None`` without a
-    back end.
-    """
+def hindrances(task: Task, isolation: Isolation | None) -> list[Finding]:
+    """Return the reasons why a build cannot succeed. Without a back end ``isolation`` is None."""
     found = [
         finding
-        for finding in examine(subject, plan)
+        for finding in examine(task.subject, task.plan)
         if finding.severity is Severity.ERROR and not finding.name.startswith(_NO_HINDRANCE)
     ]
     # Not all that PyTorch lists is needed to build it.
-    if isolation is Isolation.NONE and tree.kind is not ProjectKind.PYTORCH:
-        python = subject.toolbox.python
-        unmet = unmet_requirements(tree.requirements, python)
+    if isolation is Isolation.NONE and task.tree.kind is not ProjectKind.PYTORCH:
+        python = task.subject.toolbox.python
+        unmet = unmet_requirements(task.tree.requirements, python)
         found += [requirements_missing(unmet, python)] if unmet else []
     return found
 

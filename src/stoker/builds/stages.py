@@ -58,10 +58,6 @@ class StageLog:
         self.write(f"{text}\n".encode())
 
 
-Act = Callable[[StageLog], tuple[Path, ...]]
-Inputs = Callable[[], Mapping[str, str]]
-
-
 class Stages:
     """Runs stages one after another.
 
@@ -93,8 +89,8 @@ class Stages:
     def do(
         self,
         stage: BuildStage,
-        act: Act,
-        inputs: Inputs,
+        act: Callable[[StageLog], tuple[Path, ...]],
+        inputs: Callable[[], Mapping[str, str]],
         *,
         inputs_change: bool = False,
     ) -> tuple[Path, ...]:
@@ -117,7 +113,13 @@ class Stages:
         self.do_if(stage, stamped, reason=reason)
         return self._work.outputs(stage)
 
-    def do_if(self, stage: BuildStage, act: Act, *, reason: Callable[[], str | None]) -> None:
+    def do_if(
+        self,
+        stage: BuildStage,
+        act: Callable[[StageLog], object],
+        *,
+        reason: Callable[[], str | None],
+    ) -> None:
         """Run a stage if there is a reason to."""
         began = time.monotonic()
         path = self._folder.log(stage)

@@ -1,100 +1,37 @@
 """The work folder of a build, one for each tree and variant, which the next build resumes from.
 
 One build uses it at a time. A stage that is done leaves a stamp: digests of all that went into it.
-What a stage does is not known here. The build tree in it may lie in memory: a link leads there.
+What a stage does is not known here.
 """
 
-import os
-import re
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
+from stoker.builds.in_memory import (
+    drop_memory_tree,
+    is_in_memory,
+    is_lost,
+    memory_home_in,
+    put_in_memory,
+    take_out,
+)
 from stoker.govern.scratch import room_for_tree
 from stoker.govern.session import Session
 from stoker.machine.disks import read_temporary
 from stoker.machine.system import read_machine
-from stoker.model.build import BuildStage
-from stoker.model.errors import StorageError, UsageError
+from stoker.model.build import BuildRequest, BuildStage, GitState
 from stoker.model.plan import Plan
+from stoker.model.source import SourceTree
 from stoker.model.value import Value
 from stoker.outside import files, folders, locks
-from stoker.outside.deleting import remove_file, remove_tree, remove_whole
-from stoker.outside.folders import private_folder
+from stoker.outside.deleting import remove_file, remove_whole
 from stoker.outside.processes import end_all_with
-
-_HOME = re.compile(r".+-[0-9a-f]{8}")
+from stoker.plan.subject import Subject
 
 MARK = "STOKER_WORK"  # in the environment of all that a build starts
-
-
-def memory_home_in(memory: Path, work: Path) -> Path:
-    """Return the place in memory for the build of a work folder."""
-    return private_folder(memory / _homes()) / f"{work.name}-{folders.signature(str(work))}"
-
-
-def is_in_memory(build: Path) -> bool:
-    """Return whether this is a link that ``put`` made; the user's own links are never followed."""
-    if not build.is_symlink():
-        return False
-    home = build.readlink()
-    return home.is_absolute() and home.parent.name == _homes() and bool(_HOME.fullmatch(home.name))
-
-
-def is_lost(build: Path) -> bool:
-    """Return whether the link exists but its target does not."""
-    return is_in_memory(build) and not build.exists()
-
-
-def put_in_memory(build: Path, home: Path) -> None:
-    """Move the build folder to ``home``, which is empty unless it existed before."""
-    if build.is_symlink() and not is_in_memory(build):
-        raise UsageError(
-            f"{build} is a link of your own, to {build.readlink()}",
-            hints=["leave out --build-in-ram, or remove the link"],
-        )
-    if build.is_dir() and not build.is_symlink():
-        raise UsageError(
-            f"{build} is on disk already",
-            hints=["--fresh starts again, in memory", "without --build-in-ram it resumes on disk"],
-        )
-    try:
-        if not build.is_symlink():
-            remove_tree(home)
-            build.symlink_to(home)
-        home.mkdir(exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"cannot put {build} into memory: {error.strerror}") from error
-
-
-def take_out(build: Path) -> None:
-    """Move the tree to disk, in the place of the link. Files keep the times that ninja compares."""
-    home = build.readlink()
-    aside = build.with_name(f".{build.name}.from-memory")
-    try:
-        remove_tree(aside)
-        shutil.copytree(home, aside, symlinks=True)
-        remove_file(build)
-        aside.rename(build)
-    except (OSError, shutil.Error) as error:
-        remove_tree(aside)
-        raise StorageError(f"cannot move {build} from memory to disk: {error}") from error
-    remove_tree(home)
-
-
-def drop_memory_tree(build: Path) -> None:
-    """Delete what is in memory for a build folder, and the link to it."""
-    if is_in_memory(build):
-        if build.exists():
-            remove_whole(build.readlink())
-        remove_file(build)
-
-
-def _homes() -> str:
-    return f"stoker-{os.getuid()}-builds"
 
 
 class Stamp(Value, frozen=True, kw_only=True):
@@ -201,6 +138,21 @@ class Work:
         return self._stamps / f"{stage}.json"
 
 
+class Task(Value, frozen=True, kw_only=True):
+    """What is built, how, and in which folder: all that the stages of a build share."""
+
+    subject: Subject
+    plan: Plan
+    request: BuildRequest
+    git: GitState | None
+    work: Work
+
+    @property
+    def tree(self) -> SourceTree:
+        assert self.subject.tree is not None  # a build always names a source
+        return self.subject.tree
+
+
 class Growing(Value, frozen=True, kw_only=True):
     """The folder that holds a build tree; ``growth`` limits its size in bytes in memory."""
 
@@ -208,13 +160,14 @@ class Growing(Value, frozen=True, kw_only=True):
     growth: int | None = None
 
 
-def growing(work: Work, plan: Plan, *, in_ram: bool) -> Growing:
+def growing(task: Task) -> Growing:
     """Return where the build tree grows: in memory if that is requested or the tree is already
     there, else in the work folder.
     """
-    if not in_ram and not is_in_memory(work.build):
+    work = task.work
+    if not task.request.in_ram and not is_in_memory(work.build):
         return Growing(folder=work.path)
-    expected = None if work.build.exists() else plan.estimate.disk_bytes.amount
+    expected = None if work.build.exists() else task.plan.estimate.disk_bytes.amount
     free = read_machine().memory.available
     memory, most = room_for_tree(expected, read_temporary(), free=free)
     return Growing(folder=memory_home_in(Path(memory), work.path), growth=most)

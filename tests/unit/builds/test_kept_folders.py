@@ -8,7 +8,7 @@ import pytest
 
 from held_locks import held_elsewhere
 from stoker.builds import cleaning as kept_module
-from stoker.builds import work
+from stoker.builds import in_memory, work
 from stoker.builds.acquire import store as sources
 from stoker.builds.cleaning import CleanupKind, choose_items, kept, kept_of, remove_item
 from stoker.builds.toolchains import store
@@ -124,22 +124,22 @@ def test_only_links_that_stoker_made_lead_into_memory(
 ) -> None:
     build = tree / "build"
     build.symlink_to(elsewhere)
-    assert not work.is_in_memory(build)
+    assert not in_memory.is_in_memory(build)
     with pytest.raises(UsageError, match="link of your own"):
-        work.put_in_memory(build, work.memory_home_in(tmp_path, tree))
-    work.drop_memory_tree(build)
+        in_memory.put_in_memory(build, in_memory.memory_home_in(tmp_path, tree))
+    in_memory.drop_memory_tree(build)
     assert build.is_symlink()
     assert untouched(elsewhere)
     build.unlink()
     build.symlink_to("/no/such/disk")
-    assert not work.is_lost(build)
+    assert not in_memory.is_lost(build)
     build.unlink()
-    home = work.memory_home_in(tmp_path, tree)
-    work.put_in_memory(build, home)
-    assert work.is_in_memory(build)
+    home = in_memory.memory_home_in(tmp_path, tree)
+    in_memory.put_in_memory(build, home)
+    assert in_memory.is_in_memory(build)
     home.rmdir()
-    assert work.is_lost(build)
-    work.drop_memory_tree(build)
+    assert in_memory.is_lost(build)
+    in_memory.drop_memory_tree(build)
     assert not build.is_symlink()
 
 

@@ -8,16 +8,15 @@ from pathlib import Path
 from stoker.builds.digests import digest
 from stoker.builds.jobs.checkpoint import CACHED, BuildIdentity, Checkpoint
 from stoker.builds.jobs.shards import Shard, compile_pieces
+from stoker.builds.work import Task
 from stoker.govern.command_line import build_folder
 from stoker.model.caching import FLAGS, NUMBER_OF_JOBS, READ_BY_COMPILERS
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.govern import Trace
 from stoker.model.machine import Cpu
-from stoker.model.plan import Plan
 from stoker.model.value import Value
 from stoker.model.variant import Backend
 from stoker.plan.records import lasting_json
-from stoker.plan.subject import Subject
 from stoker.source.ninja import Edge, edges_below
 
 _NATIVE = re.compile(rb"=native\b")
@@ -63,25 +62,21 @@ class Job:
         self._build = build
         self._checkpoint.learn(self._identity, build)
 
-    def leave_to_back_end(
-        self, project: str, cpu: Cpu, environment: MutableMapping[str, str]
-    ) -> None:
+    def leave_to_back_end(self, task: Task, environment: MutableMapping[str, str]) -> None:
         """Prepare for a build whose commands are not known before they run: refuse a shard of it,
         and keep its objects apart from those of other CPUs.
         """
         if self.shard:
             raise UsageError(
-                f"{project} is compiled by its own build back end, which cannot be split",
+                f"{task.tree.name} is compiled by its own build back end, which cannot be split",
                 hints=["--stop-after with --checkpoint builds it in several jobs, one by one"],
             )
-        self._keep_cpus_apart(cpu, environment)
+        self._keep_cpus_apart(task.subject.machine.cpu, environment)
 
-    def keep_native_apart(
-        self, build: Path, cpu: Cpu, environment: MutableMapping[str, str]
-    ) -> None:
+    def keep_native_apart(self, task: Task, environment: MutableMapping[str, str]) -> None:
         """Keep objects of other CPUs apart if the build folder compiles for the one at hand."""
-        if names_native(build):
-            self._keep_cpus_apart(cpu, environment)
+        if names_native(self._build):
+            self._keep_cpus_apart(task.subject.machine.cpu, environment)
 
     def _keep_cpus_apart(self, cpu: Cpu, environment: MutableMapping[str, str]) -> None:
         """Give objects for "the CPU at hand" to machines with the same CPU only: ccache knows
@@ -151,15 +146,16 @@ def names_native(build: Path) -> bool:
     return not texts or any(map(_NATIVE.search, texts))
 
 
-def identity_of(subject: Subject, plan: Plan, environment: Mapping[str, str]) -> BuildIdentity:
+def identity_of(task: Task, environment: Mapping[str, str]) -> BuildIdentity:
     """Return what the objects of a build depend on besides the sources."""
-    tree, toolkit, python = subject.tree, subject.toolkit, subject.toolbox.python
+    subject, plan = task.subject, task.plan
+    toolkit, python = subject.toolkit, subject.toolbox.python
     lasting = lasting_json(plan)
     settings = {**lasting["environment"], **lasting["cmake"]}
     options = {name: value for name, value in settings.items() if name not in NUMBER_OF_JOBS}
     found = {tool.name: tool.version for tool in subject.toolbox.tools if tool.version}
     parts = {
-        "project": tree.name if tree else "",
+        "project": task.tree.name,
         "variant": plan.name,
         "platform": str(plan.platform),
         "C++ compiler": found.get("cxx"),
