@@ -24,6 +24,7 @@ _LARGEST = 256 << 20  # bytes of catalogue.json
 _MOST_VARIANTS = 64 << 20  # bytes of NAME-VERSION-variants.json
 _VARIANTS_SUFFIX = "-variants.json"
 _LARGEST_SIGNATURE = 64 << 10
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class LocatedCatalogue(Value, frozen=True, kw_only=True):
@@ -88,60 +89,51 @@ def locate(
     return found
 
 
-def _served(place: str, web: Web, keys: Sequence[str]) -> LocatedCatalogue | None:
-    base = place.removesuffix("index.html").rstrip("/") + "/"
-    try:
-        with opened(base + CATALOGUE, web) as answer:
-            content = answer.whole(_LARGEST)
-    except AbsentError:
+def _own(
+    place: str, url: str | None, keys: Sequence[str], read: Callable[[str, int], bytes | None]
+) -> LocatedCatalogue | None:
+    """Return the catalogue of stoker at a place, with a note if no signature was checked. It is
+    decoded only after its signature has been checked. ``read`` returns a file of limited size.
+    """
+    content = read(CATALOGUE, _LARGEST)
+    if content is None:
         return None
-
-    def read_signature(path: str) -> bytes | None:
-        try:
-            with opened(base + path, web) as answer:
-                return answer.whole(_LARGEST_SIGNATURE)
-        except AbsentError:
-            return None
-
-    catalogue, note = _checked(content, place, keys, read_signature)
-    return LocatedCatalogue(catalogue=catalogue.own, place=place, url=base, note=note)
-
-
-def _stored(place: str, keys: Sequence[str]) -> LocatedCatalogue | None:
-    store = open_store(place)
-    found = store.read(CATALOGUE)
-    if found is None:
-        return None
-
-    def read_signature(path: str) -> bytes | None:
-        there = store.read(path)
-        return there[0] if there else None
-
-    catalogue, note = _checked(found[0], place, keys, read_signature)
-    url = None
-    if isinstance(store, FolderStore):
-        url = store.root.absolute().as_uri().rstrip("/") + "/"
+    if keys:
+        signature = read(signature_path(content), _LARGEST_SIGNATURE)
+        check_signature(content, signature, keys, place)
+    catalogue, note = document.decoded(content, f"{place.rstrip('/')}/{CATALOGUE}"), ""
+    if keys:
+        check_serial(place, catalogue.serial)
+    elif catalogue.serial:
+        note = f"{place} is signed, but stoker.toml has no key to check it with"
+    else:
+        note = f"{place} is not signed"
     return LocatedCatalogue(catalogue=catalogue.own, place=place, url=url, note=note)
 
 
-def _checked(
-    content: bytes,
-    place: str,
-    keys: Sequence[str],
-    read_signature: Callable[[str], bytes | None],
-) -> tuple[PublishedCatalogue, str]:
-    """Return the catalogue, and a note if no signature was checked. It is decoded only after its
-    signature has been checked.
-    """
-    if keys:
-        check_signature(content, read_signature(signature_path(content)), keys, place)
-    catalogue = document.decoded(content, f"{place.rstrip('/')}/{CATALOGUE}")
-    if keys:
-        check_serial(place, catalogue.serial)
-        return catalogue, ""
-    if catalogue.serial:
-        return catalogue, f"{place} is signed, but stoker.toml has no key to check it with"
-    return catalogue, f"{place} is not signed"
+def _served(place: str, web: Web, keys: Sequence[str]) -> LocatedCatalogue | None:
+    base = place.removesuffix("index.html").rstrip("/") + "/"
+
+    def read(path: str, most: int) -> bytes | None:
+        try:
+            with opened(base + path, web) as answer:
+                return answer.whole(most)
+        except AbsentError:
+            return None
+
+    return _own(place, base, keys, read)
+
+
+def _stored(place: str, keys: Sequence[str]) -> LocatedCatalogue | None:
+    store, url = open_store(place), None
+    if isinstance(store, FolderStore):
+        url = store.root.absolute().as_uri().rstrip("/") + "/"
+
+    def read(path: str, _: int) -> bytes | None:
+        found = store.read(path)
+        return found[0] if found else None
+
+    return _own(place, url, keys, read)
 
 
 def _foreign(place: str, wanted: Sequence[Requirement], web: Web) -> LocatedCatalogue | None:
@@ -188,6 +180,3 @@ def _description(wheel: str) -> str:
     """Return the name of the file that describes the labels of a version's wheels."""
     name, version = wheel.split("-")[:2]
     return f"{name}-{version}{_VARIANTS_SUFFIX}"
-
-
-_SHA256 = re.compile(r"[0-9a-f]{64}")

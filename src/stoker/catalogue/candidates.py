@@ -4,6 +4,7 @@ other places that stoker knows or that the user names.
 
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 
 import msgspec
 from packaging.requirements import Requirement
@@ -97,14 +98,13 @@ def candidates(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -
         if not _is_of(one, digests):
             say(f"{one.file.name}: it was built from another source than the index has")
     wheels = [*(one for one in own if _is_of(one, digests)), *found.values()]
-    newest = max(sources, default=None)
+    source = None
+    if newest := max(sources, default=None):
+        digest = sources[newest].sha256
+        source = SourceDistribution(project=project, version=str(newest), sha256=digest)
     return Listed(
         wheels=tuple(sorted(wheels, key=lambda one: Version(one.version.public), reverse=True)),
-        source=None
-        if newest is None
-        else SourceDistribution(
-            project=project, version=str(newest), sha256=sources[newest].sha256
-        ),
+        source=source,
         newest=str(max(versions)) if versions else None,
     )
 
@@ -135,12 +135,10 @@ def _of_file(file: File, project: str) -> Candidate | None:
 
 
 def _listings(project: str, place: Place, supply: Supply) -> Iterator[Callable[[], Sequence[File]]]:
-    yield lambda: files_of(project, supply.index)
+    yield partial(files_of, project, supply.index)
     for source in supply.sources:
         if source.serves(project) and (address := _filled(source.place, place)):
-            yield lambda source=source, address=address: _of_source(  # type: ignore[misc]
-                project, source, address, supply.index.web
-            )
+            yield partial(_of_source, project, source, address, supply.index.web)
 
 
 def _filled(template: str, place: Place) -> str | None:

@@ -5,7 +5,7 @@ A project that the catalogue has is never left to another index, so a package of
 elsewhere cannot take its place.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from packaging.markers import UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
@@ -111,9 +111,14 @@ def _completed(
 def _missing(
     taken: Sequence[PublishedWheel], wanted: Sequence[Requirement], ranked: _Ranked
 ) -> Requirement | None:
+    """Return the next requirement without a wheel: a wanted one, or one of the wheels that the
+    catalogue has.
+    """
+    environment, projects = marker_environment(ranked.host), set(ranked.catalogue.projects)
     names = {wheel.project for wheel in taken}
-    required = _required(ranked.host, ranked.catalogue, taken)
-    open_ = (one for one in (*wanted, *required) if canonicalize_name(one.name) not in names)
+    required = (one for wheel in taken for one in _active(wheel, environment))
+    there = (one for one in required if canonicalize_name(one.name) in projects)
+    open_ = (one for one in (*wanted, *there) if canonicalize_name(one.name) not in names)
     return next(open_, None)
 
 
@@ -125,18 +130,6 @@ def _refusals(
     for wheel in found[:_MOST_CLOSEST]:
         reasons = (out_of_step(wheel, one) for one in taken)
         yield from (f"{wheel.file}: {reason}" for reason in reasons if reason)
-
-
-def _required(
-    host: Host, catalogue: PublishedCatalogue, taken: Iterable[PublishedWheel]
-) -> Iterator[Requirement]:
-    """Return what the wheels require and the catalogue has."""
-    environment = marker_environment(host)
-    projects = set(catalogue.projects)
-    for wheel in taken:
-        for requirement in _active(wheel, environment):
-            if canonicalize_name(requirement.name) in projects:
-                yield requirement
 
 
 def _active(wheel: PublishedWheel, environment: Mapping[str, str]) -> Iterator[Requirement]:

@@ -4,11 +4,7 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from stoker.catalogue.values import (
-    FORMAT,
-    PublishedCatalogue,
-    PublishedWheel,
-)
+from stoker.catalogue.values import FORMAT, PublishedCatalogue, PublishedWheel
 from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError
 from stoker.model.value import UNDECODABLE, Value

@@ -10,12 +10,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from packaging.utils import parse_wheel_filename
 
-from stoker.catalogue.values import (
-    NO_LABEL,
-    ArchCode,
-    CodeRegions,
-    PublishedWheel,
-)
+from stoker.catalogue.values import NO_LABEL, ArchCode, CodeRegions, PublishedWheel
 from stoker.knowledge.cpus import cpu_levels, cpu_needs
 from stoker.model.errors import ArtifactError
 from stoker.model.value import UNDECODABLE, Value
@@ -23,6 +18,13 @@ from stoker.model.variant import Backend
 
 Properties = dict[str, dict[str, list[str]]]  # values by namespace and feature
 _PARTS = 5  # of a wheel's name, without build number and label
+_BACKENDS = {"nvidia": Backend.CUDA, "amd": Backend.ROCM, "intel": Backend.XPU, "xpu": Backend.XPU}
+_KNOWN = re.compile(
+    r"nvidia :: sm_arch :: [0-9]+[af]?_(real|virtual)"
+    r"|nvidia :: cuda_version_(lower|upper)_bound :: [0-9]+(\.[0-9]+)?"
+    r"|amd :: gfx_arch :: .+|(intel|xpu) :: device_ip :: .+"
+    r"|x86_64 :: level :: v[1-4]|(x86_64|aarch64) :: [a-z0-9_]+ :: on"
+)
 
 
 class _Variants(Value, frozen=True, kw_only=True):
@@ -81,7 +83,7 @@ def foreign_entry(
         version=str(version),
         tags=tuple(sorted(map(str, tags))),
         variant=label or NO_LABEL,
-        backend=_foreign_backend(properties),
+        backend=next((_BACKENDS[name] for name in properties if name in _BACKENDS), Backend.CPU),
         cuda=min(nvidia.get("cuda_version_lower_bound", []), key=_release, default=None),
         regions=(CodeRegions(archs=archs, count=1),) if archs else (),
         code=tuple(ArchCode(arch=arch, size_bytes=0, count=1) for arch in archs),
@@ -100,11 +102,6 @@ def _release(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"[0-9]{1,4}", text))
 
 
-def _foreign_backend(properties: Properties) -> Backend:
-    found = {"nvidia": Backend.CUDA, "amd": Backend.ROCM, "intel": Backend.XPU, "xpu": Backend.XPU}
-    return next((found[name] for name in properties if name in found), Backend.CPU)
-
-
 def _nvidia_archs(values: Iterable[str]) -> Iterator[str]:
     """Yield ``sm_90`` and ``compute_90`` for the values ``90_real`` and ``90_virtual``."""
     kinds = {"real": "sm", "virtual": "compute"}
@@ -117,11 +114,3 @@ def _nvidia_archs(values: Iterable[str]) -> Iterator[str]:
 def unknown_properties(wheel: PublishedWheel) -> tuple[str, ...]:
     """Return the properties whose meaning is not known here, so they cannot be checked."""
     return tuple(line for line in wheel.properties if not _KNOWN.fullmatch(line))
-
-
-_KNOWN = re.compile(
-    r"nvidia :: sm_arch :: [0-9]+[af]?_(real|virtual)"
-    r"|nvidia :: cuda_version_(lower|upper)_bound :: [0-9]+(\.[0-9]+)?"
-    r"|amd :: gfx_arch :: .+|(intel|xpu) :: device_ip :: .+"
-    r"|x86_64 :: level :: v[1-4]|(x86_64|aarch64) :: [a-z0-9_]+ :: on"
-)

@@ -17,8 +17,6 @@ from stoker.model.variant import GpuTarget, Platform
 from stoker.plan.grammar import parse, parts_beside
 
 _TIMEOUT_S = 60.0
-
-
 HOST_PARTS = ("backend", "gpus", "cpu", "python", "platform")  # of a variant that is a machine
 
 

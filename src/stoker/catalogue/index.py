@@ -89,12 +89,7 @@ def _begin(store: Store) -> None:
 
 
 def add_wheels(
-    store: Store,
-    uploads: Collection[Upload],
-    *,
-    replace: bool,
-    say: Say,
-    sign: Sign | None = None,
+    store: Store, uploads: Collection[Upload], *, replace: bool, say: Say, sign: Sign | None = None
 ) -> tuple[PublishedWheel, ...]:
     """Add wheels; return those that were new. The same wheel again changes nothing."""
     added: dict[tuple[str, str], PublishedWheel] = {}
@@ -104,7 +99,13 @@ def add_wheels(
         new = [one.wheel for one in uploads if there.get(one.wheel.key) != one.wheel.sha256]
         for wheel in new:
             if wheel.key in there and not replace:
-                raise _taken(wheel)
+                raise UsageError(
+                    f"{wheel.variant} already has another {wheel.file}",
+                    hints=[
+                        "--replace publishes this one instead",
+                        "--variant NAME publishes it beside",
+                    ],
+                )
         added.clear()
         added.update({wheel.key: wheel for wheel in new})
         return document.with_wheels(catalogue, new)
@@ -125,20 +126,8 @@ def add_wheels(
     return tuple(added.values())
 
 
-def _taken(wheel: PublishedWheel) -> UsageError:
-    return UsageError(
-        f"{wheel.variant} already has another {wheel.file}",
-        hints=["--replace publishes this one instead", "--variant NAME publishes it beside"],
-    )
-
-
 def remove_wheels(
-    store: Store,
-    names: Collection[str],
-    variant: str | None,
-    *,
-    say: Say,
-    sign: Sign | None = None,
+    store: Store, names: Collection[str], variant: str | None, *, say: Say, sign: Sign | None = None
 ) -> tuple[PublishedWheel, ...]:
     """Remove wheels from all pages. Their files stay until `stoker catalogue prune`, because
     downloads may be in progress.
@@ -179,12 +168,7 @@ def _named(catalogue: PublishedCatalogue, name: str, variant: str | None) -> lis
 
 
 def remove_older(
-    store: Store,
-    *,
-    keep: int | None,
-    dry_run: bool,
-    say: Say,
-    sign: Sign | None = None,
+    store: Store, *, keep: int | None, dry_run: bool, say: Say, sign: Sign | None = None
 ) -> Pruned:
     """Remove all but the newest ``keep`` versions of each project, then what nothing refers to."""
     gone: list[PublishedWheel] = []
@@ -273,9 +257,7 @@ def _update(
 
 
 def _settle(
-    store: Store,
-    groups: Collection[WheelGroup],
-    written: Mapping[str, bytes | None],
+    store: Store, groups: Collection[WheelGroup], written: Mapping[str, bytes | None]
 ) -> None:
     """Write the pages as the catalogue now is; again if another publisher changed it meanwhile."""
     while True:

@@ -16,12 +16,7 @@ from stoker.catalogue.kept import kept_wheels
 from stoker.catalogue.requirement_files import read_requirement_file
 from stoker.catalogue.values import Host, PublishedWheel, Selection
 from stoker.knowledge.projects import wheel_sources
-from stoker.machine.installers import (
-    Installer,
-    InstallerKind,
-    find_installer,
-    install_failure,
-)
+from stoker.machine.installers import Installer, InstallerKind, find_installer, install_failure
 from stoker.model.errors import UsageError
 from stoker.outside import folders, process
 from stoker.outside.files import folder_of_process
@@ -35,12 +30,7 @@ _SATISFIED = "Requirement already satisfied: "  # pip, a line with two addresses
 
 
 def select(
-    place: str,
-    words: Sequence[str],
-    *,
-    python: str,
-    wished: str | None,
-    settings: InstallSettings,
+    place: str, words: Sequence[str], *, python: str, wished: str | None, settings: InstallSettings
 ) -> tuple[LocatedCatalogue, Selection]:
     """Read a catalogue and choose from it; ``wished`` names a machine other than this one."""
     wanted_words = [read_word(word) for word in words]

@@ -94,24 +94,23 @@ def _wrong_python(place: Place, wheel: PublishedWheel) -> str | None:
 
 def _wrong_torch(place: Place, wheel: PublishedWheel) -> str | None:
     """Return why requirements, CUDA or C++ ABI differ from those of the installed PyTorch."""
-    return out_of_step(wheel, _entry(place.torch)) if place.torch else None
-
-
-def _entry(torch: ReadTorch) -> PublishedWheel:
-    """Return the installed PyTorch as wheels are compared with it."""
-    return PublishedWheel(
-        file=f"torch {torch.build.release}",
+    if place.torch is None:
+        return None
+    build = place.torch.build
+    installed = PublishedWheel(
+        file=f"torch {build.release}",
         sha256="",
         size_bytes=0,
         unpacked_bytes=0,
         metadata_sha256="",
         project=TORCH,
-        version=torch.build.release,
+        version=build.release,
         tags=(),
         variant="installed",
-        backend=Backend.CUDA if torch.build.cuda else Backend.CPU,
-        cuda=torch.build.cuda,
+        backend=Backend.CUDA if build.cuda else Backend.CPU,
+        cuda=build.cuda,
     )
+    return out_of_step(wheel, installed)
 
 
 def _unresolved(place: Place, needs: TorchNeeds | None) -> str | None:

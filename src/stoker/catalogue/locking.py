@@ -25,8 +25,6 @@ from stoker.outside.files import read_json, write_whole
 
 _Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\Z")]
 _Url = Annotated[str, Meta(pattern=r"^(https?|file)://[^\s\x00-\x1f#]+\Z", max_length=10_000)]
-
-
 _TIMEOUT_S = 1800.0  # pip may download wheels whose index has no metadata apart from them
 
 

@@ -4,19 +4,14 @@ Pure: every page follows from the list of wheels.
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from typing import Annotated
 from urllib.parse import quote
 
 import msgspec
 from msgspec import Meta
 
-from stoker.catalogue.values import (
-    WHEEL_VARIANTS,
-    PublishedCatalogue,
-    PublishedWheel,
-    VariantName,
-)
+from stoker.catalogue.values import WHEEL_VARIANTS, PublishedCatalogue, PublishedWheel, VariantName
 from stoker.catalogue.wheel_variants import variants_files
 from stoker.model.distribution import read_version
 from stoker.model.html import html_text
@@ -55,14 +50,12 @@ class WheelGroup(Value, frozen=True, kw_only=True, order=True):
 
 def groups_of(wheels: Iterable[PublishedWheel]) -> frozenset[WheelGroup]:
     """Return every page that lists one of the wheels."""
-    return frozenset(
-        group
-        for wheel in wheels
-        for group in (
-            WheelGroup(variant=wheel.variant),
-            WheelGroup(variant=wheel.variant, project=wheel.project),
-        )
-    )
+    return frozenset(group for wheel in wheels for group in _groups(wheel))
+
+
+def _groups(wheel: PublishedWheel) -> tuple[WheelGroup, WheelGroup]:
+    variant = WheelGroup(variant=wheel.variant)
+    return variant, WheelGroup(variant=wheel.variant, project=wheel.project)
 
 
 def changed_groups(before: PublishedCatalogue, after: PublishedCatalogue) -> frozenset[WheelGroup]:
@@ -76,10 +69,7 @@ def index_pages(
     """Return path to content; ``None`` for a page that has nothing left to list."""
     listed: dict[WheelGroup, list[PublishedWheel]] = {group: [] for group in groups}
     for wheel in catalogue.wheels:
-        for group in (
-            WheelGroup(variant=wheel.variant),
-            WheelGroup(variant=wheel.variant, project=wheel.project),
-        ):
+        for group in _groups(wheel):
             if group in listed:
                 listed[group].append(wheel)
     pages: dict[str, bytes | None] = {}
@@ -105,7 +95,7 @@ def _rendered(
     return _html(f"Simple index of {group.variant}", links), listed
 
 
-def _html(title: str, links: Iterator[str]) -> bytes:
+def _html(title: str, links: Iterable[str]) -> bytes:
     return _HTML.format(api=_API, title=html_text(title), links="\n".join(links)).encode()
 
 
@@ -115,7 +105,7 @@ def _project_html(group: WheelGroup, wheels: list[PublishedWheel], beside: dict[
         f'<a href="{html_text(quote(name))}#sha256={digest}">{html_text(name)}</a><br>'
         for name, digest in beside.items()
     ]
-    return _html(f"{group.project} for {group.variant}", iter(links))
+    return _html(f"{group.project} for {group.variant}", links)
 
 
 def _link(wheel: PublishedWheel) -> str:

@@ -162,25 +162,13 @@ def _wheel_variant(
 
 
 def unpublish(
-    place: str,
-    names: Collection[str],
-    variant: str | None,
-    *,
-    key: Path | None,
-    say: Say,
+    place: str, names: Collection[str], variant: str | None, *, key: Path | None, say: Say
 ) -> tuple[PublishedWheel, ...]:
     sign = signer(key) if key else None
     return index.remove_wheels(open_store(place), names, variant, say=say, sign=sign)
 
 
-def prune(
-    place: str,
-    *,
-    keep: int | None,
-    dry_run: bool,
-    key: Path | None,
-    say: Say,
-) -> Pruned:
+def prune(place: str, *, keep: int | None, dry_run: bool, key: Path | None, say: Say) -> Pruned:
     sign = signer(key) if key else None
     store = open_store(place)
     return index.remove_older(store, keep=keep, dry_run=dry_run, say=say, sign=sign)

@@ -37,18 +37,16 @@ _MOST_SHOWN = 6
 
 def rank(host: Host, wheels: Iterable[PublishedWheel]) -> tuple[Choice, ...]:
     """Return all wheels, the best first and those that do not run last."""
-    judged = [_judge(host, wheel) for wheel in wheels]
-    return tuple(judgement.choice for judgement in sorted(judged, key=lambda one: one.key))
+    judged = sorted((_judge(host, wheel) for wheel in wheels), key=lambda one: one[1])
+    # A sort leaves what is equal in its order, so the most important key comes last.
+    judged.sort(key=lambda one: _public(one[0].wheel.version), reverse=True)
+    # A GPU that is there is to be used, even by an older release.
+    judged.sort(key=lambda one: (not one[0].runs, one[0].fit is Fit.CPU))
+    return tuple(choice for choice, _ in judged)
 
 
-class _Judgement(Value, frozen=True, kw_only=True):
-    """A choice and its place among others: the smallest key is the best."""
-
-    choice: Choice
-    key: tuple[object, ...]
-
-
-def _judge(host: Host, wheel: PublishedWheel) -> _Judgement:
+def _judge(host: Host, wheel: PublishedWheel) -> tuple[Choice, tuple[object, ...]]:
+    """Return the choice and its place among those of one version: the smallest key is the best."""
     problem = next(_problems(host, wheel), None)
     closeness: tuple[object, ...] = ()
     if problem:
@@ -59,34 +57,9 @@ def _judge(host: Host, wheel: PublishedWheel) -> _Judgement:
         choice = Choice(wheel=wheel, fit=Fit.NATIVE, reason=f"code for {gpu}")
     else:
         choice, closeness = _on_gpus(host, wheel)
-    key = (
-        not choice.runs,
-        choice.fit is Fit.CPU,  # a GPU that is there is to be used, even by an older release
-        _Descending(_public(wheel.version)),
-        closeness,
-        -len(wheel.cpu_needs),
-        len(choice.notes),
-        wheel.size_bytes,
-        wheel.variant,
-        wheel.file,
-    )
-    return _Judgement(choice=choice, key=key)
-
-
-class _Descending:
-    """Puts the newest version first."""
-
-    def __init__(self, version: Version):
-        self._version = version
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Descending) and self._version == other._version
-
-    def __hash__(self) -> int:
-        return hash(self._version)
-
-    def __lt__(self, other: "_Descending") -> bool:
-        return self._version > other._version
+    needs, notes = -len(wheel.cpu_needs), len(choice.notes)
+    key = (closeness, needs, notes, wheel.size_bytes, wheel.variant, wheel.file)
+    return choice, key
 
 
 @cache

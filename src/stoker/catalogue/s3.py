@@ -18,11 +18,8 @@ from stoker.model.errors import MissingError, UsageError
 from stoker.outside.long_work import Say, stage
 
 _CONFLICT = ("PreconditionFailed", "ConditionalRequestConflict")
-
-
 _ABANDONED_AFTER = timedelta(hours=1)  # a change of pages takes seconds
-
-
+_HINTS = ("AWS_ENDPOINT_URL names the store, AWS_ACCESS_KEY_ID the account",)
 _TYPES = {".html": "text/html; charset=utf-8", ".json": "application/json"}
 
 
@@ -131,13 +128,9 @@ class S3Store:
                 raise ConflictError(
                     f"{self.name}/{path} was changed by another publisher"
                 ) from None
-            raise MissingError(
-                f"{self.name}/{path}: {error}",
-                hints=["AWS_ENDPOINT_URL names the store, AWS_ACCESS_KEY_ID the account"],
-            ) from error
+            raise MissingError(f"{self.name}/{path}: {error}", hints=_HINTS) from error
         except BotoCoreError as error:
-            hints = ["AWS_ENDPOINT_URL names the store, AWS_ACCESS_KEY_ID the account"]
-            raise MissingError(f"cannot reach {self.name}: {error}", hints=hints) from error
+            raise MissingError(f"cannot reach {self.name}: {error}", hints=_HINTS) from error
 
 
 def _file_system() -> Any:

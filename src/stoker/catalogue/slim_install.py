@@ -33,8 +33,6 @@ from stoker.wheel.slim.slimming import OutputOptions, slim
 from stoker.wheel.target import Target, gpu_targets
 
 _CONNECTIONS = 8
-
-
 _ASKING = "asking the package index"
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
+from urllib.parse import unquote, urlsplit
 
 from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.outside import locks
@@ -150,12 +151,4 @@ def open_store(place: str) -> Store:
             f"{place} cannot hold a catalogue",
             hints=["name a folder, s3://bucket/prefix, or the http address of a published one"],
         )
-    return FolderStore(_folder(place))
-
-
-def _folder(place: str) -> Path:
-    if not place.startswith("file://"):
-        return Path(place)
-    from urllib.parse import unquote, urlsplit
-
-    return Path(unquote(urlsplit(place).path))
+    return FolderStore(Path(unquote(urlsplit(place).path) if scheme == "file" else place))

@@ -17,30 +17,17 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from stoker.catalogue.entry import named_gpus
-from stoker.catalogue.values import (
-    NULL_LABEL,
-    CodeRegions,
-    PublishedWheel,
-)
+from stoker.catalogue.values import NULL_LABEL, CodeRegions, PublishedWheel
 from stoker.knowledge.cpus import cpu_family
 from stoker.knowledge.gpus import gpus
 from stoker.model.distribution import read_version
 from stoker.model.variant import Backend
 
 VARIANT_MEMBER = "variant.json"  # in dist-info
-
-
 _SCHEMA = "https://variants-schema.wheelnext.dev/peps/850/v0.2.0.json"
-
-
 _KINDS = {"sm": "real", "compute": "virtual"}
-
-
-Provider = dict[str, Any]
-
-
 # Those that can be named without being asked: the packages exist, or their owner holds the name.
-_PROVIDERS: dict[str, Provider] = {
+_PROVIDERS: dict[str, dict[str, Any]] = {
     "nvidia": {
         "requires": ["nvidia-variant-provider>=0.0.1,<1.0.0"],
         "plugin-api": "nvidia_variant_provider.plugin:NvidiaVariantPlugin",
@@ -56,8 +43,6 @@ _PROVIDERS: dict[str, Provider] = {
         "optional": True,
     },
 }
-
-
 NAMESPACES = ("nvidia", "amd", "intel", "x86_64", "aarch64")  # as an installer prefers them
 
 
@@ -144,21 +129,16 @@ def variant_json(
             namespaces.setdefault(namespace, {}).setdefault(feature, []).append(value)
     used = {namespace for namespaces in described.values() for namespace in namespaces}
     named = [namespace for namespace in NAMESPACES if namespace in used | {"nvidia"}]
+    # The package of a publisher says itself where its plugin is.
+    own = {name: {"requires": [requirement]} for name, requirement in providers.items()}
+    known = _PROVIDERS | own
     whole = {
         "$schema": _SCHEMA,
         "default-priorities": {"namespace": named},
-        "providers": {namespace: _provider(namespace, providers) for namespace in named},
+        "providers": {namespace: known[namespace] for namespace in named},
         "variants": described,
     }
     return msgspec.json.encode(whole)
-
-
-def _provider(namespace: str, providers: Mapping[str, str]) -> Provider:
-    """The provider of a namespace: the publisher's own, whose package says where its plugin is, or
-    the known one.
-    """
-    own = providers.get(namespace)
-    return {"requires": [own]} if own else _PROVIDERS[namespace]
 
 
 def variants_files(wheels: Iterable[PublishedWheel]) -> dict[str, bytes]:
