@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from stoker.cli.build_options import Part, build_options, develop_options, taken
+from stoker.cli.build_options import Part, build_options, taken
 from stoker.cli.request import request_options, setting_options
 from stoker.model.errors import UsageError
 from stoker.settings.declared import SettingGroup
@@ -14,7 +14,7 @@ from stoker.settings.declared import SettingGroup
 @click.argument("source", required=False, metavar="[SOURCE]")
 @request_options(source=False)
 @setting_options(SettingGroup.BUILD)
-@build_options
+@build_options()
 @setting_options(SettingGroup.GOVERN)
 @setting_options(SettingGroup.CHAIN)
 def build(**options: Any) -> None:
@@ -48,7 +48,7 @@ def build(**options: Any) -> None:
 @click.argument("source", required=False, metavar="[SOURCE]")
 @request_options(source=False)
 @setting_options(SettingGroup.BUILD, without=("out", "mode", "label", "torch", "torch_index"))
-@develop_options
+@build_options(develop=True)
 @setting_options(SettingGroup.GOVERN)
 @setting_options(SettingGroup.CHAIN)
 def develop(**options: Any) -> None:

@@ -27,11 +27,11 @@ class Part(Enum):
 
 class _Row(NamedTuple):
     """An option. ``common`` ones are in the short help; ``develop`` has it, too. One that is
-    ``local`` is not repeated in a container.
+    ``local``, as all of a job and of a container are, is not repeated in a container.
     """
 
     part: Part
-    words: tuple[str, ...]
+    words: str  # the option, and its name where that differs
     help: str
     how: Mapping[str, Any]
     common: bool = False
@@ -40,17 +40,12 @@ class _Row(NamedTuple):
 
     @property
     def name(self) -> str:
-        return self.words[-1].removeprefix("--").replace("-", "_")
+        return self.words.split()[-1].removeprefix("--").replace("-", "_")
 
     def option(self) -> Callable[[F], F]:
-        return click.option(
-            *self.words,
-            help=self.help,
-            cls=Option,
-            rare=not self.common,
-            local=self.local,
-            **self.how,
-        )
+        local = self.local or self.part in (Part.JOB, Part.CONTAINER)
+        how = {"help": self.help, "rare": not self.common, "local": local, **self.how}
+        return click.option(*self.words.split(), cls=Option, **how)
 
 
 _FLAG: Mapping[str, Any] = {"is_flag": True}
@@ -68,20 +63,20 @@ def _choice(*words: str, **how: Any) -> Mapping[str, Any]:
 _ROWS = (
     _Row(
         Part.REQUEST,
-        ("--target",),
+        "--target",
         "Build only this target of ninja, and no wheel.",
         _value("T"),
         common=True,
     ),
     _Row(
         Part.REQUEST,
-        ("--install-tree",),
+        "--install-tree",
         "Make an installed tree instead of a wheel.",
         _FLAG_OF_RECORD,
     ),
     _Row(
         Part.REQUEST,
-        ("--tag",),
+        "--tag",
         "Tag, branch or commit of a git SOURCE.",
         _value("NAME"),
         common=True,
@@ -89,84 +84,53 @@ _ROWS = (
     ),
     _Row(
         Part.JOB,
-        ("--checkpoint",),
+        "--checkpoint",
         "Keep objects and times there, so that a job on another machine continues the build.",
         _value("FOLDER|URL"),
-        local=True,
     ),
     _Row(
         Part.JOB,
-        ("--checkpoint-size",),
+        "--checkpoint-size",
         "Objects that a checkpoint in a folder may hold; the oldest are deleted. Default: 20G.",
         _value("SIZE", default="20G"),
-        local=True,
     ),
     _Row(
         Part.JOB,
-        ("--shard",),
+        "--shard",
         "With --checkpoint: compile the K-th of N parts, and do not link.",
         _value("K/N"),
-        local=True,
     ),
     _Row(
         Part.JOB,
-        ("--finish",),
+        "--finish",
         "With --checkpoint: link and pack what the shards have compiled.",
         _FLAG,
-        local=True,
     ),
+    _Row(Part.REQUEST, "--fresh", "Start from the beginning.", _FLAG, common=True, develop=True),
+    _Row(
+        Part.REQUEST, "--build-in-ram in_ram", "Keep the build folder in memory.", _FLAG_OF_RECORD
+    ),
+    _Row(Part.RECORD, "--from-record", "Repeat the build of this record or wheel.", _value("FILE")),
     _Row(
         Part.REQUEST,
-        ("--fresh",),
-        "Start from the beginning.",
-        _FLAG,
-        common=True,
-        develop=True,
-    ),
-    _Row(
-        Part.REQUEST,
-        ("--build-in-ram", "in_ram"),
-        "Keep the build folder in memory.",
-        _FLAG_OF_RECORD,
-    ),
-    _Row(
-        Part.RECORD,
-        ("--from-record",),
-        "Repeat the build of this record or wheel.",
-        _value("FILE"),
-    ),
-    _Row(
-        Part.REQUEST,
-        ("--verbose",),
+        "--verbose",
         "Show the full output of all tools.",
         _FLAG,
         common=True,
         develop=True,
     ),
+    _Row(Part.SHOWN, "--shell-on-failure", "Open a shell when a stage fails.", _FLAG, develop=True),
+    _Row(Part.SHOWN, "--report", "Write report.html into the run folder.", _FLAG, common=True),
     _Row(
         Part.SHOWN,
-        ("--shell-on-failure",),
-        "Open a shell when a stage fails.",
-        _FLAG,
-        develop=True,
-    ),
-    _Row(
-        Part.SHOWN,
-        ("--report",),
-        "Write report.html into the run folder.",
-        _FLAG,
-        common=True,
-    ),
-    _Row(
-        Part.SHOWN,
-        ("--junit",),
+        "--junit",
         "Also write the stages to this file as JUnit XML.",
         _value("FILE", type=click.Path(path_type=Path)),
         local=True,
     ),
     _Row(
         Part.SHOWN,
-        ("--json", "as_json"),
+        "--json as_json",
         "Print the record as JSON, also on failure.",
         _FLAG,
         common=True,
@@ -175,57 +139,44 @@ _ROWS = (
     ),
     _Row(
         Part.CONTAINER,
-        ("--container",),
+        "--container",
         "Build in a container: of this image, of a folder that holds a root, or of the usual image "
         "for such a wheel. --memory is then its limit.",
         _value("[IMAGE|FOLDER]", is_flag=False, flag_value=""),
         common=True,
-        local=True,
     ),
     _Row(
         Part.CONTAINER,
-        ("--engine",),
+        "--engine",
         "What runs the container. Default: podman, else docker.",
         _choice("podman", "docker"),
-        local=True,
     ),
     _Row(
         Part.CONTAINER,
-        ("--env",),
+        "--env",
         "A variable for the build inside; without a value, the one it has here.",
         _value("NAME[=VALUE]", multiple=True),
-        local=True,
     ),
     _Row(
         Part.CONTAINER,
-        ("--ipc",),
+        "--ipc",
         "Whose shared memory the container sees. Default: private.",
         _choice("private", "host", default="private"),
-        local=True,
     ),
-    _Row(
-        Part.CONTAINER,
-        ("--keep",),
-        "Keep the container for `stoker container shell`.",
-        _FLAG,
-        local=True,
-    ),
+    _Row(Part.CONTAINER, "--keep", "Keep the container for `stoker container shell`.", _FLAG),
 )
 
 
-def build_options(function: F) -> F:
-    """Add the options of `stoker build`."""
-    for row in reversed(_ROWS):
-        function = row.option()(function)
-    return function
+def build_options(*, develop: bool = False) -> Callable[[F], F]:
+    """Add the options of `stoker build`, or those of them that `stoker develop` has."""
 
+    def decorate(function: F) -> F:
+        for row in reversed(_ROWS):
+            if row.develop or not develop:
+                function = row.option()(function)
+        return function
 
-def develop_options(function: F) -> F:
-    """Add those options of `stoker build` that `stoker develop` has."""
-    for row in reversed(_ROWS):
-        if row.develop:
-            function = row.option()(function)
-    return function
+    return decorate
 
 
 def names_of(part: Part) -> tuple[str, ...]:

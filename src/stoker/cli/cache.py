@@ -1,20 +1,17 @@
 """`stoker cache` and `stoker tune`: what earlier builds left, and what makes builds faster."""
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 from stoker.cli.chosen import chain_options, run_options, with_settings
-from stoker.cli.request import request_options, setting_options
+from stoker.cli.request import may_remove, request_options, setting_options
 from stoker.model.errors import UsageError
 from stoker.settings.declared import OPTIONS, SettingGroup
 
 _UNCACHED = ("linker",)  # what is added to a command behind the cache
-
-
 _SETTINGS = ("memory", "keep_free", "cpus")
 _OTHERS = tuple(name for name in OPTIONS if name not in _SETTINGS)
 
@@ -71,15 +68,9 @@ def clear(yes: bool, **options: Any) -> None:
 
     wanted = chain_options(with_settings(options))
     found = cache_status(wanted, os.environ)
-    if not yes:
-        if not sys.stdin or not sys.stdin.isatty():
-            raise UsageError(
-                "nothing was removed: there is no terminal to ask on", hints=["add --yes"]
-            )
-        if not click.confirm(f"remove {found.folder}?", err=True):
-            return
-    clear_cache(found, os.environ)
-    click.echo(f"cleared {found.folder}", err=True)
+    if yes or may_remove(str(found.folder)):
+        clear_cache(found, os.environ)
+        click.echo(f"cleared {found.folder}", err=True)
 
 
 @cache.command(short_help="Fill the cache.")

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from stoker.outside.long_work import say
+
 _KEY = click.option(
     "--key",
     type=click.Path(path_type=Path),
@@ -26,12 +28,6 @@ def catalogue() -> None:
     stoker catalogue select /srv/wheels torch --for h100
     stoker catalogue serve /srv/wheels
     """
-
-
-def _say(text: str) -> None:
-    from stoker.outside import long_work
-
-    long_work.say(text)
 
 
 @catalogue.command(short_help="Add wheels to a catalogue.")
@@ -81,7 +77,7 @@ def publish(wheels: tuple[str, ...], place: str, as_json: bool, **options: Any) 
 
     wanted = publishing.PublishOptions(**options)
     with shown():
-        report = publishing.publish(wheels, place, wanted, say=_say)
+        report = publishing.publish(wheels, place, wanted, say=say)
     for note in report.notes:
         tell(f"note: {note}")
     if as_json:
@@ -93,7 +89,7 @@ def publish(wheels: tuple[str, ...], place: str, as_json: bool, **options: Any) 
     done = "would be published" if options["dry_run"] else "published"
     were = "was" if there == 1 else "were"
     told = f"{counted(count, 'wheel')} {done} to {place}"
-    _say(told + (f"; {there} {were} there already" if there else ""))
+    say(told + (f"; {there} {were} there already" if there else ""))
 
 
 @catalogue.command(short_help="Remove wheels from a catalogue.")
@@ -117,12 +113,12 @@ def remove(
     from stoker.catalogue.shown import wheels_page
     from stoker.outside.terminal import print_json, show
 
-    gone = unpublish(index, names, variant, key=key, say=_say)
+    gone = unpublish(index, names, variant, key=key, say=say)
     if as_json:
         print_json(gone, "wheels")
         return
     show(wheels_page(gone))
-    _say(f"{len(gone)} removed; `stoker catalogue prune {index}` deletes their files")
+    say(f"{len(gone)} removed; `stoker catalogue prune {index}` deletes their files")
 
 
 @catalogue.command(short_help="Delete files that a catalogue no longer needs.")
@@ -147,13 +143,13 @@ def prune(index: str, keep: int | None, key: Path | None, dry_run: bool, as_json
     from stoker.catalogue.shown import pruned_text
     from stoker.outside.terminal import print_json
 
-    pruned = publishing.prune(index, keep=keep, dry_run=dry_run, key=key, say=_say)
+    pruned = publishing.prune(index, keep=keep, dry_run=dry_run, key=key, say=say)
     if as_json:
         print_json(pruned)
         return
     for wheel in pruned.wheels:
         click.echo(f"{wheel.variant}/{wheel.file}")
-    _say(pruned_text(pruned, dry_run=dry_run))
+    say(pruned_text(pruned, dry_run=dry_run))
 
 
 @catalogue.command(short_help="Rank the variants for a machine, with reasons.")
@@ -195,11 +191,11 @@ def select(
         index, projects, python=target, wished=wished, settings=settings
     )
     if located.note:
-        _say(f"note: {located.note}")
+        say(f"note: {located.note}")
     own = selection.wheels[0].project
     others = [name for name in located.catalogue.projects if name != own]
     if others and not projects:
-        _say(f"no project was named, so this is {own}; there are also {', '.join(others[:10])}")
+        say(f"no project was named, so this is {own}; there are also {', '.join(others[:10])}")
     if as_json:
         print_json(selection)
     else:
@@ -226,13 +222,13 @@ def serve(index: str, port: int, host: str, quiet: bool) -> None:
 
     def log(line: str) -> None:
         if not quiet:
-            _say(line)
+            say(line)
 
     with serving(index, host=host, port=port, log=log) as (running, url, catalogue):
         click.echo(url)
         names = sorted({wheel.project for wheel in catalogue.own.wheels})
         if names:
             name = "torch" if "torch" in names else names[0]
-            _say(f"install from it: stoker install {url} {name}")
+            say(f"install from it: stoker install {url} {name}")
         with suppress(KeyboardInterrupt):
             running.serve_forever()

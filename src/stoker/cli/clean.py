@@ -1,11 +1,11 @@
 """`stoker clean`: remove build folders and other files that stoker keeps."""
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from stoker.builds.cleaning import CleanupKind
+from stoker.cli.request import may_remove
 from stoker.model.errors import UsageError
 from stoker.model.value import counted, second_count, size
 
@@ -95,15 +95,9 @@ def _perform(cleaning: "Cleaning", *, dry_run: bool, yes: bool, as_json: bool) -
         show(cleaning_page(cleaning))
     if not cleaning.chosen and not as_json:
         click.echo(nothing_text(cleaning), err=True)
-    if cleaning.chosen and not dry_run and (yes or _agreed(cleaning)):
+    what = f"{counted(len(cleaning.chosen), 'item')}, {size(cleaning.bytes)}"
+    if cleaning.chosen and not dry_run and (yes or may_remove(what)):
         cleaning = remove_chosen(cleaning)
         click.echo(f"removed {size(cleaning.bytes)}", err=True)
     if as_json:
         print_json(cleaning)
-
-
-def _agreed(cleaning: "Cleaning") -> bool:
-    if not sys.stdin or not sys.stdin.isatty():
-        raise UsageError("nothing was removed: there is no terminal to ask on", hints=["add --yes"])
-    items = counted(len(cleaning.chosen), "item")
-    return click.confirm(f"remove {items}, {size(cleaning.bytes)}?", err=True)

@@ -58,10 +58,7 @@ def perform_inside(options: dict[str, Any], wanted: dict[str, Any]) -> None:
         ci.built(built, diagnose_folder(Path(built.folder)) if built.record.error else None)
 
     watcher = ContainerWatcher(
-        say=lambda text: view.write(f"stoker: {text}\n"),
-        show=view.show,
-        write=view.write,
-        end=end,
+        say=lambda text: view.write(f"stoker: {text}\n"), show=view.show, write=view.write, end=end
     )
     try:
         built = build_inside(asked, inside, watcher)

@@ -11,6 +11,8 @@ from stoker.knowledge.export_targets import BuilderSize, ClusterEngine, ExportFo
 from stoker.model.errors import UsageError
 from stoker.model.value import byte_count
 
+_OF_A_BUILD = ("source", "matrix", "only", "stoker", "torch", "torch_index")
+
 
 @click.command()
 @click.argument("format", type=click.Choice([str(form) for form in ExportFormat]), metavar="FORMAT")
@@ -83,7 +85,6 @@ from stoker.model.value import byte_count
 )
 @click.option(
     "--stoker",
-    "requirement",
     metavar="WHEEL|URL",
     help="The wheel of stoker that the other machine installs; a file is copied to --out.",
 )
@@ -102,22 +103,7 @@ from stoker.model.value import byte_count
 @click.option("--json", "as_json", is_flag=True, help="Print paths and contents as JSON.")
 def export(
     format: str,  # noqa: A002
-    source: str | None,
-    matrix: bool,
-    only: str,
-    builder_cpus: int,
-    builder_memory: str | None,
-    builder_disk: str,
-    hours: float,
-    shards: int | None,
-    image: str | None,
     cluster: str | None,
-    workers: int | None,
-    allow: tuple[str, ...],
-    trust_network: bool,
-    requirement: str | None,
-    torch: str | None,
-    torch_index: str | None,
     out: Path | None,
     force: bool,
     as_json: bool,
@@ -143,61 +129,45 @@ def export(
     from stoker.export.workers import ClusterWanted, export_cluster
     from stoker.outside.terminal import print_json
 
+    own = {name: options.pop(name) for name in _OF_A_BUILD}
+    workers, shards = options["workers"], options["shards"]
+    networks = {name: options.pop(name) for name in ("allow", "trust_network")}
     request, form = told_request(options), ExportFormat(format)
-    disk, seconds = _bytes("--disk", builder_disk), int(hours * 3600)
-    wheel = None
+    size = {
+        "cpus": options["builder_cpus"],
+        "disk_bytes": _bytes("--disk", options["builder_disk"]),
+        "seconds": int(options["hours"] * 3600),
+    }
+    memory, wheel = options["builder_memory"], None
     if cluster:
-        if (
-            source
-            or matrix
-            or only
-            or requirement
-            or torch
-            or torch_index
-            or shards
-            or request.options
-        ):
+        if any(own.values()) or shards or request.options:
             raise UsageError(
                 "--cluster exports workers, not a build: leave out SOURCE, variants, --shards "
                 "and --stoker",
                 hints=[f"stoker export {form} --cluster {cluster}"],
             )
-        memory = _bytes("--memory", builder_memory) if builder_memory else None
         wanted = ClusterWanted(
             format=form,
             engine=ClusterEngine(cluster),
             workers=workers or 2,
-            cpus=builder_cpus,
-            memory_bytes=memory,
-            disk_bytes=disk,
-            seconds=seconds,
-            image=image,
-            allow=allow,
-            trust_network=trust_network,
+            memory_bytes=_bytes("--memory", memory) if memory else None,
+            image=options["image"],
+            **size,
+            **networks,
         )
         files = render_cluster(export_cluster(wanted))
-    elif workers or allow or trust_network:
+    elif workers or any(networks.values()):
         raise UsageError("--workers, --allow and --trust-network belong to --cluster")
     else:
-        memory = _bytes("--memory", builder_memory or "64G")
-        size = BuilderSize(cpus=builder_cpus, memory_bytes=memory, disk_bytes=disk, seconds=seconds)
+        machine = BuilderSize(memory_bytes=_bytes("--memory", memory or "64G"), **size)
         build = ExportWanted(
-            format=form,
-            source=source,
-            matrix=matrix,
-            only=only,
-            size=size,
-            stoker=requirement,
-            torch=torch,
-            torch_index=torch_index,
-            image=image,
-            shards=shards or 0,
+            format=form, size=machine, image=options["image"], shards=shards or 0, **own
         )
         planned = export(build, request)
         files = render_farm(planned) if shards else render(planned)
         if shards:
             click.echo(str(count_jobs(planned)), err=True)
-        wheel = origin_of_stoker(requirement, form).wheel
+        wheel = origin_of_stoker(build.stoker, form).wheel
     if as_json:
         print_json(files, "files")
     if out is not None:

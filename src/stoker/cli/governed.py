@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stoker.cli.chosen import progress_view, run_options, same_command, with_settings
 from stoker.model.errors import ExitStatus, StorageError
-from stoker.model.value import Value, indented_json
+from stoker.model.value import indented_json
 from stoker.outside.streams import ci_system
 from stoker.settings.declared import OPTIONS, SettingGroup, SettingKind
 
@@ -22,14 +22,13 @@ if TYPE_CHECKING:
 
     from stoker.diagnose.sieve import Sieve
     from stoker.diagnose.values import Diagnosis
-    from stoker.govern.running import Finished
     from stoker.model.events import AnyEvent
     from stoker.model.runs import RunSummary
 
 GROUPS = (SettingGroup.GOVERN, SettingGroup.CHAIN)
 
 
-class Flag(Value, frozen=True, kw_only=True):
+class Flag(NamedTuple):
     """An option of `stoker run` that is not a setting. Without ``metavar`` it takes no value."""
 
     flag: str
@@ -39,22 +38,9 @@ class Flag(Value, frozen=True, kw_only=True):
 
 
 FLAGS = (
-    Flag(
-        flag="--respect-jobs",
-        name="respect_jobs",
-        help="Leave -jN of make and ninja as it is, and use N CPUs.",
-    ),
-    Flag(
-        flag="--summary",
-        name="summary_file",
-        metavar="FILE",
-        help="Write the summary as JSON.",
-    ),
-    Flag(
-        flag="--explain",
-        name="explain",
-        help="Say why steps waited, were paused or were killed.",
-    ),
+    Flag("--respect-jobs", "respect_jobs", "Leave -jN of make and ninja as it is, and use N CPUs."),
+    Flag("--summary", "summary_file", "Write the summary as JSON.", "FILE"),
+    Flag("--explain", "explain", "Say why steps waited, were paused or were killed."),
 )
 
 
@@ -142,7 +128,10 @@ def run_governed(
         view.write(summary_text(finished.summary) + serial.text(finished.summary.cpus))
     if explain:
         view.write(explanation.text())
-    view.write(_unfinished(finished))
+    if finished.unfinished:
+        goes_on = finished.status == ExitStatus.UNFINISHED
+        continues = f"; `{same_command()}` continues" if goes_on else ""
+        view.write(f"stoker: {finished.unfinished}{continues}\n")
     if finished.unseen_cpu_seconds:
         view.write(unseen_text(finished.unseen_cpu_seconds))
     if summary_file:
@@ -159,16 +148,6 @@ def run_governed(
 
         CiReport(view.write_own).ran(shlex.join(command), finished, diagnosis)
     return finished.status
-
-
-def _unfinished(finished: "Finished") -> str:
-    """Return why the command stopped before its end, and what continues it."""
-    if not finished.unfinished:
-        return ""
-    continues = (
-        f"; `{same_command()}` continues" if finished.status == ExitStatus.UNFINISHED else ""
-    )
-    return f"stoker: {finished.unfinished}{continues}\n"
 
 
 def _diagnosis(

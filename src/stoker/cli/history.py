@@ -38,10 +38,7 @@ _FEW = 20  # steps that are shown without --all
     "--chart", is_flag=True, help="Show how builds of this folder changed, and which step did."
 )
 @click.option(
-    "--page",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the chart as a web page.",
+    "--page", type=click.Path(path_type=Path), metavar="FILE", help="Write the chart as a web page."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def history(

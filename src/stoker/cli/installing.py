@@ -253,11 +253,7 @@ def _found_or_built(options: InstallOptions, target: _Target, settings: dict[str
 
 
 def _write_lock(path: Path, found: list[Found], place: Place, installer: Installer) -> None:
-    with (
-        shown(),
-        stage("locking"),
-        folder_of_process(folders.cache() / "install", ASIDE) as work,
-    ):
+    with shown(), stage("locking"), folder_of_process(folders.cache() / "install", ASIDE) as work:
         made = resolved_lock(found, place, installer, work)
     write_lock(made, path)
     say(f"{path}: {len(made.packages)} packages")

@@ -1,6 +1,7 @@
 """Flags of the declared settings, of features and of CMake options."""
 
 import shlex
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -175,3 +176,10 @@ def _flag(option: Declared) -> Callable[[F], F]:
     kind = click.Choice(option.choices) if option.choices else None
     metavar = option.metavar or None
     return click.option(*names, option.name, type=kind, metavar=metavar, **how)
+
+
+def may_remove(what: str) -> bool:
+    """Ask whether something may be removed."""
+    if not sys.stdin or not sys.stdin.isatty():
+        raise UsageError("nothing was removed: there is no terminal to ask on", hints=["add --yes"])
+    return click.confirm(f"remove {what}?", err=True)

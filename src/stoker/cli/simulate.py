@@ -39,20 +39,10 @@ def _distributions(
     return tuple(sizes)
 
 
-def _optional_counts(
-    context: click.Context, parameter: click.Parameter, value: str | None
-) -> tuple[int, ...]:
-    return _counts(context, parameter, value) if value else ()
-
-
 def _seconds(_: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
     if value is None or (seconds := second_count(value)):
         return None if value is None else seconds
     raise UsageError(f"--{parameter.name} {value}: not a time", hints=["try 6h or 5h30m"])
-
-
-def _words(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
-    return tuple(value.split(","))
 
 
 @click.command()
@@ -75,7 +65,7 @@ def _words(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]
     "--policy",
     "policies",
     default="adaptive",
-    callback=_words,
+    callback=lambda _, __, value: tuple(value.split(",")),
     metavar="NAME,...",
     help="Policies, such as adaptive,fixed:8,levels,two-phase. Default: adaptive.",
 )
@@ -105,7 +95,7 @@ def _words(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]
 )
 @click.option(
     "--shards",
-    callback=_optional_counts,
+    callback=lambda context, option, value: _counts(context, option, value) if value else (),
     metavar="N,...",
     help="Split the compiles into so many jobs, each on such a machine, and one that links.",
 )
@@ -148,7 +138,7 @@ def simulate(
     stoker simulate 12 --cpus 4 --memory 16G --shards 1,4,8,16 --limit 6h
     """
     if shards:
-        return _farm(source, cpus, memory, shards, limit, setup or 0.0, as_json=as_json)
+        return _farm(source, cpus, memory, shards, limit=limit, setup=setup or 0.0, as_json=as_json)
     if limit or setup:
         raise UsageError("--limit and --setup belong to --shards")
     from stoker.govern.simulating import SimulationOptions, simulate_build, simulation_page
@@ -180,9 +170,9 @@ def _farm(
     cpus: tuple[int, ...],
     memory: tuple[int, ...],
     shards: tuple[int, ...],
+    *,
     limit: float | None,
     setup: float,
-    *,
     as_json: bool,
 ) -> int:
     """Simulate a build in several jobs."""
