@@ -1,16 +1,8 @@
 """Compares the facts of two artifacts. Pure."""
 
-from collections.abc import Iterator
-
 from packaging.requirements import InvalidRequirement
 
-from stoker.model.artifact import (
-    ArtifactFacts,
-    FactDifference,
-    LibraryFacts,
-    TargetKind,
-    WheelFacts,
-)
+from stoker.model.artifact import ArtifactFacts, FactDifference, LibraryFacts, TargetKind
 from stoker.model.distribution import read_requirement
 from stoker.model.value import size as in_words
 
@@ -23,26 +15,28 @@ def compare_facts(before: ArtifactFacts, after: ArtifactFacts) -> tuple[FactDiff
     old |= {name or library.path: _library_rows(library) for library in before.libraries}
     new |= {name or library.path: _library_rows(library) for library in after.libraries}
     return tuple(
-        difference
+        FactDifference(subject=subject, name=name, before=was.get(name), after=now.get(name))
         for subject in sorted(old | new)
-        for difference in _differences(subject, old.get(subject, {}), new.get(subject, {}))
+        for was, now in [(old.get(subject, {}), new.get(subject, {}))]
+        for name in was | now
+        if was.get(name) != now.get(name)
     )
-
-
-def _differences(
-    subject: str, old: dict[str, str], new: dict[str, str]
-) -> Iterator[FactDifference]:
-    for name in old | new:
-        if old.get(name) != new.get(name):
-            yield FactDifference(
-                subject=subject, name=name, before=old.get(name), after=new.get(name)
-            )
 
 
 def _whole(facts: ArtifactFacts) -> dict[str, str]:
     rows = {"size": in_words(facts.size_bytes)}
-    if facts.wheel:
-        rows |= _wheel(facts.wheel)
+    if wheel := facts.wheel:
+        rows |= {
+            "name": wheel.name,
+            "version": wheel.version,
+            "tags": " ".join(wheel.tags),
+            "requires python": wheel.requires_python or "-",
+        }
+        for line in wheel.requires:
+            try:
+                rows[f"requires {read_requirement(line).name}"] = line
+            except InvalidRequirement:
+                rows[f"requires {line}"] = line
     rows |= {"manylinux": facts.manylinux or "-", "minimum driver": facts.minimum_driver or "-"}
     rows |= {
         f"GPU {row.arch}": (f"by {row.by}, in part" if row.partly else f"by {row.by}")
@@ -50,21 +44,6 @@ def _whole(facts: ArtifactFacts) -> dict[str, str]:
         if not row.without
     }
     return rows | {f"missing {name}": "yes" for name in facts.unresolved}
-
-
-def _wheel(wheel: WheelFacts) -> dict[str, str]:
-    rows = {
-        "name": wheel.name,
-        "version": wheel.version,
-        "tags": " ".join(wheel.tags),
-        "requires python": wheel.requires_python or "-",
-    }
-    for line in wheel.requires:
-        try:
-            rows[f"requires {read_requirement(line).name}"] = line
-        except InvalidRequirement:
-            rows[f"requires {line}"] = line
-    return rows
 
 
 def _library_rows(library: LibraryFacts) -> dict[str, str]:

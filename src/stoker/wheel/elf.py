@@ -4,11 +4,12 @@ Headers are read at once, everything else on request. No value in the file is tr
 checks every offset, oversized tables are refused, and the number of linked records is bounded.
 """
 
-import operator
 import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import takewhile
+from operator import itemgetter, le
 from typing import NamedTuple
 
 from stoker.model.errors import ArtifactError
@@ -160,6 +161,9 @@ class Elf:
         self.header = Header(*layout.unpack(self.reader.read(16, layout.size)))
         self.sections = self._sections()
         self.segments = self._segments()
+        loads = self.segments_of(LOAD)
+        self._by_address = _Loads((segment.address, segment) for segment in loads)
+        self._by_offset = _Loads((segment.offset, segment) for segment in loads)
 
     @property
     def machine(self) -> str:
@@ -212,17 +216,14 @@ class Elf:
         layout = self._struct("8I", "IIQQQQQQ")
         if self.header.segment_size != layout.size:
             raise self.reader.error(f"program headers of {self.header.segment_size} bytes", offset)
-        segments = [self._segment(row) for row in self._rows(layout, offset, count, _MOST_SEGMENTS)]
+        rows = self._rows(layout, offset, count, _MOST_SEGMENTS)
+        if not self.is_64_bit:  # the flags are in another place
+            rows = ((row[0], row[6], *row[1:6], row[7]) for row in rows)
+        segments = tuple(Segment(*row) for row in rows)
         for segment in segments:
             if segment.offset + segment.file_size > self.reader.size and segment.file_size:
                 raise self.reader.error("a segment extends beyond the end of the file", offset)
-        return tuple(segments)
-
-    def _segment(self, row: tuple[int, ...]) -> Segment:
-        if self.is_64_bit:
-            return Segment(*row)
-        kind, offset, address, physical, file_size, memory_size, flags, alignment = row
-        return Segment(kind, flags, offset, address, physical, file_size, memory_size, alignment)
+        return segments
 
     def _rows(
         self, layout: struct.Struct, offset: int, count: int, most: int
@@ -264,31 +265,17 @@ class Elf:
         return self._by_offset.find(offset)
 
     @cached_property
-    def _by_address(self) -> "_Loads":
-        return _Loads((segment.address, segment) for segment in self.segments_of(LOAD))
-
-    @cached_property
-    def _by_offset(self) -> "_Loads":
-        return _Loads((segment.offset, segment) for segment in self.segments_of(LOAD))
-
-    @cached_property
     def dynamic(self) -> tuple[tuple[int, int], ...]:
         """Return the dynamic tags and values in order; empty for objects and static programs."""
         found = self.segments_of(DYNAMIC)
         if not found or not found[0].file_size:
             return ()
         layout = self._struct("iI", "qQ")
-        segment = found[0]
-        if segment.file_size > _LARGEST_TABLE or segment.file_size % layout.size:
-            raise self.reader.error(
-                f"a dynamic section of {segment.file_size} bytes", segment.offset
-            )
-        entries = []
-        for tag, value in layout.iter_unpack(self.reader.read(segment.offset, segment.file_size)):
-            if not tag:
-                break
-            entries.append((tag, value))
-        return tuple(entries)
+        offset, size = found[0].offset, found[0].file_size
+        if size > _LARGEST_TABLE or size % layout.size:
+            raise self.reader.error(f"a dynamic section of {size} bytes", offset)
+        entries = layout.iter_unpack(self.reader.read(offset, size))
+        return tuple(takewhile(itemgetter(0), entries))
 
     def value(self, tag: int) -> int | None:
         return next((value for found, value in self.dynamic if found == tag), None)
@@ -364,7 +351,7 @@ class _Loads:
         self._segments = [(start, segment) for start, segment in segments if segment.file_size]
         self._starts = [start for start, _ in self._segments]
         ends = [start + segment.file_size for start, segment in self._segments]
-        self._are_apart = all(map(operator.le, ends, self._starts[1:]))
+        self._are_apart = all(map(le, ends, self._starts[1:]))
 
     def find(self, place: int) -> Segment | None:
         """Return the first segment that contains a place."""

@@ -197,7 +197,19 @@ class _Layout(NamedTuple):
 def _with_tail(
     file: Elf, entries: Entries, strings: bytes, versions: Sequence[Overwritten]
 ) -> Patch:
-    layout = _layout(file, len(entries), len(strings))
+    offset, address = _free_place(file)
+
+    def take(size: int) -> _Place:
+        nonlocal offset, address
+        place = _Place(offset, address, size)
+        offset, address = offset + size, address + size
+        return place
+
+    headers = take((len(file.segments) + 1) * SEGMENT_SIZE)
+    dynamic = _old_place(file)
+    if len(entries) >= _room(dynamic):
+        dynamic = take((len(entries) + 1) * _ENTRY.size)
+    layout = _Layout(headers, dynamic, take(len(strings)))
     moved = {elf.STRING_TABLE: layout.strings.address, elf.STRING_TABLE_SIZE: len(strings)}
     entries = [(tag, moved.get(tag, value)) for tag, value in entries]
     parts = [
@@ -215,22 +227,6 @@ def _with_tail(
         overwritten=tuple(part for part in parts if part[0] < old),
         tail=overwrite(bytes(size - old), old, [part for part in parts if part[0] >= old]),
     )
-
-
-def _layout(file: Elf, entries: int, strings: int) -> _Layout:
-    offset, address = _free_place(file)
-
-    def take(size: int) -> _Place:
-        nonlocal offset, address
-        place = _Place(offset, address, size)
-        offset, address = offset + size, address + size
-        return place
-
-    headers = take((len(file.segments) + 1) * SEGMENT_SIZE)
-    dynamic = _old_place(file)
-    if entries >= _room(dynamic):
-        dynamic = take((entries + 1) * _ENTRY.size)
-    return _Layout(headers, dynamic, take(strings))
 
 
 def _free_place(file: Elf) -> tuple[int, int]:
@@ -267,7 +263,15 @@ def _segments(file: Elf, layout: _Layout) -> list[Segment]:
     """Return all segments with the tail, and with the new places of the parts that move."""
     moved = {elf.PROGRAM_HEADERS: layout.headers, elf.DYNAMIC: layout.dynamic}
     segments = [
-        _at(moved[segment.type], segment) if segment.type in moved else segment
+        segment._replace(
+            offset=place.offset,
+            address=place.address,
+            physical_address=place.address,
+            file_size=place.size,
+            memory_size=place.size,
+        )
+        if (place := moved.get(segment.type))
+        else segment
         for segment in file.segments
     ]
     start, end = layout.headers, layout.strings.offset + layout.strings.size
@@ -278,16 +282,6 @@ def _segments(file: Elf, layout: _Layout) -> list[Segment]:
         elf.LOAD, flags, start.offset, start.address, start.address, size, size, file.page
     )
     return with_tail(segments, tail)
-
-
-def _at(place: _Place, segment: Segment) -> Segment:
-    return segment._replace(
-        offset=place.offset,
-        address=place.address,
-        physical_address=place.address,
-        file_size=place.size,
-        memory_size=place.size,
-    )
 
 
 def _sections(file: Elf, layout: _Layout) -> Iterator[Overwritten]:

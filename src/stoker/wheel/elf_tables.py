@@ -133,11 +133,7 @@ def read_pointers(file: Elf, within: range) -> Iterator[Pointer]:
             if number in within and not symbol:
                 addend = offset + index * _RELOCATION.size + _ADDEND
                 yield Pointer(place, number, addend, kind == relative)
-    yield from _packed_offsets(file, within)
-
-
-def _packed_offsets(file: Elf, within: range) -> Iterator[Pointer]:
-    """Yield the pointers of a RELR table: addresses, and bitmaps of the 63 words after them."""
+    # A RELR table has addresses, and bitmaps of the 63 words after them.
     _, content = _table(file, _RELR, _RELR_SIZE, _WORD)
     for place, bits in _bitmaps(file, content):
         yield from _marked(file, place, bits, within)

@@ -34,7 +34,18 @@ def read_wheel(
     wheel: Wheel, also: Also = None
 ) -> tuple[WheelFacts, tuple[LibraryFacts, ...], tuple[str, ...]]:
     """Return the metadata of a wheel, the facts of its ELF files, and all member names."""
-    return metadata_of(wheel), _libraries(wheel, also), tuple(wheel.members)
+    metadata, found = metadata_of(wheel), elf_members(wheel)
+
+    def read(member: Member) -> LibraryFacts:
+        facts = read_member(wheel.archive.file, member, also)
+        advance(member.size)
+        return facts
+
+    total = sum(member.size for member in found)
+    workers = min(_MOST_THREADS, threads())
+    with stage("reading libraries", total) as advance, ThreadPoolExecutor(workers) as pool:
+        libraries = sorted(pool.map(read, found), key=lambda library: library.path)
+    return metadata, tuple(libraries), tuple(wheel.members)
 
 
 def metadata_of(wheel: Wheel, kind: bytes | None = None) -> WheelFacts:
@@ -77,21 +88,6 @@ def elf_members(wheel: Wheel) -> list[Member]:
     with stage("looking for libraries"):
         found = [one for one in wheel.members.values() if _is_elf(wheel.archive.file, one)]
     return sorted(found, key=lambda member: -member.size)
-
-
-def _libraries(wheel: Wheel, also: Also) -> tuple[LibraryFacts, ...]:
-    found = elf_members(wheel)
-
-    def read(member: Member) -> LibraryFacts:
-        facts = read_member(wheel.archive.file, member, also)
-        advance(member.size)
-        return facts
-
-    total = sum(member.size for member in found)
-    workers = min(_MOST_THREADS, threads())
-    with stage("reading libraries", total) as advance, ThreadPoolExecutor(workers) as pool:
-        libraries = list(pool.map(read, found))
-    return tuple(sorted(libraries, key=lambda library: library.path))
 
 
 def _is_elf(file: Reader, member: Member) -> bool:
@@ -171,28 +167,20 @@ def read_files(root: Path, files: Iterable[str], also: Also = None) -> tuple[Lib
 
 def installed_facts(dist_info: Path) -> tuple[WheelFacts, tuple[str, ...]]:
     """Return the metadata of a distribution, and its files relative to site-packages."""
-    root = dist_info.parent
-    listed = _record(dist_info / "RECORD")
-    files = tuple(file for file in listed if os.path.lexists(root / file))
+    root, listed = dist_info.parent, dist_info / "RECORD"
+    try:
+        rows = record.parse_record(listed.read_bytes())
+    except FileNotFoundError:
+        raise ArtifactError(
+            "the distribution has no RECORD, so its files are unknown", file=str(listed)
+        ) from None
+    except ValueError as error:
+        raise ArtifactError(str(error), file=str(listed)) from None
+    files = tuple(file for file in rows if os.path.lexists(root / file))
+    paths = (dist_info / "METADATA", dist_info / "WHEEL")
     facts = wheel_facts(
-        _content(dist_info / "METADATA"),
-        _content(dist_info / "WHEEL"),
+        *(path.read_bytes() if path.is_file() else b"" for path in paths),
         members=len(files),
         unpacked=sum((root / file).lstat().st_size for file in files),
     )
     return facts, files
-
-
-def _record(path: Path) -> Iterable[str]:
-    try:
-        return record.parse_record(path.read_bytes())
-    except FileNotFoundError:
-        raise ArtifactError(
-            "the distribution has no RECORD, so its files are unknown", file=str(path)
-        ) from None
-    except ValueError as error:
-        raise ArtifactError(str(error), file=str(path)) from None
-
-
-def _content(path: Path) -> bytes:
-    return path.read_bytes() if path.is_file() else b""

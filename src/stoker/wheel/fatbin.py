@@ -1,8 +1,8 @@
 """Reads device code inside a library: regions of entries, and the wrappers that point to regions.
 
 Only headers are read; ``unpacked`` decompresses the code of one entry, with the packages lz4 and
-zstandard. Anything unknown is an error with its offset, because
-`stoker slim` must not guess. All numbers are little-endian:
+zstandard. Anything unknown is an error with its offset, because `stoker slim` must not guess. All
+numbers are little-endian:
 
     region    u32 mark, u16 version, u16 header size, u64 bytes that follow; then entries
     entry     64 bytes or more of header, then its payload, padded to 8 bytes
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from stoker.model.artifact import Compression, DeviceKind
-from stoker.model.errors import ArtifactError, MissingError
+from stoker.model.errors import MissingError
 from stoker.wheel.elf import Elf
 from stoker.wheel.reader import Reader
 
@@ -263,24 +263,17 @@ class Wrapper(NamedTuple):
 
 
 def read_wrappers(file: Elf) -> tuple[Wrapper, ...]:
-    return tuple(
-        Wrapper(section.address + at, section.offset + at, region)
-        for _, section in file.named(SECTION)
-        for at, region in _fields(file, section.offset, section.size)
-    )
-
-
-def _fields(file: Elf, offset: int, size: int) -> list[tuple[int, int]]:
-    """Return the offset of each wrapper in the section, and its region."""
-    if size % _WRAPPER.size or size > _MOST_BYTES:
-        raise file.reader.error(f"{size} bytes of device code wrappers", offset)
     found = []
-    for index, fields in enumerate(_WRAPPER.iter_unpack(file.reader.read(offset, size))):
-        mark, version, region, _ = fields
-        if mark != _MARK or version not in _VERSIONS:
-            raise file.reader.error("this is not a device code wrapper", offset + index * 24)
-        found.append((index * _WRAPPER.size, region))
-    return found
+    for _, section in file.named(SECTION):
+        if section.size % _WRAPPER.size or section.size > _MOST_BYTES:
+            raise file.reader.error(f"{section.size} bytes of device code wrappers", section.offset)
+        rows = _WRAPPER.iter_unpack(file.reader.read(section.offset, section.size))
+        for index, (mark, version, region, _) in enumerate(rows):
+            at = index * _WRAPPER.size
+            if mark != _MARK or version not in _VERSIONS:
+                raise file.reader.error("this is not a device code wrapper", section.offset + at)
+            found.append(Wrapper(section.address + at, section.offset + at, region))
+    return tuple(found)
 
 
 def check_codecs() -> None:
@@ -303,35 +296,27 @@ def unpacked(reader: Reader, entry: FatbinEntry) -> bytes:
     start = entry.offset + entry.header_size
     if entry.compression is Compression.NONE:
         return reader.read(start, entry.payload_size)
-    packed = reader.read(start, entry.compressed_size)
-    content = _decoded(packed, entry, reader)
-    if len(content) != entry.unpacked_size:
-        raise reader.error(f"device code unpacks to {len(content)} bytes", entry.offset)
-    return content
-
-
-def _decoded(packed: bytes, entry: FatbinEntry, reader: Reader) -> bytes:
     check_codecs()
     import lz4.block
     import zstandard
 
-    size = entry.unpacked_size
+    packed, size = reader.read(start, entry.compressed_size), entry.unpacked_size
     try:
         if entry.compression is Compression.LZ4:
-            return bytes(lz4.block.decompress(packed, uncompressed_size=size))
-        if entry.compression is Compression.ZSTD:
+            content = bytes(lz4.block.decompress(packed, uncompressed_size=size))
+        elif entry.compression is Compression.ZSTD:
             # The decompressor allocates the declared size, whatever max_output_size is.
             declared = zstandard.frame_content_size(packed)
             if declared not in (size, -1):  # -1: the frame does not say
-                raise _broken(reader, entry, f"its frame declares {declared} bytes, not {size}")
-            return zstandard.ZstdDecompressor().decompress(packed, max_output_size=size)
-    except (lz4.block.LZ4BlockError, zstandard.ZstdError) as error:
-        raise _broken(reader, entry, str(error)) from None
-    raise _broken(reader, entry, "its compression is unknown")
-
-
-def _broken(reader: Reader, entry: FatbinEntry, why: str) -> ArtifactError:
-    return reader.error(f"device code cannot be unpacked: {why}", entry.offset)
+                raise ValueError(f"its frame declares {declared} bytes, not {size}")
+            content = zstandard.ZstdDecompressor().decompress(packed, max_output_size=size)
+        else:
+            raise ValueError("its compression is unknown")
+    except (lz4.block.LZ4BlockError, zstandard.ZstdError, ValueError) as error:
+        raise reader.error(f"device code cannot be unpacked: {error}", entry.offset) from None
+    if len(content) != size:
+        raise reader.error(f"device code unpacks to {len(content)} bytes", entry.offset)
+    return content
 
 
 def packed_by_zstd(content: bytes) -> bytes:

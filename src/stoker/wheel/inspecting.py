@@ -119,22 +119,18 @@ def _library(path: Path, also: Also) -> ArtifactFacts:
 
 
 def _folder(path: Path, also: Also) -> ArtifactFacts:
-    files = files_below(path)
+    files, size = files_below(path), 0
+    for file in files:
+        with suppress(FileNotFoundError):  # it may have been removed since it was listed
+            size += (path / file).lstat().st_size
     return _assemble(
         path=path,
         kind=TargetKind.FOLDER,
-        size=sum(_size(path / file) for file in files),
+        size=size,
         libraries=read_files(path, files, also),
         files=files,
         holds=_on_disk(path.absolute()),
     )
-
-
-def _size(path: Path) -> int:
-    """Return the size of a file, or 0 if it was removed since it was listed."""
-    with suppress(FileNotFoundError):
-        return path.lstat().st_size
-    return 0
 
 
 def _installed(dist_info: Path, also: Also) -> ArtifactFacts:

@@ -4,6 +4,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 
 from stoker.model.artifact import (
     CxxAbi,
@@ -57,6 +58,10 @@ def read_library(reader: Reader, also: Callable[[Elf], None] | None = None) -> L
 def _read(file: Elf) -> LibraryFacts:
     notes = [note for note in file.notes() if note.owner == _GNU]
     regions = list(device_regions(file))
+    sizes: Counter[str] = Counter()
+    for name, section in zip(file.section_names, file.sections, strict=True):
+        if section.file_size:
+            sizes[name] += section.file_size
     return LibraryFacts(
         path=file.reader.name,
         size_bytes=file.reader.size,
@@ -76,7 +81,7 @@ def _read(file: Elf) -> LibraryFacts:
         ),
         build_id=next((note.content.hex() for note in notes if note.type == _BUILD_ID), None),
         stripped=all(section.type != elf.SYMBOL_TABLE for section in file.sections),
-        sections=_section_sizes(file),
+        sections=dict(sizes),
         device_code=_device_code(regions),
         regions=_patterns(regions),
     )
@@ -131,14 +136,6 @@ def _isa(machine: str, properties: bytes) -> Iterator[str]:
         position += 8 + -(-size // 8) * 8
 
 
-def _section_sizes(file: Elf) -> dict[str, int]:
-    sizes: dict[str, int] = {}
-    for name, section in zip(file.section_names, file.sections, strict=True):
-        if section.file_size:
-            sizes[name] = sizes.get(name, 0) + section.file_size
-    return sizes
-
-
 def device_regions(file: Elf) -> Iterator[tuple[str, Region]]:
     """Yield all regions of device code with their sections, in file order."""
     sections = file.named(*fatbin.SECTIONS)
@@ -160,19 +157,18 @@ def _device_code(regions: Iterable[tuple[str, Region]]) -> tuple[DeviceCode, ...
         for entry in region.entries:
             key = (fatbin.SECTIONS.index(section), entry.kind, entry.number, entry.suffix)
             groups.setdefault(key, []).append(entry)
-    return tuple(_sum(fatbin.SECTIONS[key[0]], groups[key]) for key in sorted(groups))
-
-
-def _sum(section: str, entries: list[FatbinEntry]) -> DeviceCode:
-    return DeviceCode(
-        kind=entries[0].kind,
-        arch=entries[0].arch,
-        size_bytes=sum(entry.payload_size for entry in entries),
-        count=len(entries),
-        unpacked_bytes=sum(entry.unpacked_size for entry in entries),
-        compression=tuple(sorted({entry.compression for entry in entries})),
-        section=section,
-        linked=section != fatbin.RELOCATABLE,
+    return tuple(
+        DeviceCode(
+            kind=entries[0].kind,
+            arch=entries[0].arch,
+            size_bytes=sum(entry.payload_size for entry in entries),
+            count=len(entries),
+            unpacked_bytes=sum(entry.unpacked_size for entry in entries),
+            compression=tuple(sorted({entry.compression for entry in entries})),
+            section=fatbin.SECTIONS[section],
+            linked=fatbin.SECTIONS[section] != fatbin.RELOCATABLE,
+        )
+        for (section, *_), entries in sorted(groups.items(), key=itemgetter(0))
     )
 
 

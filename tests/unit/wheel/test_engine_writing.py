@@ -2,6 +2,7 @@
 
 import email.parser
 import os
+import re
 import stat
 import struct
 import subprocess
@@ -182,11 +183,16 @@ def test_stored_members_are_compressed_on_request(tmp_path: Path) -> None:
     source = make_wheel(tmp_path, zipped(contents, method=zipfile.ZIP_STORED))
     target = edited(source, tmp_path / "out", Edit(compress=True))
     assert unpacked(target)[SO] == LIBRARY
+    unsized = re.sub(rb",\d+$", b",", contents[RECORD], flags=re.MULTILINE)
+    source = make_wheel(tmp_path, zipped({**contents, RECORD: unsized}, method=zipfile.ZIP_STORED))
+    assert edited(source, tmp_path / "out", Edit(compress=True)).read_bytes() == target.read_bytes()
     with zipfile.ZipFile(target) as archive:
         assert {info.compress_type for info in archive.infolist()} == {zipfile.ZIP_DEFLATED}
     wrong = zipped({**contents, SO: LIBRARY[::-1]}, method=zipfile.ZIP_STORED)
-    with pytest.raises(ArtifactError, match="not what RECORD says"):
-        edited(make_wheel(tmp_path, wrong), tmp_path / "wrong", Edit(compress=True))
+    renamed = {f"{DIST_INFO}/METADATA": Content.of_bytes(METADATA.replace(b"1.2", b"1.3"))}
+    for edit in (Edit(compress=True), Edit(compress=True, contents=renamed)):
+        with pytest.raises(ArtifactError, match="not what RECORD says"):
+            edited(make_wheel(tmp_path, wrong), tmp_path / "wrong", edit)
     assert not (tmp_path / "wrong").exists() or not list((tmp_path / "wrong").iterdir())
 
 

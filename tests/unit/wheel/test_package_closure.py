@@ -8,9 +8,8 @@ from stoker.wheel.package.built_wheel import BuiltWheel
 from stoker.wheel.package.closure import (
     Closure,
     LibraryProvider,
-    Providers,
     find_closure,
-    wheel_cuda,
+    providers,
 )
 from stoker.wheel.package.places import SearchPlaces
 from stoker.wheel.package.values import PackageMode, PackageRequest
@@ -23,8 +22,7 @@ def closure(
     exclude: tuple[str, ...] = (),
 ) -> Closure:
     request = PackageRequest(mode=mode, exclude=exclude)
-    cuda = wheel_cuda(wheel, request)
-    return find_closure(wheel, Providers(wheel, request), found, cuda=cuda.major if cuda else None)
+    return find_closure(wheel, request, found)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +44,7 @@ def test_who_provides_a_library(
     wheel = built(library("warm/libown.so"))
     for mode, provider in ((PackageMode.PYPI, in_pypi), (PackageMode.BUNDLE, in_bundle)):
         request = PackageRequest(mode=mode, exclude=("libmine.*",))
-        assert Providers(wheel, request).of(name) is provider
+        assert providers(wheel, request)(name) is provider
 
 
 @pytest.mark.parametrize("mode", [PackageMode.PYPI, PackageMode.BUNDLE])
@@ -54,8 +52,8 @@ def test_an_extension_has_the_openmp_runtime_of_pytorch(mode: PackageMode) -> No
     """A bundled one would be a second one in the process, which `verify` refuses."""
     wheel = built(library("warm/_C.so", "libgomp.so.1", "libc10.so"))
     assert closure(wheel, places(library("libgomp.so.1")), mode).found == {}
-    paths = Providers(wheel, PackageRequest(mode=mode))
-    assert paths.of("libgomp.so.1") is LibraryProvider.TORCH
+    provider = providers(wheel, PackageRequest(mode=mode))
+    assert provider("libgomp.so.1") is LibraryProvider.TORCH
 
 
 def test_what_is_needed_is_followed_to_the_end() -> None:

@@ -8,7 +8,7 @@ import pytest
 from built_wheels import MACHINE, FactsPlace, built, library, places
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.wheel.package.built_wheel import BuiltWheel
-from stoker.wheel.package.closure import Closure, Providers, find_closure, hashed_name, to_be_hashed
+from stoker.wheel.package.closure import Closure, find_closure, hashed_name, to_be_hashed
 from stoker.wheel.package.places import SearchPlaces
 from stoker.wheel.package.planning import make_package_plan, new_tags
 from stoker.wheel.package.values import LibraryChange, PackageMode, PackagePlan, PackageRequest
@@ -21,7 +21,7 @@ def plan(
     wheel: BuiltWheel, mode: PackageMode, found: SearchPlaces | None = None, **wishes: Any
 ) -> PackagePlan:
     request = PackageRequest(mode=mode, **wishes)
-    closure = find_closure(wheel, Providers(wheel, request), found) if found else Closure()
+    closure = find_closure(wheel, request, found) if found else Closure()
     digests = {each.name: DIGEST for each in to_be_hashed(closure)}
     return make_package_plan(wheel, request, closure=closure, digests=digests)
 

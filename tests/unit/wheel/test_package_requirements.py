@@ -7,7 +7,6 @@ import pytest
 from built_wheels import built, library
 from stoker.model.errors import UsageError
 from stoker.wheel.package.built_wheel import BuiltWheel
-from stoker.wheel.package.closure import Providers
 from stoker.wheel.package.requirements import added_requirements, dropped_requirements
 from stoker.wheel.package.values import PackageMode, PackageRequest
 
@@ -29,7 +28,7 @@ def added(
     wheel: BuiltWheel, mode: PackageMode = PackageMode.PYPI, **wishes: Any
 ) -> tuple[str, ...]:
     request = PackageRequest(mode=mode, **wishes)
-    return added_requirements(wheel, request, Providers(wheel, request))
+    return added_requirements(wheel, request)
 
 
 def test_pytorch_requires_what_the_official_wheel_does() -> None:

@@ -8,7 +8,7 @@ from built_wheels import built, library
 from stoker.knowledge.nvidia_packages import folders
 from stoker.model.artifact import ElfKind, LibraryFacts
 from stoker.model.errors import UsageError
-from stoker.wheel.package.closure import Providers
+from stoker.wheel.package.closure import providers
 from stoker.wheel.package.search_paths import SearchPaths
 from stoker.wheel.package.values import PackageMode, PackageRequest
 
@@ -22,7 +22,7 @@ def paths(
 ) -> SearchPaths:
     wheel = built(library("torch/lib/libc10.so"), name="torch") if is_torch else built()
     return SearchPaths(
-        provider=Providers(wheel, PackageRequest(mode=mode)).of,
+        provider=providers(wheel, PackageRequest(mode=mode)),
         homes=homes or {},
         packages=folders(cuda) if cuda else (),
         is_torch=is_torch,

@@ -5,7 +5,6 @@ once.
 """
 
 import hashlib
-import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,7 @@ from zlib_ng import zlib_ng
 from stoker.model.errors import ArtifactError, StorageErrors, nearest
 from stoker.model.value import Value
 from stoker.model.value import size as in_words
-from stoker.outside.long_work import Advance, stage
+from stoker.outside.long_work import stage
 from stoker.wheel.engine import zip_records as zip_
 from stoker.wheel.engine.directory import Member, ZipLimits, read_directory
 from stoker.wheel.engine.record import (
@@ -54,26 +53,21 @@ class Content(Value, frozen=True, kw_only=True):
     @classmethod
     def of_file(cls, path: Path) -> "Content":
         """Return the content of a regular file, which must not change until it is written."""
-        return cls(size=_regular_file(path).st_size, chunks=lambda: _read(path))
+        with StorageErrors("read", path):
+            status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ArtifactError(
+                "not a regular file, so it cannot be added to a wheel",
+                file=str(path),
+                hints=["replace the link with a copy"],
+            )
 
+        def chunks() -> Iterator[bytes]:
+            with StorageErrors("read", path), path.open("rb", buffering=0) as stream:
+                while chunk := stream.read(_CHUNK):
+                    yield chunk
 
-def _regular_file(path: Path) -> os.stat_result:
-    """Return the status of a file, or raise an error if it may not be added to a wheel."""
-    with StorageErrors("read", path):
-        status = path.lstat()
-    if not stat.S_ISREG(status.st_mode):
-        raise ArtifactError(
-            "not a regular file, so it cannot be added to a wheel",
-            file=str(path),
-            hints=["replace the link with a copy"],
-        )
-    return status
-
-
-def _read(path: Path) -> Iterator[bytes]:
-    with StorageErrors("read", path), path.open("rb", buffering=0) as stream:
-        while chunk := stream.read(_CHUNK):
-            yield chunk
+        return cls(size=status.st_size, chunks=chunks)
 
 
 class Archive:
@@ -178,31 +172,26 @@ class Wheel:
 
     def wrong_hashes(self, *, workers: int | None = None) -> Iterator[Mismatch]:
         """Yield the members whose content differs from their hash in RECORD."""
-        listed = [member for name, member in self.members.items() if self._digest(name)]
-        listed.sort(key=lambda member: -member.size)  # the largest first, to keep all threads busy
-        title, total = "comparing files with RECORD", sum(member.size for member in listed)
-        with (
-            stage(title, total) as advance,
-            ThreadPoolExecutor(workers or threads()) as pool,
-        ):
-            for mismatch in pool.map(lambda member: self._hashed(member, advance), listed):
-                if mismatch is not None:
-                    yield mismatch
+        listed = [
+            (member, row.digest)
+            for name, member in self.members.items()
+            if (row := self.record.get(name)) and is_strong(row.digest)
+        ]
+        listed.sort(key=lambda one: -one[0].size)  # the largest first, to keep all threads busy
 
-    def _hashed(self, member: Member, advance: Advance) -> Mismatch | None:
-        told = self._digest(member.name)
-        digest = hashlib.new(told.partition("=")[0])
-        for chunk in self.archive.stream(member):
-            digest.update(chunk)
-            advance(len(chunk))
-        if written(digest.name, digest.digest()) == told:
-            return None
-        return Mismatch(member=member.name, problem="the hash in RECORD is wrong")
+        def is_wrong(one: tuple[Member, str]) -> bool:
+            member, told = one
+            digest = hashlib.new(told.partition("=")[0])
+            for chunk in self.archive.stream(member):
+                digest.update(chunk)
+                advance(len(chunk))
+            return written(digest.name, digest.digest()) != told
 
-    def _digest(self, name: str) -> str:
-        """Return the hash in RECORD, or an empty string if there is none to compare with."""
-        row = self.record.get(name)
-        return row.digest if row and is_strong(row.digest) else ""
+        title, total = "comparing files with RECORD", sum(member.size for member, _ in listed)
+        with stage(title, total) as advance, ThreadPoolExecutor(workers or threads()) as pool:
+            for (member, _), wrong in zip(listed, pool.map(is_wrong, listed), strict=True):
+                if wrong:
+                    yield Mismatch(member=member.name, problem="the hash in RECORD is wrong")
 
 
 def dist_info_of(names: Iterable[str], path: Path) -> str:

@@ -191,15 +191,11 @@ def _problem(entry: zip_.DirectoryEntry) -> str | None:
         name = entry.name.decode()
     except UnicodeDecodeError:
         return "the name is not UTF-8"
-    return name_problem(name) or _kind_problem(entry, name)
-
-
-def _kind_problem(entry: zip_.DirectoryEntry, name: str) -> str | None:
-    """Return why a member is refused: it is a link, a device or a pipe, or None."""
-    kind = stat.S_IFMT(_unix_mode(entry))
+    if problem := name_problem(name):
+        return problem
+    kind, is_folder = stat.S_IFMT(_unix_mode(entry)), name.endswith("/")
     if kind == stat.S_IFLNK:
         return "the member is a symbolic link"
-    is_folder = name.endswith("/")
     if kind not in (0, stat.S_IFDIR if is_folder else stat.S_IFREG):
         return "the member is not a regular file"
     return "a folder with content" if is_folder and entry.sizes.unpacked else None

@@ -40,24 +40,19 @@ def parse_record(content: bytes, *, most: int = 1 << 20) -> dict[str, RecordRow]
         for line in lines:
             if not line:
                 continue
-            name, row = _row(line, lines.line_num)
+            if len(line) != 3:
+                raise ValueError(f"line {lines.line_num}: {len(line)} fields, not 3")
+            name, digest, size = line
+            if size and not (size.isascii() and size.isdigit() and len(size) < 20):
+                raise ValueError(f"line {lines.line_num}: the size of {name} is not a number")
             if name in rows:
                 raise ValueError(f"line {lines.line_num}: {name} is listed twice")
             if len(rows) == most:
                 raise ValueError(f"line {lines.line_num}: too many rows")
-            rows[name] = row
+            rows[name] = RecordRow(digest=digest, size=int(size) if size else None)
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(str(error)) from None
     return rows
-
-
-def _row(line: list[str], number: int) -> tuple[str, RecordRow]:
-    if len(line) != 3:
-        raise ValueError(f"line {number}: {len(line)} fields, not 3")
-    name, digest, size = line
-    if size and not (size.isascii() and size.isdigit() and len(size) < 20):
-        raise ValueError(f"line {number}: the size of {name} is not a number")
-    return name, RecordRow(digest=digest, size=int(size) if size else None)
 
 
 def render_record(rows: Mapping[str, RecordRow]) -> bytes:

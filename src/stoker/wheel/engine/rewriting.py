@@ -5,10 +5,12 @@ The name of the new file, of dist-info and of data folders follows from the meta
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
+from msgspec.structs import replace
 from packaging.utils import InvalidName, canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import InvalidVersion
 
 from stoker.model.distribution import read_tag, read_tags, read_version
 from stoker.model.errors import ArtifactError
@@ -51,17 +53,12 @@ def identify(metadata: bytes, wheel: bytes, present: str = "") -> WheelIdentity:
     build = str(kind.get("Build", ""))
     if build and not _BUILD.fullmatch(build):
         raise ValueError(f"WHEEL: {build!r} is not a build number")
-    fresh = f"{canonical.replace('-', '_')}-{wanted}"
-    stem = present if _says(present, canonical, wanted) else fresh
+    stem = f"{canonical.replace('-', '_')}-{wanted}"
+    own_name, _, own_version = present.partition("-")
+    with suppress(InvalidVersion):
+        if canonicalize_name(own_name) == canonical and read_version(own_version) == wanted:
+            stem = present
     return WheelIdentity(stem=stem, build=build, tags=_compressed(kind.get_all("Tag", [])))
-
-
-def _says(stem: str, name: str, version: Version) -> bool:
-    own_name, _, own_version = stem.partition("-")
-    try:
-        return canonicalize_name(own_name) == name and read_version(own_version) == version
-    except InvalidVersion:
-        return False
 
 
 def _compressed(lines: list[str]) -> str:
@@ -91,7 +88,15 @@ class Edit(Value, frozen=True, kw_only=True):
 
 def edited(wheel: Wheel, edit: Edit) -> list[OutputMember]:
     """Return all members to write, without RECORD and signatures, which apply to the old one."""
-    _check_record(wheel)
+    # Rows of members that are kept are copied, so RECORD has to match.
+    for mismatch in wheel.mismatches():
+        member = wheel.members.get(mismatch.member)
+        raise ArtifactError(
+            mismatch.problem,
+            file=str(wheel.path),
+            member=mismatch.member,
+            offset=member.offset if member else None,
+        )
     for name in (*edit.renamed, *edit.dropped):
         wheel.member(name)
     gone = edit.dropped | {f"{wheel.dist_info}/{name}" for name in UNLISTED}
@@ -118,18 +123,6 @@ def _entry(wheel: Wheel, old: str, new: str, edit: Edit) -> OutputMember:
         return OutputMember(name=new, source=wheel.content(old), mode=member.mode, row=row)
     kept = CopiedMember(archive=wheel.archive, member=member, row=row)
     return OutputMember(name=new, source=kept, mode=member.mode)
-
-
-def _check_record(wheel: Wheel) -> None:
-    """Raise an error if RECORD does not match, since rows of kept members are copied."""
-    for mismatch in wheel.mismatches():
-        member = wheel.members.get(mismatch.member)
-        raise ArtifactError(
-            mismatch.problem,
-            file=str(wheel.path),
-            member=mismatch.member,
-            offset=member.offset if member else None,
-        )
 
 
 def check_names(written: Iterable[str], file: str) -> None:
@@ -163,21 +156,13 @@ def rewrite(wheel: Wheel, edit: Edit, into: Path, *, workers: int | None = None)
         identity = identify(about, kind, present=present)
     except ValueError as error:
         raise ArtifactError(str(error), file=str(wheel.path), member=wheel.dist_info) from None
-    entries = _named_after(identity.stem, entries, present)
+    stem = identity.stem
+    if stem != present:
+        folders = {f"{present}.{kind}": f"{stem}.{kind}" for kind in ("dist-info", "data")}
+        for place, entry in enumerate(entries):
+            top, slash, rest = entry.name.partition("/")
+            entries[place] = replace(entry, name=folders.get(top, top) + slash + rest)
     entries.sort(key=lambda entry: directory.name_place(entry.name))
     target = into / identity.file_name
-    write_members(entries, f"{identity.stem}.dist-info/RECORD", target, workers)
+    write_members(entries, f"{stem}.dist-info/RECORD", target, workers)
     return target
-
-
-def _named_after(stem: str, entries: list[OutputMember], present: str) -> list[OutputMember]:
-    """Rename the dist-info and data folders after a new name or version."""
-    if stem == present:
-        return entries
-    folders = {f"{present}.{kind}": f"{stem}.{kind}" for kind in ("dist-info", "data")}
-    renamed = []
-    for entry in entries:
-        top, slash, rest = entry.name.partition("/")
-        name = folders.get(top, top) + slash + rest
-        renamed.append(OutputMember(name=name, source=entry.source, mode=entry.mode))
-    return renamed

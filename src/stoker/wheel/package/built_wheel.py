@@ -1,6 +1,5 @@
 """Reads the wheel to package: its metadata, its libraries, their machine and CUDA version."""
 
-from collections.abc import Collection
 from pathlib import PurePosixPath
 
 from packaging.utils import canonicalize_name
@@ -50,8 +49,15 @@ class BuiltWheel(Value, frozen=True, kw_only=True):
 
 def read_built_wheel(wheel: Wheel) -> BuiltWheel:
     facts, libraries, members = read_wheel(wheel)
-    _check(wheel, libraries)
+    for library in libraries:
+        if library.problem:
+            raise ArtifactError(library.problem)
     loaded = [library for library in libraries if library.is_loaded]
+    if not loaded:
+        raise UsageError(
+            f"{wheel.path.name} holds no Linux library or program, so there is nothing to package",
+            hints=["use it as it is: a pure Python wheel is portable"],
+        )
     machines = {library.machine for library in loaded}
     # Of libraries for several machines, those that the tags name count.
     named = {one for one in machines if any(tag.endswith(f"_{one}") for tag in facts.tags)}
@@ -71,14 +77,3 @@ def read_built_wheel(wheel: Wheel) -> BuiltWheel:
         dist_info=wheel.dist_info,
         cuda=toolkit_of_wheel(wheel),
     )
-
-
-def _check(wheel: Wheel, libraries: Collection[LibraryFacts]) -> None:
-    for library in libraries:
-        if library.problem:
-            raise ArtifactError(library.problem)
-    if not any(library.is_loaded for library in libraries):
-        raise UsageError(
-            f"{wheel.path.name} holds no Linux library or program, so there is nothing to package",
-            hints=["use it as it is: a pure Python wheel is portable"],
-        )

@@ -6,7 +6,7 @@ which comes from the user, from PyTorch's version file, or from the libraries.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
@@ -33,34 +33,30 @@ class LibraryProvider(StrEnum):
     BUNDLE = "bundle"  # it has to be added to the wheel
 
 
-class Providers:
-    """The providers of all libraries, for one wheel and one request."""
+def providers(built: BuiltWheel, request: PackageRequest) -> Callable[[str], LibraryProvider]:
+    """Return the function from the name of a library to what provides it."""
+    own, is_torch, is_extension = built.own, built.is_torch, built.is_extension
 
-    def __init__(self, built: BuiltWheel, request: PackageRequest):
-        self._own: Collection[str] = built.own
-        self._exclude = request.exclude
-        self._mode = request.mode
-        self._is_torch = built.is_torch
-        self._is_extension = built.is_extension
-
-    def of(self, name: str) -> LibraryProvider:
-        if name in self._own:
+    def provider(name: str) -> LibraryProvider:
+        if name in own:
             return LibraryProvider.WHEEL
         if (
             is_system_library(name)
             or is_of_driver(name)
             or never_bundled(name)
-            or any(fnmatchcase(name, pattern) for pattern in self._exclude)
+            or any(fnmatchcase(name, pattern) for pattern in request.exclude)
         ):
             return LibraryProvider.SYSTEM
         row = bringer(name)
-        if row and row.name == "torch" and not self._is_torch:
+        if row and row.name == "torch" and not is_torch:
             return LibraryProvider.TORCH
-        if self._is_extension and comes_with_torch(name):
+        if is_extension and comes_with_torch(name):
             return LibraryProvider.TORCH
-        if row and row.name != "torch" and self._mode is PackageMode.PYPI:
+        if row and row.name != "torch" and request.mode is PackageMode.PYPI:
             return LibraryProvider.PACKAGE
         return LibraryProvider.BUNDLE
+
+    return provider
 
 
 class Cuda(Value, frozen=True, kw_only=True):
@@ -110,11 +106,10 @@ class Closure(Value, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def find_closure(
-    built: BuiltWheel, providers: Providers, places: SearchPlaces, *, cuda: int | None = None
-) -> Closure:
-    """Find all libraries to bundle. ``cuda`` selects the libraries opened at run time."""
-    walk = _Walk(providers, places, cuda)
+def find_closure(built: BuiltWheel, request: PackageRequest, places: SearchPlaces) -> Closure:
+    """Find all libraries to bundle."""
+    cuda = wheel_cuda(built, request)
+    walk = _Walk(providers(built, request), places, cuda.major if cuda else None)
     for library in built.libraries:
         walk.need_all(library.needed, library.path)
     for library in built.libraries:
@@ -130,8 +125,12 @@ def find_closure(
 
 
 class _Walk:
-    def __init__(self, providers: Providers, places: SearchPlaces, cuda: int | None):
-        self._providers = providers
+    """``cuda`` selects the libraries opened at run time."""
+
+    def __init__(
+        self, provider: Callable[[str], LibraryProvider], places: SearchPlaces, cuda: int | None
+    ):
+        self._provider = provider
         self._places = places
         self._cuda = cuda
         self.found: dict[str, FoundLibrary] = {}
@@ -141,7 +140,7 @@ class _Walk:
 
     def need_all(self, names: tuple[str, ...], by: str) -> None:
         for name in names:
-            if self._providers.of(name) is LibraryProvider.BUNDLE:
+            if self._provider(name) is LibraryProvider.BUNDLE:
                 self._need(name, by)
 
     def _need(self, name: str, by: str) -> None:
@@ -159,10 +158,10 @@ class _Walk:
         """Add the libraries that ``opener`` opens at run time, which are optional."""
         for pattern in opened_by(opener, self._cuda):
             names = self._places.matching(pattern)
-            taken = [name for name in names if self._providers.of(name) is LibraryProvider.BUNDLE]
-            for name in taken:
-                self._offer(name, opener)
-            if not names and self._providers.of(pattern) is LibraryProvider.BUNDLE:
+            for name in names:
+                if self._provider(name) is LibraryProvider.BUNDLE:
+                    self._offer(name, opener)
+            if not names and self._provider(pattern) is LibraryProvider.BUNDLE:
                 self.notes.append(f"{opener} opens {pattern}, which was not found")
 
     def _offer(self, name: str, opener: str) -> None:
@@ -170,7 +169,7 @@ class _Walk:
         if name in self.found:
             self.wanted_by.setdefault(name, []).append(opener)
             return
-        attempt = _Walk(self._providers, self._places, self._cuda)
+        attempt = _Walk(self._provider, self._places, self._cuda)
         attempt.found = dict(self.found)
         attempt.wanted_by = {other: list(by) for other, by in self.wanted_by.items()}
         attempt._need(name, opener)

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from stoker.wheel.elf_edit import ElfEdit
 from stoker.wheel.engine import Content, Wheel, open_wheel
 from stoker.wheel.engine.threads import threads
 from stoker.wheel.metadata import edited_metadata, edited_wheel
-from stoker.wheel.package.built_wheel import BuiltWheel, read_built_wheel
-from stoker.wheel.package.closure import Closure, Providers, find_closure, to_be_hashed, wheel_cuda
+from stoker.wheel.package.built_wheel import read_built_wheel
+from stoker.wheel.package.closure import Closure, find_closure, to_be_hashed
 from stoker.wheel.package.licences import find_licences
 from stoker.wheel.package.places import find_search_places
 from stoker.wheel.package.planning import make_package_plan
@@ -65,23 +65,16 @@ def package(
 
 
 def _plan(wheel: Wheel, request: PackageRequest, environment: Mapping[str, str]) -> PackagePlan:
-    built = read_built_wheel(wheel)
-    closure = _closure(built, request, environment)
+    built, closure = read_built_wheel(wheel), Closure()
+    if request.mode is not PackageMode.PLAIN:
+        places = find_search_places(request.libraries, built.libraries, built.machine, environment)
+        closure = find_closure(built, request, places)
     with open_sources() as sources:
         digests = {found.name: sources.digest(found.source) for found in to_be_hashed(closure)}
     licences, notes = find_licences(closure.found.values())
     return make_package_plan(
         built, request, closure=closure, digests=digests, licences=licences, notes=notes
     )
-
-
-def _closure(built: BuiltWheel, request: PackageRequest, environment: Mapping[str, str]) -> Closure:
-    if request.mode is PackageMode.PLAIN:
-        return Closure()
-    places = find_search_places(request.libraries, built.libraries, built.machine, environment)
-    cuda = wheel_cuda(built, request)
-    providers = Providers(built, request)
-    return find_closure(built, providers, places, cuda=cuda.major if cuda else None)
 
 
 def find_tool() -> str:
@@ -139,34 +132,28 @@ def apply_plan(
         if not stripped:
             path = _revision(plan, wheel, sources, {}, notes).write(wheel, into, compress=True)
             return Packaged(path=str(path), size_bytes=path.stat().st_size)
+        tool = find_tool()
         with files.folder_made_whole(debug) as aside:
-            copies = _strip(stripped, wheel, sources, aside)
+
+            def strip(member: str) -> LibrarySource:
+                """Return a stripped copy; the debug information stays in ``aside``."""
+                library = aside / _WORK / member
+                sources.unpack(LibrarySource(file=str(wheel.path), member=member), library)
+                taken_out = aside / f"{member}{DEBUG_SUFFIX}"
+                taken_out.parent.mkdir(parents=True, exist_ok=True)
+                split_debug(library, taken_out, tool=tool)
+                return LibrarySource(file=str(library))
+
+            with ThreadPoolExecutor(threads()) as pool:
+                copies = dict(zip(stripped, pool.map(strip, stripped), strict=True))
             path = _revision(plan, wheel, sources, copies, notes).write(wheel, into, compress=True)
             remove_tree(aside / _WORK, strict=True)
-    taken_out = sorted(debug.rglob(f"*{DEBUG_SUFFIX}"))
+    found = sorted(debug.rglob(f"*{DEBUG_SUFFIX}"))
     return Packaged(
         path=str(path),
         size_bytes=path.stat().st_size,
-        debug_files=tuple(str(file) for file in taken_out if file.is_file()),
+        debug_files=tuple(str(file) for file in found if file.is_file()),
     )
-
-
-def _strip(
-    members: Sequence[str], wheel: Wheel, sources: OpenSources, aside: Path
-) -> dict[str, LibrarySource]:
-    """Return stripped copies of members by name; the debug information stays in ``aside``."""
-    tool = find_tool()
-
-    def strip(member: str) -> LibrarySource:
-        library = aside / _WORK / member
-        sources.unpack(LibrarySource(file=str(wheel.path), member=member), library)
-        debug = aside / f"{member}{DEBUG_SUFFIX}"
-        debug.parent.mkdir(parents=True, exist_ok=True)
-        split_debug(library, debug, tool=tool)
-        return LibrarySource(file=str(library))
-
-    with ThreadPoolExecutor(threads()) as pool:
-        return dict(zip(members, pool.map(strip, members), strict=True))
 
 
 def _revision(

@@ -17,8 +17,8 @@ from stoker.wheel.package.closure import (
     BundledLibraries,
     Closure,
     LibraryProvider,
-    Providers,
     known_cuda_of,
+    providers,
 )
 from stoker.wheel.package.requirements import added_requirements, dropped_requirements
 from stoker.wheel.package.search_paths import SearchPaths, home
@@ -43,18 +43,28 @@ def make_package_plan(
     notes: Sequence[str] = (),
 ) -> PackagePlan:
     """Return the plan. ``digests`` are SHA-256 of the libraries bundled under another name."""
-    providers = Providers(built, request)
     bundled = BundledLibraries(built, closure, digests)
     paths = None if request.mode is PackageMode.PLAIN else _search_paths(built, request, bundled)
-    added = added_requirements(built, request, providers)
+    added = added_requirements(built, request)
     gone = dropped_requirements(built, added, closure.found)
-    # What an added requirement provides is not missing.
-    rows = _dependencies(
-        built, (*(line for line in built.facts.requires if line not in gone), *added)
+    rows = resolve_needed(
+        built.libraries,
+        holds={installed_path(member) for member in built.members}.__contains__,
+        files={PurePosixPath(member).name for member in built.members},
+        # What an added requirement provides is not missing.
+        requires=[*(line for line in built.facts.requires if line not in gone), *added],
     )
     version = new_version(built.facts.version, request.label)
     everything = (*built.libraries, *(found.facts for found in closure.found.values()))
     tags, tag_notes = new_tags(built.facts.tags, everything, built.machine)
+    missing = [row.name for row in rows if row.origin is LibraryOrigin.MISSING]
+    lacking = [one for one in missing if not any(fnmatchcase(one, p) for p in request.exclude)]
+    if lacking and request.mode is PackageMode.PLAIN:  # `stoker verify` rejects it
+        remark = (
+            f"nothing in the wheel or its requirements provides {', '.join(lacking)}: use --mode "
+            "pypi or bundle, or --exclude what the target machine provides"
+        )
+        tag_notes = (*tag_notes, remark)
     return PackagePlan(
         mode=request.mode,
         wheel=built.path,
@@ -72,7 +82,7 @@ def make_package_plan(
         requires_dropped=tuple(line for line in gone if line not in added),
         excluded=request.exclude,
         licences=tuple(licences),
-        notes=(*closure.notes, *notes, *tag_notes, *_lacking(rows, request)),
+        notes=(*closure.notes, *notes, *tag_notes),
     )
 
 
@@ -99,59 +109,26 @@ def new_tags(
     return tuple(made), ()
 
 
-def _dependencies(built: BuiltWheel, requires: Sequence[str]) -> tuple[Dependency, ...]:
-    return resolve_needed(
-        built.libraries,
-        holds={installed_path(member) for member in built.members}.__contains__,
-        files={PurePosixPath(member).name for member in built.members},
-        requires=requires,
-    )
-
-
-def _lacking(rows: Sequence[Dependency], request: PackageRequest) -> Iterator[str]:
-    """Yield a note on what a plain wheel needs and nothing provides: `stoker verify` rejects it."""
-    if request.mode is not PackageMode.PLAIN:
-        return
-    names = [row.name for row in rows if row.origin is LibraryOrigin.MISSING]
-    names = [name for name in names if not any(fnmatchcase(name, p) for p in request.exclude)]
-    if names:
-        yield (
-            f"nothing in the wheel or its requirements provides {', '.join(names)}: use --mode "
-            "pypi or bundle, or --exclude what the target machine provides"
-        )
-
-
 def _search_paths(
     built: BuiltWheel, request: PackageRequest, bundled: BundledLibraries
 ) -> SearchPaths:
-    providers = Providers(built, request)
+    provider = providers(built, request)
     homes: dict[str, list[str]] = {name: [bundled.folder] for name in bundled.names}
     for library in built.libraries:
         name, folder = PurePosixPath(library.path).name, home(library.path)
         if folder not in homes.setdefault(name, []):
             homes[name].append(folder)
-    return SearchPaths(
-        provider=providers.of,
-        homes=homes,
-        packages=_package_folders(built, request, providers),
-        is_torch=built.is_torch,
-    )
-
-
-def _package_folders(
-    built: BuiltWheel, request: PackageRequest, providers: Providers
-) -> tuple[str, ...]:
-    """Return the folders of NVIDIA's packages, if the wheel uses a library from there."""
-    if not any(providers.of(name) is LibraryProvider.PACKAGE for name in built.needed):
-        return ()
-    cuda = known_cuda_of(built, request)
-    if found := folders(cuda.major):
-        return found
-    known = " and ".join(map(str, known_cuda()))
-    raise UsageError(
-        f"the folders of NVIDIA's packages for CUDA {cuda.major} are unknown",
-        hints=[f"use CUDA {known}, or --mode bundle"],
-    )
+    packages: tuple[str, ...] = ()
+    if any(provider(name) is LibraryProvider.PACKAGE for name in built.needed):
+        cuda = known_cuda_of(built, request)
+        packages = folders(cuda.major)
+        if not packages:
+            known = " and ".join(map(str, known_cuda()))
+            raise UsageError(
+                f"the folders of NVIDIA's packages for CUDA {cuda.major} are unknown",
+                hints=[f"use CUDA {known}, or --mode bundle"],
+            )
+    return SearchPaths(provider=provider, homes=homes, packages=packages, is_torch=built.is_torch)
 
 
 def _changed(

@@ -14,39 +14,37 @@ from stoker.model.errors import UsageError
 from stoker.model.value import major
 from stoker.wheel.metadata import required_name
 from stoker.wheel.package.built_wheel import BuiltWheel
-from stoker.wheel.package.closure import Cuda, LibraryProvider, Providers, known_cuda_of
+from stoker.wheel.package.closure import Cuda, LibraryProvider, known_cuda_of, providers
 from stoker.wheel.package.values import PackageMode, PackageRequest
 
 _TOOLKIT = "cuda-toolkit"
 _LINUX = 'platform_system == "Linux"'
 
 
-def added_requirements(
-    built: BuiltWheel, request: PackageRequest, providers: Providers
-) -> tuple[str, ...]:
+def added_requirements(built: BuiltWheel, request: PackageRequest) -> tuple[str, ...]:
     """Return lines for METADATA; the user's line for a package replaces the known one."""
-    own = tuple(_checked(line) for line in request.requires)
-    names = {required_name(line) for line in own}
-    known = [line for line in _known(built, request, providers) if required_name(line) not in names]
-    return (*known, *own)
+    for line in request.requires:
+        try:
+            read_requirement(line)
+        except InvalidRequirement as error:
+            raise UsageError(
+                f"'{line}' is not a requirement: {error}", hints=["use --requires triton==3.5.1"]
+            ) from None
+    names = {required_name(line) for line in request.requires}
+    known = [line for line in _known(built, request) if required_name(line) not in names]
+    return (*known, *request.requires)
 
 
-def _checked(line: str) -> str:
-    try:
-        read_requirement(line)
-    except InvalidRequirement as error:
-        raise UsageError(
-            f"'{line}' is not a requirement: {error}", hints=["use --requires triton==3.5.1"]
-        ) from None
-    return line
-
-
-def _known(built: BuiltWheel, request: PackageRequest, providers: Providers) -> tuple[str, ...]:
+def _known(built: BuiltWheel, request: PackageRequest) -> tuple[str, ...]:
     if request.like:
         _check_like(built, request, request.like)
     if request.mode is PackageMode.PLAIN:
         return ()
-    brought = _brought(built, providers)
+    # NVIDIA's packages that hold the libraries that the wheel needs.
+    provider = providers(built, request)
+    names = [name for name in built.needed if provider(name) is LibraryProvider.PACKAGE]
+    rows = {found.name: found for name in names if (found := bringer(name))}
+    brought = [rows[name] for name in sorted(rows)]
     if built.is_torch:
         cuda = known_cuda_of(built, request) if brought else None
         row = _row(built.facts.version, cuda, request) if cuda else None
@@ -69,13 +67,6 @@ def _check_like(built: BuiltWheel, request: PackageRequest, like: str) -> None:
         raise UsageError(f"--like {like}: no known release of PyTorch", hints=[f"known: {known}"])
 
 
-def _brought(built: BuiltWheel, providers: Providers) -> list[Bringer]:
-    """Return NVIDIA's packages that hold the libraries that the wheel needs."""
-    names = [name for name in built.needed if providers.of(name) is LibraryProvider.PACKAGE]
-    rows = {row.name: row for name in names if (row := bringer(name))}
-    return [rows[name] for name in sorted(rows)]
-
-
 def _of_extension(
     built: BuiltWheel, request: PackageRequest, brought: Sequence[Bringer]
 ) -> tuple[str, ...]:
@@ -88,7 +79,8 @@ def _of_extension(
     if row is None:
         return (pin,)
     lines = [part for line in row.lines(built.machine) if (part := _part(line, brought))]
-    known = {name for line in row.requires for name in _packages(line)}
+    required = [read_requirement(line) for line in row.requires]
+    known = {name for one in required for name in (_base(one.name), *one.extras)}
     rest = [other for other in brought if known.isdisjoint((other.name, other.extra))]
     cuda = Cuda(major=major(row.cuda), release=row.cuda)
     return (pin, *lines, *_of_toolkit(rest, cuda))
@@ -120,12 +112,6 @@ def _part(line: str, brought: Iterable[Bringer]) -> str | None:
         extras = sorted(requirement.extras & {row.extra for row in brought if row.extra})
         return re.sub(r"\[.*?\]", f"[{','.join(extras)}]", line) if extras else None
     return line if _base(requirement.name) in names else None
-
-
-def _packages(line: str) -> set[str]:
-    """Return the names of packages and toolkit extras that a line requires."""
-    requirement = read_requirement(line)
-    return {_base(requirement.name), *requirement.extras}
 
 
 def _base(name: str) -> str:
@@ -185,17 +171,16 @@ def dropped_requirements(
     """Return lines of METADATA that are replaced, or whose libraries are in the wheel."""
     names = {required_name(line) for line in added}
     inside = [row for name in bundled if (row := bringer(name))]
+    extras = {row.extra for row in inside}
 
     def is_gone(line: str) -> bool:
         name = required_name(line)
-        return name is not None and (name in names or _is_inside(line, inside, built.is_torch))
+        if name is None or name in names:
+            return name is not None
+        requirement = read_requirement(line)
+        if requirement.name == _TOOLKIT:
+            # PyTorch requires some parts of the toolkit for their headers only.
+            return bool(inside) and (built.is_torch or requirement.extras <= extras)
+        return _base(name) in {row.name for row in inside}
 
     return tuple(line for line in built.facts.requires if is_gone(line))
-
-
-def _is_inside(line: str, inside: Sequence[Bringer], is_torch: bool) -> bool:
-    requirement = read_requirement(line)
-    if requirement.name == _TOOLKIT:
-        # PyTorch requires some parts of the toolkit for their headers only.
-        return bool(inside) and (is_torch or requirement.extras <= {row.extra for row in inside})
-    return _base(requirement.name) in {row.name for row in inside}

@@ -59,9 +59,11 @@ class SearchPaths:
 
     def _wanted(self, library: LibraryFacts) -> tuple[str, ...]:
         here = home(library.path)
-        return tuple(
-            _relative_folder(here, folder) for folder in dict.fromkeys(self._folders(library))
-        )
+        relative = [
+            posixpath.relpath(f"/{folder}", f"/{here}")
+            for folder in dict.fromkeys(self._folders(library))
+        ]
+        return tuple(_ORIGIN if path == "." else f"{_ORIGIN}/{path}" for path in relative)
 
     def _folders(self, library: LibraryFacts) -> Iterator[str]:
         """Return the folders of PyTorch, then of NVIDIA's packages, then of the wheel."""
@@ -95,8 +97,3 @@ def _will_do(library: LibraryFacts, wanted: Sequence[str]) -> bool:
     as_rpath = library.kind is ElfKind.PROGRAM or not library.runpath or not wanted
     leads = {posixpath.normpath(f.replace(_ORIGIN, home(library.path))) for f in wanted}
     return inside and as_rpath and leads.issubset(search_folders(library))
-
-
-def _relative_folder(here: str, folder: str) -> str:
-    relative = posixpath.relpath(f"/{folder}", f"/{here}")
-    return _ORIGIN if relative == "." else f"{_ORIGIN}/{relative}"

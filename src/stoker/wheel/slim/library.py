@@ -5,8 +5,9 @@ everything else is zero. A library with something unknown stays unchanged, and t
 """
 
 import struct
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from stoker.wheel.fatbin import FatbinEntry
 from stoker.wheel.reader import Reader, open_file
 from stoker.wheel.slim.check import check_slimmed
 from stoker.wheel.slim.cutting import Stripping, check_unused, cut_ranges, find_unused, span_of
-from stoker.wheel.slim.packing import Packing, pack_regions
+from stoker.wheel.slim.packing import Packing, pack_regions, recompress
 from stoker.wheel.slim.regions import Choose, DeviceRegion, find_regions
 from stoker.wheel.slim.spans import ByteSpan, Shift, Spans, spans_without
 
@@ -85,8 +86,6 @@ def _plan(file: Elf, choose: Choose, options: SlimOptions, unchanged: LibrarySli
     _check(file)
     regions = find_regions(file, choose, pin=options.pin)
     if options.recompress:
-        from stoker.wheel.slim.packing import recompress
-
         regions = recompress(file.reader, regions)
     stripping = find_unused(file) if options.strip else Stripping()
     is_smaller = not all(region.is_as_it_was for region in regions)
@@ -100,7 +99,7 @@ def _plan(file: Elf, choose: Choose, options: SlimOptions, unchanged: LibrarySli
     )
     if not is_smaller and not stripping.freed:
         return LibraryPlan(summary=summary)
-    rewrite = _rewrite(file, regions if is_smaller else [], stripping)
+    rewrite = _make_rewrite(file, regions if is_smaller else [], stripping)
     may_move = any(region.is_movable for region in regions)
     layout = SlimLayout.MOVE if may_move else SlimLayout.PIN
     return LibraryPlan(
@@ -130,22 +129,23 @@ def _archs(regions: Sequence[DeviceRegion]) -> tuple[ArchSlim, ...]:
     for region in regions:
         for entry in region.region.entries:
             groups.setdefault((entry.kind, entry.number, entry.suffix), []).append(entry)
-    return tuple(_arch(groups[key], kept) for key in sorted(groups))
+    rows = []
+    for _, entries in sorted(groups.items(), key=itemgetter(0)):
+        staying = [entry.payload_size for entry in entries if entry.offset in kept]
+        going = [entry.payload_size for entry in entries if entry.offset not in kept]
+        rows.append(
+            ArchSlim(
+                arch=entries[0].arch,
+                kept=len(staying),
+                dropped=len(going),
+                kept_bytes=sum(staying),
+                dropped_bytes=sum(going),
+            )
+        )
+    return tuple(rows)
 
 
-def _arch(entries: Sequence[FatbinEntry], kept: Container[int]) -> ArchSlim:
-    staying = [entry.payload_size for entry in entries if entry.offset in kept]
-    going = [entry.payload_size for entry in entries if entry.offset not in kept]
-    return ArchSlim(
-        arch=entries[0].arch,
-        kept=len(staying),
-        dropped=len(going),
-        kept_bytes=sum(staying),
-        dropped_bytes=sum(going),
-    )
-
-
-def _rewrite(file: Elf, regions: Sequence[DeviceRegion], stripping: Stripping) -> Rewrite:
+def _make_rewrite(file: Elf, regions: Sequence[DeviceRegion], stripping: Stripping) -> Rewrite:
     packing = pack_regions(file, regions)
     ends = _ends(file, packing)
     check_unused(file, packing.rewritten, ends)
@@ -153,18 +153,18 @@ def _rewrite(file: Elf, regions: Sequence[DeviceRegion], stripping: Stripping) -
     cutting = cut_ranges(file, freed, ends=ends, dropped=stripping.dropped)
     shift = cutting.shift
     untouched = spans_without(ByteSpan(0, file.reader.size), (*packing.rewritten, *stripping.freed))
-    return Rewrite(
-        size=cutting.size,
-        copies=(
-            *(Copy(span.start, shift(span.start), span.size) for span in untouched),
-            *_copied_entries(packing, shift),
-        ),
-        overwritten=(
-            *cutting.overwritten,
-            *_new_bytes(packing, shift),
-            *_addresses(file, packing, stripping, shift),
-        ),
-    )
+    copies = [Copy(span.start, shift(span.start), span.size) for span in untouched]
+    overwritten = [*cutting.overwritten]
+    for placed in packing.placed:
+        header = fatbin.region_header(placed.region.kept_size - fatbin.HEADER_SIZE)
+        overwritten.append((shift(placed.offset), header))
+        for entry, offset in placed.entries():
+            if (repacked := placed.region.repacked.get(entry.offset)) is not None:
+                overwritten.append((shift(offset), repacked))
+            else:
+                copies.append(Copy(entry.offset, shift(offset), entry.end - entry.offset))
+    overwritten += _addresses(file, packing, stripping, shift)
+    return Rewrite(size=cutting.size, copies=tuple(copies), overwritten=tuple(overwritten))
 
 
 def _ends(file: Elf, packing: Packing) -> dict[int, int]:
@@ -179,23 +179,6 @@ def _ends(file: Elf, packing: Packing) -> dict[int, int]:
             end = section.offset + section.size
             ends[index] = end if name == fatbin.SCATTERED else max(inside)
     return ends
-
-
-def _copied_entries(packing: Packing, shift: Shift) -> Iterator[Copy]:
-    for placed in packing.placed:
-        for entry, offset in placed.entries():
-            if entry.offset not in placed.region.repacked:
-                yield Copy(entry.offset, shift(offset), entry.end - entry.offset)
-
-
-def _new_bytes(packing: Packing, shift: Shift) -> Iterator[Overwritten]:
-    """Yield the headers of regions, and recompressed entries."""
-    for placed in packing.placed:
-        size = placed.region.kept_size - fatbin.HEADER_SIZE
-        yield shift(placed.offset), fatbin.region_header(size)
-        for entry, offset in placed.entries():
-            if entry.offset in placed.region.repacked:
-                yield shift(offset), placed.region.repacked[entry.offset]
 
 
 def _addresses(
