@@ -98,7 +98,6 @@ class CudaRelease(Row, frozen=True, kw_only=True):
     gcc_max: int
     clang_below: int
     driver: int
-    checked: bool = True
 
 
 class _DeviceCode(Row, frozen=True, kw_only=True):

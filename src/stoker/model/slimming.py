@@ -43,6 +43,7 @@ class LibrarySlim(Value, frozen=True, kw_only=True):
     """One library: sizes in bytes; ``kept``, ``dropped`` and ``stubs`` count entries.
 
     A stub is a kept entry that runs on none of the targets, because a region may not be empty.
+    ``serves`` is False if all that is linked and kept are stubs.
     ``layout`` is None if nothing changes. ``skipped_because`` says why it could not be slimmed.
     """
 
@@ -52,6 +53,7 @@ class LibrarySlim(Value, frozen=True, kw_only=True):
     kept: int = 0
     dropped: int = 0
     stubs: int = 0
+    serves: bool = True
     layout: SlimLayout | None = None
     skipped_because: str | None = None
     archs: tuple[ArchSlim, ...] = ()

@@ -5,6 +5,8 @@ from packaging.requirements import Requirement
 
 from stoker.knowledge.nvidia_packages import folders, keeps_name, known_cuda, opened_by, releases
 from stoker.knowledge.sonames import cuda_of
+from stoker.knowledge.torch_releases import torch_releases
+from stoker.model.value import minor_release, version_numbers
 
 
 def test_every_line_is_a_requirement_with_its_markers() -> None:
@@ -22,6 +24,14 @@ def test_every_release_is_there_once_and_has_a_layout() -> None:
     for release in releases():
         assert folders(int(release.cuda.partition(".")[0]))
     assert known_cuda() == (12, 13)
+
+
+def test_both_tables_say_the_same_of_the_cuda_of_a_release() -> None:
+    for release in torch_releases().values():
+        listed = {row.cuda for row in releases() if minor_release(row.torch) == release.version}
+        assert release.cuda_usual in listed, release.version
+        newest = max(map(version_numbers, listed))
+        assert newest <= version_numbers(release.cuda_newest), release.version
 
 
 def test_markers_are_joined() -> None:

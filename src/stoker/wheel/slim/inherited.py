@@ -4,12 +4,14 @@ They are found by the checks of `stoker verify` and written to the slim record, 
 tell inherited errors from new ones. Search paths to folders of the build machine are repaired.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
 
 from stoker.model.finding import Severity
+from stoker.model.value import first_of
 from stoker.outside.long_work import stage
 from stoker.wheel.elf_edit import ElfEdit
 from stoker.wheel.engine import Wheel
@@ -37,10 +39,12 @@ _CHECKS = (
     linking.outside_paths,
 )
 
+_FEW = 3  # names in a note
+
 
 class Inheritance(NamedTuple):
-    """``repairs`` are the new search paths by library, with a note on each; ``errors`` are lines
-    by the name of the finding.
+    """``repairs`` are the new search paths by library, ``notes`` name these libraries, and
+    ``errors`` are lines by the name of the finding.
     """
 
     repairs: dict[str, ElfEdit]
@@ -63,15 +67,12 @@ def inherit(wheel: Wheel, kind: bytes, cuts: Collection[Cut], request: SlimReque
         path: ElfEdit(rpath=":".join(folders), as_runpath=as_runpath[path])
         for path, folders in portable_paths(own, original.facts.dependencies).items()
     }
-    notes = []
+    gone: dict[str, list[str]] = {}
     libraries = list(original.facts.libraries)
     for index, library in enumerate(libraries):
         if edit := repairs.get(library.path):
             folders = library.runpath or library.rpath
-            gone = ", ".join(folder for folder in folders if not starts_at_origin(folder))
-            notes.append(
-                f"{library.path} no longer searches folders of the machine that built it: {gone}"
-            )
+            gone[library.path] = [folder for folder in folders if not starts_at_origin(folder)]
             runpath = tuple((edit.rpath or "").split(":"))
             libraries[index] = msgspec.structs.replace(library, rpath=(), runpath=runpath)
     facts = msgspec.structs.replace(original.facts, libraries=tuple(libraries))
@@ -82,7 +83,17 @@ def inherit(wheel: Wheel, kind: bytes, cuts: Collection[Cut], request: SlimReque
         for finding in found
         if finding.severity is Severity.ERROR
     }
-    return Inheritance(repairs, tuple(notes), errors)
+    return Inheritance(repairs, _notes(gone), errors)
+
+
+def _notes(gone: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Return the note on the folders of the build machine, by library."""
+    if not gone:
+        return ()
+    libraries = first_of(list(gone), _FEW)
+    folders = first_of(list(dict.fromkeys(chain.from_iterable(gone.values()))), _FEW)
+    search, it = ("searches", "it") if len(gone) == 1 else ("search", "them")
+    return (f"{libraries} no longer {search} folders of the machine that built {it}: {folders}",)
 
 
 def _original(wheel: Wheel, kind: bytes, cuts: Collection[Cut]) -> WheelUnderTest:

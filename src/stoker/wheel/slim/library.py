@@ -96,6 +96,7 @@ def _plan(file: Elf, choose: Choose, options: SlimOptions, unchanged: LibrarySli
         kept=kept,
         dropped=sum(len(region.region.entries) for region in regions) - kept,
         stubs=sum(region.has_stub for region in regions),
+        serves=_serves(regions),
     )
     if not is_smaller and not stripping.freed:
         return LibraryPlan(summary=summary)
@@ -107,6 +108,12 @@ def _plan(file: Elf, choose: Choose, options: SlimOptions, unchanged: LibrarySli
         kept=tuple(region.kept for region in regions),
         rewrite=rewrite,
     )
+
+
+def _serves(regions: Sequence[DeviceRegion]) -> bool:
+    """Return whether code that is kept runs on a target; what is not linked never runs."""
+    linked = [one for one in regions if one.kept and one.section != fatbin.RELOCATABLE]
+    return not linked or not all(region.has_stub for region in linked)
 
 
 def _check(file: Elf) -> None:

@@ -224,7 +224,7 @@ def _remarks(cuts: Sequence[Cut]) -> list[str]:
         notes.append(
             "no library was changed" if skipped else "it holds only code that these GPUs run"
         )
-    if empty := [row.path for row in rows if row.kept and row.kept == row.stubs]:
+    if empty := [row.path for row in rows if not row.serves]:
         notes.append(
             f"nothing in {counted(len(empty), 'file')} runs on these GPUs, as before; the smallest "
             f"part is kept, because none may be empty: {first_of(empty, _FEW)}"

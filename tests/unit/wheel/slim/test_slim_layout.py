@@ -77,6 +77,24 @@ def test_no_region_is_left_empty(need: Need, tmp_path: Path, pin: bool) -> None:
     assert loaded(made, {1: len(stub), 2: 100}) == [stub, kept(3)[:100]]
 
 
+@pytest.mark.parametrize("serves", [True, False])
+def test_what_is_not_linked_serves_no_gpu(need: Need, tmp_path: Path, serves: bool) -> None:
+    """The PTX that is left over from linking would run on the target, but never runs."""
+    (tmp_path / "left.bin").write_bytes(region([entry(PTX, 90, b"ptx"), entry(CUBIN, 80, b"sm")]))
+    lines = [
+        '.section __nv_relfatbin,\\"a\\"',
+        ".balign 8",
+        '.incbin \\"left.bin\\"',
+        ".text",
+    ]
+    left_over = 'asm("' + "\\n".join(lines) + '");'
+    linked = cubins(1, 80, 90, *([100] if serves else []))
+    path = build_library(need, tmp_path, [linked], more=left_over)
+    summary = slim(path, tmp_path / "made.so", "sm_100", "compute_90").summary
+    assert (summary.kept, summary.stubs) == (2, 0 if serves else 1)
+    assert summary.serves is serves
+
+
 def test_a_region_without_cubins_keeps_what_is_smallest(need: Need, tmp_path: Path) -> None:
     only_ptx = region([entry(PTX, 100, b"x" * 800), entry(PTX, 90, b"x" * 80)])
     path = build_library(need, tmp_path, [only_ptx])
