@@ -29,7 +29,8 @@ class _Interface(ModuleType):
         return getattr(api, name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *_FUNCTIONS})
+        own = (name for name in super().__dir__() if name.startswith("__"))
+        return sorted({*own, *_FUNCTIONS})
 
     def __setattr__(self, name: str, value: object) -> None:
         if name not in _FUNCTIONS or not isinstance(value, ModuleType):

@@ -8,7 +8,7 @@ from stoker.model.finding import Finding, error, ok, warning
 from stoker.model.machine import PythonInstallation, Tool
 from stoker.model.setting import is_on
 from stoker.model.source import ProjectKind, SourceTree
-from stoker.model.value import first_of, major, minor_release, version_numbers
+from stoker.model.value import counted, first_of, major, minor_release, version_numbers
 from stoker.model.variant import Backend
 from stoker.plan.planning import PlannedBuild
 from stoker.plan.present import still_needed
@@ -115,7 +115,8 @@ def check_requirements(planned: PlannedBuild) -> Iterator[Finding]:
 def requirements_missing(missing: Sequence[str], python: PythonInstallation) -> Finding:
     return error(
         "requirements-missing",
-        f"{len(missing)} Python packages that the build imports are missing",
+        f"{counted(len(missing), 'Python package')} that the build imports "
+        f"{'is' if len(missing) == 1 else 'are'} missing",
         evidence=", ".join(missing),
         fix=(shlex.join([python.executable, "-m", "pip", "install", *missing]),),
     )

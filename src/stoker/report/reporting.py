@@ -19,7 +19,7 @@ from stoker.model.build import BuildRecord
 from stoker.model.errors import StokerError, UsageError
 from stoker.model.govern import StepRecord
 from stoker.model.runs import Attempt, Includes, Outcome, Run, run_folder_of
-from stoker.model.value import UNDECODABLE
+from stoker.model.value import UNDECODABLE, counted
 from stoker.outside.long_work import Say
 from stoker.plan.run_folder import RECORD, runs_folder
 from stoker.report.analysis import RecordedRun, analyse, records
@@ -226,7 +226,7 @@ def _what_if(found: _Found, prices: Prices, say: Say) -> Iterator[WhatIf]:
     cases = [(*machine, found.steps) for machine in dict.fromkeys(machines)]
     cases += [(name, cpus, memory, steps) for name, steps in _other_builds(found.steps)]
     for name, count, amount, steps in cases:
-        say(f"simulating {len(steps)} steps: {name}")
+        say(f"simulating {counted(len(steps), 'step')}: {name}")
         policy = make_policy("adaptive", cpus=count)
         result = simulate(steps, policy, cpus=count, memory=amount, history=steps)
         cost = prices.cost(result.wall_s, cpus=count, memory=amount)

@@ -10,7 +10,7 @@ from stoker.builds.jobs.shards import Piece, cost, split_pieces
 from stoker.govern.policies import make_policy
 from stoker.govern.simulate import simulate
 from stoker.model.govern import StepRecord, Trace
-from stoker.model.value import Value, duration, size
+from stoker.model.value import Value, counted, duration, size
 from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.settings.tables import Prices
 
@@ -139,7 +139,9 @@ def farm_page(trace: Trace, results: Sequence[FarmResult], prices: Prices) -> Pa
     table = Listing(*(_COLUMNS[n] for n in shown))
     for row in rows:
         table.add(*(row[n] for n in shown))
-    head = Text(f"{trace.what}, {len(trace.steps)} steps, simulated in jobs", style="bold")
+    head = Text(
+        f"{trace.what}, {counted(len(trace.steps), 'step')}, simulated in jobs", style="bold"
+    )
     names = [name for result in results for name in result.too_long][:5]
     notes = [Text(f"does not fit into one job: {name}") for name in dict.fromkeys(names)]
     return Group(head, table, *notes, *(Text(f"note: {n}", style="dim") for n in trace.notes))

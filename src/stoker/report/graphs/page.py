@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from stoker.model.value import duration, size
+from stoker.model.value import counted, duration, size
 from stoker.outside.terminal import Group, Indented, Listing, Page, Text
 from stoker.report.graphs.values import BuildGraph, GraphTarget, Impact
 
@@ -32,7 +32,8 @@ def graph_page(graph: BuildGraph, *, everything: bool = False) -> Page:
 def graph_headline(graph: BuildGraph) -> str:
     work = f", {duration(graph.wall_s)} of work" if graph.timed else ""
     chain = f", longest chain {duration(graph.path_s)}" if graph.path else ""
-    return f"{graph.folder}: {graph.steps} steps in {len(graph.targets)} targets{work}{chain}"
+    held = f"{counted(graph.steps, 'step')} in {counted(len(graph.targets), 'target')}"
+    return f"{graph.folder}: {held}{work}{chain}"
 
 
 def sources(graph: BuildGraph) -> str:
@@ -41,7 +42,8 @@ def sources(graph: BuildGraph) -> str:
     missing = graph.steps - graph.timed
     times = "the time of every step is known"
     if missing:
-        times = f"the time of {missing} steps is unknown because they were never built here"
+        were = "it was" if missing == 1 else "they were"
+        times = f"the time of {counted(missing, 'step')} is unknown because {were} never built here"
     return f"targets from {names}; {times}"
 
 
@@ -95,11 +97,11 @@ def impact_text(impact: Impact) -> str:
     count = len(impact.steps)
     if not count:
         return f"{first}a change to {impact.file} rebuilds nothing"
-    targets = len(steps_by_target(impact))
+    held = f"{counted(count, 'step')} in {counted(len(steps_by_target(impact)), 'target')}"
     unknown = sum(step.wall_s is None for step in impact.steps)
-    missing = f" ({unknown} steps were never measured)" if unknown else ""
+    missing = f" ({counted(unknown, 'step')} never measured)" if unknown else ""
     return (
-        f"{first}a change to {impact.file} rebuilds {count} steps in {targets} targets: "
+        f"{first}a change to {impact.file} rebuilds {held}: "
         f"{duration(impact.wall_s)} of work, longest chain {duration(impact.path_s)}"
         f"{missing}"
     )
