@@ -3,7 +3,7 @@
 Constants are numbers with a name, of a module or a class, in the modules that predict and decide:
 everything that was chosen and could have been chosen otherwise. Branches are the places in the
 same modules at which the code goes one way or another. Lines are those of all files of govern/.
-``--names`` lists the constants.
+``--names`` lists the constants, each with its value and the comment that says what it means.
 """
 
 import argparse
@@ -11,6 +11,8 @@ import ast
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import fill
+from typing import NamedTuple
 
 GOVERN = Path(__file__).parents[1] / "src/stoker/govern"
 # What only moves messages, files and text decides nothing.
@@ -19,7 +21,8 @@ NOT_DECIDING = {
     *("client", "command_line", "commands", "connections", "critical_path", "daemon"),
     *("explanation", "graph", "history", "history_writer", "includes", "native"),
     *("opening", "past_runs", "peers", "progress", "protocol", "remote_steps"),
-    *("running", "scratch", "served_run", "session", "simulate", "simulated_steps", "simulating"),
+    *("running", "runs", "scratch", "served_run", "session", "simulate", "simulated_steps"),
+    "simulating",
     *("summary", "tally", "trace"),
 }
 _BRANCHES = (ast.If, ast.IfExp, ast.While, ast.For, ast.comprehension, ast.ExceptHandler, ast.Match)
@@ -29,8 +32,17 @@ def deciding() -> list[Path]:
     return sorted(path for path in GOVERN.glob("*.py") if path.stem not in NOT_DECIDING)
 
 
-def constants(tree: ast.Module) -> Iterator[str]:
-    """Yield the names of numbers that a module or one of its classes defines."""
+class Chosen(NamedTuple):
+    """A constant: its name, its value as it is written, and what the comment says of it."""
+
+    name: str
+    value: str
+    meaning: str
+
+
+def constants(text: str) -> Iterator[Chosen]:
+    """Yield the numbers that a module or one of its classes defines."""
+    tree, lines = ast.parse(text), text.splitlines()
     bodies = [tree.body, *(each.body for each in ast.walk(tree) if isinstance(each, ast.ClassDef))]
     for statement in (each for body in bodies for each in body):
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
@@ -40,7 +52,17 @@ def constants(tree: ast.Module) -> Iterator[str]:
         else:
             continue
         if value is not None and _is_chosen(value):
-            yield name
+            yield Chosen(name, ast.unparse(value), _comment(lines, statement))
+
+
+def _comment(lines: list[str], statement: ast.stmt) -> str:
+    """Return the comment above a statement and behind it."""
+    first, last = statement.lineno - 1, (statement.end_lineno or statement.lineno) - 1
+    begin = first
+    while begin and lines[begin - 1].lstrip().startswith("#"):
+        begin -= 1
+    said = [*lines[begin:first], lines[last].partition("  #")[2]]
+    return " ".join(line.strip().lstrip("# ") for line in said if line.strip())
 
 
 def _is_chosen(value: ast.expr) -> bool:
@@ -69,14 +91,15 @@ def main() -> None:
     sys.stdout.write(f"{'module':18} {'constants':>9} {'branches':>9} {'lines':>6}\n")
     for path in deciding():
         text = path.read_text()
-        tree = ast.parse(text)
-        names = list(constants(tree))
-        counts = len(names), branches(tree)
+        chosen = list(constants(text))
+        counts = len(chosen), branches(ast.parse(text))
         total = [before + new for before, new in zip(total, counts, strict=True)]
         lines = len(text.splitlines())
         sys.stdout.write(f"{path.stem:18} {counts[0]:9} {counts[1]:9} {lines:6}\n")
-        if options.names:
-            sys.stdout.write(f"    {', '.join(names)}\n")
+        for each in chosen if options.names else ():
+            about = f"{each.name} = {each.value}: {each.meaning}"
+            sys.stdout.write(fill(about, 100, initial_indent="    ", subsequent_indent=" " * 8))
+            sys.stdout.write("\n")
     lines = sum(len(path.read_text().splitlines()) for path in GOVERN.glob("*.py"))
     sys.stdout.write(f"{'all that decide':18} {total[0]:9} {total[1]:9}\n")
     sys.stdout.write(f"{'all of govern/':18} {'':9} {'':9} {lines:6}\n")
