@@ -36,7 +36,9 @@ from typing import Any
 
 sys.path[0] = str(Path(__file__).parents[1] / "tests")
 
-from changes import CHANGES, COMPILERS, LISTS, NVCC, Cell, Project, References  # noqa: E402
+from change import COMPILERS, NVCC  # noqa: E402
+from changed_project import LISTS, Cell, Project, References  # noqa: E402
+from changes import CHANGES  # noqa: E402
 from compiler_caches import running_redis  # noqa: E402
 from stoker.govern.history import History  # noqa: E402
 

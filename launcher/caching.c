@@ -14,13 +14,15 @@ static const char *const ASSEMBLER_LANGUAGES[] = {
     "s", "S", "sx", "asm", "assembler", "assembler-with-cpp", NULL,
 };
 
-/* Long options of nvcc and their short forms, which caches know from gcc. */
+/* Long options of nvcc and gcc and their short forms, which caches know. */
 static const char *const SHORT_OPTIONS[][2] = {
     {"--generate-dependencies-with-compile", "-MD"},
     {"--generate-nonsystem-dependencies-with-compile", "-MMD"},
     {"--dependency-output", "-MF"},
     {"--dependency-target-name", "-MT"},
     {"--output-file", "-o"},
+    {"--write-dependencies", "-MD"},
+    {"--write-user-dependencies", "-MMD"},
 };
 
 /* What follows the last dot. */
@@ -46,13 +48,15 @@ static bool is_options_file(const char *option)
            contains(option, "-options-file,");
 }
 
-/* An option by which a compiler reads modules, or starts other programs than its own. CMake has the
- * names of modules in a response file. An option may also have the assembler read options from a file,
- * or be a form of -g that ccache does not know, so that it leaves out the folder in the object. */
+/* An option by which a compiler reads modules, or starts other programs than its own: clang looks for an
+ * assembler under the name of its target too. CMake has the names of modules in a response file. An option
+ * may also have the assembler read options from a file, name a file that names others (--config), or be a
+ * form of -g that ccache does not know, so that it leaves out the folder in the object. */
 static bool hides_inputs(struct word option)
 {
     static const char *const OPTIONS[] = {
-        "-fmodule", "-fprebuilt-module-path", "-debug-info-kind", "--debug", NULL,
+        "-fmodule", "-fprebuilt-module-path", "-debug-info-kind", "--debug", "--config",
+        "-no-canonical-prefixes", "-fno-integrated-as", "-no-integrated-as", "-Xassembler", NULL,
     };
     return starts_with_one_of(option, OPTIONS) || is_word(option, "-wrapper") ||
            is_word(suffix_of(option), "modmap") ||
@@ -77,10 +81,10 @@ static bool hides_output(struct word option)
         "-fproc-stat-report", "-save-stats", "-stats-file", "-dependency-dot",
         "-gen-cdb-fragment-path", "-fthin-link-bitcode", "-fdiagnostics-format=json-file",
         "-fdiagnostics-format=sarif-file", "-fdiagnostics-add-output", "-fdiagnostics-set-output",
-        NULL,
+        "-dumpbase", "-dumpdir", "--dumpbase", "--dumpdir", NULL,
     };
     return starts_with_one_of(option, OPTIONS) || is_word(option, "-da") ||
-           (starts_with(option.start, "-Wa,") && contains(option.start, ",--MD"));
+           (starts_with(option.start, "-Wa,") && contains(option.start, ",--M"));
 }
 
 /* What a command that makes one object file says. */
@@ -91,6 +95,7 @@ struct compile {
     bool partly;  /* without those of the system */
     bool counts;  /* the object names the file of its counters, */
     bool covers;  /* and there is a list of what it counts, whose folder ccache compares */
+    bool records; /* the object has the command line, to which ccache adds an option of clang's */
     bool hides;   /* reads or writes files of which a cache does not learn */
 };
 
@@ -109,9 +114,10 @@ static struct compile read_compile(const char *compiler, char *const *arguments)
         found.partly |= is_word(whole, "-MMD");
         found.counts |= is_word(whole, "-fprofile-arcs");
         found.covers |= is_word(whole, "-ftest-coverage");
+        found.records |= starts_with(*word, "-grecord-") || starts_with(*word, "-frecord-");
         found.known |= is_among(whole, COMPILE_ONLY);
     }
-    found.hides |= found.counts && !found.covers;
+    found.hides |= (found.counts && !found.covers) || (found.records && contains(name.start, "clang"));
     found.known &= ends_with_one_of(name, CACHED);
     return found;
 }
@@ -221,9 +227,11 @@ bool is_for_this_machine(char *const *arguments)
 const char *next_prefix(char *const **word)
 {
     while (**word) {
-        const char *prefix = option_value((*word)++, "-B");
+        const char *prefix = option_value(*word, "-B");
+        prefix = prefix ? prefix : option_value(*word, "--prefix");
+        ++*word;
         if (prefix)
-            return prefix;
+            return *prefix == '=' ? prefix + 1 : prefix;
     }
     return NULL;
 }

@@ -90,7 +90,7 @@ const char *host_compiler_in(char *const *word);
 /* True if a compile asks for code for the machine on which it runs. */
 bool is_for_this_machine(char *const *arguments);
 
-/* The next value of -B, where a driver finds the programs that it starts, or NULL. */
+/* The next value of -B or --prefix, under which a driver finds the programs that it starts, or NULL. */
 const char *next_prefix(char *const **word);
 
 /* True for a program that sends compiles to other machines. */
@@ -100,7 +100,7 @@ bool is_distributor(const char *name);
  * machine. A distributor runs CUDA compiles here. */
 bool is_remote_compile(const char *program, char *const *arguments);
 
-/* The short form of a long option of nvcc that caches do not know, or the word itself. */
+/* The short form of a long option that caches do not know, or the word itself. */
 const char *short_option(const char *word);
 
 /* True if a build tool's command starts no compiler or build of its own and does more than move

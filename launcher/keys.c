@@ -84,14 +84,12 @@ static int64_t nanoseconds(struct timespec time)
 }
 
 /* True if a file is the one of a line: "SIZE INODE MODIFIED CHANGED PATH", with times in nanoseconds. All
- * numbers of a missing file are 0.
- * `path` is the part of the line that names it. */
-static bool is_unchanged(const char *line, const char **path)
+ * numbers of a missing file are 0. */
+static bool is_unchanged(const char *line)
 {
     struct stat status;
     int64_t size = next_number(&line), inode = next_number(&line);
     int64_t modified = next_number(&line), changed = next_number(&line);
-    *path = line;
     if (syscall(SYS_newfstatat, AT_FDCWD, line, &status, 0) < 0)
         return inode == 0;
     return status.st_size == size && (int64_t)status.st_ino == inode && nanoseconds(status.st_mtim) == modified &&
@@ -111,9 +109,8 @@ static char *end_line(char *line)
 
 bool read_key(const char *record, const char *compiler, char *key)
 {
-    enum { MOST = 6000 };
-    char text[MOST];
-    const char *path = "";
+    enum { MOST = 8000 };
+    char text[MOST], found[PATH_MAX];
     int file = (int)syscall(SYS_openat, AT_FDCWD, record, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return false;
@@ -122,12 +119,13 @@ bool read_key(const char *record, const char *compiler, char *key)
     if (length <= 0 || length == MOST - 1)
         return false;
     text[length] = '\0';
-    char *line = end_line(text);
-    if (!line || text_length(text) != KEY_LENGTH)
+    char *real = end_line(text), *line = real ? end_line(real) : NULL;
+    if (!line || text_length(text) != KEY_LENGTH || !real_path(compiler, found) ||
+        !same_text(real, found))
         return false;
     size_t files = 0;
     for (char *next; (next = end_line(line)); line = next, files++)
-        if (!is_unchanged(line, &path) || (files == 0 && !same_text(path, compiler)))
+        if (!is_unchanged(line))
             return false;
     copy(key, text, KEY_LENGTH);
     return files > 0 && !*line;

@@ -8,6 +8,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
+#include <stdint.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -125,6 +126,59 @@ bool folder_holds(const char *folder, size_t length, const char *name)
     return join(path, folder, length, name) && syscall(SYS_faccessat, AT_FDCWD, path, F_OK) == 0;
 }
 
+/* An entry of a folder, as the kernel writes it. */
+struct entry {
+    uint64_t inode;
+    int64_t next;
+    uint16_t size;
+    uint8_t type;
+    char name[];
+};
+
+/* True if a folder has another one in it, also through a link. */
+static bool has_folders(const char *path)
+{
+    enum { FOLDER = 4, LINK = 10, UNKNOWN = 0 };
+    _Alignas(struct entry) char entries[4096];
+    struct stat status;
+    int folder = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        return false;
+    bool found = false;
+    for (long size; !found && (size = syscall(SYS_getdents64, folder, entries, sizeof entries)) > 0;)
+        for (long at = 0; !found && at < size;) {
+            const struct entry *entry = (const struct entry *)(entries + at);
+            bool inner = !same_text(entry->name, ".") && !same_text(entry->name, "..");
+            found = inner && (entry->type == FOLDER ||
+                              ((entry->type == LINK || entry->type == UNKNOWN) &&
+                               syscall(SYS_newfstatat, folder, entry->name, &status, 0) == 0 &&
+                               S_ISDIR(status.st_mode)));
+            at += entry->size;
+        }
+    syscall(SYS_close, folder);
+    return found;
+}
+
+bool leads_to_programs(const char *prefix, size_t length)
+{
+    static const char *const PROGRAMS[] = {
+        "as", "cc1", "cc1plus", "cc1obj", "cc1objplus", "specs", NULL,
+    };
+    char path[PATH_MAX];
+    for (const char *const *name = PROGRAMS; *name; name++) {
+        if (folder_holds(prefix, length, *name))
+            return true;
+        if (length + text_length(*name) >= PATH_MAX)
+            return true;
+        copy(path, prefix, length);
+        copy(path + length, *name, text_length(*name));
+        if (syscall(SYS_faccessat, AT_FDCWD, path, F_OK) == 0)
+            return true;
+    }
+    copy(path, prefix, length);
+    return has_folders(path);
+}
+
 enum program search_folders(const char *folders, const char *name, char *path)
 {
     for (bool more = true; more;) {
@@ -196,17 +250,11 @@ bool leads_to_ccache(const char *path)
     return leads_to(path, is_ccache);
 }
 
-bool lies_below(const char *path, const char *folder)
+bool real_path(const char *path, char *real)
 {
     static const char OPEN[] = "/proc/self/fd/";
-    char at[PATH_MAX], real[PATH_MAX], link[sizeof OPEN + 12];
-    copy(at, ".", 1); /* with an initializer, clang calls memset */
-    size_t length = (size_t)(program_name(path) - path);
-    if (length >= PATH_MAX)
-        return false;
-    if (length > 0)
-        copy(at, path, length);
-    long file = syscall(SYS_openat, AT_FDCWD, at, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    char link[sizeof OPEN + 12];
+    long file = syscall(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC);
     if (file < 0)
         return false;
     char digits[12], *digit = digits + sizeof digits - 1;
@@ -217,8 +265,19 @@ bool lies_below(const char *path, const char *folder)
     copy(link + sizeof OPEN - 1, digit, text_length(digit));
     bool known = read_link(link, real) > 0;
     syscall(SYS_close, file);
-    size_t above = text_length(folder);
-    return known && starts_with(real, folder) && (real[above] == '/' || !real[above]);
+    return known;
+}
+
+bool lies_below(const char *path, const char *folder)
+{
+    char at[PATH_MAX], real[PATH_MAX];
+    copy(at, ".", 1); /* with an initializer, clang calls memset */
+    size_t length = (size_t)(program_name(path) - path), above = text_length(folder);
+    if (length >= PATH_MAX)
+        return false;
+    if (length > 0)
+        copy(at, path, length);
+    return real_path(at, real) && starts_with(real, folder) && (real[above] == '/' || !real[above]);
 }
 
 const char *calling_program(char *path)

@@ -47,6 +47,13 @@ enum program search_folders(const char *folders, const char *name, char *path);
 /* True if there is such a file. `folder` need not end where its text does, nor with a slash. */
 bool folder_holds(const char *folder, size_t length, const char *name);
 
+/* True if a driver would find programs or options of its own under a prefix (-B, COMPILER_PATH): a
+ * folder or the start of a name. A folder within it may be that of a target. */
+bool leads_to_programs(const char *prefix, size_t length);
+
+/* Writes the path of a file without links to PATH_MAX bytes. False: there is none. */
+bool real_path(const char *path, char *real);
+
 /* True if the path is a link to ccache or the like, also through other links. */
 bool leads_to_wrapper(const char *path);
 bool leads_to_ccache(const char *path);

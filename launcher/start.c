@@ -327,16 +327,27 @@ static bool write_own_check(char *entry, const struct call *call, const char *pa
     return true;
 }
 
+/* Writes words with the options that caches know in place of long ones. */
+static void write_short(char **list, char *const *words)
+{
+    while (*words)
+        *list++ = (char *)short_option(*words++);
+    *list = NULL;
+}
+
 /* Starts a ccache of the user's own with the variables that this compile needs. A static one also
  * starts the launcher for each compile that it lacks. */
 static int start_ccache(const struct call *call, const char *path)
 {
     char prefix[PREFIX_BYTES], check[CHECK_BYTES];
     int result = -1;
-    LIST(environment, count(call->environment) + saved.count + 3 + CCACHE_VARIABLES);
+    size_t most = count(call->arguments) + 1;
+    LIST(environment, most + count(call->environment) + saved.count + 3 + CCACHE_VARIABLES);
     if (!environment)
         return make_unchanged(call);
-    char **end = write_environment(environment, call);
+    char **arguments = environment, **variables = environment + most;
+    write_short(arguments, call->arguments);
+    char **end = write_environment(variables, call);
     char *const *words = call->arguments + is_ccache(program_name(path));
     if (!write_own_check(check, call, path, words, &result)) {
         END_OF(environment);
@@ -349,7 +360,7 @@ static int start_ccache(const struct call *call, const char *path)
     for (const char *const *more = ccache_variables(call, *words ? *words : "", words); *more; more++)
         *end++ = (char *)*more;
     *end = NULL;
-    result = make(call, call->file, call->search, call->arguments, environment);
+    result = make(call, call->file, call->search, arguments, variables);
     END_OF(environment);
     return result;
 }
@@ -389,8 +400,7 @@ static int start_wrapper(const struct call *call, const char *path)
     }
     words[0] = (char *)wrapper;
     words[1] = (char *)path;
-    for (size_t at = 1; at + 1 < most; at++)
-        words[at + 1] = call->arguments[at] ? (char *)short_option(call->arguments[at]) : NULL;
+    write_short(words + 2, call->arguments + 1);
     if (keyed == KEYED)
         *end++ = check;
     if (write_prefix(prefix, call, wrapper))

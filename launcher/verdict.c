@@ -62,26 +62,25 @@ bool takes_prefix(const struct call *call, const char *path)
     return true;
 }
 
-/* True if a folder has programs that a driver would start in place of its own, or options for it. */
-static bool replaces_programs(const char *folder, size_t length)
+static bool has_one_of(const struct call *call, const char *const *names)
 {
-    static const char *const PROGRAMS[] = {"as", "cc1", "cc1plus", "specs", NULL};
-    for (const char *const *name = PROGRAMS; *name; name++)
-        if (folder_holds(folder, length, *name))
-            return true;
-    return false;
+    while (*names && !variable(call->environment, *names))
+        names++;
+    return *names != NULL;
 }
 
-/* True for a variable that makes a compiler take other options, or write another file. */
-static bool has_hidden_options(const struct call *call)
+/* True for a variable that makes a compiler take other options, or write another file. nvcc.profile adds
+ * to the variables of nvcc. */
+static bool has_hidden_options(const struct call *call, const char *compiler)
 {
     static const char *const NAMES[] = {
-        "CCC_OVERRIDE_OPTIONS", "DEPENDENCIES_OUTPUT", "GCC_EXEC_PREFIX", "SUNPRO_DEPENDENCIES", NULL,
+        "CCC_OVERRIDE_OPTIONS", "CC_LOG_DIAGNOSTICS", "CC_PRINT_HEADERS", "CC_PRINT_OPTIONS",
+        "CC_PRINT_PROC_STAT", "DEPENDENCIES_OUTPUT", "GCC_EXEC_PREFIX", "SUNPRO_DEPENDENCIES", NULL,
     };
-    const char *const *name = NAMES;
-    while (*name && !variable(call->environment, *name))
-        name++;
-    return *name != NULL;
+    static const char *const OF_NVCC[] = {
+        "CUDAFE_FLAGS", "INCLUDES", "PTXAS_FLAGS", "SYSTEM_INCLUDES", NULL,
+    };
+    return has_one_of(call, NAMES) || (is_nvcc(compiler) && has_one_of(call, OF_NVCC));
 }
 
 /* True if machines with other CPUs and GPUs may get the objects of this one. */
@@ -110,7 +109,7 @@ static bool may_be_source(char *const *words, char *const *word)
  * cache compares the driver alone, has an assembler read files, or names a file in an option. */
 static bool hides_inputs(const struct call *call, char *const *words)
 {
-    if (has_hidden_options(call) || (is_shared(call) && is_for_this_machine(words)))
+    if (has_hidden_options(call, program_name(words[0])) || (is_shared(call) && is_for_this_machine(words)))
         return true;
     for (char *const *word = words; *word; word++)
         if (names_file(word) || (may_be_source(words, word) && is_source_with_files(*word)))
@@ -122,14 +121,14 @@ static bool hides_inputs(const struct call *call, char *const *words)
         (search_folders(folders, "as", path) == ABSENT || !same_text(path, assembler)))
         return true;
     for (const char *prefix; (prefix = next_prefix(&words));)
-        if (replaces_programs(prefix, text_length(prefix)))
+        if (leads_to_programs(prefix, text_length(prefix)))
             return true;
     const char *folder = variable(call->environment, "COMPILER_PATH");
     while (folder && *folder) {
         size_t length = 0;
         while (folder[length] && folder[length] != ':')
             length++;
-        if (replaces_programs(folder, length))
+        if (leads_to_programs(folder, length))
             return true;
         folder += length + (folder[length] == ':');
     }

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from changes import CHANGES, Cell, Project
+from changed_project import Cell, Project
+from changes import CHANGES
 from conftest import Need
 from governed import Build
 

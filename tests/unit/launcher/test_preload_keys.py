@@ -134,6 +134,42 @@ def test_another_program_of_the_same_driver_is_another_compiler(
     assert governed.outputs() == ["a.o"] * 4
 
 
+def test_a_link_to_the_folder_of_another_compiler(
+    governed: Preloaded, keyed: Keyed, need: Need
+) -> None:
+    """A hard link of the driver is the same file, but it starts another cc1."""
+    need("gcc")
+    gcc = copied_gcc(governed.folder)
+    tree, other = governed.folder / "tree", governed.folder / "other"
+    shutil.copytree(tree, other)
+    (other / "bin/gcc").unlink()
+    (other / "bin/gcc").hardlink_to(gcc)
+    cc1 = next(other.glob("lib/gcc/*/*/cc1"))
+    cc1.write_text(f"{cc1.read_text()}# another\n")
+    link = governed.folder / "link"
+    keys = []
+    for target in (tree, other, tree):
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+        keys += map(key_of, keyed("link/bin/gcc -c a.c -o a.o"))
+    assert keys[0] == keys[2] != keys[1]
+
+
+def test_a_program_that_is_added(governed: Preloaded, keyed: Keyed, need: Need) -> None:
+    need("gcc")
+    gcc = copied_gcc(governed.folder)
+    machine = subprocess.check_output(["gcc", "-dumpmachine"], text=True).strip()
+    line = f"{gcc} -c a.c -o a.o"
+    (first,) = map(key_of, keyed(line))
+    place = governed.folder / "tree" / machine / "bin"
+    place.mkdir(parents=True)
+    shutil.copy2(shutil.which("as") or "", place / "as")
+    (added,) = map(key_of, keyed(line))
+    (place / "as").unlink()
+    (removed,) = map(key_of, keyed(line))
+    assert first == removed != added
+
+
 def test_a_compiler_is_identified_once(governed: Preloaded, keyed: Keyed) -> None:
     """The first compiles of a build are many, and all later ones only look at the record."""
     log = governed.folder / "identified.log"

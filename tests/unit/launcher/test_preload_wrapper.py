@@ -228,6 +228,13 @@ def ccached(wrapped: Preloaded) -> Preloaded:
         "-Xclang -debug-info-kind=limited -c a.c -o a.o",
         "-fprofile-arcs -c a.c -o a.o",
         "-fthin-link-bitcode=a.bc -c a.c -o a.o",
+        "-Xassembler --MD -Xassembler list -c a.c -o a.o",
+        "-Wa,--M,list -c a.c -o a.o",
+        "-dumpbase said -c a.c -o a.o",
+        "-no-canonical-prefixes -c a.c -o a.o",
+        "-fno-integrated-as -c a.c -o a.o",
+        "--config ./said.cfg -c a.c -o a.o",
+        "--config=said.cfg -c a.c -o a.o",
     ],
 )
 def test_compiles_that_read_what_no_cache_sees_are_not_cached(
@@ -278,13 +285,45 @@ def test_code_for_this_machine_is_not_shared(
     assert calls(ccached) == []
 
 
-@pytest.mark.parametrize("variable", ["CCC_OVERRIDE_OPTIONS", "DEPENDENCIES_OUTPUT"])
+@pytest.mark.parametrize(
+    ("compiler", "variable", "cached"),
+    [
+        ("gcc", "CCC_OVERRIDE_OPTIONS", False),
+        ("gcc", "DEPENDENCIES_OUTPUT", False),
+        ("clang", "CC_PRINT_HEADERS", False),
+        ("nvcc", "INCLUDES", False),
+        ("nvcc", "SYSTEM_INCLUDES", False),
+        ("nvcc", "PTXAS_FLAGS", False),
+        ("nvcc", "CUDAFE_FLAGS", False),
+        ("gcc", "INCLUDES", True),
+    ],
+)
 def test_variables_that_change_a_compile_are_not_hidden_from_the_cache(
-    ccached: Preloaded, variable: str
+    ccached: Preloaded, compiler: str, variable: str, cached: bool
 ) -> None:
+    """nvcc.profile adds to some variables of the environment."""
+    command = f"{variable}=x {nothing(ccached, compiler)} -MD -c a.c -o a.o; true"
+    ccached.output("sh", "-c", command)
+    assert bool(calls(ccached)) is cached
+
+
+@pytest.mark.parametrize(("compiler", "cached"), [("gcc", True), ("clang++-19", False)])
+def test_a_command_in_the_object_of_clang(ccached: Preloaded, compiler: str, cached: bool) -> None:
+    """ccache adds an option to the command, which the object would have."""
+    program = nothing(ccached, compiler)
+    ccached.output("sh", "-c", f"{program} -grecord-gcc-switches -c a.c -o a.o; true")
+    assert bool(calls(ccached)) is cached
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_cache_gets_the_options_that_it_knows(ccached: Preloaded, own: bool) -> None:
     compiler = nothing(ccached, "gcc")
-    ccached.output("sh", "-c", f"{variable}=x {compiler} -c a.c -o a.o; true")
-    assert calls(ccached) == []
+    if own:
+        del ccached.environment["STOKER_WRAPPER"]
+        ccached.environment["STOKER_COMPILER_KEYS"] = str(ccached.folder / "keys")
+    words = "--write-dependencies -c a.c -o a.o"
+    ccached.output("sh", "-c", f"{'./ccache' if own else ''} {compiler} {words}; true")
+    assert calls(ccached) == [f"{compiler} -MD -c a.c -o a.o"]
 
 
 @pytest.mark.parametrize(
@@ -378,18 +417,29 @@ def test_a_source_outside_of_the_tree_whose_headers_are_named(
     assert ("depend" in calls(ccached)) is inside
 
 
-@pytest.mark.parametrize("variable", ["", "COMPILER_PATH=bin", "GCC_EXEC_PREFIX=bin/"])
-@pytest.mark.parametrize("program", ["as", "cc1plus", "ld"])
+@pytest.mark.parametrize(
+    "way", ["-B bin", "-Bbin/", "--prefix=bin", "COMPILER_PATH=bin", "GCC_EXEC_PREFIX=bin/"]
+)
+@pytest.mark.parametrize("program", ["as", "cc1plus", "x86_64-linux-gnu/12/as", "ld"])
 def test_another_assembler_is_not_hidden_from_the_cache(
-    ccached: Preloaded, program: str, variable: str
+    ccached: Preloaded, program: str, way: str
 ) -> None:
     """conda's Python compiles with -B of a folder that has a linker only."""
-    (ccached.folder / "bin").mkdir()
+    (ccached.folder / "bin" / program).parent.mkdir(parents=True)
     compiler = nothing(ccached, "gcc")
     nothing(ccached, f"bin/{program}")
-    option = "" if variable else "-B bin"
+    variable, option = ("", way) if way.startswith("-") else (way, "")
     ccached.output("sh", "-c", f"{variable} {compiler} {option} -c a.c -o a.o; true")
-    assert bool(calls(ccached)) is (program == "ld" and "GCC" not in variable)
+    assert bool(calls(ccached)) is (program == "ld" and "GCC" not in way)
+
+
+@pytest.mark.parametrize("name", ["my-as", "my-ld"])
+def test_another_assembler_by_the_start_of_its_name(ccached: Preloaded, name: str) -> None:
+    (ccached.folder / "bin").mkdir()
+    compiler = nothing(ccached, "gcc")
+    nothing(ccached, f"bin/{name}")
+    ccached.output("sh", "-c", f"{compiler} -Bbin/my- -c a.c -o a.o; true")
+    assert bool(calls(ccached)) is (name == "my-ld")
 
 
 def test_another_assembler_on_the_path_is_not_hidden_from_the_cache(ccached: Preloaded) -> None:

@@ -20,7 +20,7 @@ import tempfile
 _TIMEOUT_S = 60
 _PT_INTERP = 3
 _LENGTH = 40  # characters of a key, as in keys.h
-_GCC_PROGRAMS = ("cc1", "cc1plus", "as")
+_GCC_PROGRAMS = ("cc1", "cc1plus", "cc1obj", "cc1objplus", "as")
 _NVCC_PROGRAMS = ("cicc", "cudafe++", "fatbinary", "ptxas")
 # Libraries that make code, or compute constants for it. A library of the system, such as libc, does
 # not decide about objects.
@@ -49,15 +49,15 @@ def write_record(record: str, compiler: str) -> None:
     os.makedirs(os.path.dirname(record), exist_ok=True)
     with open(f"{record}.lock", "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the first compiles of a build are many
-        if _is_current(record):
+        if _is_current(record, compiler):
             return
         files = [compiler, *_files_of(compiler)]
-        lines = [_line(path) for path in files]
+        lines = [os.path.realpath(compiler), *(_line(path) for path in files)]
         key = hashlib.sha256()
-        for path in filter(os.path.exists, files):
+        for path in filter(os.path.isfile, files):
             with open(path, "rb") as stream:
                 key.update(hashlib.file_digest(stream, "sha256").digest())
-        if lines != [_line(path) for path in files]:
+        if lines[1:] != [_line(path) for path in files]:
             raise ValueError("a file was changed meanwhile")
         name = key.hexdigest()[:_LENGTH]
         _write(os.path.join(os.path.dirname(record), name), name)
@@ -71,17 +71,19 @@ def _write(file: str, text: str) -> None:
     os.rename(new, file)
 
 
-def _is_current(record: str) -> bool:
+def _is_current(record: str, compiler: str) -> bool:
     try:
         with open(record, errors="surrogateescape") as stream:
-            lines = stream.read().splitlines()[1:]
-        return bool(lines) and all(line == _line(line.split(" ", 4)[-1]) for line in lines)
-    except OSError:
+            _, real, *lines = stream.read().splitlines()
+        return real == os.path.realpath(compiler) and all(
+            line == _line(line.split(" ", 4)[-1]) for line in lines
+        )
+    except (OSError, ValueError):
         return False
 
 
 def _line(path: str) -> str:
-    """Return the line of a file, also of one that is missing and would be read."""
+    """Return the line of a file or folder, also of one that is missing and would be read."""
     if "\n" in path:
         raise ValueError("a record has a line for each file")
     if not os.path.exists(path):
@@ -100,15 +102,33 @@ def _files_of(compiler: str) -> list[str]:
 
 
 def _of_gcc(compiler: str) -> list[str]:
-    """Return the programs of gcc that have a path of their own, and its specs. clang has none: its
+    """Return the programs of gcc that have a path of their own, its specs, and the folders where a
+    program, specs or a configuration would be found if it were added. clang has no programs: its
     driver compiles. The assembler on the PATH is compared by its name (STOKER_ASSEMBLER).
     """
     found = [_answer([compiler, f"-print-prog-name={name}"]).strip() for name in _GCC_PROGRAMS]
     found.append(_answer([compiler, "-print-file-name=specs"]).strip())
     usual = shutil.which("as")
-    return [
+    files = [
         path for path in found if path != usual and os.path.isabs(path) and os.path.isfile(path)
     ]
+    told = _answer([compiler, "-print-search-dirs"])
+    searched = re.search(r"^programs: =?(.*)$", told, re.MULTILINE)
+    folders = dict.fromkeys(map(os.path.realpath, searched[1].split(":") if searched else ()))
+    version = _answer([compiler, "--version"])
+    configurations = re.findall(r"^Configuration file: (/.*)$", version, re.MULTILINE)
+    return [*files, *folders, *(path for each in configurations for path in _included(each))]
+
+
+def _included(configuration: str) -> list[str]:
+    """Return a file of options of clang and those that it names with "@"."""
+    found = [configuration]
+    for path in found:  # it grows
+        with open(path, errors="surrogateescape") as stream:
+            named = re.findall(r"(?:^|\s)@(\S+)", stream.read())
+        inner = (os.path.join(os.path.dirname(path), name) for name in named)
+        found += [file for file in inner if file not in found]
+    return found
 
 
 def _of_nvcc(compiler: str) -> list[str]:
