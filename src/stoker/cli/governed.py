@@ -129,8 +129,8 @@ def run_governed(
     if explain:
         view.write(explanation.text())
     if finished.unfinished:
-        goes_on = finished.status == ExitStatus.UNFINISHED
-        continues = f"; `{same_command()}` continues" if goes_on else ""
+        resumable = finished.status == ExitStatus.UNFINISHED
+        continues = f"; `{same_command()}` continues" if resumable else ""
         view.write(f"stoker: {finished.unfinished}{continues}\n")
     if finished.unseen_cpu_seconds:
         view.write(unseen_text(finished.unseen_cpu_seconds))
