@@ -162,10 +162,7 @@ def verdict_of(plan: Plan, truth: Row, asked: Asked | None) -> tuple[str, str]:
         # What this machine lacks is true, but says nothing about the variant.
         return ("incomplete" if right == "wrong" else right), why
     if "refuses" in truth:
-        told_by = (*plan.findings, *(asked_remarks(plan, asked) if asked else ()))
-        warned = [f"{f.title} {f.evidence}" for f in told_by]
-        told = next((text for text in warned if re.search(truth["refuses"], text)), None)
-        return ("incomplete", told) if told else ("wrong", "it should be refused")
+        return not_refused(plan, asked, truth)
     if pattern := truth.get("no_remark"):
         told = next((f.title for f in plan.findings if re.search(pattern, f.title)), None)
         if told:
@@ -174,7 +171,7 @@ def verdict_of(plan: Plan, truth: Row, asked: Asked | None) -> tuple[str, str]:
     assert targets is not None
     lacking = "" if says(plan, asked, truth) else lacks(plan, truth)
     if truth.get("none"):
-        if targets.compiles:
+        if targets.compiles and states_a_build(plan):
             return "wrong", f"states device code for {', '.join(targets.cubins) or 'no target'}"
         if targets.backend in WITH_DEVICE_CODE and not targets.without_device_code:
             return "incomplete", f"states nothing of device code: {targets.evidence}"
@@ -196,6 +193,24 @@ def verdict_of(plan: Plan, truth: Row, asked: Asked | None) -> tuple[str, str]:
         # The targets are stated, but the settings do not lead to them.
         return ("incomplete" if open_choice(plan) else "wrong"), lacking
     return "right", ""
+
+
+def not_refused(plan: Plan, asked: Asked | None, truth: Row) -> tuple[str, str]:
+    """Judge a plan that should have been refused."""
+    told_by = (*plan.findings, *(asked_remarks(plan, asked) if asked else ()))
+    warned = [f"{f.title} {f.evidence}" for f in told_by]
+    told = next((text for text in warned if re.search(truth["refuses"], text)), None)
+    if told or not states_a_build(plan):
+        return "incomplete", told or "states no targets, and does not refuse"
+    return "wrong", "it should be refused"
+
+
+def states_a_build(plan: Plan) -> bool:
+    """Tell whether a plan states what its build compiles, and not that it is not known."""
+    targets = plan.targets
+    if targets is None or targets.backend not in WITH_DEVICE_CODE:
+        return True
+    return bool(targets.cubins or targets.ptx or targets.without_device_code)
 
 
 def unfounded(setting: Setting, tree: Path) -> Iterator[str]:

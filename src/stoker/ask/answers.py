@@ -31,6 +31,7 @@ _ONLY_NVCC = re.compile(r"-arch=(?:sm|compute)_\d|-gencode|--generate-code")
 _EXCEPTION = re.compile(r"(?:\w+\.)*\w+(?:Error|Exception|Exit)\b(?!\()|error: ")
 _OFFLINE = re.compile(
     r"(?:could not|couldn't|unable to|failed to|failed:) (?:clone|download|resolve|fetch|access)"
+    r"|build step for \S+ failed"
     r"|error: downloading|name resolution|name or service not known|network is unreachable"
     r"|urlopen error|connection (?:refused|error|timed out)|max retries exceeded",
     re.IGNORECASE,

@@ -147,6 +147,9 @@ def _environment(question: Question, names: Mapping[str, str], tree: str) -> dic
         "PYTHONPATH": f"{kit}/site",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
+        "CCACHE_DISABLE": "1",  # it would preprocess what is only noted
+        # A tree without its history has no version, which decides nothing about its compiles.
+        "SETUPTOOLS_SCM_PRETEND_VERSION": usual.get("SETUPTOOLS_SCM_PRETEND_VERSION", "0.0.0"),
         "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
         "CMAKE_LIBRARY_PATH": ":".join(
             filter(None, (usual.get("CMAKE_LIBRARY_PATH"), f"{kit}/lib"))

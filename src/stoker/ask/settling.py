@@ -26,17 +26,18 @@ from stoker.plan.tree_recipe import FIND_CUDA_FLAGS, names_targets
 
 _GPU = {
     Backend.CUDA: r"CUDA|GPU|NVIDIA",
-    Backend.ROCM: r"HIP|ROCM|GPU",
+    Backend.ROCM: r"HIP|ROCM|AMD|GPU",
     Backend.XPU: r"SYCL|XPU|GPU",
     Backend.VULKAN: r"VULKAN",
     Backend.MPS: r"METAL|MPS",
 }
-_ANY_GPU = "CUDA|GPU|NVIDIA|HIP|ROCM|SYCL|XPU"
+_ANY_GPU = "CUDA|GPU|NVIDIA|HIP|ROCM|AMD|SYCL|XPU"
 _ON = r"(?:USE|WITH|ENABLE|BUILD|FORCE|HAVE)"
 _OFF = r"(?:NO|SKIP|DISABLE|WITHOUT)"
 _NATIVE = re.compile(r"(?:^|_)NATIVE(?:_|$)|_NATIVE_ARCH$|MARCH_NATIVE", re.IGNORECASE)
 _MOST_READ = 3  # variables that are tried because a file of the tree reads them
 _OF_CHOICES = re.compile(r"(?:GPU|BACK_?ENDS?|DEVICE|ACCELERATOR|API)$", re.IGNORECASE)
+_NUMBERED = re.compile(r"\b(\d+)\s*[-=:]\s*(\w+)")  # "0 - Vulkan, 1 - CUDA"
 _GENERIC = (
     *("CMAKE_BUILD_TYPE", "CMAKE_CUDA_COMPILER", "CUDAToolkit_ROOT"),
     *("CUDA_HOME", "CUDACXX", "CUDA_PATH"),
@@ -169,7 +170,8 @@ def setting_trials(
 def _switched(subject: Subject, known: BackendRecipe, asked: Asked, *, on: bool) -> Iterator[Trial]:
     """Yield recipes that switch the back end on, or all of them off."""
     words = _GPU.get(subject.variant.backend, _ANY_GPU) if on else _ANY_GPU
-    switch = re.compile(rf"(?:\w+_)?(?:{_ON}_)?(?:{words})", re.IGNORECASE)
+    switch = _switch_named(words)
+    others = _others_off(asked, switch) if on else {}
     for option in asked.options:
         if (
             option.type == "BOOL"
@@ -177,6 +179,10 @@ def _switched(subject: Subject, known: BackendRecipe, asked: Asked, *, on: bool)
             and switch.fullmatch(option.name)
         ):
             yield _with_option(known, option.name, "ON" if on else "OFF")
+            if others:  # a project may have one back end at a time
+                alone = {**known.cmake, **others, option.name: "ON"}
+                change = f"{option.name}=ON, {', '.join(others)}=OFF"
+                yield Trial(recipe=replace(known, cmake=alone), change=change)
         elif choice := _choice(option, words, on=on):
             yield _with_option(known, option.name, choice)
     positive = re.compile(rf"(?:^|_){_ON}_(?:\w+_)?(?:{words})|(?:{words})_EXT$", re.IGNORECASE)
@@ -194,10 +200,30 @@ def _switched(subject: Subject, known: BackendRecipe, asked: Asked, *, on: bool)
             yield Trial(recipe=replace(known, backend_settings=settings), change=word.name)
 
 
+def _switch_named(words: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:\w+_)?(?:{_ON}_)?(?:{words})(?:_BACK_?END)?", re.IGNORECASE)
+
+
+def _others_off(asked: Asked, wanted: re.Pattern[str]) -> dict[str, str]:
+    """Return the settings that switch off the other back ends that are on."""
+    switch = _switch_named(_ANY_GPU)
+    return {
+        option.name: "OFF"
+        for option in asked.options
+        if option.type == "BOOL"
+        and is_on(option.value)
+        and switch.fullmatch(option.name)
+        and not wanted.fullmatch(option.name)
+    }
+
+
 def _choice(option: AskedOption, words: str, *, on: bool) -> str | None:
     """Return the choice of an option of several that names a back end, or none of them."""
     if option.type != "STRING" or not _OF_CHOICES.search(option.name):
         return None
+    for number, named in _NUMBERED.findall(option.help):
+        if on and re.fullmatch(words, named, re.IGNORECASE) and number != option.value:
+            return str(number)
     listed = option.choices or tuple(re.findall(r"\b[A-Z][A-Za-z]{2,}\b", option.help))
     wanted = words if on else "OFF|NONE|CPU"
     found = (choice for choice in listed if re.fullmatch(wanted, choice, re.IGNORECASE))

@@ -335,6 +335,9 @@ def _by_list(
     if computed:
         why = f"{computed} replaces {name} by what it computes"
         return _unknown(BackendRecipe(cmake=settings), why, places)
+    if replacing:
+        why = f"CMake reads {name}, but {replacing} may replace it"
+        return _unknown(BackendRecipe(cmake=settings), why, places)
     if rivals:
         other = f"{rivals[0].name} ({rivals[0].where})"
         evidence = _assumed(f"CMake reads {name}, but {other} may choose other targets")

@@ -16,6 +16,13 @@ from stoker.source.options import CMakeFacts
 # What setup.py uses of torch if it also builds with HIP, in place of CUDA.
 _OF_ROCM = {"ROCM_HOME", "HIP_HOME", "IS_HIP_EXTENSION", "hip", "is_rocm_pytorch"}
 _GPU_CHOICES = {"CUDA", "HIP", "ROCM", "SYCL", "XPU", "VULKAN", "METAL", "MPS"}
+_SUFFIXES = {Backend.CUDA: (".cu",), Backend.ROCM: (".hip",), Backend.XPU: (".sycl",)}
+_BUILD_FILE = re.compile(
+    r"CMakeLists\.txt|.*\.(?:cmake|mk)|(?:GNUm|m|M)akefile|meson\.build|meson[._]options(?:\.txt)?"
+    r"|setup\.(?:py|cfg)|build\.rs|Cargo\.toml"
+)
+# What is no part of a build, or of another one.
+_BESIDE = re.compile(r"(?:^|/)(?:tests?|examples?|benchmarks?|docs?|docker|ci)/", re.IGNORECASE)
 _GPU_SWITCH = re.compile(r"(?:\w+_)?(?:GPU|CUDA|HIP|ROCM|SYCL)", re.IGNORECASE)
 
 
@@ -73,14 +80,45 @@ def _shown(backend: Backend, options: set[str], chosen: set[str]) -> bool:
 
 
 def hinted_back_ends(
-    asks: tuple[ReadVariable, ...], shown: tuple[str, ...]
+    files: TreeFiles, asks: tuple[ReadVariable, ...], shown: tuple[str, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the back ends of which only the name of a variable speaks: ``CUDA_PATH``."""
+    """Yield the back ends of which only a name or a file speaks: the variable ``CUDA_PATH``, a word
+    of a Makefile, a source for GPUs.
+    """
+    own = [file for file in files.walk() if not _BESIDE.search(file)]
+    texts = {file: files.text(file) or "" for file in own if _describes_build(file)}
     for backend, words in BACKEND_WORDS.items():
-        named = re.compile(rf"(?:^|_)(?:{'|'.join(words)})(?:_|$)")
-        found = (ask for ask in asks if ask.certain and named.search(ask.name))
-        if backend not in shown and (ask := next(found, None)):
-            yield backend.value, f"{ask.where} reads {ask.name}"
+        if backend not in shown and (hint := _hint(backend, words, asks, own, texts)):
+            yield backend.value, hint
+
+
+def _hint(
+    backend: Backend,
+    words: tuple[str, ...],
+    asks: tuple[ReadVariable, ...],
+    own: list[str],
+    texts: dict[str, str],
+) -> str | None:
+    named = re.compile(rf"(?:^|_)(?:{'|'.join(words)})(?:_|$)")
+    for ask in asks:
+        if ask.certain and named.search(ask.name):
+            return f"{ask.where} reads {ask.name}"
+    if backend not in _SUFFIXES:
+        return None  # words such as Metal and Vulkan have other meanings
+    for file in own:
+        if file.endswith(_SUFFIXES[backend]):
+            return f"{file} is a source for it"
+    spoken = re.compile(rf"(?<![A-Za-z])(?:{'|'.join(words)})(?![A-Za-z])", re.IGNORECASE)
+    for file, text in texts.items():
+        for number, line in enumerate(text.splitlines(), 1):
+            if found := spoken.search(line.partition("#")[0]):
+                return f"{file}:{number} speaks of {found[0]}"
+    return None
+
+
+def _describes_build(file: str) -> bool:
+    """Tell whether a file near the root says how the tree is built."""
+    return file.count("/") <= 1 and bool(_BUILD_FILE.fullmatch(file.rpartition("/")[2]))
 
 
 def _chooses_a_gpu(option: CMakeOption) -> bool:

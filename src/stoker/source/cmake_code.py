@@ -4,10 +4,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
+from msgspec.structs import replace
+
 from stoker.model.source import CudaCode, Minimum, NamedTarget, NativeCode
 from stoker.model.value import version_numbers
 from stoker.source.cmake import CMakeCommand
-from stoker.source.conditions import Enclosed
+from stoker.source.conditions import Enclosed, enclosed
 
 # A literal that names a GPU target: a flag of a compiler, not the name of a file.
 _FLAG = re.compile(r"arch=compute_|code=sm_|-arch=sm_|--offload-arch=gfx")
@@ -16,6 +18,8 @@ _KEPT = re.compile(r"(?<![a-z])code=")
 _AMD = re.compile(r"gfx[0-9a-f]{3,4}")
 _ARCHITECTURE = re.compile(r"(\d+)(\d)([af]?)(-real|-virtual)?")
 _CUDA_VERSION = re.compile(r"\$?\{?\w*CUDA\w*VERSION\w*\}?", re.IGNORECASE)
+# Around a comparison of versions nothing but switches, such as USE_CUDA.
+_SWITCHES = re.compile(r"(?:(?:NOT )?\w+ AND )*\S+ VERSION_LESS ")
 _VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){1,3}")
 _NATIVE = re.compile(r"-m(?:arch|cpu|tune)=native")
 _CALLS_NVCC = re.compile(r"nvcc(?!_flags)", re.IGNORECASE)
@@ -50,6 +54,9 @@ def named_targets(enclosed: Enclosed, where: str) -> Iterator[NamedTarget]:
         ):
             yield from _computed(words, where, conditional=conditional)
             return
+        case (("set_property" | "set_target_properties"), [*_]):
+            yield from _of_property(words, where)
+            return
         case "message", _:
             return
     for word in words:
@@ -57,6 +64,25 @@ def named_targets(enclosed: Enclosed, where: str) -> Iterator[NamedTarget]:
             continue
         found = list(flag_targets(word, where, conditional=conditional))
         yield from found or [NamedTarget(where=where, amd="gfx" in word, conditional=conditional)]
+
+
+def _of_property(words: list[str], where: str) -> Iterator[NamedTarget]:
+    """Yield the targets that a property of a library names in place of CMake's list: how many other
+    libraries there are is not known.
+    """
+    for name in ("CUDA_ARCHITECTURES", "HIP_ARCHITECTURES"):
+        values = words[words.index(name) + 1 :] if name in words else []
+        text = ";".join(values)
+        if not values or f"CMAKE_{name}" in text:
+            continue
+        amd = name == "HIP_ARCHITECTURES"
+        found = [NamedTarget(where=where, arch=arch, amd=True) for arch in _AMD.findall(text)]
+        if not amd:
+            found = [
+                NamedTarget(where=where, arch=arch, ptx=ptx) for arch, ptx in _architectures(text)
+            ]
+        for target in found or [NamedTarget(where=where, amd=amd)]:
+            yield replace(target, conditional=True, replaces=True)
 
 
 def _computed(words: list[str], where: str, *, conditional: bool) -> Iterator[NamedTarget]:
@@ -150,7 +176,10 @@ def _languages(words: list[str]) -> list[str]:
 
 def refused_below(file: str, commands: Sequence[CMakeCommand]) -> Minimum | None:
     """Return the version of ``if(CUDA_VERSION VERSION_LESS 12.6) message(FATAL_ERROR ...)``."""
+    within = {id(each.command): each.within or "" for each in enclosed(commands)}
     for command, following in pairwise(commands):
+        if not _SWITCHES.match(within.get(id(following), "")):
+            continue  # it may be about another compiler or system
         words = [argument.value for argument in command.arguments]
         refuses = following.name == "message" and [
             argument.value for argument in following.arguments[:1]

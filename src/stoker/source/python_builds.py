@@ -7,6 +7,7 @@ that depends on anything else is told as conditional.
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 
 from msgspec.structs import replace
 
@@ -22,6 +23,10 @@ from stoker.source.cmake_code import flag_targets
 from stoker.source.cuda_guards import Test, cuda_guards, value_for
 
 _FLAG = re.compile(r"\b(?:compute|sm)_(?:$|\d{2,3})|--offload-arch=")
+_BARE_NAME = re.compile(r"(?:compute|sm)_\d{2,3}[af]?")  # alone it may also be a key of a table
+_TAKES_TARGET = re.compile(
+    r"--?(?:arch|gpu-architecture|gencode|generate-code|code|gpu-code)|-Xarch_device"
+)
 _DEVICE_SOURCE = re.compile(r"[^\s]*\.(?:cu|hip)")
 _SUPPORTED = re.compile(r"_?(?:\w+_)?SUPPORTED_(?:\w+_)?(?:ARCHS|ARCHITECTURES|CAPABILITIES)")
 _UNSUPPORTED = re.compile(r"arch.*support", re.IGNORECASE | re.DOTALL)
@@ -30,6 +35,7 @@ _NATIVE = re.compile(r"-m(?:arch|cpu|tune)=native")
 _ARGUMENT = re.compile(r"--[a-z][\w-]*")
 _CUDA_VERSION = re.compile(r"cuda|nvcc|bare_metal", re.IGNORECASE)
 _ABOUT_CUDA = re.compile(r"CUDA|GPU")
+_TOOLKIT = re.compile(r"[\"'/]nvcc\b|\bCUDA_HOME\b")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 # Tests that are true in every build for a GPU.
 _WITH_CUDA = re.compile(
@@ -101,6 +107,7 @@ class BuildReader:
         takes = any(map(_takes_arguments, ast.walk(tree)))
         looped = set(_compared_in_loops(tree)) if takes else set()
         self._without_cuda += [self._switch(tests, names) for tests in cuda_guards(tree)]
+        of_flags, finders = set(_after_flags(tree)), set(_finders_of_cuda(tree))
         for node, tests in _with_tests(tree):
             where = f"{file}:{getattr(node, 'lineno', 0)}"
             match node:
@@ -109,6 +116,8 @@ class BuildReader:
                         t for t in tests if not _is_about_cuda(t) and not _is_without_gpu(t)
                     )
                     resolved = [self._resolved(test, names) for test in open_tests]
+                    if _BARE_NAME.fullmatch(text) and node not in of_flags:
+                        resolved.append(None)  # whether it becomes a flag is not known
                     self._text(text, where, resolved, without_gpu=any(map(_is_without_gpu, tests)))
                     self._used |= set(text.split()[:1]) & _COMPILING
                 case ast.Name(id=name) | ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
@@ -121,7 +130,8 @@ class BuildReader:
                     self._refusal(node, where)
                     if _refuses_without_gpu(node):
                         self._needs_gpu = self._needs_gpu or where
-                    by_home = "CUDA_HOME" in _names_in(test) and any(map(_adds_cuda, body))
+                    finds = "CUDA_HOME" in _names_in(test) or _calls_any(test, finders)
+                    by_home = finds and any(map(_adds_cuda, body))
                     if by_home or _decides_by_version(node, names):
                         self._cuda_if_found = self._cuda_if_found or where
                 case ast.Assert():
@@ -265,6 +275,16 @@ class BuildReader:
                         yield self._wrappers[name]
 
 
+def _after_flags(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield the words that follow a flag that takes a target: ``["-arch", "sm_90"]``."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.List(elts=words) | ast.Tuple(elts=words) | ast.Call(args=words):
+                for flag, word in pairwise(words):
+                    if isinstance(flag, ast.Constant) and _TAKES_TARGET.fullmatch(str(flag.value)):
+                        yield word
+
+
 def _is_about_cuda(test: tuple[ast.expr, bool]) -> bool:
     """Tell whether a test is true in every build for a GPU: ``if WITH_CUDA and CUDA_HOME``."""
     expression, wanted = test
@@ -398,6 +418,19 @@ def _called(node: ast.AST) -> Iterator[str]:
         match each:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
                 yield name
+
+
+def _finders_of_cuda(tree: ast.Module) -> Iterator[str]:
+    """Yield the functions of a file that look for a CUDA toolkit."""
+    for node in ast.walk(tree):
+        text = ast.unparse(node) if isinstance(node, ast.FunctionDef) else ""
+        other = "is_available" in text or "CUDAExtension" in text
+        if isinstance(node, ast.FunctionDef) and _TOOLKIT.search(text) and not other:
+            yield node.name
+
+
+def _calls_any(test: ast.expr, functions: set[str]) -> bool:
+    return any(name in functions for name in _called(test))
 
 
 def _adds_cuda(node: ast.AST) -> bool:

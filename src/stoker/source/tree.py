@@ -78,7 +78,7 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
     reads_cuda = cmake.cuda_code is not CudaCode.NONE
     asks = tuple(_asks(python, cmake if by_cmake else None, package))
     backends = back_ends(files, code, cmake, asks, python, recipe, by_cmake=by_cmake)
-    hinted = {} if recipe else dict(hinted_back_ends(asks, backends))
+    hinted = {} if recipe else dict(hinted_back_ends(files, asks, backends))
     return SourceTree(
         path=str(root),
         kind=kind,

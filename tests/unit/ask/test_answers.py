@@ -148,7 +148,12 @@ def test_a_build_that_wants_a_network_has_not_refused() -> None:
     clone = (
         "CMake Error at gitclone.cmake:39 (message):\n  Failed to clone repository: 'https://x'\n"
     )
-    for said in (clone, "urllib.error.URLError: <urlopen error [Errno -3] Temporary failure>\n"):
+    failed = "CMake Error at FetchContent.cmake:1 (message):\n  Build step for qdldl failed: 1\n"
+    for said in (
+        clone,
+        failed,
+        "urllib.error.URLError: <urlopen error [Errno -3] Temporary failure>\n",
+    ):
         found = asked(status=1, output=said)
         assert (found.refusal, found.answered) == ("", False)
         assert found.offline == said.strip()

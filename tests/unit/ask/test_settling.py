@@ -35,6 +35,29 @@ def test_a_switch_is_found_by_its_name_and_its_value() -> None:
     assert found == ["Lib_ENABLE_CUDA=ON", "LIB_GPU=CUDA", "FORCE_CUDA=1", "--force_cuda"]
 
 
+def test_a_back_end_is_switched_on_alone_too_and_by_its_number() -> None:
+    asked = Asked(
+        variant="x",
+        way="cmake",
+        options=(
+            AskedOption(name="LIB_NVIDIA_BACKEND", value="OFF", type="BOOL"),
+            AskedOption(name="LIB_AMD_BACKEND", value="ON", type="BOOL"),
+            AskedOption(
+                name="LIB_BACKEND", value="0", type="STRING", help="0 - Vulkan, 1 - CUDA, 2 - HIP"
+            ),
+        ),
+    )
+    trials = list(setting_trials(Lack.DEVICE_CODE, asked_of("cuda-sm90"), NOTHING, asked))
+    assert [trial.recipe.cmake for trial in trials] == [
+        {"LIB_NVIDIA_BACKEND": "ON"},
+        {"LIB_NVIDIA_BACKEND": "ON", "LIB_AMD_BACKEND": "OFF"},
+        {"LIB_BACKEND": "1"},
+    ]
+    assert len({trial.change for trial in trials}) == 3
+    (of_amd,) = setting_trials(Lack.DEVICE_CODE, asked_of("rocm-gfx942"), NOTHING, asked)
+    assert of_amd.recipe.cmake == {"LIB_BACKEND": "2"}, "its switch is on already"
+
+
 def test_targets_are_written_as_the_default_is() -> None:
     asked = Asked(
         variant="x",

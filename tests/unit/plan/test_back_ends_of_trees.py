@@ -91,6 +91,52 @@ def test_a_variable_that_the_build_reads_may_show_a_back_end(tmp_path: Path) -> 
         planned(tmp_path, "rocm-gfx942", setup=setup)
 
 
+MAKES = """
+import subprocess
+from setuptools import setup
+from setuptools.command.build_ext import build_ext
+class Build(build_ext):
+    def run(self):
+        subprocess.check_call(["make", "install"])
+setup(name="lib", cffi_modules=["build_lib.py:ffi"], cmdclass={"build_ext": Build})
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "variant"),
+    [
+        ("Makefile", "CUDA_DIR ?=\nNVCC ?= $(CUDA_DIR)/bin/nvcc\n", "cu130-sm90"),
+        ("Makefile", "HIPCC ?= $(ROCM_DIR)/bin/hipcc\n", "rocm-gfx942"),
+        ("meson.build", "if get_option('cuda')\nendif\n", "cu130-sm90"),
+        ("backends/ref.cu", "", "cu130-sm90"),
+    ],
+)
+def test_a_file_that_speaks_of_a_back_end_is_not_denied(
+    tmp_path: Path, name: str, text: str, variant: str
+) -> None:
+    (tmp_path / "a.c").touch()
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(text)
+    made = planned(tmp_path, variant, setup=MAKES)
+    assert "back-end-unknown" in names(made.findings)
+    assert targets_of(made).cubins == ()
+    assert not targets_of(made).without_device_code
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("Makefile", "# no CUDA here\n"), ("Makefile", "CUDAS = 1\n"), ("tests/a.cu", "")],
+)
+def test_what_is_no_part_of_the_build_shows_no_back_end(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    (tmp_path / "a.c").touch()
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError, match="has no cuda back end"):
+        planned(tmp_path, "cu130-sm90", setup=MAKES)
+
+
 PASSES = """
 import os, subprocess
 from setuptools import Extension, setup

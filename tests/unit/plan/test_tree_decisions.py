@@ -189,6 +189,72 @@ def test_a_build_that_decides_by_the_toolkit_is_remarked(tmp_path: Path) -> None
     assert "cuda-stays" in names(made.findings)
 
 
+def test_a_build_that_looks_for_the_toolkit_by_a_function_is_remarked(tmp_path: Path) -> None:
+    setup = (
+        "from torch.utils.cpp_extension import BuildExtension, CppExtension\n"
+        "def has_toolkit():\n"
+        "    try:\n        return not call(['nvcc'])\n"
+        "    except OSError:\n        return False\n"
+        "modules = [CppExtension('x', ['x.cpp'])]\n"
+        "if has_toolkit():\n    modules += [CUDAExtension('y', ['x.cu'])]\n"
+        "setup(ext_modules=modules)\n"
+    )
+    made = planned(tmp_path, "cpu", setup=EXTENSION + setup)
+    assert "cuda-stays" in names(made.findings)
+
+
+def test_names_in_a_table_are_not_taken_for_targets(tmp_path: Path) -> None:
+    """They may be words that the build looks for: which targets follow is not known."""
+    setup = (
+        "ALIASES = {'9.0a': ('9a', 'sm_90a'), '10.0a': ('10a', 'compute_100a')}\n"
+        "has = any(word in os.environ.get('TORCH_CUDA_ARCH_LIST', '') for word in ALIASES)\n"
+        "setup(ext_modules=[CUDAExtension('x', ['x.cu'])])\n"
+    )
+    made = planned(tmp_path, "cu130-sm90", setup=EXTENSION + setup)
+    assert made.statements[0].text == "not known"
+    assert environment_of(made)["TORCH_CUDA_ARCH_LIST"] == "9.0"
+
+
+def test_a_name_after_the_flag_that_takes_it_is_a_target(tmp_path: Path) -> None:
+    setup = (
+        "flags = ['-arch', 'sm_90']\n"
+        "setup(ext_modules=[CUDAExtension('x', ['x.cu'], extra_compile_args={'nvcc': flags})])\n"
+    )
+    assert targets_of(planned(tmp_path, "cu130-sm90", setup=EXTENSION + setup)).fixed
+
+
+def test_targets_of_one_configuration_are_not_denied(tmp_path: Path) -> None:
+    """The list of CMake is replaced where the back end is chosen."""
+    text = (
+        'project(lib CXX)\nset(LIB_BACKEND 0 CACHE STRING "0 - Vulkan, 1 - CUDA")\n'
+        "if(${LIB_BACKEND} EQUAL 1)\nenable_language(CUDA)\nadd_library(k k.cu)\n"
+        "set_property(TARGET k PROPERTY CUDA_ARCHITECTURES 60 70)\nendif()\n"
+    )
+    made = planned(tmp_path, "cu130-sm90", cmake=text)
+    assert made.statements[0].text == "not known"
+
+
+def test_a_property_of_a_library_replaces_the_list_for_amd_too(tmp_path: Path) -> None:
+    text = (
+        'project(lib CXX)\noption(USE_HIP "" OFF)\nif(USE_HIP)\nenable_language(HIP)\n'
+        'add_library(k k.hip)\nset_target_properties(k PROPERTIES HIP_ARCHITECTURES "gfx90a")\n'
+        "endif()\n"
+    )
+    made = planned(tmp_path, "rocm-gfx942", cmake=text)
+    assert made.statements[0].text == "not known"
+
+
+def test_a_version_that_another_compiler_needs_is_not_that_of_cuda(tmp_path: Path) -> None:
+    refusal = (
+        'if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 14.0)\nmessage(FATAL_ERROR "x")\nendif()\n'
+    )
+    text = f'project(lib CXX CUDA)\nif(CMAKE_CUDA_COMPILER_ID STREQUAL "Clang")\n{refusal}endif()\n'
+    made = planned(tmp_path, "cu130-sm90", cmake=text + "add_library(k k.cu)\n")
+    assert targets_of(made).cubins == ("9.0",)
+    with pytest.raises(UsageError, match=r"needs CUDA 14\.0 or newer"):
+        planned(tmp_path, "cu130-sm90", cmake=f"project(lib CXX CUDA)\n{refusal}")
+
+
 def test_device_code_below_a_back_end_that_is_not_read_may_stay(tmp_path: Path) -> None:
     system = '[build-system]\nrequires = ["meson-python"]\nbuild-backend = "mesonpy"\n'
     (tmp_path / "kernel.cu").touch()
