@@ -91,9 +91,7 @@ def _builder(tree: Path, python: str, execute: Execute) -> Iterator["ProjectBuil
     from build import BuildBackendException, BuildException, ProjectBuilder
 
     def runner(
-        cmd: Sequence[str],
-        cwd: str | None = None,
-        extra_environ: Mapping[str, str] | None = None,
+        cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None
     ) -> None:
         status = execute(cmd, Path(cwd or tree), extra_environ or {})
         if status:

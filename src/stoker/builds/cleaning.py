@@ -207,14 +207,20 @@ def _history() -> Iterator[CleanupItem]:
         )
 
 
-def cleaning_page(cleaning: Cleaning, now: float | None = None) -> Page:
+def cleaning_page(cleaning: Cleaning) -> Page:
     """Return the page: the largest items of each kind by name, the rest in one line, items in use
     by name.
     """
-    now = time.time() if now is None else now
     table = Listing("kind", ">size", ">unused for", "")
-    for row in _rows(cleaning.chosen, now):
-        table.add(*row)
+    for kind in CleanupKind:
+        of_kind = (kept for kept in cleaning.chosen if kept.kind is kind)
+        entries = sorted(of_kind, key=lambda kept: -kept.size_bytes)
+        for kept in entries[:_MOST_OF_A_KIND]:
+            name = f"run {kept.name}" if kind is CleanupKind.HISTORY else kept.path
+            table.add(kind.value, size(kept.size_bytes), _age(time.time() - kept.used), name)
+        if rest := entries[_MOST_OF_A_KIND:]:
+            amount = sum(kept.size_bytes for kept in rest)
+            table.add(kind.value, size(amount), "", f"and {len(rest)} more")
     lines = [Text(f"in use: {kept.path}") for kept in cleaning.spared if kept.busy]
     lines += [
         Text(f"left alone, a link of your own: {kept.path} -> {kept.link}")
@@ -222,21 +228,6 @@ def cleaning_page(cleaning: Cleaning, now: float | None = None) -> Page:
         if kept.link
     ]
     return Group(table, *lines) if cleaning.chosen else Group(*lines)
-
-
-def _rows(chosen: Iterable[CleanupItem], now: float) -> Iterable[tuple[str, str, str, str]]:
-    for kind in CleanupKind:
-        entries = sorted((k for k in chosen if k.kind is kind), key=lambda kept: -kept.size_bytes)
-        for kept in entries[:_MOST_OF_A_KIND]:
-            name = f"run {kept.name}" if kind is CleanupKind.HISTORY else kept.path
-            yield kind.value, size(kept.size_bytes), _age(now - kept.used), name
-        if rest := entries[_MOST_OF_A_KIND:]:
-            yield (
-                kind.value,
-                size(sum(kept.size_bytes for kept in rest)),
-                "",
-                f"and {len(rest)} more",
-            )
 
 
 def _age(seconds: float) -> str:

@@ -31,11 +31,7 @@ _FIRST_ZIP_CAN_SAY = 315532800  # 1980-01-01
 
 
 def surroundings(
-    base: Mapping[str, str],
-    plan: Plan,
-    *,
-    maps: Mapping[Path, str],
-    epoch: int | None,
+    base: Mapping[str, str], plan: Plan, *, maps: Mapping[Path, str], epoch: int | None
 ) -> dict[str, str]:
     """Return the environment of a build. ``maps``: folders and their names in outputs. ``epoch``:
     the date of the source.

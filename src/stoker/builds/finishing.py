@@ -76,9 +76,8 @@ def check_wheel(wheel: Path, log: StageLog, mode: str) -> tuple[Path, ...]:
             log.line(f"    {line}")
     if not verification.ok:
         wrong = _errors(verification)
-        hints = mending(
-            [replace(shortened_evidence(one), fix=()) for one in wrong]
-        )  # the wheel has not been delivered yet
+        # Without their fixes: the wheel has not been delivered yet.
+        hints = mending([replace(shortened_evidence(one), fix=()) for one in wrong])
         if better := _repairing(wrong, PackageMode.PLAIN if mode == AUTO else mode):
             hints.append(_NEXT[better])
         raise StokerError(f"{wrong[0].title} (the wheel is {wheel})", hints=hints)
@@ -103,22 +102,18 @@ def handed_over(wheel: Path, out: Path) -> Path:
     """
     target = out / wheel.name
     if file_digest(target) != file_digest(wheel):
-        _check_same_variant(wheel, target)
+        if target.exists():
+            _check_same_variant(wheel, target)
         with files.file_made_whole(target) as stream, wheel.open("rb") as source:
             shutil.copyfileobj(source, stream)
     return target
 
 
 def _check_same_variant(wheel: Path, target: Path) -> None:
-    if not target.exists():
-        return
     new, old = _variant(wheel), _variant(target)
-    if old is None:
-        found = "a wheel that stoker did not build"
-    elif old != new:
-        found = f"the wheel of variant {old}"
-    else:
+    if old is not None and old == new:
         return
+    found = f"the wheel of variant {old}" if old else "a wheel that stoker did not build"
     raise StokerError(
         f"{target} is {found}; the wheel of {new} has the same name and does not replace it",
         hints=[

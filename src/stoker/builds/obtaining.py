@@ -4,7 +4,7 @@ What a build will take is known before it starts: the source is fetched, and the
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
@@ -158,7 +158,13 @@ def _planned(
         plan = _plan(subject)
         unknown = plan.estimate.wall_s.amount is None
         if not _has_no_compiler(subject) and (unknown or not is_settled(subject, plan)):
-            plan = _plan(_asked(subject, say))
+            # The answer tells how long it takes; it is kept, so the build does not ask again.
+            asked = subject
+            with suppress(MissingError, RoomError):
+                asked = ask(subject, say=say).subject
+            plan = _plan(asked)
+    targets = plan.targets
+    names_more = targets and targets.fixed and len(targets.cubins) > len(targets.gpus)
     return ObtainedBuild(
         source=source,
         variant=variant,
@@ -166,8 +172,8 @@ def _planned(
         isolation=chosen or (Isolation.TORCH if place.torch else None),
         estimate=plan.estimate,
         toolchain=_missing_toolchain(subject),
-        own_targets=_own_targets(plan),
-        left_out=named_archs(plan.targets.left_out) if plan.targets else (),
+        own_targets=targets.cubins if targets and names_more else (),
+        left_out=named_archs(targets.left_out) if targets else (),
         keep_targets=wish.keep_targets,
     )
 
@@ -187,23 +193,6 @@ def _without_torch(place: Place, python: str) -> Iterator[None]:
 
 def _plan(subject: Subject) -> Plan:
     return make_plan(subject, estimated(subject))
-
-
-def _own_targets(plan: Plan) -> tuple[str, ...]:
-    targets = plan.targets
-    if targets is None or not targets.fixed or len(targets.cubins) <= len(targets.gpus):
-        return ()
-    return targets.cubins
-
-
-def _asked(subject: Subject, say: Say) -> Subject:
-    """Ask the build what it compiles, which tells how long that takes. The answer is kept, so the
-    build does not ask again.
-    """
-    try:
-        return ask(subject, say=say).subject
-    except (MissingError, RoomError):
-        return subject
 
 
 def _variant(place: Place, toolkit: str | None) -> str:

@@ -71,7 +71,8 @@ def acquired(given: str, *, say: Say, tag: str | None = None) -> Iterator[Acquir
         path = Path(named.place)
         yield Acquired(kind=named.kind, given=named.shown, path=str(path), notes=_checked(path))
         return
-    wanted = _wanted(named, say)
+    makers = {SourceKind.ARCHIVE: _of_archive, SourceKind.INDEX: _of_index}
+    wanted = makers.get(named.kind, _of_git)(named, say)
     with _kept(wanted, say) as (path, record):
         yield Acquired(
             kind=record.kind,
@@ -132,17 +133,7 @@ def _make(wanted: _Wanted, entry: Path, descriptor: int) -> None:
             remove_tree(work)
 
 
-def _wanted(named: Named, say: Say) -> _Wanted:
-    match named.kind:
-        case SourceKind.ARCHIVE:
-            return _of_archive(named)
-        case SourceKind.INDEX:
-            return _of_index(named, say)
-        case _:
-            return _of_git(named, say)
-
-
-def _of_archive(named: Named) -> _Wanted:
+def _of_archive(named: Named, _: Say) -> _Wanted:
     archive = Path(named.place)
     digest = sha256_of(archive)
 

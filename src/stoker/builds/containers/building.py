@@ -6,7 +6,7 @@ import secrets
 import shlex
 import signal
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -44,32 +44,27 @@ def build_inside(asked: CommandLine, wanted: Inside, watcher: ContainerWatcher) 
     check_writable(Path(wanted.out))
     engine, host = find_engine(wanted.engine), read_container_host()
     with ExitStack() as stack:
-        stack.enter_context(
-            locks.held(
-                content.container_lock(content.containers_folder() / "any"),
-                shared=True,
-            )
-        )
+        lock = content.container_lock(content.containers_folder() / "any")
+        stack.enter_context(locks.held(lock, shared=True))
         source = stack.enter_context(acquired(wanted.source, tag=wanted.tag, say=say))
         options = {**asked.options, "source": source.path}
         subject = survey(msgspec.structs.replace(asked, options=options))
-        index = read_pip_settings(
-            process.check([*download_pip(), "config", "list"], timeout=_TIMEOUT_S)
-        )
+        listed = process.check([*download_pip(), "config", "list"], timeout=_TIMEOUT_S)
+        index = read_pip_settings(listed)
         box = _box(wanted, subject, index)
         launch = run_words(engine, host, box)
-        say(f"container {box.name} of {box.image or box.root}, by {engine.kind}")
+        say(f"container {box.name} of {box.place}, by {engine.kind}")
         stack.enter_context(_running(engine, box, launch, keep=wanted.keep, say=say))
         told = process.check(exec_words(engine, box.name, PROBE), timeout=_TIMEOUT_S)
         python = choose_python(
             read_pythons(told),
             wanted=subject.variant.python,
             machine=platform.machine(),
-            image=box.image or box.root or "",
+            image=box.place,
         )
         contained = Contained(
             engine=engine.kind,
-            image=box.image or box.root or "",
+            image=box.place,
             memory=box.memory,
             python=f"{python.version} {python.path}",
             command=launch,
@@ -126,8 +121,13 @@ def _running(
 ) -> Iterator[None]:
     """Run the container until the block is left."""
     runs = False
+
+    def end(number: int, _: object) -> NoReturn:
+        raise Terminated(number)
+
     try:
-        with _ended_by_signals():
+        # These signals would end this process, and leave the container.
+        with process.signals_to(end, signal.SIGTERM, signal.SIGHUP):
             _start(launch, say)
             runs = True
             yield
@@ -152,14 +152,3 @@ def _start(launch: tuple[str, ...], say: Say) -> None:
     if not told.ok:
         hints = [f"the command was: {shlex.join(launch)}"]
         raise CommandError(f"{Path(launch[0]).name} cannot start the container", hints=hints)
-
-
-def _ended_by_signals() -> AbstractContextManager[None]:
-    """Turn signals that would end this process, and leave the container, into an end of
-    the block.
-    """
-
-    def end(number: int, _: object) -> NoReturn:
-        raise Terminated(number)
-
-    return process.signals_to(end, signal.SIGTERM, signal.SIGHUP)

@@ -99,15 +99,10 @@ def requirements_for(python: InsidePython, say: Callable[[str], None]) -> Path:
     say(f"stoker for Python {python.version} in containers: packages from the package index")
     options = [*("--only-binary", ":all:"), *("--python-version", python.version)]
     options += [word for tag in platforms for word in ("--platform", tag)]
+    quiet = ("--quiet", "--disable-pip-version-check", "--no-compile")
     with folder_made_whole(folder) as aside:
-        command = [
-            *download_pip(),
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--no-compile",
-        ]
-        told = process.run([*command, "--target", aside, *options, *wanted], timeout=None)
+        command = [*download_pip(), "install", *quiet, "--target", str(aside), *options, *wanted]
+        told = process.run(command, timeout=None)
         if not told.ok:
             raise CommandError("pip cannot fetch what stoker needs inside", output=told.stderr)
     return folder
@@ -169,10 +164,8 @@ def download_pip() -> list[str]:
 def _state(package: Path, native: Iterable[Path]) -> str:
     """Return a digest of all files, so that a changed stoker is copied again."""
     state = hashlib.sha256()
-    for path in (
-        *native,
-        *sorted(path for path in package.rglob("*") if path.suffix != ".pyc" and path.is_file()),
-    ):
+    own = sorted(path for path in package.rglob("*") if path.suffix != ".pyc" and path.is_file())
+    for path in (*native, *own):
         status = path.stat()
         state.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
     return state.hexdigest()[:8]

@@ -30,12 +30,8 @@ from stoker.settings.toml import find_file
 from stoker.settings.trust import repeat_trust
 
 _OWN = (
-    "STOKER_HOME",
-    "STOKER_SOCKET",
-    "STOKER_RUN",
-    "STOKER_PROCESS",
-    "STOKER_SCRATCH",
-    "STOKER_LOCKS",
+    *("STOKER_HOME", "STOKER_SOCKET", "STOKER_RUN", "STOKER_PROCESS"),
+    *("STOKER_SCRATCH", "STOKER_LOCKS"),
 )
 _PASSED_ON = re.compile(r"STOKER_.*|SOURCE_DATE_EPOCH|.*_proxy|.*_PROXY|TERM|COLUMNS|LINES|LANG")
 
@@ -89,7 +85,7 @@ class RunningContainer:
         self._box = box
         self._given = variables
         self.python = python
-        place = f"{box.image or box.root} {python.path} {python.version}"
+        place = f"{box.place} {python.path} {python.version}"
         self._home = content.containers_folder() / f"home-{folders.signature(place)}"
 
     def build(
@@ -106,10 +102,8 @@ class RunningContainer:
         try:
             told = self._stoker(words, folder, places, watcher)
             if told.ok:
-                outputs = tuple(
-                    _bring(path, out)
-                    for path in sorted(path for path in made.glob("*") if not path.is_symlink())
-                )
+                plain = sorted(path for path in made.glob("*") if not path.is_symlink())
+                outputs = tuple(_bring(path, out) for path in plain)
         finally:
             brought = self._bring_run(before, tree, contained)
             remove_tree(made)

@@ -30,12 +30,17 @@ class Box(Value, frozen=True, kw_only=True):
     ipc: str = "private"
     binds: tuple[Bind, ...] = ()
 
+    @property
+    def place(self) -> str:
+        """The image or the folder that it is made from."""
+        return self.image or self.root or ""
+
 
 def run_words(engine: ContainerEngine, host: ContainerHost, box: Box) -> tuple[str, ...]:
     """Start a container that waits to be told what to do."""
     return (
         *(engine.program, *_runtime(engine, host), "run", "--detach", "--name", box.name),
-        *("--label", f"{LABEL}={box.image or box.root}", "--stop-signal", "SIGKILL"),
+        *("--label", f"{LABEL}={box.place}", "--stop-signal", "SIGKILL"),
         # The package index and its mirrors are to be found as they are from outside.
         *("--network", "host", f"--ipc={box.ipc}"),
         # SELinux would have to relabel the user's own folders.

@@ -102,10 +102,11 @@ def distinct_labels(labels: Mapping[str, tuple[str, str]]) -> dict[str, str]:
     Variants of one project with the same label get their names appended.
     """
     count = Counter(labels.values())
-    distinct = {
-        variant: (given, text if count[given, text] == 1 else f"{text}.{_label_part(variant)}")
-        for variant, (given, text) in labels.items()
-    }
+    distinct = dict(labels)
+    for variant, (given, text) in labels.items():
+        if count[given, text] > 1:
+            part = re.sub(r"[^a-z0-9]+", ".", variant.casefold()).strip(".") or "variant"
+            distinct[variant] = given, f"{text}.{part}"
     for variant, pair in distinct.items():
         same = [other for other, found in distinct.items() if found == pair]
         if len(same) > 1:
@@ -120,10 +121,6 @@ def names_of_one_variant(variants: Mapping[str, tuple[str, str]]) -> frozenset[s
     """Return the names whose pair of what is made and its variant is that of another name, too."""
     count = Counter(variants.values())
     return frozenset(name for name, pair in variants.items() if count[pair] > 1)
-
-
-def _label_part(variant: str) -> str:
-    return re.sub(r"[^a-z0-9]+", ".", variant.casefold()).strip(".") or "variant"
 
 
 def check_slim(variant: Variant) -> None:

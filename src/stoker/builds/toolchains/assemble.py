@@ -12,6 +12,7 @@ from stoker.builds.toolchains.request import ToolchainRequest
 from stoker.knowledge.toolchains import Stub
 from stoker.outside import process
 
+INFORMATION = "share/dist-info"  # licences, names and versions of the packages it is made of
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 # What cuda.h makes of a function where each thread has a default stream of its own.
 _PER_THREAD = re.compile(r"__CUDA_API_(PTDS|PTSZ)\((\w+)\)", re.ASCII)
@@ -41,9 +42,6 @@ def functions(prefix: str, headers: Iterable[str]) -> list[str]:
         names.update(re.findall(rf"\b{prefix}[A-Z]\w*", code, re.ASCII))
         names.update(f"{name}_{way.lower()}" for way, name in _PER_THREAD.findall(code))
     return sorted(name for name in names if not name.endswith(("_t", "_st")))
-
-
-INFORMATION = "share/dist-info"  # licences, names and versions of the packages it is made of
 
 
 def assemble(unpacked: Path, home: Path, request: ToolchainRequest) -> None:

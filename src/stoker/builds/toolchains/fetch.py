@@ -23,7 +23,6 @@ from stoker.outside import process
 from stoker.outside.long_work import Say
 
 _NEEDS_STEPS = 50_000_000  # bytes; a smaller download is over before one wonders
-
 _RELEASE = re.compile(r"\d{1,9}(\.\d{1,9})*", re.ASCII)
 _MISSED = re.compile(
     r"Could not find a version that satisfies the requirement (?P<package>[\w.-]+)(?P<rest>\S*)"
@@ -128,7 +127,14 @@ def fetch_failure(output: str, request: ToolchainRequest) -> StokerError:
     """Return the user error for a failure of the installer."""
     missed = _MISSED.search(output)
     if missed and missed["package"] == request.row.package and missed["versions"] != "none":
-        return _no_such_version(request, missed["versions"].split(", "))
+        # Those of which a toolchain can be made.
+        oldest = Version(request.row.oldest or "0")
+        versions = [one for one in missed["versions"].split(", ") if _RELEASE.fullmatch(one)]
+        made = dict.fromkeys(minor_release(one) for one in versions if Version(one) >= oldest)
+        return UsageError(
+            f"the package index has no {request.requirement}",
+            hints=[f"it has {', '.join([*made][-12:])}"] if made else (),
+        )
     room = ["free some space, or choose a folder on another disk with --out"]
     what = f"the packages of {request.requirement}"
     failure = install_failure(output, what, room=room)
@@ -137,14 +143,3 @@ def fetch_failure(output: str, request: ToolchainRequest) -> StokerError:
         wanted = missed["package"] + missed["rest"]
         return MissingError(f"the package index has no {wanted} for this machine ({here})")
     return failure
-
-
-def _no_such_version(request: ToolchainRequest, versions: list[str]) -> UsageError:
-    """Return the error that lists the versions of which a toolchain can be made."""
-    oldest = Version(request.row.oldest or "0")
-    made = [v for v in versions if _RELEASE.fullmatch(v) and Version(v) >= oldest]
-    series = list(dict.fromkeys(minor_release(version) for version in made))
-    return UsageError(
-        f"the package index has no {request.requirement}",
-        hints=[f"it has {', '.join(series[-12:])}"] if series else (),
-    )

@@ -52,10 +52,17 @@ def parse_request(words: str, wanted: Iterable[str] = ()) -> ToolchainRequest:
             "toolchain", kind, kinds(), hint=f"there are {', '.join(kinds())}: see `--help`"
         )
     row = kinds()[kind]
-    _check_version(kind, version)
+    _check_version(kind, row, version)
     asked = dict(_split(word, "a component is written NAME or NAME==VERSION") for word in wanted)
     for name, pin in asked.items():
-        _check_component(kind, name, pin)
+        if name not in row.names and name not in row.always:
+            known = f"{kind} has {', '.join(row.names)}" if row.names else f"{kind} comes as one"
+            raise unknown(f"component of {kind}", name, row.names, hint=known)
+        if pin and name not in row.packages:
+            raise UsageError(
+                f"the version of {name} follows from that of {kind}",
+                hints=[f"leave it out: --with {name}"],
+            )
     return ToolchainRequest(
         kind=kind,
         version=version,
@@ -88,8 +95,7 @@ def _split(word: str, grammar: str) -> tuple[str, str | None]:
     return match["name"], match["version"]
 
 
-def _check_version(kind: str, version: str | None) -> None:
-    row = kinds()[kind]
+def _check_version(kind: str, row: ToolchainKind, version: str | None) -> None:
     if len((version or "").split(".")) < row.numbers:
         example = f"{kind}=={row.oldest}"
         raise UsageError(f"which {kind}? Name its major and minor version, as in {example}")
@@ -100,18 +106,6 @@ def _check_version(kind: str, version: str | None) -> None:
             hints.append(f"conda has earlier versions: {request.filled(row.earlier)}")
         raise UsageError(
             f"{kind} {version} cannot be made from the package index: {row.because}", hints=hints
-        )
-
-
-def _check_component(kind: str, name: str, pin: str | None) -> None:
-    row = kinds()[kind]
-    if name not in row.names and name not in row.always:
-        known = f"{kind} has {', '.join(row.names)}" if row.names else f"{kind} comes as one"
-        raise unknown(f"component of {kind}", name, row.names, hint=known)
-    if pin and name not in row.packages:
-        raise UsageError(
-            f"the version of {name} follows from that of {kind}",
-            hints=[f"leave it out: --with {name}"],
         )
 
 

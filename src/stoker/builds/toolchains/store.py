@@ -32,11 +32,9 @@ from stoker.outside.files import read_json
 from stoker.outside.long_work import Say
 
 MANIFEST = "stoker-toolchain.json"
-
 _WORK = ".work"
 _LOCK = "lock"
 _YOUNG = 60  # seconds in which a maker has surely put its lock in place, or renamed the folder
-
 _SECONDS = 300  # for a compile on a loaded machine; only a hang takes longer
 
 
