@@ -33,10 +33,12 @@ def _kubernetes(export: ClusterExport, engine: EngineRow) -> Iterator[ExportedFi
     name = _id(engine)
     services = (*engine.service, clusters().cache)
     pods = (f"{name}-{_WORKER}-{index}.{name}-{_WORKER}" for index in range(export.workers))
+    tokens = _TOKENS if _needs_tokens(engine) else ()
+    secrets = " ".join(f'--from-literal={token}="$(openssl rand -hex 32)"' for token in tokens)
     ports = [port for s in services for port in (s.port, s.control_port) if port]
     values = {
         **_common(export, engine),
-        "secret": _secret_comment(engine),
+        "secret": f"#   kubectl create secret generic {name} {secrets}\n" if secrets else "",
         "use": _use(export, engine, tuple(pods), f"{name}-scheduler", f"{name}-cache"),
         "blocks": "".join(f"        - ipBlock: {{ cidr: {net} }}\n" for net in export.allowed),
         "ports": "\n".join(f"        - {{ port: {port} }}" for port in ports),
@@ -108,9 +110,10 @@ def _compose(export: ClusterExport, engine: EngineRow) -> Iterator[ExportedFile]
         for name in names
     ]
     scheduler = addresses.get("scheduler", "")
+    tokens = _TOKENS if _needs_tokens(engine) else ()
     values = {
         **_common(export, engine),
-        "secret": _env_comment(engine),
+        "secret": "".join(f'#   echo "{one}=$(openssl rand -hex 32)" >> .env\n' for one in tokens),
         "use": _use(export, engine, workers, scheduler, addresses["cache"]),
         "subnet": subnet,
         "services": "".join(texts).rstrip(),
@@ -261,20 +264,6 @@ def _memory_mb(export: ClusterExport, service: Service) -> int:
 
 def _needs_tokens(engine: EngineRow) -> bool:
     return any(f"${token}" in s.command for token in _TOKENS for s in engine.service)
-
-
-def _secret_comment(engine: EngineRow) -> str:
-    if not _needs_tokens(engine):
-        return ""
-    words = " ".join(f'--from-literal={token}="$(openssl rand -hex 32)"' for token in _TOKENS)
-    return f"#   kubectl create secret generic {_id(engine)} {words}\n"
-
-
-def _env_comment(engine: EngineRow) -> str:
-    if not _needs_tokens(engine):
-        return ""
-    lines = (f'#   echo "{token}=$(openssl rand -hex 32)" >> .env\n' for token in _TOKENS)
-    return "".join(lines)
 
 
 def _id(engine: EngineRow) -> str:

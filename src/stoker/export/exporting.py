@@ -10,7 +10,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 
 from stoker.builds.acquire.naming import Named, parse_source
 from stoker.builds.named_torch import INDEX_EXAMPLE, NamedTorch, index_for
-from stoker.export.files import PYTORCH
+from stoker.export.files import OWN_PYTHON, PYTORCH
 from stoker.export.workers import checked_image
 from stoker.knowledge.export_targets import (
     BuilderSize,
@@ -36,7 +36,6 @@ from stoker.settings.declared import CommandLine
 from stoker.settings.toml import find_file, variant_names
 from stoker.settings.user_options import UserOptions, read_user_options
 
-_PYTHON = "3.12"  # where the variant names none
 _BY_NIXPKGS = (ExportFormat.NIX, ExportFormat.FLOX)  # they need no stoker
 _WITHOUT_IMAGE = (ExportFormat.SLURM, *_BY_NIXPKGS)
 _BY_URL = "--stoker https://HOST/stoker-VERSION.whl names a wheel on a server"
@@ -209,7 +208,11 @@ def _torch(wanted: ExportWanted, planned: Plan) -> NamedTorch | None:
 
 def _job(planned: Plan, words: list[str], image: str, torch: NamedTorch | None) -> ExportJob:
     variant = planned.variant
-    python = variant.python or _PYTHON
+    python = variant.python or OWN_PYTHON
+    folders = []
+    for version in dict.fromkeys((python, OWN_PYTHON)):  # of the wheel, and of stoker
+        digits = version.replace(".", "")
+        folders.append(f"/opt/python/cp{digits.rstrip('t')}-cp{digits}/bin")
     name = variant_name(replace(variant, platform=None))
     return ExportJob(
         plan=planned,
@@ -217,19 +220,9 @@ def _job(planned: Plan, words: list[str], image: str, torch: NamedTorch | None) 
         command=("stoker", "build", *words, *(torch.options if torch else ()), "--variant", name),
         torch=torch.pip_words if torch else (),
         image=image,
-        folders=tuple(f"/opt/python/{_tag(version)}/bin" for version in _pythons(python)),
+        folders=tuple(folders),
         python=python,
     )
-
-
-def _pythons(python: str) -> tuple[str, ...]:
-    """Return the Python of the wheel, and after it the one that runs stoker."""
-    return (python,) if python == _PYTHON else (python, _PYTHON)
-
-
-def _tag(version: str) -> str:
-    digits = version.replace(".", "")
-    return f"cp{digits.rstrip('t')}-cp{digits}"
 
 
 def _defines(request: CommandLine) -> list[str]:

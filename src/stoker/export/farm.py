@@ -55,13 +55,10 @@ def count_jobs(export: Export) -> JobCount:
     jobs, most = export.shards * matrices, most_jobs(export.format)
     if most is not None and jobs > most:
         many = f"the matrices of {variants} variants can start {jobs} jobs in {rounds} rounds"
-        github_says, gitlab_says = (
-            f"{many}, and GitHub allows {most}",
-            f"GitLab allows {most} shards",
-        )
+        message = f"{many}, and GitHub allows {most}" if github else f"GitLab allows {most} shards"
         hints = [f"--shards {most // matrices}"] if most // matrices > 1 else []
         hints += ["--only TEXT exports fewer variants"] if matrices > rounds else []
-        raise UsageError(github_says if github else gitlab_says, hints=hints)
+        raise UsageError(message, hints=hints)
     return JobCount(variants=variants, shards=export.shards, rounds=rounds)
 
 

@@ -181,9 +181,7 @@ def _slurm(export: Export) -> Iterable[ExportedFile]:
 def _kubernetes(export: Export) -> Iterable[ExportedFile]:
     texts = [
         _fill(
-            export,
-            "kubernetes",
-            {**_of_job(job), "words": words_of_script(export, job, indent=12)},
+            export, "kubernetes", {**_of_job(job), "words": words_of_script(export, job, indent=12)}
         )
         for job in export.jobs
     ]

@@ -23,6 +23,8 @@ from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.value import Value, size
 
 _ENOUGH = 20  # compiles, so that a 95th percentile means something
+_IMAGE = re.compile(r"[\w][\w./:@-]*", re.ASCII)
+_CLUSTERS = (ExportFormat.KUBERNETES, ExportFormat.SLURM, ExportFormat.COMPOSE)
 
 
 def worker_size(
@@ -36,22 +38,18 @@ def worker_size(
     peaks = [record.peak_bytes for record in records if record.step.role in engine.roles]
     per_job, largest, source = _memory_of_a_job(peaks)
     jobs = cpus * engine.jobs_per_cpu
-    needed = max(per_job * jobs, largest)
     if memory is None:
-        basis = f"{size(needed)}: {jobs} jobs of {size(per_job)} each"
-        return _sized(cpus, jobs, needed, f"{basis}, {source}")
-    if memory < largest:
+        memory = max(per_job * jobs, largest)
+        basis = f"{size(memory)}: {jobs} jobs of {size(per_job)} each"
+    elif memory < largest:
         raise UsageError(
             f"--memory {size(memory)} is less than a single compile needs",
             hints=[f"at least {size(largest)}: {source}"],
         )
-    jobs = max(1, min(jobs, memory // per_job))
-    basis = f"{size(memory)} as given, enough for {jobs} jobs of {size(per_job)} each"
-    return _sized(cpus, jobs, memory, f"{basis}, {source}")
-
-
-def _sized(cpus: int, jobs: int, memory: int, basis: str) -> WorkerSize:
-    return WorkerSize(cpus=cpus, jobs=jobs, memory_bytes=memory, basis=basis)
+    else:
+        jobs = max(1, min(jobs, memory // per_job))
+        basis = f"{size(memory)} as given, enough for {jobs} jobs of {size(per_job)} each"
+    return WorkerSize(cpus=cpus, jobs=jobs, memory_bytes=memory, basis=f"{basis}, {source}")
 
 
 def _memory_of_a_job(peaks: Sequence[int]) -> tuple[int, int, str]:
@@ -86,12 +84,6 @@ def _network(text: str) -> IPv4Network:
     except ValueError as error:
         hints = ["such as 10.0.0.0/24 or 10.0.0.5"]
         raise UsageError(f"--allow {text} is not an IPv4 network", hints=hints) from error
-
-
-_IMAGE = re.compile(r"[\w][\w./:@-]*", re.ASCII)
-
-
-_CLUSTERS = (ExportFormat.KUBERNETES, ExportFormat.SLURM, ExportFormat.COMPOSE)
 
 
 class ClusterWanted(Value, frozen=True, kw_only=True):
