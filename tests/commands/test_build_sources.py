@@ -12,7 +12,7 @@ import pytest
 
 from builds import Project, Record
 from conftest import PROJECTS, Need, Stoker, missing
-from repositories import bare_copy, git, repository, served, with_submodule
+from repositories import bare_copy, repository, served, with_submodule
 
 MINI = PROJECTS / "mini-cmake"
 
@@ -134,31 +134,8 @@ def escaping(folder: Path) -> list[str]:
     return [str(packed(folder / "escaping.tar.gz", info))]
 
 
-def cut_off(folder: Path) -> list[str]:
-    path = packed(folder / "cut.tar.gz")
-    path.write_bytes(path.read_bytes()[:-100])
-    return [str(path)]
-
-
-def no_archive(folder: Path) -> list[str]:
-    (folder / "page.tar.gz").write_text("<html>404</html>")
-    return [str(folder / "page.tar.gz")]
-
-
 def no_such_tag(folder: Path) -> list[str]:
     return [f"{in_git(folder / 'project')}@v1.9"]
-
-
-def without_submodules(folder: Path) -> list[str]:
-    project = in_git(folder / "project")
-    other = repository(folder / "other", {"x.txt": "x"})
-    with_submodule(project, other, "third_party/other")
-    git(folder, "clone", "--quiet", str(project), str(folder / "clone"))
-    return [str(folder / "clone")]
-
-
-def nothing_there(folder: Path) -> list[str]:
-    return [str(folder / "absent")]
 
 
 def no_server_answers(_: Path) -> list[str]:
@@ -169,11 +146,7 @@ def no_server_answers(_: Path) -> list[str]:
     ("source", "status", "said"),
     [
         (escaping, 1, "'../escaped' would be written outside"),
-        (cut_off, 1, "it ends too early"),
-        (no_archive, 1, "this is not an archive"),
         (no_such_tag, 2, "the nearest: v1.0"),
-        (without_submodules, 2, "submodule update --init --recursive"),
-        (nothing_there, 2, "there is no"),
         (no_server_answers, 4, "cannot reach http://127.0.0.1:9/project.git"),
     ],
 )

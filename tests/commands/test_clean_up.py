@@ -13,7 +13,6 @@ from conftest import Stoker
 from stoker.builds import work
 from stoker.builds.acquire import store as sources
 from stoker.govern.history import History
-from stoker.model.value import second_count
 from stoker.plan import run_folder
 
 DAY = 86_400
@@ -144,14 +143,3 @@ def test_wrong_words(stoker: Stoker, words: list[str], said: str) -> None:
     done = stoker(*words)
     assert done.returncode == 2
     assert said in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        *(("30d", 30 * DAY), ("2w", 14 * DAY), ("1.5h", 5400), ("90min", 5400), ("0", 0)),
-        *((wrong, None) for wrong in ("30", "d", "-1d", "", "1y", "1 d", "soon")),
-    ],
-)
-def test_lengths_of_time(text: str, seconds: float | None) -> None:
-    assert second_count(text) == seconds

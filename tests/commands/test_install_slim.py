@@ -12,25 +12,21 @@ import msgspec
 import pytest
 
 from catalogue_wheels import empty_environment, make_wheel
-from conftest import Need, Stoker, heavy
+from conftest import Stoker, find_tool, heavy
 from slim_libraries import build_library, cubins, listed
 from stoker.catalogue import slim_install
 from stoker.model.value import size
 
 
-@pytest.fixture
-def index(tmp_path: Path, need: Need) -> dict[str, str]:
+@pytest.fixture(scope="session")
+def index(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment that leads pip and uv to a folder of wheels and to no other index."""
-    folder = tmp_path / "index"
+    folder = tmp_path_factory.mktemp("index")
     libraries = {}
-    for name, archs in {
-        "torch": (80, 90),
-        "nvidia-mill-cu12": (80, 90),
-        "nvidia-old-cu12": (80,),
-    }.items():
-        work = tmp_path / "build" / name
-        work.mkdir(parents=True)
-        libraries[name] = build_library(need, work, [cubins(1, *archs)]).read_bytes()
+    archs = {"torch": (80, 90), "nvidia-mill-cu12": (80, 90), "nvidia-old-cu12": (80,)}
+    for name, numbers in archs.items():
+        work = tmp_path_factory.mktemp(name)
+        libraries[name] = build_library(find_tool, work, [cubins(1, *numbers)]).read_bytes()
     requires = ["nvidia-mill-cu12==1.0", "nvidia-old-cu12==1.0", "grain"]
     make_wheel(
         folder,
@@ -63,7 +59,7 @@ def test_the_sizes_are_shown_before_anything_is_downloaded(
     words = ["install", "torch==2.9.1", "--slim", "--for", "h100", "--python", python, "--dry-run"]
     done = stoker(*words, **index)
     assert done.returncode == 0, done.stderr
-    total = sum(path.stat().st_size for path in (tmp_path / "index").glob("[!c]*.whl"))
+    total = sum(path.stat().st_size for path in Path(index["PIP_FIND_LINKS"]).glob("[!c]*.whl"))
     assert done.stdout.startswith(f"4 files, {size(total)} to download\n")
     rows = {line.split()[0]: line for line in done.stdout.splitlines()[2:]}
     assert "is slimmed" in rows["nvidia-mill-cu12"]

@@ -104,9 +104,7 @@ def shell(line: str, folder: Path, unbuffered: str = "") -> subprocess.Completed
 
 
 KEEPING = (
-    "build mini-extension",
     "build mini-cmake",
-    "develop mini-extension",
     "history",
     "report",
     "toolchain install ninja",

@@ -5,13 +5,12 @@ import json
 import os
 import shutil
 import subprocess
-import venv
 from pathlib import Path
 
 import pytest
 
 from catalogue_wheels import make_wheel
-from conftest import Stoker, find_tool, missing
+from conftest import Stoker, missing
 
 
 class Signed:
@@ -105,23 +104,6 @@ def test_the_newest_version_of_a_signed_catalogue_is_selected_without_a_remark(
     done = signed.select()
     assert json.loads(done.stdout)["wheels"][0]["version"] == "2.0"
     assert "note:" not in done.stderr
-
-
-@pytest.mark.parametrize("installer", ["pip", "uv"])
-def test_a_changed_wheel(signed: Signed, tmp_path: Path, installer: str) -> None:
-    if installer == "uv":
-        find_tool("uv")
-    (wheel,) = signed.place.rglob("mill-2.0*.whl")
-    wheel.chmod(0o644)
-    other = make_wheel(tmp_path / "evil", version="2.0", more={"mill/evil.py": b"evil = 1"})
-    wheel.write_bytes(other.read_bytes())
-    python = tmp_path / "venv/bin/python"
-    venv.create(tmp_path / "venv", with_pip=False, symlinks=True)
-    words = ["install", str(signed.place), "mill", "--python", str(python)]
-    done = signed.stoker(*words, "--installer", installer, cwd=tmp_path)
-    assert done.returncode != 0
-    assert "the hash of a file differs" in done.stderr
-    assert not list((tmp_path / "venv").rglob("evil.py"))
 
 
 def test_a_signed_catalogue_stays_signed(signed: Signed, tmp_path: Path) -> None:

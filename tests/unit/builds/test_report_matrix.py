@@ -48,20 +48,15 @@ def test_the_lines_of_a_job() -> None:
 
 
 def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    made: dict[str, Any] = {
-        "job": job(),
-        "end": MatrixEnd.DONE,
-        "wall_s": 90.0,
-        "size_bytes": 3 << 20,
-    }
+    made: dict[str, Any] = {"job": job(), "end": MatrixEnd.DONE, "wall_s": 9.0, "size_bytes": 3}
     rows = (
         MatrixResult(**made, wheel="a.whl", verified=True, compiles=8, cache_hits=6),
-        MatrixResult(**made, wheel="b.whl", before_bytes=12 << 20, original_errors=("x", "y")),
+        MatrixResult(**made, wheel="b.whl", before_bytes=12, original_errors=("x", "y")),
         MatrixResult(job=job(), end=MatrixEnd.FAILED, wall_s=5.0, error="compile failed"),
     )
     show(results_page(rows))
-    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert lines[0] == "name Python time size cache verify wheel"
-    assert lines[1] == "fleet done 1 min 30 s 3.0 MiB 75% of 8 ok a.whl"
-    assert lines[2] == "fleet done 1 min 30 s 3.0 MiB (25%) 2 of the original b.whl"
-    assert lines[3] == "fleet failed 5 s compile failed"
+    _, first, second, third = capsys.readouterr().out.splitlines()
+    assert "75% of 8" in first
+    assert "(25%)" in second
+    assert "2 of the original" in second
+    assert third.endswith("compile failed")

@@ -195,12 +195,7 @@ def _supply(url: str, *catalogues: LocatedCatalogue, source: WheelSource | None 
 
 
 def _published(shelf: Shelf, file: str, folder: Path) -> LocatedCatalogue:
-    publish(
-        [str(shelf.folder / file)],
-        str(folder),
-        PublishOptions(force=True),
-        say=lambda _: None,
-    )
+    publish([str(shelf.folder / file)], str(folder), PublishOptions(force=True), say=lambda _: None)
     return locate(str(folder))
 
 

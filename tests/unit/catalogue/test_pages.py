@@ -145,10 +145,7 @@ def test_a_server_sends_parts_of_a_file(tmp_path: Path) -> None:
         assert len(answer.content.read()) == 256_000
     assert size_of(url, web) == 256_000
     for path, part in (("file.whl", (256_000, 256_001)), ("..%2Foutside", (0, 2))):
-        with (
-            pytest.raises(MissingError),
-            opened(url.replace("file.whl", path), web, part=part),
-        ):
+        with pytest.raises(MissingError), opened(url.replace("file.whl", path), web, part=part):
             pass
     server.shutdown()
     server.server_close()

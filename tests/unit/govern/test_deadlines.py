@@ -198,7 +198,11 @@ def test_the_grace_is_a_twentieth_of_the_time_and_at_most_five_minutes(
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("5h30m", 19800), ("90min", 5400), ("1h30", None), ("40s", 40), ("0", 0), ("5", None)],
+    [
+        *(("5h30m", 19800), ("90min", 5400), ("40s", 40), ("0", 0), ("1.5h", 5400)),
+        *(("30d", 30 * 86_400), ("2w", 14 * 86_400)),
+        *((wrong, None) for wrong in ("1h30", "5", "d", "-1d", "", "1y", "1 d", "soon")),
+    ],
 )
 def test_times_may_have_several_parts(text: str, seconds: float | None) -> None:
     assert second_count(text) == seconds

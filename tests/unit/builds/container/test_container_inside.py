@@ -37,16 +37,10 @@ def test_the_probe_finds_this_python() -> None:
     assert "" != found[0].path != sys.argv[0]
 
 
-def test_the_usual_one_is_taken_where_it_is_new_enough() -> None:
-    assert choose("3.12", "3.14", "3.11") == "3.12"
-
-
-def test_else_the_newest() -> None:
-    assert choose("3.6", "3.9", "3.11", "3.13") == "3.13"
-
-
-def test_the_one_that_is_wanted() -> None:
+def test_the_wanted_python_else_the_usual_one_else_the_newest() -> None:
     assert choose("3.12", "3.11", "3.13", wanted="3.11") == "3.11"
+    assert choose("3.12", "3.14", "3.11") == "3.12"
+    assert choose("3.6", "3.9", "3.11", "3.13") == "3.13"
 
 
 def test_none_that_is_new_enough_is_said_with_those_found() -> None:
