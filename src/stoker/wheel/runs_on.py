@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from functools import cache
 
-from stoker.knowledge.gpus import GpuModel, gpus, oldest_driver, runs_on
+from stoker.knowledge.gpus import gpus, oldest_driver, runs_on
 from stoker.knowledge.manylinux import oldest_policy, policies
 from stoker.model.artifact import DeviceKind, LibraryFacts, RunsOn
 from stoker.model.variant import Backend, GpuTarget
@@ -11,27 +11,25 @@ from stoker.model.variant import Backend, GpuTarget
 
 def served_gpus(libraries: Sequence[LibraryFacts]) -> tuple[RunsOn, ...]:
     """Return every GPU architecture that at least one library has code for."""
-    cuda = [gpu for gpu in gpus().values() if gpu.backend is Backend.CUDA]
-    rows = [_served(gpu, [library for library in libraries if library.regions]) for gpu in cuda]
-    return tuple(row for row in rows if row)
-
-
-def _served(gpu: GpuModel, libraries: Sequence[LibraryFacts]) -> RunsOn | None:
-    """Return how a GPU runs the regions of libraries: by cubin, by PTX, or not at all."""
-    ways = {
-        library.path: {_way(pattern.archs, gpu.arch) for pattern in library.regions}
-        for library in libraries
-    }
-    everything = {way for found in ways.values() for way in found if way}
-    if not everything:
-        return None
-    return RunsOn(
-        arch=gpu.arch,
-        names=gpu.names,
-        by=DeviceKind.PTX if DeviceKind.PTX in everything else DeviceKind.CUBIN,
-        without=tuple(path for path, found in ways.items() if found == {None}),
-        partly=tuple(path for path, found in ways.items() if found > {None}),
-    )
+    rows = []
+    for gpu in gpus().values():
+        if gpu.backend is not Backend.CUDA:
+            continue
+        ways = {
+            library.path: {_way(pattern.archs, gpu.arch) for pattern in library.regions}
+            for library in libraries
+            if library.regions
+        }
+        if everything := {way for found in ways.values() for way in found if way}:
+            row = RunsOn(
+                arch=gpu.arch,
+                names=gpu.names,
+                by=DeviceKind.PTX if DeviceKind.PTX in everything else DeviceKind.CUBIN,
+                without=tuple(path for path, found in ways.items() if found == {None}),
+                partly=tuple(path for path, found in ways.items() if found > {None}),
+            )
+            rows.append(row)
+    return tuple(rows)
 
 
 def minimum_driver(libraries: Sequence[LibraryFacts]) -> str | None:

@@ -41,22 +41,17 @@ def find_target(word: str, environment: Mapping[str, str] = os.environ) -> Targe
         return Target(kind=kind, path=path)
     if os.sep in word or path.suffix in (".whl", ".so"):
         raise UsageError(f"there is no file or folder '{word}'", hints=["check the path"])
-    return Target(kind=TargetKind.INSTALLED, path=_find_installed(word, environment))
-
-
-def _find_installed(name: str, environment: Mapping[str, str]) -> Path:
-    """Return the dist-info folder of a distribution, from the first folder that has one."""
     from stoker.machine.python import Probe, ask_interpreter, target_python
 
     python = target_python(None, environment)
     asked = ask_interpreter(python, Probe(environment=environment, timeout_s=_TIMEOUT_S))
-    wanted = canonicalize_name(name)
-    for folder in asked.search_path:
+    wanted = canonicalize_name(word)
+    for folder in asked.search_path:  # the first folder that has one counts
         for found in sorted(Path(folder).glob("*.dist-info")):
             if canonicalize_name(found.name.partition("-")[0]) == wanted:
-                return found
+                return Target(kind=TargetKind.INSTALLED, path=found)
     raise UsageError(
-        f"there is neither a file '{name}' nor a distribution of that name for {python}",
+        f"there is neither a file '{word}' nor a distribution of that name for {python}",
         hints=["activate the virtual environment that it is installed in"],
     )
 

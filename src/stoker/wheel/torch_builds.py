@@ -89,9 +89,10 @@ def _of_folder(path: Path) -> ReadTorch:
                     libraries.append(dynamic_symbols(Elf(reader)))
     if not libraries:
         raise _none(str(path))
-    version = _VERSION.search(_version_file(root / "torch"))
+    text = _version_file(root / "torch")
+    version = _VERSION.search(text)
     read = _read(version[1] if version else "?", libraries, str(root / "torch"))
-    return replace(read, toolkit=toolkit_of(root / "torch"))
+    return replace(read, toolkit=_toolkit_in(text))
 
 
 def toolkit_of(package: Path) -> str | None:

@@ -1,6 +1,6 @@
 """The plan of `stoker package` as a terminal page: search paths, libraries, requirements."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from stoker.model.value import first_of, size
 from stoker.outside.terminal import Group, Indented, Listing, Page, Text
@@ -14,12 +14,17 @@ def package_page(plan: PackagePlan) -> Page:
     requires = [Text(f"- {line}", style="removed") for line in plan.requires_dropped]
     requires += [Text(f"+ {line}", style="added") for line in plan.requires_added]
     licences = [Text.assemble(text.path, (f"  {text.source}", "dim")) for text in plan.licences]
+    total = size(sum(change.size_bytes for change in plan.added))
+    title = f"Bundled libraries: {len(plan.added)}, {total}"
+    table = Listing("", ">", "", title=title, indent=2)
+    for change in plan.added:
+        table.add(change.path, size(change.size_bytes), Text(f"{change.source}", style="dim"))
     parts: list[list[Page]] = [
         [
             Text.assemble((plan.file_name, "bold"), f"  {plan.mode}"),
             Text(f"from {plan.wheel}", style="dim"),
         ],
-        _added(plan.added),
+        [table] if plan.added else [],
         _search_paths((*plan.changed, *plan.added)),
         _names(plan.changed),
         _section("Stripped", [Text(first_of(stripped, _MOST_NAMES))] if stripped else []),
@@ -40,16 +45,6 @@ def packaged_lines(packaged: Packaged) -> str:
 def _section(title: str, lines: Iterable[Text]) -> list[Page]:
     indented = [Indented(line, 2) for line in lines]
     return [Text(title, style="bold"), *indented] if indented else []
-
-
-def _added(added: Sequence[LibraryChange]) -> list[Page]:
-    if not added:
-        return []
-    total = size(sum(change.size_bytes for change in added))
-    table = Listing("", ">", "", title=f"Bundled libraries: {len(added)}, {total}", indent=2)
-    for change in added:
-        table.add(change.path, size(change.size_bytes), Text(f"{change.source}", style="dim"))
-    return [table]
 
 
 def _search_paths(changes: Iterable[LibraryChange]) -> list[Page]:

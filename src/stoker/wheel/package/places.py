@@ -107,21 +107,18 @@ class SearchPlaces:
 
     def find(self, name: str) -> FoundLibrary | None:
         for place in self._places:
-            if name in place.names and (found := self._take(place, name)):
-                return found
+            if name not in place.names:
+                continue
+            facts, source = place.facts(name), place.source(name)
+            if facts and not facts.problem and facts.machine == self._machine:
+                return FoundLibrary(name=name, source=source, facts=facts)
+            why = (facts.problem or f"for {facts.machine}") if facts else "not an ELF file"
+            self.unfit.setdefault(name, []).append(f"{source} ({why})")
         return None
 
     def matching(self, pattern: str) -> tuple[str, ...]:
         names = {name for place in self._places for name in place.names}
         return tuple(sorted(name for name in names if fnmatchcase(name, pattern)))
-
-    def _take(self, place: SearchPlace, name: str) -> FoundLibrary | None:
-        facts, source = place.facts(name), place.source(name)
-        if facts and not facts.problem and facts.machine == self._machine:
-            return FoundLibrary(name=name, source=source, facts=facts)
-        why = (facts.problem or f"for {facts.machine}") if facts else "not an ELF file"
-        self.unfit.setdefault(name, []).append(f"{source} ({why})")
-        return None
 
 
 def find_search_places(

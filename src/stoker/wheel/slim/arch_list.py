@@ -6,9 +6,9 @@ with a zero byte and only becomes shorter, so it is overwritten in place.
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
 from stoker.model.errors import ArtifactError
 from stoker.model.slimming import LibrarySlim
@@ -28,15 +28,9 @@ _POOL = 16  # alignment of strings behind constants that end without a zero byte
 _MOST = 256 << 20  # bytes of the section that are searched
 
 
-class _List(NamedTuple):
-    offset: int
-    words: tuple[str, ...]
-
-
 def kept_words(path: Path, gpus: Sequence[GpuTarget]) -> tuple[str, ...] | None:
     """Return the new words of the list, or None if there is no list or nothing changes."""
-    found = _find(path)
-    words = found.words if found else ()
+    _, words = _find(path)
     needed = needed_code(words, gpus)
     kept = tuple(word for word in words if word in needed)
     return kept if kept and kept != words else None
@@ -44,26 +38,24 @@ def kept_words(path: Path, gpus: Sequence[GpuTarget]) -> tuple[str, ...] | None:
 
 def write_words(path: Path, words: Sequence[str]) -> None:
     """Overwrite the list in a file that only this process uses."""
-    found = _find(path)
-    if found is None:
+    offset, old = _find(path)
+    if not old:
         raise ArtifactError("the list of architectures was not found", file=str(path))
-    content = " ".join(words).encode().ljust(len(" ".join(found.words)), b"\0")
+    content = " ".join(words).encode().ljust(len(" ".join(old)), b"\0")
     with path.open("r+b") as stream:
-        stream.seek(found.offset)
+        stream.seek(offset)
         stream.write(content)
 
 
-def _find(path: Path) -> _List | None:
-    """Return the list, or None if there is not exactly one."""
-    with open_file(path) as reader:
-        try:
-            found = list(islice(_lists(reader), 2))
-        except ArtifactError:  # the plan of the library reports it
-            return None
-    return found[0] if len(found) == 1 else None
+def _find(path: Path) -> tuple[int, tuple[str, ...]]:
+    """Return the offset and the words of the list; no words if there is not exactly one."""
+    found = []
+    with open_file(path) as reader, suppress(ArtifactError):  # the plan of the library reports it
+        found = list(islice(_lists(reader), 2))
+    return found[0] if len(found) == 1 else (0, ())
 
 
-def _lists(reader: Reader) -> Iterator[_List]:
+def _lists(reader: Reader) -> Iterator[tuple[int, tuple[str, ...]]]:
     sections = Elf(reader).named(_SECTION)
     if len(sections) != 1:
         return
@@ -73,16 +65,12 @@ def _lists(reader: Reader) -> Iterator[_List]:
         start, end = match.span()
         words = tuple(match[0].decode().split())
         ends = data[end : end + 1] == b"\0"
-        if ends and _starts(data, start, section.address + start, words):
-            yield _List(section.offset + start, words)
-
-
-def _starts(data: bytes, start: int, address: int, words: Sequence[str]) -> bool:
-    """Return whether a string starts here. Constants may precede it without a zero byte; then
-    it is aligned, and only a list of several words is taken for one.
-    """
-    before = data[start - 1 : start] if start else b"\0"
-    return not (b" " <= before <= b"~") or (address % _POOL == 0 and len(words) > 1)
+        # Constants may precede it without a zero byte. Then it is aligned, and only a list of
+        # several words is taken for one.
+        before = data[start - 1 : start] if start else b"\0"
+        is_aligned = (section.address + start) % _POOL == 0
+        if ends and (not b" " <= before <= b"~" or (is_aligned and len(words) > 1)):
+            yield section.offset + start, words
 
 
 def is_about(listing: str, libraries: Collection[LibrarySlim]) -> bool:

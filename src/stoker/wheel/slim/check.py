@@ -7,7 +7,6 @@ region must hold the kept entries, byte by byte, and everything that pointed to 
 import hashlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from itertools import pairwise
 
 from stoker.model.errors import ArtifactError
@@ -29,10 +28,12 @@ def check_slimmed(before: Reader, after: Reader, kept: Sequence[Sequence[FatbinE
 
 class _Comparison:
     def __init__(self, before: Elf, after: Elf):
-        self._before = before
-        self._after = after
-        self._old = _Code(before)
-        self._new = _Code(after)
+        self._before, self._after = before, after
+        self._old, self._new = _Code(before), _Code(after)
+        # The sections with bytes in the file, before and after, in file order.
+        both = zip(before.sections, after.sections, strict=True)
+        there = (pair for pair in both if pair[0].file_size)
+        self._sections = sorted(there, key=lambda pair: pair[0].offset)
 
     def check(self, kept: Sequence[Sequence[FatbinEntry]]) -> None:
         self._check_headers()
@@ -122,29 +123,18 @@ class _Comparison:
     def _changed_slots(self) -> Iterator[int]:
         """Yield the offsets in the original that held the address of a region, now its new one."""
         for offset, number in self._old.slots():
-            moved = self._moved(offset)
-            if moved is None:  # it was stripped
+            index = bisect_right(self._sections, offset, key=lambda both: both[0].offset) - 1
+            if index < 0:
                 continue
+            old, new = self._sections[index]
+            if offset >= old.offset + old.file_size or not any(new):  # it was stripped
+                continue
+            moved = offset - old.offset + new.offset
             # A linker may store another value at the place of a pointer.
             if _number(self._before, offset) == self._old.addresses[number]:
                 if _number(self._after, moved) != self._new.addresses[number]:
                     raise self._wrong("a pointer does not lead to its region", moved)
                 yield offset
-
-    def _moved(self, offset: int) -> int | None:
-        """Return the new offset of a byte of a section, or None if it was stripped."""
-        index = bisect_right(self._sections, offset, key=lambda both: both[0].offset) - 1
-        if index < 0:
-            return None
-        old, new = self._sections[index]
-        is_there = offset < old.offset + old.file_size and any(new)
-        return offset - old.offset + new.offset if is_there else None
-
-    @cached_property
-    def _sections(self) -> list[tuple[Section, Section]]:
-        """Return the sections with bytes in the file, before and after, in file order."""
-        both = zip(self._before.sections, self._after.sections, strict=True)
-        return sorted((pair for pair in both if pair[0].file_size), key=lambda pair: pair[0].offset)
 
     def _check_sections(self, slots: Spans) -> None:
         """Compare all bytes except device code, addresses of regions and stripped sections."""

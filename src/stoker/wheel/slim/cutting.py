@@ -11,7 +11,7 @@ patchelf moves growing tables to the end of a file; the old ones stay in it, loa
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -47,11 +47,18 @@ def cut_ranges(
     freed = list(_apart(file, freed))
     check_unused(file, freed, {*ends, *dropped})
     shift = Shift(_cuts(file, freed))
-    segments, place = _with_headers(file, list(_segments(file, shift)), shift)
-    sections = [
-        None if index in dropped else _shifted(section, shift, ends.get(index))
-        for index, section in enumerate(file.sections)
-    ]
+    cut: list[Segment] = []
+    for segment in file.segments:
+        if segment.type == elf.LOAD:
+            cut += _pieces(segment, shift)
+        else:
+            cut.append(segment._replace(offset=shift(segment.offset)))
+    segments, place = _with_headers(file, cut, shift)
+    sections: list[Section | None] = []
+    for index, section in enumerate(file.sections):
+        offset = shift(section.offset)
+        size = shift(ends[index]) - offset if index in ends else section.size
+        sections.append(None if index in dropped else section._replace(offset=offset, size=size))
     return Cutting(
         shift=shift,
         size=max(shift(file.reader.size), place + len(segments) * SEGMENT_SIZE),
@@ -89,13 +96,20 @@ def _with_headers(file: Elf, segments: list[Segment], shift: Shift) -> tuple[lis
     """Return the segments, adapted to the place of the program headers, and that place."""
     size = len(segments) * SEGMENT_SIZE
     if size <= _room(file):
-        place = shift(file.header.segments_offset)
-        return [_sized(segment, size) for segment in segments], place
+        sized = [
+            segment._replace(file_size=size, memory_size=size)
+            if segment.type == elf.PROGRAM_HEADERS
+            else segment
+            for segment in segments
+        ]
+        return sized, shift(file.header.segments_offset)
     if file.segments_of(elf.INTERPRETER):
         # Linux before 5.18 assumes that the headers of a program are as far from its first segment
         # in memory as in the file.
         raise file.reader.error("a program without space for more program headers")
-    tail = _tail(file, segments, shift(file.reader.size))
+    offset, size = up(shift(file.reader.size), 8), size + SEGMENT_SIZE
+    address = up(loaded_end(file), file.page) + offset % file.page
+    tail = Segment(elf.LOAD, elf.READABLE, offset, address, address, size, size, file.page)
     moved = [
         tail._replace(type=elf.PROGRAM_HEADERS, alignment=segment.alignment)
         if segment.type == elf.PROGRAM_HEADERS
@@ -103,20 +117,6 @@ def _with_headers(file: Elf, segments: list[Segment], shift: Shift) -> tuple[lis
         for segment in segments
     ]
     return with_tail(moved, tail), tail.offset
-
-
-def _sized(segment: Segment, size: int) -> Segment:
-    if segment.type != elf.PROGRAM_HEADERS:
-        return segment
-    return segment._replace(file_size=size, memory_size=size)
-
-
-def _tail(file: Elf, segments: Sequence[Segment], end: int) -> Segment:
-    """Return a segment for the program headers after everything in the file and in memory."""
-    offset = up(end, 8)
-    address = up(loaded_end(file), file.page) + offset % file.page
-    size = (len(segments) + 1) * SEGMENT_SIZE
-    return Segment(elf.LOAD, elf.READABLE, offset, address, address, size, size, file.page)
 
 
 def _room(file: Elf) -> int:
@@ -137,19 +137,16 @@ def check_unused(file: Elf, spans: Iterable[ByteSpan], changed: Collection[int])
     needed = Spans(in_use(file, but=changed))
     loads = [span_of(segment) for segment in file.segments_of(elf.LOAD)]
     borders = Spans(ByteSpan(border, border + 1) for load in loads for border in load)
-    twice = Spans(_loaded_twice(loads))
+    twice, end = [], 0
+    for load in sorted(loads):
+        twice.append(ByteSpan(load.start, min(load.end, end)))  # empty if no other overlaps it
+        end = max(end, load.end)
+    shared = Spans(twice)
     for span in spans:
-        if needed.overlap(span) or twice.overlap(span):
+        if needed.overlap(span) or shared.overlap(span):
             raise file.reader.error("the device code overlaps other content", span.start)
         if borders.overlap(ByteSpan(span.start + 1, span.end)):
             raise file.reader.error("the device code is only partly loaded", span.start)
-
-
-def _loaded_twice(loads: Iterable[ByteSpan]) -> Iterator[ByteSpan]:
-    end = 0
-    for load in sorted(loads):
-        yield ByteSpan(load.start, min(load.end, end))  # empty if no segment before it overlaps it
-        end = max(end, load.end)
 
 
 def in_use(file: Elf, *, but: Collection[int] = ()) -> list[ByteSpan]:
@@ -172,14 +169,6 @@ def in_use(file: Elf, *, but: Collection[int] = ()) -> list[ByteSpan]:
 def span_of(part: Section | Segment) -> ByteSpan:
     """Return the bytes of a section or segment in the file."""
     return ByteSpan(part.offset, part.offset + part.file_size)
-
-
-def _segments(file: Elf, shift: Shift) -> Iterator[Segment]:
-    for segment in file.segments:
-        if segment.type == elf.LOAD:
-            yield from _pieces(segment, shift)
-        else:
-            yield segment._replace(offset=shift(segment.offset))
 
 
 def _pieces(segment: Segment, shift: Shift) -> Iterator[Segment]:
@@ -211,12 +200,6 @@ def _piece(segment: Segment, span: ByteSpan, memory_end: int, shift: Shift) -> S
     )
 
 
-def _shifted(section: Section, shift: Shift, end: int | None) -> Section:
-    offset = shift(section.offset)
-    size = section.size if end is None else shift(end) - offset
-    return section._replace(offset=offset, size=size)
-
-
 class Stripping(NamedTuple):
     """``dropped`` are the indexes of sections, ``freed`` their bytes and unused pages."""
 
@@ -244,22 +227,19 @@ def _symbol_sections(file: Elf) -> Iterator[int]:
 
 
 def _dead_space(file: Elf) -> Iterator[ByteSpan]:
-    """Yield loaded pages that belong to no section."""
-    if not _sections_tell_all(file):
-        return
-    used = Spans(in_use(file))
-    for load in file.segments_of(elf.LOAD):
-        for gap in used.left_of(span_of(load)):
-            if gap.size >= 2 * file.page:  # so that it contains at least one whole page
-                yield gap
-
-
-def _sections_tell_all(file: Elf) -> bool:
-    """Return whether sections cover all tables of the loader; section headers may be missing."""
+    """Yield loaded pages that belong to no section, if sections cover all tables of the loader:
+    section headers may be missing.
+    """
     loaded = Spans(
         ByteSpan(section.address, section.address + section.size)
         for section in file.sections
         if section.flags & elf.ALLOCATED
     )
     read = [value for tag, value in file.dynamic if tag in elf.TABLES]
-    return bool(read) and all(loaded.overlap(ByteSpan(place, place + 1)) for place in read)
+    if not read or not all(loaded.overlap(ByteSpan(place, place + 1)) for place in read):
+        return
+    used = Spans(in_use(file))
+    for load in file.segments_of(elf.LOAD):
+        for gap in used.left_of(span_of(load)):
+            if gap.size >= 2 * file.page:  # so that it contains at least one whole page
+                yield gap

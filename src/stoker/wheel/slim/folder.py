@@ -95,18 +95,6 @@ def rewritten(
     return record.render_record(rows)
 
 
-def record_without(installed: Installed, folder: Path) -> bytes:
-    """Return RECORD without the files in a folder."""
-    inside = f"{absolute(folder)}{os.sep}"
-    return record.render_record(
-        {
-            installed.names[path]: row
-            for path, row in installed.rows.items()
-            if not path.startswith(inside)
-        }
-    )
-
-
 def absolute(path: Path) -> str:
     """Return the absolute path without following links, since RECORD lists the links."""
     return os.path.normpath(path.absolute())
@@ -114,26 +102,22 @@ def absolute(path: Path) -> str:
 
 def plan_folder(folder: Path, request: SlimRequest) -> tuple[Cut, ...]:
     """Plan all ELF files in a folder; NVIDIA's packages stay unchanged, with a remark."""
-    return _planned(folder, files_below(folder), request, owned_too=True)
+    files = _libraries(folder, files_below(folder))
+    nvidias = [one for one in owners(files.values()) if is_nvidia_distribution(one.name)]
+    paths = {path for one in nvidias for path in one.rows}
+    owned = frozenset(name for name, file in files.items() if absolute(file) in paths)
+    return plan_cuts(files, request, nvidia_owned=owned)
 
 
 def plan_installed(dist_info: Path, request: SlimRequest) -> tuple[Cut, ...]:
     installed = read_installed(dist_info)
     if is_nvidia_distribution(installed.name) and not request.nvidia:
         raise nvidia_refusal(installed.name)
-    return _planned(dist_info.parent, installed.names.values(), request, owned_too=False)
+    return plan_cuts(_libraries(dist_info.parent, installed.names.values()), request)
 
 
-def _planned(
-    root: Path, names: Iterable[str], request: SlimRequest, *, owned_too: bool
-) -> tuple[Cut, ...]:
-    files = {name: root / name for name in names if STORE not in name and is_elf(root / name)}
-    owned: frozenset[str] = frozenset()
-    if owned_too:
-        nvidias = [one for one in owners(files.values()) if is_nvidia_distribution(one.name)]
-        paths = {path for one in nvidias for path in one.rows}
-        owned = frozenset(name for name, file in files.items() if absolute(file) in paths)
-    return plan_cuts(files, request, nvidia_owned=owned)
+def _libraries(root: Path, names: Iterable[str]) -> dict[str, Path]:
+    return {name: root / name for name in names if STORE not in name and is_elf(root / name)}
 
 
 def recover(store: Path) -> None:
@@ -290,20 +274,21 @@ def _finish_discarding(store: Path) -> None:
     in_place.clear_store(store, only=[in_place.ORIGINALS])
     for file in journal.files:
         path = site.root / file.path
-        if path.name == "RECORD" and path.is_file():
-            _forget(site, file.path)
+        if path.name != "RECORD" or not path.is_file():
+            continue
+        try:
+            installed = read_installed(path.parent)
+        except StokerError:  # an unreadable RECORD stays unchanged
+            continue
+        inside = f"{absolute(store)}{os.sep}"
+        left = {
+            installed.names[row_path]: row
+            for row_path, row in installed.rows.items()
+            if not row_path.startswith(inside)
+        }
+        if len(left) < len(installed.rows):
+            made = site.prepared(file.path)
+            write_whole(made, record.render_record(left))
+            give(made, path)
+            made.replace(path)
     in_place.clear_store(store)
-
-
-def _forget(site: Site, listed: str) -> None:
-    """Remove the files in the store from a RECORD; an unreadable RECORD stays unchanged."""
-    path = site.root / listed
-    try:
-        installed = read_installed(path.parent)
-    except StokerError:
-        return
-    if any(row.startswith(f"{absolute(site.store)}{os.sep}") for row in installed.rows):
-        made = site.prepared(listed)
-        write_whole(made, record_without(installed, site.store))
-        give(made, path)
-        made.replace(path)

@@ -58,7 +58,20 @@ def inherit(wheel: Wheel, kind: bytes, cuts: Collection[Cut], request: SlimReque
     ``kind`` is WHEEL with the tags of the slimmed wheel: errors that follow from them are older
     than the slimming.
     """
-    original = _original(wheel, kind, cuts)
+    metadata = metadata_of(wheel, kind)
+    read = []
+    with stage("reading libraries", sum(cut.summary.before_bytes for cut in cuts)) as advance:
+        for cut in cuts:
+            if library := read_library_file(cut.file, printable(cut.name)):
+                read.append(library)
+            advance(cut.summary.before_bytes)
+    original = WheelUnderTest(
+        file_name=wheel.path.name,
+        facts=wheel_artifact(wheel.path, metadata, tuple(read), tuple(wheel.members)),
+        metadata=metadata,
+        members=tuple(wheel.members.values()),
+        excluded=read_excluded(wheel),
+    )
     # Search paths lose the folders of the build machine, which other machines lack. NVIDIA's own
     # libraries stay unchanged unless the user allows it.
     own = original.libraries if request.nvidia else original.own_libraries
@@ -94,21 +107,3 @@ def _notes(gone: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     folders = first_of(list(dict.fromkeys(chain.from_iterable(gone.values()))), _FEW)
     search, it = ("searches", "it") if len(gone) == 1 else ("search", "them")
     return (f"{libraries} no longer {search} folders of the machine that built {it}: {folders}",)
-
-
-def _original(wheel: Wheel, kind: bytes, cuts: Collection[Cut]) -> WheelUnderTest:
-    """Return the wheel before it is slimmed, as far as the checks need it."""
-    metadata = metadata_of(wheel, kind)
-    libraries = []
-    with stage("reading libraries", sum(cut.summary.before_bytes for cut in cuts)) as advance:
-        for cut in cuts:
-            if library := read_library_file(cut.file, printable(cut.name)):
-                libraries.append(library)
-            advance(cut.summary.before_bytes)
-    return WheelUnderTest(
-        file_name=wheel.path.name,
-        facts=wheel_artifact(wheel.path, metadata, tuple(libraries), tuple(wheel.members)),
-        metadata=metadata,
-        members=tuple(wheel.members.values()),
-        excluded=read_excluded(wheel),
-    )

@@ -59,30 +59,19 @@ def _libraries(libraries: Sequence[LibrarySlim]) -> Listing:
 
 def _architectures(libraries: Iterable[LibrarySlim]) -> Listing:
     """Return the totals of all libraries."""
-    table = Listing("architecture", ">kept", ">", ">dropped", ">")
-    for row in _summed(libraries):
-        table.add(
-            Text(row.arch, style="ok" if row.kept_bytes else "dim"),
-            str(row.kept) if row.kept else "",
-            size(row.kept_bytes) if row.kept else "",
-            str(row.dropped) if row.dropped else "",
-            size(row.dropped_bytes) if row.dropped else "",
-        )
-    return table
-
-
-def _summed(libraries: Iterable[LibrarySlim]) -> list[ArchSlim]:
     by_arch: dict[str, list[ArchSlim]] = {}
     for library in libraries:
         for row in library.archs:
             by_arch.setdefault(row.arch, []).append(row)
-    return [
-        ArchSlim(
-            arch=arch,
-            kept=sum(row.kept for row in rows),
-            dropped=sum(row.dropped for row in rows),
-            kept_bytes=sum(row.kept_bytes for row in rows),
-            dropped_bytes=sum(row.dropped_bytes for row in rows),
+    table = Listing("architecture", ">kept", ">", ">dropped", ">")
+    for arch, rows in sorted(by_arch.items(), key=lambda item: arch_order(item[0])):
+        kept, dropped = sum(row.kept for row in rows), sum(row.dropped for row in rows)
+        kept_bytes = sum(row.kept_bytes for row in rows)
+        table.add(
+            Text(arch, style="ok" if kept_bytes else "dim"),
+            str(kept or ""),
+            size(kept_bytes) if kept else "",
+            str(dropped or ""),
+            size(sum(row.dropped_bytes for row in rows)) if dropped else "",
         )
-        for arch, rows in sorted(by_arch.items(), key=lambda item: arch_order(item[0]))
-    ]
+    return table

@@ -66,7 +66,9 @@ def find_regions(file: Elf, choose: Choose, *, pin: bool) -> list[DeviceRegion]:
     regions = []
     for index, (section, region, address) in enumerate(found):
         kept, has_stub = _kept(region, choose)
-        is_fixed = index in references.opened or not all(map(_is_padded, kept))
+        # The next entry is aligned if this one is.
+        is_padded = all((entry.end - entry.offset) % _ALIGNMENT == 0 for entry in kept)
+        is_fixed = index in references.opened or not is_padded
         if is_fixed:
             kept, has_stub = region.entries, False
         regions.append(
@@ -93,11 +95,6 @@ def address_of(file: Elf, region: Region) -> int:
     if address % _ALIGNMENT or region.offset % _ALIGNMENT:
         raise file.reader.error("the device code is not aligned", region.offset)
     return address
-
-
-def _is_padded(entry: FatbinEntry) -> bool:
-    """Return whether the next entry is aligned if this one is."""
-    return (entry.end - entry.offset) % _ALIGNMENT == 0
 
 
 def _kept(region: Region, choose: Choose) -> tuple[tuple[FatbinEntry, ...], bool]:

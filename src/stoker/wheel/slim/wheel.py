@@ -14,7 +14,7 @@ from stoker.model.errors import StorageErrors
 from stoker.model.slimming import SLIM_MEMBER, SlimRecord
 from stoker.outside.files import folder_of_process
 from stoker.outside.long_work import stage
-from stoker.wheel.engine import Content, Member, Wheel
+from stoker.wheel.engine import Content, Wheel
 from stoker.wheel.engine.threads import threads
 from stoker.wheel.facts import elf_members
 from stoker.wheel.metadata import Headers
@@ -49,23 +49,18 @@ def planned_cuts(wheel: Wheel, request: SlimRequest, folder: Path) -> Iterator[t
     unpacked = sum(member.size for member in members)
     check_room(folder, unpacked + wheel.path.stat().st_size)
     with folder_of_process(folder, ASIDE) as aside:
-        files = _unpack(wheel, members, aside)
+
+        def unpack(number: int) -> tuple[str, Path]:
+            path = aside / str(number)  # their names are not safe to use on disk
+            with StorageErrors("write", path), path.open("wb") as stream:
+                for chunk in wheel.archive.stream(members[number]):
+                    advance(stream.write(chunk))
+            return members[number].name, path
+
+        title = "unpacking libraries"
+        with stage(title, unpacked) as advance, ThreadPoolExecutor(threads()) as pool:
+            files = dict(pool.map(unpack, range(len(members))))
         yield plan_cuts(files, request, nvidia_owned=frozenset(files if owned else ()))
-
-
-def _unpack(wheel: Wheel, members: Sequence[Member], folder: Path) -> dict[str, Path]:
-    """Unpack members to numbered files, since their names are not safe to use on disk."""
-
-    def unpack(number: int) -> tuple[str, Path]:
-        path = folder / str(number)
-        with StorageErrors("write", path), path.open("wb") as stream:
-            for chunk in wheel.archive.stream(members[number]):
-                advance(stream.write(chunk))
-        return members[number].name, path
-
-    total = sum(member.size for member in members)
-    with stage("unpacking libraries", total) as advance, ThreadPoolExecutor(threads()) as pool:
-        return dict(pool.map(unpack, range(len(members))))
 
 
 def new_wheel(

@@ -130,15 +130,13 @@ CHECKS = {
 
 def examine_wheel(wheel: WheelUnderTest) -> tuple[Finding, ...]:
     """Return all findings, worst first; a check that finds nothing gives one of severity ok."""
-    checks = (check for topic in CHECKS.values() for check in topic)
-    return worst_first([finding for check in checks for finding in _run(check, wheel)])
-
-
-def _run(check: Check, wheel: WheelUnderTest) -> list[Finding]:
-    found = [with_fix(wheel, finding) for finding in check.findings(wheel)]
-    if found or not check.applies(wheel):
-        return found
-    return [ok(check.name, check.title)]
+    findings: list[Finding] = []
+    for check in (check for topic in CHECKS.values() for check in topic):
+        found = [with_fix(wheel, finding) for finding in check.findings(wheel)]
+        if not found and check.applies(wheel):
+            found = [ok(check.name, check.title)]
+        findings += found
+    return worst_first(findings)
 
 
 _AGAIN = "Download the wheel again, or build it again: it was damaged, or changed after its build."

@@ -1,6 +1,6 @@
 """Checks that the code is what was asked for: GPU architectures, CUDA and Python. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
 from stoker.knowledge.projects import added, holds_foreign_code
@@ -8,11 +8,9 @@ from stoker.knowledge.sonames import cuda_of
 from stoker.model.artifact import DeviceKind, LibraryFacts
 from stoker.model.finding import Finding, error, note, warning
 from stoker.model.slimming import SLIM_MEMBER
-from stoker.model.variant import Backend, GpuTarget, PlannedTargets, Variant
-from stoker.wheel.runs_on import needed_code
+from stoker.model.variant import Backend, GpuTarget
+from stoker.wheel.runs_on import arch_number, needed_code
 from stoker.wheel.verify.tested import WheelUnderTest
-
-_CHECKED = (Backend.CPU, Backend.CUDA)
 
 
 def as_asked(wheel: WheelUnderTest) -> Iterator[Finding]:
@@ -24,59 +22,42 @@ def as_asked(wheel: WheelUnderTest) -> Iterator[Finding]:
 def _architectures(wheel: WheelUnderTest) -> Iterator[Finding]:
     if wheel.slimmed_for:  # `as_slimmed` checks it by what runs on each GPU, as `stoker slim` cuts
         return
-    variant = wheel.expected
+    variant, why = wheel.expected, ""
     if variant is None:
         return
-    if why := _why_unchecked(variant):
-        yield note("architectures-unchecked", "GPU architectures were not checked", [why])
-    if variant.backend not in _CHECKED:
-        return
-    if variant.backend is Backend.CUDA and not variant.gpus:
-        return
-    if wheel.plan and wheel.plan.accepted and wheel.asked is None:
+    if variant.backend not in (Backend.CPU, Backend.CUDA):
+        why = f"stoker cannot read device code for {variant.backend}"
+    elif variant.backend is Backend.CUDA and not variant.gpus:
+        why = "the variant names no GPU"
+    elif wheel.plan and wheel.plan.accepted and wheel.asked is None:
         why = "the wheel was built with --accept-targets"
+    if why:
         yield note("architectures-unchecked", "GPU architectures were not checked", [why])
         return
-    if targets := wheel.planned_targets:
-        yield from _as_planned(wheel, targets)
-        yield from _not_everywhere(wheel, variant.gpus)
-        return
-    asked = {word for target in variant.gpus for word in _words(target)}
-    if lacking := sorted(asked - _present(wheel.own_libraries)):
+    present, planned = _present(wheel.own_libraries), wheel.planned_targets
+    if planned:  # for this project's build; code for sm_90a serves a plan for sm_90, not vice versa
+        bases = {f"sm_{arch_number(word)}" for word in present if word.startswith("sm_")}
+        wanted = [_words(GpuTarget(arch=arch))[0] for arch in planned.cubins if planned.compiles]
+        lacking = [word for word in wanted if word not in present | bases]
+        stated = (*planned.cubins, *planned.gpus, *planned.ptx, *planned.accepted)
+        numbers = {arch.removesuffix("+PTX").replace(".", "").rstrip("af") for arch in stated}
+        allowed = {word for word in present if str(arch_number(word)) in numbers}
+    else:
+        asked = {word for target in variant.gpus for word in _words(target)}
+        lacking = sorted(asked - present)
+        known = added(wheel.project, (target.arch for target in variant.gpus))
+        allowed = asked | {word for arch in known for word in _words(GpuTarget(arch=arch))}
+    if lacking:
         title = "device code for a requested architecture is missing"
         yield error("missing-architecture", title, lacking)
-    known = added(wheel.project, (target.arch for target in variant.gpus))
-    allowed = asked | {word for arch in known for word in _words(GpuTarget(arch=arch))}
-    by_library = {library.path: _present([library]) - allowed for library in _made_here(wheel)}
-    extra = [f"{path}: {', '.join(sorted(words))}" for path, words in by_library.items() if words]
+    extra = [
+        f"{library.path}: {', '.join(words)}"
+        for library in _made_here(wheel)
+        if (words := sorted(_present([library]) - allowed))
+    ]
     if extra:
         yield error("extra-architecture", "it holds device code that was not requested", extra)
     yield from _not_everywhere(wheel, variant.gpus)
-
-
-def _as_planned(wheel: WheelUnderTest, planned: PlannedTargets) -> Iterator[Finding]:
-    """Check the device code by the targets that the plan states for this project's build."""
-    present = _present(wheel.own_libraries)
-    bases = {f"sm_{_base(word)}" for word in present if word.startswith("sm_")}
-    wanted = [_words(GpuTarget(arch=arch))[0] for arch in planned.cubins if planned.compiles]
-    # Code for sm_90a serves a plan for sm_90, but not the reverse.
-    if lacking := [word for word in wanted if word not in present | bases]:
-        title = "device code for a requested architecture is missing"
-        yield error("missing-architecture", title, lacking)
-    stated = (*planned.cubins, *planned.gpus, *planned.ptx, *planned.accepted)
-    allowed = {arch.removesuffix("+PTX").replace(".", "").rstrip("af") for arch in stated}
-    by_library = {
-        library.path: {word for word in _present([library]) if _base(word) not in allowed}
-        for library in _made_here(wheel)
-    }
-    extra = [f"{path}: {', '.join(sorted(words))}" for path, words in by_library.items() if words]
-    if extra:
-        yield error("extra-architecture", "it holds device code that was not requested", extra)
-
-
-def _base(word: str) -> str:
-    """Return the digits of ``sm_90a`` without its suffix."""
-    return word.partition("_")[2].rstrip("af")
 
 
 def as_slimmed(wheel: WheelUnderTest) -> Iterator[Finding]:
@@ -90,30 +71,18 @@ def as_slimmed(wheel: WheelUnderTest) -> Iterator[Finding]:
     present = _present(wheel.own_libraries)
     if lacking := [gpu.arch for gpu in gpus if not needed_code(present, [gpu])]:
         yield error("missing-architecture", "it holds no device code for these GPUs", lacking)
-    if extra := [line for one in wheel.own_libraries for line in _uncut(one, gpus)]:
-        yield warning("not-slimmed", "it holds device code for GPUs not in its record", extra)
-
-
-def _uncut(library: LibraryFacts, gpus: Sequence[GpuTarget]) -> list[str]:
-    """Return a line for each library with code for other GPUs.
-
-    A region may not be empty, so its only entry may be for another GPU.
-    """
-    extra = {
-        arch
-        for region in library.regions
-        for arch in set(region.archs) - needed_code(region.archs, gpus)
-        if gpus and len(region.archs) > 1
-    }
-    return [f"{library.path}: {', '.join(sorted(extra))}"] if extra else []
-
-
-def _why_unchecked(variant: Variant) -> str | None:
-    if variant.backend not in _CHECKED:
-        return f"stoker cannot read device code for {variant.backend}"
-    if variant.backend is Backend.CUDA and not variant.gpus:
-        return "the variant names no GPU"
-    return None
+    lines = []
+    for library in wheel.own_libraries if gpus else ():
+        extra = {
+            arch
+            for region in library.regions
+            if len(region.archs) > 1  # none may be empty, so an only entry may be for another GPU
+            for arch in set(region.archs) - needed_code(region.archs, gpus)
+        }
+        if extra:
+            lines.append(f"{library.path}: {', '.join(sorted(extra))}")
+    if lines:
+        yield warning("not-slimmed", "it holds device code for GPUs not in its record", lines)
 
 
 def _words(target: GpuTarget) -> list[str]:

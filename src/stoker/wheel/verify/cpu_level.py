@@ -127,38 +127,28 @@ def _sample(
             if section.flags & _EXECUTABLE and section.file_size
         ]
         symbols = read_local_functions(file)
-    seen = _Reading(objdump, copy, sets)
+    functions = read = 0
+    uses: list[Use] = []
     for stretch in _stretches(parts):
         left = deadline - time.monotonic()
-        if left <= 0 or not seen.read_on(stretch, symbols, left):
+        if left <= 0:
             break
+        command: list[str | Path] = [objdump, *_OPTIONS, *stretch.options, copy]
+        outcome = process.run(command, timeout=left)
+        if not outcome.ok:
+            break
+        count, found = look_through(outcome.stdout, sets, symbols)
+        functions += count
+        read += stretch.end - stretch.start
+        uses += found
     return CodeSample(
         path=library.path,
-        functions=seen.functions,
-        read=seen.read,
+        functions=functions,
+        read=read,
         size=sum(part.end - part.start for part in parts),
-        uses=tuple(seen.uses[:_MOST_USES]),
+        uses=tuple(uses[:_MOST_USES]),
         named=not library.stripped,
     )
-
-
-class _Reading:
-    """Totals over the samples of a library."""
-
-    def __init__(self, objdump: str, library: Path, sets: Sequence[InstructionSet]):
-        self._objdump, self._library, self._sets = objdump, library, sets
-        self.functions = self.read = 0
-        self.uses: list[Use] = []
-
-    def read_on(self, stretch: _Stretch, symbols: LocalFunctions, timeout: float) -> bool:
-        command: list[str | Path] = [self._objdump, *_OPTIONS, *stretch.options, self._library]
-        outcome = process.run(command, timeout=timeout)
-        if outcome.ok:
-            functions, uses = look_through(outcome.stdout, self._sets, symbols)
-            self.functions += functions
-            self.read += stretch.end - stretch.start
-            self.uses += uses
-        return outcome.ok
 
 
 def _objdump(machine: str) -> str | None:
@@ -227,21 +217,17 @@ def cpu_level(wheel: WheelUnderTest) -> Iterator[Finding]:
     other = [one.path for one in wheel.libraries if one.machine != family]
     if other:
         yield error("wrong-cpu-family", f"it is not for {family}, the family of {cpu}", other)
-    yield from _by_notes(wheel, cpu)
-    yield from _by_samples(wheel, cpu)
-    yield from _unread(wheel)
-
-
-def _by_notes(wheel: WheelUnderTest, cpu: str) -> Iterator[Finding]:
-    notes = {row.note: row.name for row in beyond(cpu) if row.note}
-    lines = [
+    notes = {row.note for row in beyond(cpu) if row.note}
+    marked = [
         f"{library.path} is marked as needing {word}"
         for library in wheel.libraries
         for word in library.isa
         if word in notes
     ]
-    if lines:
-        yield error("cpu-level-marked", f"the loader refuses it on a machine with {cpu}", lines)
+    if marked:
+        yield error("cpu-level-marked", f"the loader refuses it on a machine with {cpu}", marked)
+    yield from _by_samples(wheel, cpu)
+    yield from _unread(wheel)
 
 
 def _by_samples(wheel: WheelUnderTest, cpu: str) -> Iterator[Finding]:

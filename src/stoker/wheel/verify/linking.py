@@ -11,7 +11,6 @@ from stoker.model.value import first_of
 from stoker.wheel.origins import portable_paths, search_folders, starts_at_origin
 from stoker.wheel.verify.tested import WheelUnderTest, milder
 
-_SHARED_FOLDER = re.compile(r"nvidia/cu\d+/lib")
 _STEPS_TO_THE_TOP = 3  # of an environment, from lib/python3.x/site-packages
 
 
@@ -62,10 +61,18 @@ def unreachable_packages(wheel: WheelUnderTest) -> Iterator[Finding]:
     if wheel.requires_torch:
         return
     family = _Family(wheel)
+
+    def is_led_to(library: LibraryFacts, name: str) -> bool:
+        """Its package has a folder of its own in CUDA 12, and all share one in CUDA 13."""
+        row = bringer(name)
+        own = row.name.removeprefix("nvidia-").replace("-", "_") if row else ""
+        folder = re.compile(rf"(?:nvidia/)?{own}/lib|nvidia/cu\d+/lib")
+        return family.leads_to(library, folder)
+
     yield from _unreached(
         wheel,
         LibraryOrigin.PACKAGE,
-        lambda library, name: family.leads_to(library, _package_folder(name)),
+        is_led_to,
         "package-off-path",
         "libraries of required packages are not on the search path",
     )
@@ -92,13 +99,6 @@ def _unreached(
         lines = [f"{path} needs {wanted}" for path, wanted in found]
         finding = error(name, title, lines, (_packaging(wheel, packages),))
         yield _as_bad_as(wheel, finding, (path for path, _ in found))
-
-
-def _package_folder(name: str) -> re.Pattern[str]:
-    """Return the folder of a library's package: its own in CUDA 12, a common one in CUDA 13."""
-    row = bringer(name)
-    own = row.name.removeprefix("nvidia-").replace("-", "_") if row else ""
-    return re.compile(rf"(?:nvidia/)?{own}/lib|{_SHARED_FOLDER.pattern}")
 
 
 class _Family:
@@ -140,48 +140,42 @@ class _Family:
 
 
 def absolute_paths(wheel: WheelUnderTest) -> Iterator[Finding]:
-    yield from _bad_folders(
-        wheel,
-        lambda library: [folder for folder in _folders(library) if folder.startswith("/")],
-        "absolute-rpath",
-        "search paths contain folders of the machine that built the wheel",
-    )
+    title = "search paths contain folders of the machine that built the wheel"
+    yield from _bad_folders(wheel, "absolute-rpath", title, _own, lambda one: one.startswith("/"))
 
 
 def relative_paths(wheel: WheelUnderTest) -> Iterator[Finding]:
-    yield from _bad_folders(
-        wheel,
-        lambda library: [
-            folder
-            for folder in _folders(library)
-            if not folder.startswith("/") and not starts_at_origin(folder)
-        ],
-        "relative-rpath",
-        "search paths depend on the current directory",
-    )
+    def is_bad(folder: str) -> bool:
+        return not folder.startswith("/") and not starts_at_origin(folder)
+
+    title = "search paths depend on the current directory"
+    yield from _bad_folders(wheel, "relative-rpath", title, _own, is_bad)
 
 
 def outside_paths(wheel: WheelUnderTest) -> Iterator[Finding]:
-    yield from _bad_folders(
-        wheel,
-        lambda library: [
-            folder
-            for folder in search_folders(library)
-            if folder.split("/").count("..") > _STEPS_TO_THE_TOP
-        ],
-        "rpath-outside",
-        "search paths lead out of the environment",
-    )
+    def is_bad(folder: str) -> bool:
+        return folder.split("/").count("..") > _STEPS_TO_THE_TOP
+
+    title = "search paths lead out of the environment"
+    yield from _bad_folders(wheel, "rpath-outside", title, search_folders, is_bad)
 
 
-def _folders(library: LibraryFacts) -> Collection[str]:
+def _own(library: LibraryFacts) -> Collection[str]:
     return (*library.rpath, *library.runpath)
 
 
 def _bad_folders(
-    wheel: WheelUnderTest, bad: Callable[[LibraryFacts], list[str]], name: str, title: str
+    wheel: WheelUnderTest,
+    name: str,
+    title: str,
+    folders_of: Callable[[LibraryFacts], Collection[str]],
+    is_bad: Callable[[str], bool],
 ) -> Iterator[Finding]:
-    found = {library.path: folders for library in wheel.libraries if (folders := bad(library))}
+    found = {
+        library.path: folders
+        for library in wheel.libraries
+        if (folders := list(filter(is_bad, folders_of(library))))
+    }
     if found:
         lines = [f"{path}: {', '.join(folders)}" for path, folders in found.items()]
         finding = error(name, title, lines, (_repair(wheel, found),))

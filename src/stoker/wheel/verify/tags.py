@@ -1,7 +1,8 @@
 """Checks that file name, tags, libraries and symbols agree on the systems a wheel is for. Pure."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 
 from packaging.tags import Tag
 from packaging.utils import parse_wheel_filename
@@ -19,11 +20,20 @@ _MODULE = re.compile(r"\.cpython-(\d+)t?-[\w-]+\.so$")
 def tags(wheel: WheelUnderTest) -> Iterator[Finding]:
     told = wheel.tags
     lines = [f"{line!r} is not a tag" for line in wheel.metadata.tags if not read_tag(line)]
-    lines += [
-        *_name_problems(wheel, told),
-        *_platform_problems(wheel, told),
-        *_modules(wheel, told),
-    ]
+    lines += _name_problems(wheel, told)
+    platforms = {tag.platform for tag in told}
+    for library in wheel.libraries:
+        if "any" in platforms:
+            lines.append(f"any machine, but {library.path} is for {library.machine}")
+        elif not all(platform.endswith(f"_{library.machine}") for platform in platforms):
+            words = " ".join(sorted(platforms))
+            lines.append(f"{words}, but {library.path} is for {library.machine}")
+    interpreters = {tag.interpreter for tag in told}
+    for library in wheel.libraries:
+        found = _MODULE.search(library.path)
+        if found and f"cp{found[1]}" not in interpreters:
+            words = " ".join(sorted(interpreters))
+            lines.append(f"{words}, but {library.path} is for cp{found[1]}")
     if lines:
         yield error("wrong-tag", "the tag does not describe the wheel", lines)
 
@@ -35,37 +45,13 @@ def _name_problems(wheel: WheelUnderTest, told: frozenset[Tag]) -> Iterator[str]
         yield str(problem)
         return
     if named != told:
-        yield f"the file name says {_joined(named)}, the metadata {_joined(told)}"
-    if name != wheel.project or str(version) != _normal(wheel.metadata.version):
+        one, two = (" ".join(sorted(map(str, each))) for each in (named, told))
+        yield f"the file name says {one}, the metadata {two}"
+    own = wheel.metadata.version
+    with suppress(InvalidVersion):
+        own = str(read_version(own))
+    if name != wheel.project or str(version) != own:
         yield f"the file name says {name} {version}, the metadata {wheel.metadata.version}"
-
-
-def _normal(version: str) -> str:
-    try:
-        return str(read_version(version))
-    except InvalidVersion:
-        return version
-
-
-def _joined(found: Iterable[Tag]) -> str:
-    return " ".join(sorted(map(str, found)))
-
-
-def _platform_problems(wheel: WheelUnderTest, told: frozenset[Tag]) -> Iterator[str]:
-    platforms = {tag.platform for tag in told}
-    for library in wheel.libraries:
-        if "any" in platforms:
-            yield f"any machine, but {library.path} is for {library.machine}"
-        elif not all(platform.endswith(f"_{library.machine}") for platform in platforms):
-            yield f"{' '.join(sorted(platforms))}, but {library.path} is for {library.machine}"
-
-
-def _modules(wheel: WheelUnderTest, told: frozenset[Tag]) -> Iterator[str]:
-    interpreters = {tag.interpreter for tag in told}
-    for library in wheel.libraries:
-        found = _MODULE.search(library.path)
-        if found and f"cp{found[1]}" not in interpreters:
-            yield f"{' '.join(sorted(interpreters))}, but {library.path} is for cp{found[1]}"
 
 
 def symbols(wheel: WheelUnderTest) -> Iterator[Finding]:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from packaging import tags
-from packaging.tags import Tag
 
 from stoker.machine.installers import pip_in
 from stoker.model.errors import MissingError, UsageError
@@ -57,25 +56,17 @@ def fitting_python(tested: WheelUnderTest) -> str:
             f"this machine is {next(iter(tags.platform_tags()))}",
             hints=["leave out --run: the other checks work on any machine"],
         )
-    for version in sorted(_versions(told), reverse=True):
+    matches = (_CPYTHON.fullmatch(tag.interpreter) for tag in told)
+    for version in sorted({(int(one[1]), int(one[2])) for one in matches if one}, reverse=True):
         found = shutil.which(f"python{version[0]}.{version[1]}")
-        if found and told & frozenset(_supported(version)):
+        supported = (*tags.cpython_tags(version), *tags.compatible_tags(version))
+        if found and not told.isdisjoint(supported):
             return found
     wanted = " ".join(sorted({tag.interpreter for tag in told}))
     raise MissingError(
         f"no Python for {wanted} is on the PATH, so {tested.file_name} cannot be installed",
         hints=["install that Python, or leave out --run"],
     )
-
-
-def _versions(told: frozenset[Tag]) -> set[tuple[int, int]]:
-    found = (_CPYTHON.fullmatch(tag.interpreter) for tag in told)
-    return {(int(match[1]), int(match[2])) for match in found if match}
-
-
-def _supported(version: tuple[int, int]) -> Iterator[Tag]:
-    yield from tags.cpython_tags(version)
-    yield from tags.compatible_tags(version)
 
 
 def try_wheel(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from stoker.knowledge.cpus import beyond, cpu_family
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.slimming import SLIM_MEMBER, SlimRecord
 from stoker.model.value import UNDECODABLE, Value
@@ -15,9 +16,9 @@ from stoker.wheel.engine import Wheel, open_wheel
 from stoker.wheel.inspecting import inspect
 from stoker.wheel.revision import read_excluded, read_record
 from stoker.wheel.verify.checks import examine_wheel, with_fix, worst_first
+from stoker.wheel.verify.cpu_level import read_code
 from stoker.wheel.verify.loading import asked_releases
 from stoker.wheel.verify.tested import (
-    CodeSample,
     PlanRecord,
     SlimNote,
     Verification,
@@ -73,8 +74,11 @@ def read_and_verify(
             tested,
             mismatches=tuple(wheel.mismatches()),
             wrong_hashes=tuple(wheel.wrong_hashes()),
-            samples=_samples(wheel, tested),
         )
+        if tested.expected and (cpu := tested.expected.cpu):
+            libraries = [one for one in tested.libraries if one.machine == cpu_family(cpu)]
+            samples = read_code(wheel, libraries, beyond(cpu))
+            tested = msgspec.structs.replace(tested, samples=samples)
     record = tested.slim.record if tested.slim else None
     findings = list(told_apart(examine_wheel(tested), record))
     if python:
@@ -102,7 +106,12 @@ def _read(wheel: Wheel, asked: Variant | None, torch: Sequence[str]) -> WheelUnd
         )
     facts = inspect(str(wheel.path), torch=torch or None)
     assert facts.wheel is not None
-    slim = _slim(wheel)
+    slim = None
+    try:
+        if record := read_record(wheel, SLIM_MEMBER, SlimRecord):
+            slim = SlimNote(record=record)
+    except (*UNDECODABLE, ArtifactError) as error:
+        slim = SlimNote(problem=str(error))
     return WheelUnderTest(
         file_name=wheel.path.name,
         facts=facts,
@@ -113,14 +122,6 @@ def _read(wheel: Wheel, asked: Variant | None, torch: Sequence[str]) -> WheelUnd
         asked=asked,
         excluded=read_excluded(wheel),
     )
-
-
-def _slim(wheel: Wheel) -> SlimNote | None:
-    try:
-        record = read_record(wheel, SLIM_MEMBER, SlimRecord)
-        return SlimNote(record=record) if record else None
-    except (*UNDECODABLE, ArtifactError) as error:
-        return SlimNote(problem=str(error))
 
 
 def _plan(wheel: Wheel, slim: SlimNote | None) -> PlanRecord | None:
@@ -137,14 +138,3 @@ def _plan(wheel: Wheel, slim: SlimNote | None) -> PlanRecord | None:
         return PlanRecord(variant=variant, targets=targets, accepted=recorded.build.accept_targets)
     except (*UNDECODABLE, ArtifactError, UsageError) as error:
         return PlanRecord(problem=str(error))
-
-
-def _samples(wheel: Wheel, tested: WheelUnderTest) -> tuple[CodeSample, ...]:
-    from stoker.knowledge.cpus import beyond, cpu_family
-    from stoker.wheel.verify.cpu_level import read_code
-
-    cpu = tested.expected.cpu if tested.expected else None
-    if cpu is None:
-        return ()
-    libraries = [one for one in tested.libraries if one.machine == cpu_family(cpu)]
-    return read_code(wheel, libraries, beyond(cpu))
