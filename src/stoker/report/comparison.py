@@ -33,9 +33,19 @@ def compare_runs(
     read = {
         index: files.difference(before.spans[pairs[index]], after.spans[index]) for index in pairs
     }
-    changes = [
-        _change(before.spans, pairs[index], after.spans, index, read[index]) for index in pairs
-    ]
+    changes = []
+    for index, earlier in pairs.items():
+        one, other, files_read = before.spans[earlier], after.spans[index], read[index]
+        change = StepChange(
+            before=earlier,
+            after=index,
+            cpu_s=other.cpu_seconds - one.cpu_seconds,
+            seconds=other.seconds - one.seconds,
+            peak=other.peak - one.peak,
+            why=tuple(_reasons(one, other, files_read)),
+            headers=tuple(files_read.texts()) if files_read else (),
+        )
+        changes.append(change)
     return Comparison(
         changes=tuple(sorted(changes, key=lambda change: -abs(change.cpu_s))),
         causes=_causes(changes, read),
@@ -100,25 +110,6 @@ def _pairs(
             if counts[name] == twice[name] == 1:
                 pairs[index] = places[name]
     return pairs
-
-
-def _change(
-    before: Sequence[AttemptSpan],
-    old: int,
-    after: Sequence[AttemptSpan],
-    new: int,
-    read: "_FileChanges | None",
-) -> StepChange:
-    one, other = before[old], after[new]
-    return StepChange(
-        before=old,
-        after=new,
-        cpu_s=other.cpu_seconds - one.cpu_seconds,
-        seconds=other.seconds - one.seconds,
-        peak=other.peak - one.peak,
-        why=tuple(_reasons(one, other, read)),
-        headers=tuple(read.texts()) if read else (),
-    )
 
 
 def _reasons(one: AttemptSpan, other: AttemptSpan, read: "_FileChanges | None") -> Iterator[str]:

@@ -22,21 +22,18 @@ class Dependencies:
         self._needs: dict[str, list[str]] = {}
         for folder, statements in edges.items():
             for edge in statements:
-                self._add(folder, edge)
-        for name, needs in self._needs.items():
-            self._needs[name] = list({self._maker[n]: None for n in needs if n in self._maker})
+                outputs = [normpath(join(folder, output)) for output in edge.outputs]
+                needs = [normpath(join(folder, name)) for name in (*edge.needs, *edge.after)]
+                self._needs[outputs[0]] = needs
+                self._maker |= dict.fromkeys(outputs, outputs[0])
+        for name, files in self._needs.items():
+            self._needs[name] = list({self._maker[n]: None for n in files if n in self._maker})
         self._order = in_order(self._needs)
         if not self._order:
             self._maker, self._needs = {}, {}
 
     def __bool__(self) -> bool:
         return bool(self._order)
-
-    def _add(self, folder: str, edge: Edge) -> None:
-        first, *others = (normpath(join(folder, output)) for output in edge.outputs)
-        self._needs[first] = [normpath(join(folder, n)) for n in (*edge.needs, *edge.after)]
-        for output in (first, *others):
-            self._maker[output] = first
 
     def longest_chain(self, seconds: Mapping[str, float]) -> tuple[str, ...]:
         """Return the outputs of the chain of dependent steps that takes longest, first step first.

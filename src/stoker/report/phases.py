@@ -5,7 +5,7 @@ FILE``, and a table of durations with ``--time FILE``.
 """
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from enum import StrEnum
 from io import StringIO
@@ -111,23 +111,13 @@ def _of_table(text: str, source: str) -> Iterator[CompilerPhase]:
     other.
     """
     at = 0.0
-    for row in _rows(text):
-        seconds = _milliseconds(row[6]) / 1000
-        if basename(row[0]) == source and seconds:
-            yield CompilerPhase(name=row[1], start=at, seconds=seconds, detail=row[4])
-            at += seconds
-
-
-def _rows(text: str) -> Iterator[Sequence[str]]:
     with suppress(csv.Error):  # such as for a field that is too long
         for row in csv.reader(StringIO(text)):
-            if len(row) == _FIELDS:
-                yield [cell.strip() for cell in row]
-
-
-def _milliseconds(text: str) -> float:
-    try:
-        amount = float(text)
-    except ValueError:
-        return 0.0
-    return amount if 0 < amount < 1e9 else 0.0
+            if len(row) != _FIELDS or basename(row[0].strip()) != source:
+                continue
+            with suppress(ValueError):
+                amount = float(row[6])  # milliseconds
+                if 0 < amount < 1e9:
+                    name, detail = row[1].strip(), row[4].strip()
+                    yield CompilerPhase(name=name, start=at, seconds=amount / 1000, detail=detail)
+                    at += amount / 1000

@@ -3,8 +3,9 @@ take.
 """
 
 import stat
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -14,11 +15,10 @@ from stoker.govern.history import History
 from stoker.govern.policies import make_policy
 from stoker.govern.simulate import simulate
 from stoker.govern.simulated_steps import with_cache_hits, with_nvcc_threads
-from stoker.model.artifact import LibraryFacts
 from stoker.model.build import BuildRecord
 from stoker.model.errors import StokerError, UsageError
 from stoker.model.govern import StepRecord
-from stoker.model.runs import Attempt, Includes, Outcome, Run, run_folder_of
+from stoker.model.runs import Includes, Outcome, Run, run_folder_of
 from stoker.model.value import UNDECODABLE, counted
 from stoker.outside.long_work import Say
 from stoker.plan.run_folder import RECORD, runs_folder
@@ -37,7 +37,7 @@ from stoker.report.values import (
 )
 from stoker.settings.tables import Prices
 from stoker.settings.toml import own_prices
-from stoker.source.ninja import Edge, read_edges
+from stoker.source.ninja import read_edges
 from stoker.wheel.inspecting import inspect
 
 _LARGEST_PHASES = 256 << 20  # bytes
@@ -107,19 +107,13 @@ def find_phases(run: RunAnalysis) -> dict[int, tuple[CompilerPhase, ...]]:
         if named and span.outcome is Outcome.DONE:
             form, name = named
             path = Path(run.directory, span.step.directory, name)
-            content = _written_before(path, run.began + span.ended + _CLOCK_TOLERANCE)
-            found[index] = read_phases(content, form, span.step)
+            latest = run.began + span.ended + _CLOCK_TOLERANCE
+            with suppress(OSError):
+                status = path.stat()
+                fits = stat.S_ISREG(status.st_mode) and status.st_size <= _LARGEST_PHASES
+                if fits and status.st_mtime <= latest:
+                    found[index] = read_phases(path.read_bytes(), form, span.step)
     return {index: phases for index, phases in found.items() if phases}
-
-
-def _written_before(path: Path, time: float) -> bytes:
-    """Return the content of a regular file; nothing of any other, nor of one that is too large."""
-    try:
-        status = path.stat()
-        fits = stat.S_ISREG(status.st_mode) and status.st_size <= _LARGEST_PHASES
-        return path.read_bytes() if fits and status.st_mtime <= time else b""
-    except OSError:
-        return b""
 
 
 def analyse_run(run: str | None) -> RunAnalysis:
@@ -137,13 +131,20 @@ def _find(run: Run) -> _Found:
     with History() as history:
         attempts = history.attempts(run.id)
         includes = history.includes(run.id)
-    folder, record = _record(run)
+    name = run_folder_of(run.command)
+    folder, record = runs_folder() / (name or ""), None
+    if name is not None:
+        with suppress(OSError, *UNDECODABLE):
+            record = msgspec.json.decode((folder / RECORD).read_bytes(), type=BuildRecord)
     machine = record.plan.machine if record else None
     recorded = RecordedRun(
         cpus=machine.cpus if machine else None,
         limit=machine.memory_bytes if machine else None,
     )
-    dependencies = _dependencies(run, attempts)
+    # The graph of each build folder that still exists.
+    folders = {str(Path(run.directory, attempt.record.step.directory)) for attempt in attempts}
+    edges = {each: found for each in sorted(folders) if (found := read_edges(Path(each)))}
+    dependencies = Dependencies(edges)
     analysis = analyse(run, attempts, recorded, dependencies)
     return _Found(
         analysis=analysis,
@@ -151,29 +152,6 @@ def _find(run: Run) -> _Found:
         steps=records(analysis.spans, dependencies, run.directory),
         includes=includes,
     )
-
-
-def _dependencies(run: Run, attempts: Sequence[Attempt]) -> Dependencies:
-    """Read the graph of each build folder that still exists."""
-    folders = {str(Path(run.directory, attempt.record.step.directory)) for attempt in attempts}
-    edges: dict[str, tuple[Edge, ...]] = {}
-    for folder in sorted(folders):
-        if found := read_edges(Path(folder)):
-            edges[folder] = found
-    return Dependencies(edges)
-
-
-def _record(run: Run) -> tuple[Path, BuildRecord | None]:
-    """Return the run folder of a build, and its record where there is one that can be read."""
-    name = run_folder_of(run.command)
-    folder = runs_folder() / (name or "")
-    if name is None:
-        return folder, None
-    try:
-        content = (folder / RECORD).read_bytes()
-        return folder, msgspec.json.decode(content, type=BuildRecord)
-    except (OSError, *UNDECODABLE):
-        return folder, None
 
 
 def _build_facts(folder: Path, record: BuildRecord) -> BuildFacts:
@@ -199,21 +177,15 @@ def _output(path: Path) -> Output:
         facts = inspect(str(path))
     except StokerError:
         return Output(path=str(path))
-    return Output(
-        path=str(path),
-        bytes=facts.size_bytes,
-        libraries=tuple(
-            LibrarySize(path=library.path, bytes=library.size_bytes, device_code=_by_arch(library))
-            for library in sorted(facts.libraries, key=lambda library: -library.size_bytes)
-        ),
-    )
-
-
-def _by_arch(library: LibraryFacts) -> dict[str, int]:
-    sizes: dict[str, int] = defaultdict(int)
-    for code in library.device_code:
-        sizes[code.arch] += code.size_bytes
-    return dict(sorted(sizes.items()))
+    libraries = []
+    for library in sorted(facts.libraries, key=lambda library: -library.size_bytes):
+        by_arch: Counter[str] = Counter()
+        for code in library.device_code:
+            by_arch[code.arch] += code.size_bytes
+        sizes = dict(sorted(by_arch.items()))
+        row = LibrarySize(path=library.path, bytes=library.size_bytes, device_code=sizes)
+        libraries.append(row)
+    return Output(path=str(path), bytes=facts.size_bytes, libraries=tuple(libraries))
 
 
 def _what_if(found: _Found, prices: Prices, say: Say) -> Iterator[WhatIf]:

@@ -13,7 +13,6 @@ from stoker.report.graphs.values import (
     Blocker,
     BuildGraph,
     GraphTarget,
-    GraphTargetKind,
     Impact,
     ImpactStep,
     PathStep,
@@ -144,8 +143,19 @@ def _targets(
     for name in order:
         reach[name] = direct[name].union(*(reach[need] for need in direct[name]))
         indirect = set().union(*(reach[need] for need in direct[name]))
-        needs = sorted(direct[name] - indirect, key=place.__getitem__)
-        found.append(_target(steps, name, owners.kinds[name], members[name], times, needs))
+        known = [time for index in members[name] if (time := times[index])]
+        made = [index for index in members[name] if LINK_RULE.search(steps.edges[index].rule)]
+        target = GraphTarget(
+            name=name,
+            kind=owners.kinds[name],
+            steps=len(members[name]),
+            timed=len(known),
+            wall_s=sum(time.seconds for time in known),
+            peak_bytes=max((time.peak for time in known if time.peak is not None), default=None),
+            needs=tuple(sorted(direct[name] - indirect, key=place.__getitem__)),
+            outputs=tuple(steps.edges[index].outputs[0] for index in made),
+        )
+        found.append(target)
     return tuple(found)
 
 
@@ -166,25 +176,3 @@ def _direct_needs(
             found[name] |= {need for need in needs if place[need] < place[name]}
             passed_on.append({name})
     return found
-
-
-def _target(
-    steps: NeededSteps,
-    name: str,
-    kind: GraphTargetKind,
-    members: Sequence[int],
-    times: Sequence[Timing | None],
-    needs: Sequence[str],
-) -> GraphTarget:
-    known = [time for index in members if (time := times[index])]
-    made = [index for index in members if LINK_RULE.search(steps.edges[index].rule)]
-    return GraphTarget(
-        name=name,
-        kind=kind,
-        steps=len(members),
-        timed=len(known),
-        wall_s=sum(time.seconds for time in known),
-        peak_bytes=max((time.peak for time in known if time.peak is not None), default=None),
-        needs=tuple(needs),
-        outputs=tuple(steps.edges[index].outputs[0] for index in made),
-    )

@@ -57,8 +57,17 @@ def grid_places(targets: Sequence[GraphTarget]) -> dict[str, tuple[int, float]]:
     needs = {target.name: target.needs for target in targets}
     for sweep in range(_SWEEPS):
         forward = sweep % 2 == 0
+        linked: Mapping[str, Sequence[str]] = needs if forward else users
         for number in sorted(columns, reverse=not forward):
-            _order(columns[number], needs if forward else users, _rows(columns))
+            rows = _rows(columns)
+            # Sort a column by the mean row of the targets that each is linked to.
+            means = {
+                name: sum(rows[near] for near in linked[name]) / len(linked[name])
+                if linked[name]
+                else rows[name]
+                for name in columns[number]
+            }
+            columns[number].sort(key=means.__getitem__)
     rows = _rows(columns)
     return {name: (column[name], rows[name]) for name in column}
 
@@ -75,25 +84,12 @@ def _rows(columns: Mapping[int, Sequence[str]]) -> dict[str, float]:
     }
 
 
-def _order(
-    names: list[str], linked: Mapping[str, Sequence[str]], rows: Mapping[str, float]
-) -> None:
-    """Sort a column by the mean row of the targets that each is linked to."""
-
-    def mean(name: str) -> float:
-        near = linked[name]
-        return sum(rows[each] for each in near) / len(near) if near else rows[name]
-
-    names.sort(key=mean)
-
-
 def graph_svg(graph: BuildGraph) -> str:
     """Return a drawing that is complete in itself."""
-    return Xml.tostring(_drawing(graph), encoding="unicode")
-
-
-def _drawing(graph: BuildGraph) -> Xml.Element:
-    where = {name: _corner(place) for name, place in grid_places(graph.targets).items()}
+    where = {
+        name: (_MARGIN + column * (_WIDTH + _GAP_X), _LEGEND + _MARGIN + row * (_HEIGHT + _GAP_Y))
+        for name, (column, row) in grid_places(graph.targets).items()
+    }
     legend = sum(_legend_width(name) for name, _ in _legend_entries(graph))
     width = _MARGIN + max(legend, max((x for x, _ in where.values()), default=0) + _WIDTH)
     height = max((y for _, y in where.values()), default=0) + _HEIGHT + _MARGIN
@@ -119,12 +115,7 @@ def _drawing(graph: BuildGraph) -> Xml.Element:
         classes = ["target", *(["hit"] if target.name in hit else [])]
         group = Xml.SubElement(root, "a", {"href": f"#target-{number}", "class": " ".join(classes)})
         _box(group, target, where[target.name], chain, longest)
-    return root
-
-
-def _corner(place: tuple[int, float]) -> tuple[float, float]:
-    column, row = place
-    return _MARGIN + column * (_WIDTH + _GAP_X), _LEGEND + _MARGIN + row * (_HEIGHT + _GAP_Y)
+    return Xml.tostring(root, encoding="unicode")
 
 
 def _legend(root: Xml.Element, graph: BuildGraph) -> None:
