@@ -57,22 +57,18 @@ def read_toolkit(nvcc: Path, probe: "Probe") -> CudaToolkit:
     told = Path(found[1].strip()) if found else None
     home = told.resolve() if told and told.is_dir() else nvcc.resolve().parent.parent
     own = home / "bin/nvcc"
+    # What is neither in the toolkit's own folders nor in those that nvcc says it uses.
+    used = map(Path, re.findall(r'"-I([^"]+)"', printed))
+    folders = [home / "include", *home.glob("targets/*/include"), *used, _SYSTEM_HEADERS]
+    names = TORCH_INCLUDES.values()
+    lacks = [name for name in names if not any((each / name).is_file() for each in folders)]
     return CudaToolkit(
         home=str(home),
         nvcc=str(own if os.access(own, os.X_OK) else nvcc),
         version=version,
         archs=parse_archs(probe.ask([nvcc, "--list-gpu-code"]).printed),
-        lacks=tuple(_missing_headers(home, printed)),
+        lacks=tuple(lacks),
     )
-
-
-def _missing_headers(home: Path, printed: str) -> Iterator[str]:
-    """Yield what is neither in the toolkit's own folders nor in those that nvcc says it uses."""
-    told = re.findall(r'"-I([^"]+)"', printed)
-    folders = [home / "include", *home.glob("targets/*/include"), *map(Path, told), _SYSTEM_HEADERS]
-    for name in TORCH_INCLUDES.values():
-        if not any((folder / name).is_file() for folder in folders):
-            yield name
 
 
 def best_first(toolkits: Iterable[CudaToolkit]) -> tuple[CudaToolkit, ...]:

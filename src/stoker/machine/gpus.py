@@ -6,6 +6,7 @@ PCI identity of Intel's cards, so neither rocminfo nor Level Zero has to be inst
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 
 from stoker.knowledge.gpus import gpus
 from stoker.machine.file_tree import FileTree
@@ -57,23 +58,11 @@ def _nvidia_gpu(index: int, driver: str, note: Callable[[str], None]) -> Gpu | N
     except pynvml.NVMLError as error:
         note(f"GPU {index} does not answer: {error}")
         return None
-    return Gpu(
-        index=index,
-        name=name,
-        capability=f"{major}.{minor}",
-        memory=_nvidia_memory(handle),
-        driver=driver,
-    )
-
-
-def _nvidia_memory(handle: object) -> int:
-    """Return the memory of a GPU; 0 if it shares the machine's memory and reports no size."""
-    import pynvml
-
-    try:
-        return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
-    except pynvml.NVMLError:
-        return 0
+    memory = 0
+    with suppress(pynvml.NVMLError):  # one that shares the machine's memory reports no size
+        memory = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+    capability = f"{major}.{minor}"
+    return Gpu(index=index, name=name, capability=capability, memory=memory, driver=driver)
 
 
 def amd_gpus(tree: FileTree) -> tuple[Gpu, ...]:
@@ -85,29 +74,20 @@ def amd_gpus(tree: FileTree) -> tuple[Gpu, ...]:
         if not version:
             continue
         arch = f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
-        found.append(
-            Gpu(
-                index=len(found),
-                name=_amd_name(tree, properties, arch),
-                capability=arch,
-                memory=_amd_memory(tree, node),
-                driver=(tree.text("/sys/module/amdgpu/version") or "").strip(),
-            )
+        minor = properties.get("drm_render_minor", "")
+        said = tree.text(f"{_CARDS}/renderD{minor}/device/product_name") if minor.isdigit() else ""
+        banks = f"{_NODES}/{node}/mem_banks"
+        rows = [_properties(tree, f"{banks}/{bank}/properties") for bank in _numbered(tree, banks)]
+        own = [row for row in rows if row.get("heap_type") in _OWN_MEMORY]
+        gpu = Gpu(
+            index=len(found),
+            name=(said or "").strip() or f"AMD {arch}",
+            capability=arch,
+            memory=sum(whole_number(row.get("size_in_bytes", "")) or 0 for row in own),
+            driver=(tree.text("/sys/module/amdgpu/version") or "").strip(),
         )
+        found.append(gpu)
     return tuple(found)
-
-
-def _amd_name(tree: FileTree, properties: dict[str, str], arch: str) -> str:
-    minor = properties.get("drm_render_minor", "")
-    said = tree.text(f"{_CARDS}/renderD{minor}/device/product_name") if minor.isdigit() else None
-    return (said or "").strip() or f"AMD {arch}"
-
-
-def _amd_memory(tree: FileTree, node: str) -> int:
-    banks = f"{_NODES}/{node}/mem_banks"
-    rows = [_properties(tree, f"{banks}/{bank}/properties") for bank in _numbered(tree, banks)]
-    own = [row for row in rows if row.get("heap_type") in _OWN_MEMORY]
-    return sum(whole_number(row.get("size_in_bytes", "")) or 0 for row in own)
 
 
 def _numbered(tree: FileTree, folder: str) -> list[str]:
@@ -136,13 +116,7 @@ def intel_gpus(tree: FileTree) -> tuple[Gpu, ...]:
         if (tree.text(f"{device}/vendor") or "").strip() != _INTEL:
             continue
         if gpu := known.get((tree.text(f"{device}/device") or "").strip().lower()):
-            found.append(
-                Gpu(
-                    index=len(found),
-                    name=f"Intel {gpu.names[0]}",
-                    capability=gpu.arch,
-                    memory=0,
-                    driver="",
-                )
-            )
+            name = f"Intel {gpu.names[0]}"
+            intel = Gpu(index=len(found), name=name, capability=gpu.arch, memory=0, driver="")
+            found.append(intel)
     return tuple(found)

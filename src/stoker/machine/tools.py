@@ -121,12 +121,9 @@ def read_cmake_variables(cmake: Tool | None) -> frozenset[str]:
         listed = process.check([cmake.path, "--help-variable-list"], timeout=10)
     except StokerError:
         return frozenset()
-    return frozenset(name for line in listed.splitlines() for name in _written_out(line.strip()))
-
-
-def _written_out(name: str) -> list[str]:
-    names = [
-        name.replace("<LANG>", language).replace("<CONFIG>", configuration)
+    names = (
+        line.strip().replace("<LANG>", language).replace("<CONFIG>", configuration)
+        for line in listed.splitlines()
         for language, configuration in product(_LANGUAGES, _CONFIGURATIONS)
-    ]
-    return [name for name in dict.fromkeys(names) if name and "<" not in name]
+    )
+    return frozenset(name for name in names if name and "<" not in name)

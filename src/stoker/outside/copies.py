@@ -34,12 +34,18 @@ def run_on_copies(
     """Run a command in a folder of which it sees a copy, as of the user's home and of the system.
     Raise a MissingError if copies cannot be made here.
     """
+    if shutil.which("unshare") is None:
+        raise MissingError("cannot make copies of folders: there is no unshare, of util-linux")
     home = Path((env or os.environ).get("HOME", "/root"))
     copied = copied_folders([folder, home, folders.state(), *map(Path, _OTHERS)])
     scratch = Path(tempfile.mkdtemp(prefix="stoker-try-", dir=_scratch(copied)))
     steps = " &&\n".join(_steps(scratch, copied, folder))
     script = f'{{ {steps}; }} || exit {_NOT_MADE}\nexec "$@"'
-    words = [*_entered(), "sh", "-c", script, "sh", *_as_before(), *command]
+    entered, before = ["unshare", "--mount", "--propagation", "private"], []
+    if user := os.geteuid():  # who may not mount, and runs the command as themselves again
+        entered[1:1] = ["--user", "--map-root-user"]
+        before = ["unshare", "--user", f"--map-user={user}", f"--map-group={os.getegid()}"]
+    words = [*entered, "sh", "-c", script, "sh", *before, *command]
     try:
         done = run(words, timeout=timeout, env=env)
     finally:
@@ -117,16 +123,3 @@ def _scratch(copied: Iterable[Path]) -> str:
         if not any(folder == one or folder.startswith(f"{one}/") for one in taken):
             return folder
     raise MissingError("cannot make copies: the build is in the folder of temporary files")
-
-
-def _entered() -> list[str]:
-    if shutil.which("unshare") is None:
-        raise MissingError("cannot make copies of folders: there is no unshare, of util-linux")
-    own = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    return ["unshare", *own, "--mount", "--propagation", "private"]
-
-
-def _as_before() -> list[str]:
-    """Return what makes the command run as the user again who may not mount."""
-    user, group = os.geteuid(), os.getegid()
-    return [] if user == 0 else ["unshare", "--user", f"--map-user={user}", f"--map-group={group}"]

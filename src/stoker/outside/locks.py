@@ -83,23 +83,20 @@ def _taken(descriptor: int, kind: int, pauses: Iterable[float] = ()) -> bool:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[int]:
-    descriptor = _open(file)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(file, flags, 0o666)
+        except FileNotFoundError:  # the previous holder may be removing its folder
+            file.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(file, flags, 0o666)
+    except OSError as error:
+        raise unwritable(file, error, doing="open") from error
     try:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _open(file: Path) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):  # the previous holder may be removing its folder
-            return os.open(file, flags, 0o666)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(file, flags, 0o666)
-    except OSError as error:
-        raise unwritable(file, error, doing="open") from error
 
 
 def _is_at(file: Path, descriptor: int) -> bool:

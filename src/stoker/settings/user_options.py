@@ -74,11 +74,7 @@ _KINDS: dict[SettingKind, tuple[Callable[[str], float | bool | None], str, str]]
         "an amount of memory from 1M on, or 0",
         "2G",
     ),
-    SettingKind.COUNT: (
-        lambda text: count_of(text) or None,
-        "a number from 1 on",
-        "4",
-    ),
+    SettingKind.COUNT: (lambda text: count_of(text) or None, "a number from 1 on", "4"),
     SettingKind.DURATION: (lambda text: second_count(text) or None, "a time", "5h30m"),
     SettingKind.DURATION_OR_NONE: (second_count, "a time, or 0", "2m"),
     SettingKind.SWITCH: (lambda text: _SWITCHES.get(text.lower()), "true or false", "true"),
@@ -128,8 +124,13 @@ def read_user_options(
         features=said.features,
         defines=said.defines,
     )
-    unsafe = () if said.file else _unsafe_files(starts, until=path)
-    chosen = replace(chosen, warnings=(*unsafe, *_warnings(file, refused)))
+    warnings = [] if said.file else list(_unsafe_files(starts, until=path))
+    if file and refused:
+        places = ", ".join(dict.fromkeys(found.where for found in refused))
+        why = f"a setting that starts a program or reaches the network, and {file.path} is not"
+        trusting = f"`stoker plan --trust {shlex.quote(file.path)}` trusts it"
+        warnings.append(f"{places}: ignored: {why} trusted; {trusting}")
+    chosen = replace(chosen, warnings=tuple(warnings))
     if own := chosen.text("recipe"):
         recipes = read_recipe_file(Path(own).expanduser())
         chosen = replace(chosen, recipes=(*recipes, *chosen.recipes))
@@ -185,14 +186,6 @@ def _unsafe_files(starts: Iterable[Path], *, until: Path | None) -> tuple[str, .
                 return tuple(found.values())
             found[path] = f"{path} is ignored: {danger(path)}"
     return tuple(found.values())
-
-
-def _warnings(file: SettingsFile | None, refused: tuple[LocatedValue, ...]) -> tuple[str, ...]:
-    if not file or not refused:
-        return ()
-    places = ", ".join(dict.fromkeys(found.where for found in refused))
-    why = f"a setting that starts a program or reaches the network, and {file.path} is not trusted"
-    return (f"{places}: ignored: {why}; `stoker plan --trust {shlex.quote(file.path)}` trusts it",)
 
 
 def gather(
@@ -279,13 +272,6 @@ def _from_file(found: LocatedValue) -> OptionValue:
     return OptionValue(value=found.value, origin=Origin(kind=OriginKind.FILE, where=found.where))
 
 
-def _default_variant(file: SettingsFile) -> OptionValue:
-    if found := file.defaults.values.get("variant"):
-        return _from_file(found)
-    default = OPTIONS["variant"].default or ""
-    return OptionValue(value=default, origin=Origin(kind=OriginKind.DEFAULT))
-
-
 def _with_named_variant(chosen: UserOptions, file: SettingsFile) -> UserOptions:
     """Replace a variant that is a name from the file by that table.
 
@@ -295,7 +281,11 @@ def _with_named_variant(chosen: UserOptions, file: SettingsFile) -> UserOptions:
     if table is None:
         return chosen
     if "variant" not in table.values:
-        chosen = _with_values(chosen, {"variant": _default_variant(file)})
+        default = OptionValue(
+            value=OPTIONS["variant"].default or "", origin=Origin(kind=OriginKind.DEFAULT)
+        )
+        named = file.defaults.values.get("variant")
+        chosen = _with_values(chosen, {"variant": _from_file(named) if named else default})
     stronger = {
         name: found
         for name, found in chosen.values.items()
