@@ -3,6 +3,7 @@ other places that stoker knows or that the user names.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import partial
 
@@ -82,7 +83,12 @@ def candidates(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -
         raise problems[0]
     for problem in problems:
         say(f"not searched: {problem.message}")
-    listed = [one for file in files if (one := _of_file(file, project))]
+    listed: list[Candidate] = []
+    for file in files:
+        with suppress(ValueError):  # not a wheel, or not named like one
+            name, of_wheel, _, _ = parse_wheel_filename(file.name)
+            if name == project:
+                listed.append(Candidate(version=of_wheel, file=file))
     sources = {version: file for file in files if (version := file.version_of(project))}
     # This leaves pre-releases out, unless they are named or there is nothing else.
     versions = [*(one.version for one in (*own, *listed)), *sources]
@@ -124,14 +130,6 @@ def _is_of(one: Candidate, digests: dict[str, str | None]) -> bool:
     built_from = one.entry.source if one.entry else None
     listed = digests.get(one.version.public)
     return built_from is None or listed is None or built_from == listed
-
-
-def _of_file(file: File, project: str) -> Candidate | None:
-    try:
-        name, version, _, _ = parse_wheel_filename(file.name)
-    except ValueError:  # not a wheel, or not named like one
-        return None
-    return Candidate(version=version, file=file) if name == project else None
 
 
 def _listings(project: str, place: Place, supply: Supply) -> Iterator[Callable[[], Sequence[File]]]:

@@ -178,18 +178,14 @@ class Judge:
     def _judge_read(self, candidate: Candidate, judged: Judged, read: _ReadWheel) -> Judged:
         # A catalogue knows more than the wheel shows, such as the CPU that it was built for.
         entry = candidate.entry or _entry(candidate.file, read.metadata_sha256, read.artifact)
+        # Whether no other wheel of the version could be for another machine. PyTorch has wheels
+        # for CPUs and GPUs under one name, and a label says what a wheel is for.
+        for_all = not entry.regions and "+" not in entry.version and entry.project != TORCH
         return replace(
             judged,
             choice=judge(self._place, entry, read.artifact, read.needs),
-            plain=candidate.entry is None and read.needs is None and _is_plain(entry),
+            plain=candidate.entry is None and read.needs is None and for_all,
         )
-
-
-def _is_plain(entry: PublishedWheel) -> bool:
-    """Return whether no other wheel of the version could be for another machine. PyTorch has
-    wheels for CPUs and GPUs under one name, and a label says what a wheel is for.
-    """
-    return not entry.regions and "+" not in entry.version and entry.project != TORCH
 
 
 def _text(reader: Reader, listed: dict[str, DirectoryEntry], name: str) -> bytes:

@@ -87,9 +87,15 @@ def _rendered(
 ) -> tuple[bytes, bytes]:
     if group.project:
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in beside.items()}
-        return _project_html(group, wheels, digests), _project_json(group, wheels, digests)
+        links = [_link(wheel) for wheel in wheels]
+        links += [
+            f'<a href="{html_text(quote(name))}#sha256={digest}">{html_text(name)}</a><br>'
+            for name, digest in digests.items()
+        ]
+        page = _html(f"{group.project} for {group.variant}", links)
+        return page, _project_json(group, wheels, digests)
     projects = sorted({wheel.project for wheel in wheels})
-    links = (f'<a href="{html_text(name)}/">{html_text(name)}</a><br>' for name in projects)
+    links = [f'<a href="{html_text(name)}/">{html_text(name)}</a><br>' for name in projects]
     named = [{"name": name} for name in projects]
     listed = msgspec.json.encode({"meta": {"api-version": _API}, "projects": named})
     return _html(f"Simple index of {group.variant}", links), listed
@@ -97,15 +103,6 @@ def _rendered(
 
 def _html(title: str, links: Iterable[str]) -> bytes:
     return _HTML.format(api=_API, title=html_text(title), links="\n".join(links)).encode()
-
-
-def _project_html(group: WheelGroup, wheels: list[PublishedWheel], beside: dict[str, str]) -> bytes:
-    links = [_link(wheel) for wheel in wheels]
-    links += [
-        f'<a href="{html_text(quote(name))}#sha256={digest}">{html_text(name)}</a><br>'
-        for name, digest in beside.items()
-    ]
-    return _html(f"{group.project} for {group.variant}", links)
 
 
 def _link(wheel: PublishedWheel) -> str:

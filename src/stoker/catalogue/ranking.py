@@ -168,7 +168,10 @@ class _Served(Value, frozen=True, kw_only=True):
 
 def _on_gpus(host: Host, wheel: PublishedWheel) -> tuple[Choice, tuple[object, ...]]:
     """Return the choice and how close its code is to the GPUs; a machine may have several."""
-    served = [_served(gpu, wheel) for gpu in dict.fromkeys(_nvidia_gpus(host))]
+    served = []
+    for gpu in dict.fromkeys(_nvidia_gpus(host)):
+        fit, arch, without = device_fit(wheel.regions, gpu.capability)
+        served.append(_Served(gpu=gpu, fit=fit, arch=arch, without=without))
     running = [one for one in served if one.fit is not Fit.NONE]
     if not running:
         return Choice.refused(wheel, _cannot(served[0].gpu, wheel)), ()
@@ -182,11 +185,6 @@ def _on_gpus(host: Host, wheel: PublishedWheel) -> tuple[Choice, tuple[object, .
     ]
     choice = Choice(wheel=wheel, fit=worst.fit, reason=_how(worst, wheel), notes=tuple(notes))
     return choice, (len(served) - len(running), *_closeness(worst))
-
-
-def _served(gpu: HostGpu, wheel: PublishedWheel) -> _Served:
-    fit, arch, without = device_fit(wheel.regions, gpu.capability)
-    return _Served(gpu=gpu, fit=fit, arch=arch, without=without)
 
 
 @cache
@@ -205,7 +203,10 @@ def device_fit(regions: tuple[CodeRegions, ...], capability: str) -> tuple[Fit, 
         return Fit.NONE, "", without
     arch = max(taken, key=lambda one: (taken[one], str(one)))
     assert arch is not None
-    return _fit(arch, capability), arch, without
+    if arch.startswith("compute_"):
+        return Fit.PTX, arch, without
+    exact = arch_number(arch) == whole_number(capability.replace(".", ""))
+    return Fit.NATIVE if exact else Fit.COMPATIBLE, arch, without
 
 
 @cache
@@ -215,13 +216,6 @@ def _taken(archs: tuple[str, ...], capability: str) -> str | None:
     """
     runs = [a for a in needed_code(archs, [GpuTarget(arch=capability)]) if not a.startswith("lto_")]
     return max(runs, key=lambda arch: (arch_number(arch), arch[-1] == "a"), default=None)
-
-
-def _fit(arch: str, capability: str) -> Fit:
-    if arch.startswith("compute_"):
-        return Fit.PTX
-    exact = arch_number(arch) == whole_number(capability.replace(".", ""))
-    return Fit.NATIVE if exact else Fit.COMPATIBLE
 
 
 def _closeness(served: _Served) -> tuple[int, int, bool]:

@@ -132,15 +132,6 @@ class PipDownload:
             self._done = done
 
 
-def _download(downloads: Sequence[Download], installer: Installer, wheels: Path) -> None:
-    pins = [one.pin for one in downloads]
-    command = installer.download(wheels, pins, tells=tells_progress(installer.pip))
-    with ExitStack() as stages:
-        outcome = process.stream(command, PipDownload(downloads, stages).hear)
-    if not outcome.ok:
-        raise install_failure(outcome.stdout, "the packages")
-
-
 def slim_targets(wished: str | None, python: str) -> tuple[GpuTarget, ...]:
     """Return the GPUs of the machine that words describe, by default of this one."""
     if wished:
@@ -157,8 +148,12 @@ def slim_install(
     say(downloads_text(downloads))
     named = [one.name for one in downloads if one.slims]
     with folder_of_process(folders.cache() / "install", ASIDE) as work:
-        wheels = work / "wheels"
-        _download(downloads, installer, wheels)
+        wheels, pins = work / "wheels", [one.pin for one in downloads]
+        command = installer.download(wheels, pins, tells=tells_progress(installer.pip))
+        with ExitStack() as stages:
+            outcome = process.stream(command, PipDownload(downloads, stages).hear)
+        if not outcome.ok:
+            raise install_failure(outcome.stdout, "the packages")
         done = [
             slim_wheel(path, request, say)
             for path in sorted(wheels.glob("*.whl"))

@@ -55,7 +55,7 @@ def performed(options: dict[str, Any], *, editable: bool = False) -> "Built":
     try:
         built = build(
             asked,
-            _with_options(request, options, editable=editable),
+            with_options(request, options, editable=editable),
             run_options(options),
             _watcher(view, options, ci, ended),
             recorded=recorded,
@@ -100,7 +100,7 @@ def _part(options: dict[str, Any]) -> "FarmPart | None":
     )
 
 
-def _with_options(
+def with_options(
     request: "BuildRequest", options: dict[str, Any], *, editable: bool
 ) -> "BuildRequest":
     """Return the request with the options that were given; they replace those of a record."""

@@ -72,7 +72,12 @@ def diagnose(
         )
     if tries and run:
         raise UsageError("choose one of --try and --run", hints=["stoker diagnose --try RUN"])
-    diagnosis = _tried(what) if tries else diagnose_what(what, run)
+    if tries:
+        from stoker.diagnose.trying import try_suspects
+
+        diagnosis = try_suspects(what, lambda text: write_own(sys.stderr, f"stoker: {text}\n"))
+    else:
+        diagnosis = diagnose_what(what, run)
     if ci_system(os.environ):
         CiReport(lambda text: write_own(sys.stderr, text)).diagnosed(diagnosis)
     _show(diagnosis, as_json=as_json, as_script=fix_script)
@@ -84,12 +89,6 @@ def diagnose(
         Status.NOTHING_FAILED: ExitStatus.NOTHING_FAILED,
         Status.EMPTY: ExitStatus.NOTHING_FAILED,
     }[diagnosis.status]
-
-
-def _tried(what: str | None) -> "Diagnosis":
-    from stoker.diagnose.trying import try_suspects
-
-    return try_suspects(what, lambda text: write_own(sys.stderr, f"stoker: {text}\n"))
 
 
 def _show(diagnosis: "Diagnosis", *, as_json: bool, as_script: bool) -> None:

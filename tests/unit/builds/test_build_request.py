@@ -5,7 +5,7 @@ import pytest
 
 from stoker.builds.back_end_python import build_requirements
 from stoker.cli.build import build
-from stoker.cli.building import _with_options
+from stoker.cli.building import with_options
 from stoker.cli.chosen import with_settings
 from stoker.model.build import BuildRequest, Isolation
 from stoker.model.errors import UsageError
@@ -32,7 +32,7 @@ def repeated(*words: str) -> BuildRequest:
     context = build.make_context("build", ["--from-record", "x", *words])
     with context:
         options = with_settings(dict(context.params), recorded=True)
-    return _with_options(RECORDED, options, editable=False)
+    return with_options(RECORDED, options, editable=False)
 
 
 def test_a_record_is_repeated_as_it_is() -> None:

@@ -59,7 +59,8 @@ def parse_source(given: str, tag: str | None = None) -> Named:
     if reference and tag and reference != tag:
         raise UsageError(f"two tags: {reference} in the source, {tag} with --tag")
     reference = _checked(tag or reference)
-    if _is_url(place):
+    scheme, colon, _ = place.partition("://")
+    if (colon and scheme.lower() in _SCHEMES) or _AT_HOST.fullmatch(place):
         return _of_url(place, reference)
     if reference and os.path.isdir(_path(place)):  # noqa: PTH112 pathlib raises for a long name
         return _of_repository(_path(place), reference)
@@ -121,11 +122,6 @@ def _of_url(url: str, reference: str | None) -> Named:
             hints=[f"curl -LO {shown}", "then name the file"],
         )
     return Named(kind=SourceKind.GIT, place=url, reference=reference)
-
-
-def _is_url(place: str) -> bool:
-    scheme, colon, _ = place.partition("://")
-    return bool(colon and scheme.lower() in _SCHEMES) or bool(_AT_HOST.fullmatch(place))
 
 
 def _split(word: str) -> tuple[str, str | None]:

@@ -86,13 +86,15 @@ def read_engine(kind: EngineKind, program: str, told: str, *, gpus: bool) -> Con
 
 
 def read_container_host() -> ContainerHost:
+    rights = re.search(r"^CapEff:\s*([0-9a-f]+)$", _text("/proc/self/status"), re.MULTILINE)
+    may_raise = rights is None or bool(int(rights[1], 16) & _RAISES_LIMITS)
     types = {mount.filesystem for mount in parse_mounts(_text("/proc/self/mountinfo"))}
     return ContainerHost(
         user=os.getuid(),
         group=os.getgid(),
         hybrid_cgroups={"cgroup", "cgroup2"} <= types,
         runc=shutil.which("runc") is not None,
-        open_files=None if _may_raise_limits() else resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+        open_files=None if may_raise else resource.getrlimit(resource.RLIMIT_NOFILE)[1],
     )
 
 
@@ -102,11 +104,6 @@ def _has_gpus(kind: EngineKind) -> bool:
         return False
     described = any(f for folder in _DEVICES for f in Path(folder).glob("*nvidia*"))
     return described or kind is EngineKind.DOCKER
-
-
-def _may_raise_limits() -> bool:
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", _text("/proc/self/status"), re.MULTILINE)
-    return found is None or bool(int(found[1], 16) & _RAISES_LIMITS)
 
 
 def _text(path: str) -> str:

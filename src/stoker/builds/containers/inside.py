@@ -107,8 +107,11 @@ class RunningContainer:
         finally:
             brought = self._bring_run(before, tree, contained)
             remove_tree(made)
-        built = _read_built(brought, outputs)
-        if built:
+        built = None
+        if brought:
+            record = msgspec.json.decode((brought / RECORD).read_bytes(), type=BuildRecord)
+            record = msgspec.structs.replace(record, outputs=tuple(map(str, outputs)))
+            built = Built(record=record, folder=str(brought))
             watcher.end(built)
         check_ended(told, outputs, has_record=built is not None)
         assert built is not None
@@ -178,14 +181,6 @@ class RunningContainer:
                     write_whole(aside / "container.json", page, private=True)
                 return target
         return None
-
-
-def _read_built(folder: Path | None, outputs: Sequence[Path]) -> Built | None:
-    if folder is None:
-        return None
-    record = msgspec.json.decode((folder / RECORD).read_bytes(), type=BuildRecord)
-    record = msgspec.structs.replace(record, outputs=tuple(map(str, outputs)))
-    return Built(record=record, folder=str(folder))
 
 
 def check_ended(told: process.CommandResult, outputs: Sequence[Path], *, has_record: bool) -> None:

@@ -49,7 +49,7 @@ def run_words(engine: ContainerEngine, host: ContainerHost, box: Box) -> tuple[s
         *_limits(engine, host),
         *_memory(box),
         *_gpus(engine),
-        *(word for bind in box.binds for word in ("--volume", _volume(bind.path, bind.writable))),
+        *(word for bind in box.binds for word in ("--volume", _volume(bind))),
         *_root(engine, box),
         *_FIRST,
     )
@@ -125,10 +125,10 @@ def _gpus(engine: ContainerEngine) -> tuple[str, ...]:
     return ("--device", "nvidia.com/gpu=all")
 
 
-def _volume(path: str, writable: bool) -> str:
-    if ":" in path:
-        raise UsageError(f"{path}: a path with a colon cannot be mounted into a container")
-    return f"{path}:{path}:{'rw' if writable else 'ro'}"
+def _volume(bind: Bind) -> str:
+    if ":" in bind.path:
+        raise UsageError(f"{bind.path}: a path with a colon cannot be mounted into a container")
+    return f"{bind.path}:{bind.path}:{'rw' if bind.writable else 'ro'}"
 
 
 def _root(engine: ContainerEngine, box: Box) -> tuple[str, ...]:

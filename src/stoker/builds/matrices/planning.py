@@ -71,7 +71,12 @@ def plan_matrix(wanted: MatrixWanted) -> tuple[Planned, ...]:
             for python in planner.pythons(name, file, wanted.pythons)
         ]
         told_apart = _told_apart(planned, planner.others(names, file))
-    done = {item.job.key: _with_earlier(item, before) for item in told_apart}
+    done = {item.job.key: item for item in told_apart}
+    for item in told_apart:  # a slimming takes as long as the last one; builds have records
+        result = before.result(item.job)
+        if item.slim and result and result.end is MatrixEnd.DONE:
+            timed = replace(item.job, seconds=earlier_seconds(result))
+            done[item.job.key] = replace(item, job=timed)
     return tuple(done[job.key] for job in cache_order([item.job for item in told_apart]))
 
 
@@ -186,14 +191,6 @@ def _label(item: Planned) -> tuple[str, str]:
     if text != "auto":
         new_version("0", text)  # raises an error if it is no label
     return item.job.given, item.job.label if text == "auto" else text
-
-
-def _with_earlier(item: Planned, before: MatrixManifest) -> Planned:
-    """Return the job with the time of an earlier slimming. Builds have their own records."""
-    result = before.result(item.job)
-    if item.slim and result and result.end is MatrixEnd.DONE:
-        return replace(item, job=replace(item.job, seconds=earlier_seconds(result)))
-    return item
 
 
 def read_manifest(out: Path) -> MatrixManifest:

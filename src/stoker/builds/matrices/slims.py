@@ -132,7 +132,8 @@ def slim_one(
     ``aside`` is a temporary folder on the same disk, in which the jobs share their downloads.
     """
     inputs = digest([slim.source, job.label, variant_name(slim.variant), __version__])
-    if earlier and earlier.inputs == inputs and _is_there(earlier, out):
+    same = earlier and earlier.inputs == inputs and earlier.wheel
+    if earlier and same and file_digest(out / same) == earlier.sha256:
         return replace(earlier, end=MatrixEnd.UNCHANGED)
     wheel = Path(slim.path) if slim.path else _fetched(slim, aside, say)
     label = job.label
@@ -162,12 +163,6 @@ def slim_one(
     with StorageErrors("write", out / made.name):
         made.replace(out / made.name)
     return result
-
-
-def _is_there(earlier: MatrixResult, out: Path) -> bool:
-    return bool(
-        earlier.wheel and earlier.sha256 and file_digest(out / earlier.wheel) == earlier.sha256
-    )
 
 
 def _slimmed(wheel: Path, request: SlimRequest, aside: Path) -> tuple[Path, int]:
