@@ -49,7 +49,7 @@ def matrix(**options: Any) -> None:
     """
     from stoker.builds.matrices.page import jobs_page, results_page, whole_line
     from stoker.builds.matrices.planning import MatrixWanted, plan_matrix
-    from stoker.builds.matrices.running import run_matrix
+    from stoker.builds.matrices.running import check_made, run_matrix
     from stoker.outside.terminal import print_json, show
 
     settings = with_settings(options)
@@ -73,7 +73,7 @@ def matrix(**options: Any) -> None:
     finally:
         view.close()
     print_json(made) if options["as_json"] else show(results_page(made.results))
-    _check(made.results, out)
+    check_made(made.results, out)
 
 
 def _governing(chosen: Any) -> Any:
@@ -115,22 +115,4 @@ def _watcher(view: "View", *, verbose: bool) -> "MatrixWatcher":
             end=lambda _: None,
             echo=echo if verbose else None,
         ),
-    )
-
-
-def _check(results: "tuple[MatrixResult, ...]", out: Path) -> None:
-    """Raise an error that names the variants that failed."""
-    from stoker.model.errors import StokerError
-
-    failed = [result for result in results if not result.ok]
-    if not failed:
-        return
-    names = ", ".join(result.job.title for result in failed)
-    raise StokerError(
-        f"{len(failed)} of {len(results)} variants failed: {names}",
-        hints=[
-            *([f"the other wheels are in {out}"] if failed != [*results] else []),
-            f"the errors are above and in {out / 'matrix.json'}",
-            f"the same command tries them again; only one: --only {failed[0].job.name}",
-        ],
     )

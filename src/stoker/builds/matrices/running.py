@@ -68,6 +68,22 @@ def run_matrix(
     return replace(manifest, results=tuple(results))
 
 
+def check_made(results: Sequence[MatrixResult], out: Path) -> None:
+    """Raise an error that names the variants that failed."""
+    failed = [result for result in results if not result.ok]
+    if not failed:
+        return
+    names = ", ".join(result.job.title for result in failed)
+    raise StokerError(
+        f"{len(failed)} of {len(results)} variants failed: {names}",
+        hints=[
+            *([f"the other wheels are in {out}"] if len(failed) < len(results) else []),
+            f"the errors are above and in {out / MANIFEST}",
+            f"the same command tries them again; only one: --only {failed[0].job.name}",
+        ],
+    )
+
+
 @contextmanager
 def _alone(out: Path) -> Iterator[None]:
     lock = out / _LOCK
