@@ -20,7 +20,7 @@ from slim_libraries import build_library, cubins
 from slim_wheels import ARCHS, CUDA, MACHINE, make_wheel
 from small_disks import small_disk
 from stoker.cli.matrix import matrix as command
-from stoker.model.errors import StokerError
+from stoker.model.errors import StokerError, UsageError
 from stoker.wheel.engine import open_wheel
 from wheel_files import unpacked
 
@@ -287,17 +287,25 @@ def test_a_variant_that_is_wrong(
     assert not (slims / "wheels").exists()
 
 
-def test_no_variants(tmp_path: Path, stoker: Stoker, slims: Path) -> None:
-    done = stoker("matrix", "--only", "h200", cwd=slims)
-    assert (done.returncode, "did you mean h100" in done.stderr) == (2, True), done.stderr
-    (tmp_path / "empty.toml").write_text("[defaults]\n")
-    done = stoker("matrix", "empty.toml")
-    assert (done.returncode, "has no variants" in done.stderr) == (2, True), done.stderr
-    done = stoker("matrix", "gone.toml")
-    assert (done.returncode, "no file 'gone.toml'" in done.stderr) == (2, True), done.stderr
-    (slims / "stoker.toml").unlink()
-    done = stoker("matrix")
-    assert (done.returncode, "there is no stoker.toml" in done.stderr) == (2, True), done.stderr
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--only", "h200"], "did you mean h100"),
+        (["empty.toml"], "has no variants"),
+        (["gone.toml"], "no file 'gone.toml'"),
+        ([], "there is no stoker.toml"),
+    ],
+)
+def test_no_variants(
+    slims: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    (slims / "empty.toml").write_text("[defaults]\n")
+    if not words:
+        (slims / "stoker.toml").unlink()
+    monkeypatch.chdir(slims)
+    with pytest.raises(UsageError) as refused:
+        command.main(words, standalone_mode=False)
+    assert said in " ".join((str(refused.value), *refused.value.hints))
 
 
 def test_two_at_once(slims: Path, stoker: Stoker) -> None:

@@ -60,17 +60,23 @@ def signed(stoker: Stoker, tmp_path: Path, ssh_keygen: str) -> Signed:
     return Signed(stoker, tmp_path, ssh_keygen)
 
 
-@pytest.mark.parametrize("reader", ["select", "install INDEX", "install --catalogue"])
-def test_signed_and_changed(signed: Signed, tmp_path: Path, ssh_keygen: str, reader: str) -> None:
+@pytest.mark.parametrize("reader", ["install INDEX", "install --catalogue"])
+def test_every_command_that_reads_a_catalogue_checks_it(
+    signed: Signed, tmp_path: Path, reader: str
+) -> None:
     place = str(signed.place)
+    named = ["mill", "--catalogue", place] if "--" in reader else [place, "mill"]
+    nowhere = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": place}
+    words = ["install", *named, "--dry-run"]
+    assert signed.stoker(*words, cwd=tmp_path, **nowhere).returncode == 0
+    signed.put(signed.older)
+    done = signed.stoker(*words, cwd=tmp_path, **nowhere)
+    assert "the catalogue has number 1, and number 2 was here before" in done.stderr
 
+
+def test_signed_and_changed(signed: Signed, tmp_path: Path, ssh_keygen: str) -> None:
     def refused() -> str:
-        if reader == "select":
-            done = signed.select()
-        else:
-            named = ["mill", "--catalogue", place] if "--" in reader else [place, "mill"]
-            nowhere = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": place}
-            done = signed.stoker("install", *named, "--dry-run", cwd=tmp_path, **nowhere)
+        done = signed.select()
         return done.stderr if done.returncode else ""
 
     assert refused() == ""

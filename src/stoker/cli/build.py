@@ -31,12 +31,12 @@ def build(**options: Any) -> None:
     The same command resumes a build that was interrupted or failed. Stages whose inputs are
     unchanged are skipped.
     """
-    from stoker.cli.building import perform
+    from stoker.cli.building import build_and_print
     from stoker.cli.containing import perform_inside
 
     wanted = taken(options, Part.CONTAINER)
     if wanted["container"] is None:
-        perform(options)
+        build_and_print(options)
         return
     if options["checkpoint"]:
         hints = ["run stoker itself in a container, as `stoker export` does"]
@@ -61,6 +61,6 @@ def develop(**options: Any) -> None:
     After a change, the same command compiles what has changed and links. A CMake project without
     Python is compiled and stays in its build folder.
     """
-    from stoker.cli.building import perform
+    from stoker.cli.building import build_and_print
 
-    perform(options, editable=True)
+    build_and_print(options, editable=True)

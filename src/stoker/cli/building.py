@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from stoker.model.build import BuildRequest
 
 
-def perform(options: dict[str, Any], *, editable: bool = False) -> None:
+def build_and_print(options: dict[str, Any], *, editable: bool = False) -> None:
     """Build, show progress on stderr, and print the outputs, or with --json the record.
 
     The record of a build that failed or was interrupted is printed, too.
     """
     as_json = options["as_json"]
-    built = performed(options, editable=editable)
+    built = build_with(options, editable=editable)
     for path in () if as_json else built.record.outputs:
         click.echo(path)
 
 
-def performed(options: dict[str, Any], *, editable: bool = False) -> "Built":
+def build_with(options: dict[str, Any], *, editable: bool = False) -> "Built":
     """Build, and show progress on stderr; return the build."""
     from stoker.builds.building import build
     from stoker.builds.repeating import read_recorded

@@ -109,7 +109,7 @@ def install(**options: Any) -> int:
     stoker install /srv/wheels torch==2.9.1 --print
     stoker install torch==2.9.1 --slim --for h100 --dry-run
     """
-    from stoker.cli.installing import InstallOptions, performed
+    from stoker.cli.installing import InstallOptions, install_with
 
     own = {name: options.pop(name) for name in InstallOptions._fields}
-    return performed(InstallOptions(**own), options)
+    return install_with(InstallOptions(**own), options)

@@ -89,7 +89,7 @@ class _Target(NamedTuple):
     installer: Installer
 
 
-def performed(options: InstallOptions, settings: dict[str, Any]) -> int:
+def install_with(options: InstallOptions, settings: dict[str, Any]) -> int:
     """Install in the way that the options choose, and return the exit status. ``settings`` are
     those of governed runs.
     """
@@ -263,7 +263,7 @@ def _built(settings: dict[str, Any], plan: "ObtainedBuild") -> "Built":
     """Build as `stoker build` does, with the settings for governed runs of this command."""
     from stoker.cli.build import build
     from stoker.cli.build_options import Part, taken
-    from stoker.cli.building import performed
+    from stoker.cli.building import build_with
 
     out = folders.cache() / "install" / "built"
     words = [plan.source.requirement, "--variant", plan.variant, "--python", plan.python]
@@ -272,7 +272,7 @@ def _built(settings: dict[str, Any], plan: "ObtainedBuild") -> "Built":
     words += ["--keep-targets"] if plan.keep_targets else []
     options = build.make_context("stoker build", words).params | settings
     taken(options, Part.CONTAINER)
-    return performed(options)
+    return build_with(options)
 
 
 def _install_settings() -> InstallSettings:
