@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from conftest import Stoker
 from governed_steps import record
-from stoker.builds.jobs.checkpoint import BuildIdentity, Checkpoint
+from stoker.builds.jobs.checkpoint import Checkpoint
 from stoker.builds.jobs.job import FarmPart, Job, names_native
+from stoker.builds.jobs.notes import BuildIdentity
 from stoker.builds.jobs.shards import Piece, Shard, compile_pieces, parse_shard, split_pieces
 from stoker.builds.jobs.simulation import simulate_farm
 from stoker.govern.history import History
@@ -71,29 +72,29 @@ def test_a_shard_that_does_not_exist_is_refused(text: str) -> None:
 
 def test_the_first_job_decides_the_split(checkpoint: Checkpoint) -> None:
     """Later jobs know more about times; they must not split in another way."""
-    first = checkpoint.shares(HERE, PIECES, 3)
+    first = checkpoint.notes(HERE).shares(PIECES, 3)
     others = tuple(Piece(output=piece.output, cost=10 - piece.cost) for piece in PIECES)
-    assert checkpoint.shares(HERE, others, 3) == first
-    assert checkpoint.shares(OTHER, others, 3) == split_pieces(others, 3)
+    assert checkpoint.notes(HERE).shares(others, 3) == first
+    assert checkpoint.notes(OTHER).shares(others, 3) == split_pieces(others, 3)
 
 
 @pytest.mark.parametrize("harm", ["cut", "another", "missing step"])
 def test_a_damaged_split_is_made_again(checkpoint: Checkpoint, tmp_path: Path, harm: str) -> None:
-    first = checkpoint.shares(HERE, PIECES, 3)
+    first = checkpoint.notes(HERE).shares(PIECES, 3)
     (path,) = tmp_path.glob("kept/builds/*/split-*.json")
     text = path.read_text()
     path.write_text(
         {"cut": text[:40], "another": "[]", "missing step": text.replace('"3.o"', '"x.o"')}[harm]
     )
-    assert checkpoint.shares(HERE, PIECES, 3) == first
+    assert checkpoint.notes(HERE).shares(PIECES, 3) == first
 
 
 def test_outputs_that_are_not_utf8_are_split(checkpoint: Checkpoint) -> None:
     names = [b"a\xff.o".decode(errors="surrogateescape"), "b.o"]
     pieces = [Piece(output=name, cost=1.0) for name in names]
-    shares = checkpoint.shares(HERE, pieces, 2)
+    shares = checkpoint.notes(HERE).shares(pieces, 2)
     assert sorted(name for share in shares for name in share) == sorted(names)
-    assert checkpoint.shares(HERE, pieces, 2) == shares
+    assert checkpoint.notes(HERE).shares(pieces, 2) == shares
 
 
 def test_a_build_with_another_compiler_is_not_finished(checkpoint: Checkpoint) -> None:
@@ -130,7 +131,7 @@ def test_times_reach_the_next_machine_once(checkpoint: Checkpoint, tmp_path: Pat
         Job(FarmPart(checkpoint=checkpoint), HERE).begin(Path("/here/build"))
     with History() as history:
         assert [each.wall_s for each in history.recent()] == [7.0]
-    assert checkpoint.timings(HERE)["a.o"].seconds == 7.0
+    assert checkpoint.notes(HERE).timings()["a.o"].seconds == 7.0
 
 
 def test_a_step_that_a_job_has_ended_is_known_to_the_next_one(checkpoint: Checkpoint) -> None:
@@ -141,7 +142,7 @@ def test_a_step_that_a_job_has_ended_is_known_to_the_next_one(checkpoint: Checkp
         job = Job(FarmPart(checkpoint=checkpoint), HERE)
         job.begin(Path("/there/build"))
         list(job.close(Trace(what="there", steps=steps)))
-    timings = checkpoint.timings(HERE)
+    timings = checkpoint.notes(HERE).timings()
     assert (timings["a.o"].seconds, timings["b.o"].seconds) == (7.0, 190.0)
     Job(FarmPart(checkpoint=checkpoint), HERE).begin(Path("/here/build"))
     with History() as history:

@@ -6,7 +6,8 @@ from itertools import groupby
 from pathlib import Path
 
 from stoker.builds.digests import digest
-from stoker.builds.jobs.checkpoint import CACHED, BuildIdentity, Checkpoint
+from stoker.builds.jobs.checkpoint import CACHED, Checkpoint
+from stoker.builds.jobs.notes import BuildIdentity
 from stoker.builds.jobs.shards import Shard, compile_pieces
 from stoker.builds.work import Task
 from stoker.govern.command_line import build_folder
@@ -44,14 +45,14 @@ class Job:
         """Raise an error if the job is to finish a build that the checkpoint does not have."""
         self.shard = part.shard
         self._checkpoint = part.checkpoint
-        self._identity = identity
+        self._notes = part.checkpoint.notes(identity)
         self._build = Path()
         self._problem: str | None = None
         self._before = self._checkpoint.changed_at()
         if part.finish:
             self._checkpoint.refuse_unknown(identity)
         try:
-            self._checkpoint.enter(identity)
+            self._notes.enter(identity)
         except StorageError as error:
             if self.shard:  # its work would be lost
                 raise
@@ -60,7 +61,7 @@ class Job:
     def begin(self, build: Path) -> None:
         """Learn what other jobs have measured. ``build`` is the folder of the build tool."""
         self._build = build
-        self._checkpoint.learn(self._identity, build)
+        self._notes.learn(build)
 
     def leave_to_back_end(self, task: Task, environment: MutableMapping[str, str]) -> None:
         """Prepare for a build whose commands are not known before they run: refuse a shard of it,
@@ -98,7 +99,7 @@ class Job:
             yield f"the checkpoint is only read: {self._problem}"
         if self.shard:
             return
-        of, missing = self._checkpoint.missing(self._identity)
+        of, missing = self._notes.missing()
         if missing:
             shards = ", ".join(_ranges(missing))
             yield f"shards of {of} that have not ended: {shards}; what they lack is compiled here"
@@ -106,20 +107,20 @@ class Job:
     def share(self, edges: Sequence[Edge], target: str) -> tuple[str, ...]:
         """Return the outputs that this shard compiles."""
         assert self.shard is not None
-        timings = self._checkpoint.timings(self._identity)
+        timings = self._notes.timings()
         pieces = compile_pieces(edges, list(edges_below(edges, target)), timings)
-        shares = self._checkpoint.shares(self._identity, pieces, self.shard.of)
+        shares = self._notes.shares(pieces, self.shard.of)
         return shares[self.shard.number - 1]
 
     def ended(self, steps: int) -> None:
         """Note that the shard has ended."""
         if self.shard:
-            self._checkpoint.ended(self._identity, self.shard, steps)
+            self._notes.ended(self.shard, steps)
 
     def close(self, trace: Trace | None) -> Iterator[str]:
         """Keep what was measured, and yield what the user should know."""
         if trace:
-            self._checkpoint.keep(self._identity, trace, self._build)
+            self._notes.keep(trace, self._build)
             yield from self._losses(trace)
         if deleted := self._checkpoint.prune():
             yield f"{deleted} old objects of the checkpoint were deleted: it had grown too large"
