@@ -89,6 +89,12 @@ def _call() -> int | None:
 
     try:
         status: int | None = command.main(prog_name="stoker", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        from stoker.model.errors import ExitStatus
+        from stoker.outside.streams import write_own
+
+        write_own(sys.stderr, f"{error.format_message()}\n")
+        status = ExitStatus.USAGE
     except click.ClickException as error:
         raise _usage_error(error) from error
     except click.Abort:
@@ -125,7 +131,8 @@ def _usage_error(error: "click.ClickException") -> "StokerError":
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "stoker"
     hints = [f"`{path} --help` lists the options"]
-    message = error.format_message().rstrip(".")
+    message = error.format_message().rstrip(".").replace(". Choose from:", ":")
+    message = " ".join(message.split()) if isinstance(error, click.MissingParameter) else message
     if isinstance(error, click.NoSuchOption) and context:
         message = f"there is no option {error.option_name}"
         names = [name for param in context.command.params for name in param.opts]

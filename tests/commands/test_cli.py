@@ -14,6 +14,7 @@ from conftest import Need, Stoker
 from stoker import __version__
 from stoker.cli import COMMANDS
 from stoker.cli.root import command as stoker_command
+from stoker.model.errors import ExitStatus
 
 
 def test_version(stoker: Stoker) -> None:
@@ -26,6 +27,23 @@ def test_version_imports_nothing_heavy(stoker: Stoker) -> None:
     assert "stoker.cli" in done.stderr
     for heavy in ("msgspec", "archspec", "pynvml", "stoker.plan", "stoker.machine"):
         assert f" {heavy}\n" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [(), ("cache",), ("catalogue",)])
+def test_a_command_without_arguments_shows_its_help(
+    stoker: Stoker, command: tuple[str, ...]
+) -> None:
+    """It was an error with the help as its message."""
+    done = stoker(*command)
+    assert done.returncode == ExitStatus.USAGE
+    assert not done.stdout
+    assert done.stderr == stoker(*command, "--help").stdout
+
+
+def test_a_missing_choice_is_told_in_one_line(stoker: Stoker) -> None:
+    done = stoker("package", "mill.whl")
+    assert done.returncode == ExitStatus.USAGE
+    assert done.stderr.splitlines()[0] == "stoker: missing option '--mode': pypi, bundle, plain"
 
 
 @pytest.mark.parametrize("command", [(), *((command,) for command in COMMANDS)])
