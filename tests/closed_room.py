@@ -50,7 +50,8 @@ def started_as(
     config = tree.parent / "room.json"
     config.write_bytes(msgspec.json.encode(room_config(question, Walls.CLOSED, tree.parent)))
     place = Path(inside.__file__).parent
-    shutil.copy(place / "leftovers.py", tree.parent)
+    for name in ("leftovers.py", "refused_calls.py"):
+        shutil.copy(place / name, tree.parent)
     program = shutil.copy(place / "room.py", tree.parent)
     return subprocess.run(
         [*words, python, "-I", "-S", str(program), str(config)],

@@ -4,6 +4,7 @@ import ctypes
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -350,6 +351,46 @@ def test_a_build_of_root_sees_no_more_than_other_users_and_no_folders_beside_the
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
     assert lines == [*(f"{path} is hidden" for path in paths), f"{plain} {mark[:40]}"]
+
+
+TALK = """
+import os, socket
+def tried(what, attempt):
+    try:
+        attempt()
+        print("reached:", what)
+    except OSError as error:
+        print("not reached:", what, error)
+tried("socket", lambda: socket.socket(socket.AF_UNIX).connect(FOLDER + "/socket"))
+tried("pipe", lambda: os.open(FOLDER + "/pipe", os.O_WRONLY | os.O_NONBLOCK))
+tried("abstract", lambda: socket.socket(socket.AF_UNIX).connect(chr(0) + MARK))
+tried("the machine that runs this one", lambda: socket.socket(40, socket.SOCK_STREAM))
+print("pairs:", len(socket.socketpair()))
+"""
+
+
+@as_root
+def test_a_build_reaches_no_service_by_a_socket_or_a_pipe(tmp_path: Path) -> None:
+    """Neither a read-only file system nor a network of its own keeps it from these."""
+    mark = f"stoker-test-{uuid.uuid4().hex}"
+    folder = Path("/var/lib", mark)
+    folder.mkdir()
+    try:
+        with socket.socket(socket.AF_UNIX) as service, socket.socket(socket.AF_UNIX) as abstract:
+            service.bind(f"{folder}/socket")
+            abstract.bind(f"\0{mark}")
+            service.listen()
+            abstract.listen()
+            os.mkfifo(folder / "pipe")
+            reader = os.open(folder / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+            code = f"FOLDER, MARK = {str(folder)!r}, {mark!r}\n{TALK}"
+            (tmp_path / "setup.py").write_text(code)
+            said = closed_room.answered(tmp_path).output
+            os.close(reader)
+    finally:
+        shutil.rmtree(folder)
+    assert said.count("not reached:") == 4, said
+    assert "pairs: 2" in said
 
 
 @as_root

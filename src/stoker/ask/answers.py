@@ -38,6 +38,7 @@ _OFFLINE = re.compile(
 )
 _LIBRARIES = ("torch/utils/", "scikit_build_core/", "skbuild/")
 _MOST_WORDS = 1200  # characters of a refusal
+_MOST_HELP = 200  # of the help text of an option
 
 
 class _Note(Value, frozen=True, kw_only=True):
@@ -211,7 +212,7 @@ def _options(files: dict[str, str]) -> Iterator[AskedOption]:
         about = ""
         for line in files[path].splitlines():
             if line.startswith("//"):
-                about = f"{about} {line[2:].strip()}".strip()
+                about = f"{about} {line[2:].strip()}".strip()[:_MOST_HELP]
             elif found := _ENTRY.match(line):
                 name, kind, value = found["name"], found["type"], found["value"]
                 if name.endswith("-STRINGS"):
@@ -224,7 +225,7 @@ def _options(files: dict[str, str]) -> Iterator[AskedOption]:
             if kind in _NO_CHOICE or name.startswith(_OF_CMAKE) or _LINKER_FLAGS.search(name):
                 continue
             yield AskedOption(
-                name=name, value=value, type=kind, help=text[:200], choices=choices.get(name, ())
+                name=name, value=value, type=kind, help=text, choices=choices.get(name, ())
             )
 
 
@@ -246,7 +247,9 @@ def _last_words(output: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    text = redact(re.sub(r"[ \t]+\n", "\n", text).strip())
+    # The text may be anything, so that no pattern may see all of it.
+    lines = (line.rstrip() for line in text[: 4 * _MOST_WORDS].split("\n"))
+    text = redact("\n".join(lines).strip())
     return text if len(text) <= _MOST_WORDS else text[:_MOST_WORDS] + " ..."
 
 

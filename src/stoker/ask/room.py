@@ -19,7 +19,12 @@ from stoker.outside import folders, process
 from stoker.outside.files import folder_of_process
 
 _INSIDE = Path(__file__).parent / "inside"
-_OUTSIDE = ("__init__.py", "room.py", "leftovers.py")  # what makes the room, and reads what is left
+_OUTSIDE = (
+    "__init__.py",
+    "room.py",
+    "leftovers.py",
+    "refused_calls.py",
+)  # what makes the room, and reads what is left
 _REFUSED = 3  # status of inside/room.py if the kernel does not allow a room
 _PLACE = "/tmp/.stoker"  # in the room
 BUILD = "{build}"  # stands for CMake's build folder in a question

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from stoker.ask.answers import answer
 from stoker.ask.room import Left, Question
 from stoker.ask.values import Asked, Walls
@@ -142,6 +144,20 @@ def test_options_that_were_not_used_and_those_that_can_be_chosen() -> None:
     assert found.unused == ("FOO", "BAR")
     (option,) = found.options
     assert (option.name, option.value, option.choices) == ("MY_GPU", "OFF", ("OFF", "CUDA"))
+
+
+@pytest.mark.parametrize(
+    ("output", "cache"),
+    [("CMake Error" + " \t" * 100_000, ""), ("x" * 200_000, ""), ("", "//x\n" * 500_000)],
+)
+def test_what_a_program_leaves_is_read_in_linear_time(output: str, cache: str) -> None:
+    """A pattern or a text that grows with each line would take hours."""
+    question = Question(tree="/tree", python="p", words=("cmake",), environment={})
+    files = {"/tmp/build/CMakeCache.txt": f"{cache}LIB_GPU:BOOL=OFF\n"}
+    left = Left(status=1, ended_for="", seconds=1.0, notes="", files=files, output=output)
+    found = answer(question, left, "x", Walls.CLOSED)
+    assert len(found.refusal) < 2000
+    assert len(found.options[0].help) <= 200
 
 
 def test_a_build_that_wants_a_network_has_not_refused() -> None:

@@ -17,12 +17,14 @@ import os
 import resource
 import shutil
 import signal
+import stat
 import sys
 import time
 import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # which -I leaves out
 from leftovers import left  # type: ignore[import-not-found]
+from refused_calls import refuse_calls  # type: ignore[import-not-found]
 
 REFUSED = 3
 _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
@@ -114,6 +116,8 @@ def _build_walls(config):
         _show(path)
     _view(tree)
     _kit(config)
+    for path in config["sockets"]:
+        _hide_endpoint("/new" + path)
     written = os.open("/tree", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     _checked(_libc.umount2(b"/old", _DETACH), "leave the old root")
     os.chdir("/new")
@@ -138,32 +142,53 @@ def _hide(config):
         if os.path.isdir(target) and not os.path.islink(target):
             os.mkdir(f"/empty/{number}")
             _mount(f"/empty/{number}", target, flags=_BIND)
-    if os.getuid() == 0:
-        _hide_from_others()
-
-
-def _hide_from_others():
-    """Hide what users other than root cannot read in /etc and /var, such as digests of passwords
-    and private keys: root without capabilities still owns these files.
-    """
     os.mkdir("/empty/folder", 0o555)
     os.close(os.open("/empty/file", os.O_CREAT, 0))
     for name in os.listdir("/new"):
         _hide_file(f"/new/{name}")
     for top in ("/new/etc", "/new/var"):
         for place, folders, names in os.walk(top):
-            for name in folders[:]:
-                path = f"{place}/{name}"
-                if not os.path.islink(path) and os.lstat(path).st_mode & 0o005 != 0o005:
-                    _mount("/empty/folder", path, flags=_BIND)
-                    folders.remove(name)
+            _hide_folders(place, folders)
             for name in names:
                 _hide_file(f"{place}/{name}")
 
 
+def _hide_folders(place, folders):
+    """Hide from root what other users cannot read, such as private keys: root without capabilities
+    still owns these files.
+    """
+    for name in folders[:] if os.getuid() == 0 else ():
+        path = f"{place}/{name}"
+        if not os.path.islink(path) and os.lstat(path).st_mode & 0o005 != 0o005:
+            _mount("/empty/folder", path, flags=_BIND)
+            folders.remove(name)
+
+
 def _hide_file(path):
-    if os.path.isfile(path) and not os.lstat(path).st_mode & 0o004:
+    if os.getuid() == 0 and os.path.isfile(path) and not os.lstat(path).st_mode & 0o004:
         _mount("/empty/file", path, flags=_BIND)
+    else:
+        _hide_endpoint(path)
+
+
+def _hide_endpoint(path):
+    """Hide a socket or named pipe: a read-only file system does not keep a program from talking to
+    the service behind it.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return
+    if stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode):
+        _mount("/empty/file", path, flags=_BIND)
+
+
+def _bound_sockets():
+    """Return the paths of the sockets of all programs, wherever they are."""
+    with open("/proc/net/unix", "rb") as stream:
+        rows = (line.split(None, 7) for line in stream)
+        paths = {os.fsdecode(row[7].rstrip(b"\n")) for row in rows if len(row) == 8}
+    return sorted(path for path in paths if path.startswith("/"))
 
 
 def _devices():
@@ -271,6 +296,7 @@ def _become_powerless(config):
     for capability in range(64):
         _libc.prctl(_CAPBSET_DROP, capability, 0, 0, 0)
     _libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
+    refuse_calls(_libc)
     # The keys of the user's session, such as tickets of Kerberos, could be read and revoked.
     if number := _KEYCTL.get(os.uname().machine):
         _libc.syscall(number, _JOIN_SESSION, None)
@@ -412,6 +438,7 @@ def _as_first_process(config):
 
 def _closed(config):
     """Enter new namespaces, and run the rest as process 1 of them. Returns the exit status."""
+    config["sockets"] = _bound_sockets()  # a network namespace of its own shows none of them
     inner_ready, outer_ready = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
