@@ -144,35 +144,23 @@ def _base_names(paths: Iterable[str]) -> list[str]:
 def _libraries(facts: ArtifactFacts) -> Listing | None:
     if not facts.libraries:
         return None
-    table = Listing(
-        "",
-        ">size",
-        ">device code",
-        "C++ ABI",
-        "symbols",
-        *_SERIES,
-        "marked for",
-        title="Libraries",
-        indent=2,
-    )
+    names = ("", ">size", ">device code", "C++ ABI", "symbols", *_SERIES, "marked for")
+    table = Listing(*names, title="Libraries", indent=2)
     by_size = sorted(facts.libraries, key=lambda library: -library.size_bytes)
     for library in by_size[:_MOST_LIBRARIES]:
-        table.add(f"{library.path}", size(library.size_bytes), *_library_cells(library))
+        cells: tuple[str | Text, ...] = (
+            size(_bytes(library.device_code)) if library.device_code else "",
+            library.cxx_abi or "",
+            "stripped" if library.stripped else "yes",
+            *(library.versions.get(series, "") for series in _SERIES),
+            " ".join(library.isa),
+        )
+        if library.problem:
+            cells = (Text("not read", style="error"),)
+        table.add(library.path, size(library.size_bytes), *cells)
     if len(by_size) > _MOST_LIBRARIES:
         table.add(f"and {len(by_size) - _MOST_LIBRARIES} smaller libraries")
     return table
-
-
-def _library_cells(library: LibraryFacts) -> tuple[str | Text, ...]:
-    if library.problem:
-        return (Text("not read", style="error"),)
-    return (
-        size(_bytes(library.device_code)) if library.device_code else "",
-        library.cxx_abi or "",
-        "stripped" if library.stripped else "yes",
-        *(library.versions.get(series, "") for series in _SERIES),
-        " ".join(library.isa),
-    )
 
 
 def _sections(library: LibraryFacts) -> Listing:

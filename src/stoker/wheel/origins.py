@@ -33,7 +33,14 @@ def resolve_needed(
     for library in libraries:
         folders = search_folders(library)
         for name in dict.fromkeys(library.needed):
-            origin = _in_here(name, folders, holds, known) or _from_elsewhere(name)
+            if any(holds(posixpath.normpath(posixpath.join(each, name))) for each in folders):
+                origin = LibraryOrigin.FOUND
+            elif name in known:
+                origin = LibraryOrigin.BESIDE
+            elif is_system_library(name):
+                origin = LibraryOrigin.SYSTEM
+            else:
+                origin = LibraryOrigin.DRIVER if is_of_driver(name) else LibraryOrigin.MISSING
             wanted.setdefault((origin, name), []).append(library.path)
     required = _required(requires) if requires else {}
     # A library whose name tells no CUDA version has that of the others.
@@ -44,10 +51,8 @@ def resolve_needed(
         _dependency(name, origin, paths, required, common)
         for (origin, name), paths in wanted.items()
     ]
-    return tuple(sorted(found, key=lambda row: (_ORDER.index(row.origin), row.name)))
-
-
-_ORDER = list(reversed(LibraryOrigin))
+    order = list(reversed(LibraryOrigin))
+    return tuple(sorted(found, key=lambda row: (order.index(row.origin), row.name)))
 
 
 def installed_path(path: str) -> str:
@@ -86,20 +91,6 @@ def portable_paths(
         if kept != present and library.path not in lacking:
             found[library.path] = kept
     return found
-
-
-def _in_here(
-    name: str, folders: Sequence[str], holds: Callable[[str], bool], known: Collection[str]
-) -> LibraryOrigin | None:
-    if any(holds(posixpath.normpath(posixpath.join(folder, name))) for folder in folders):
-        return LibraryOrigin.FOUND
-    return LibraryOrigin.BESIDE if name in known else None
-
-
-def _from_elsewhere(name: str) -> LibraryOrigin:
-    if is_system_library(name):
-        return LibraryOrigin.SYSTEM
-    return LibraryOrigin.DRIVER if is_of_driver(name) else LibraryOrigin.MISSING
 
 
 def _dependency(

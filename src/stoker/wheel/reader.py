@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from zlib_ng import zlib_ng
 
@@ -124,13 +124,12 @@ class Lookout(Protocol):
         """Return a range of bytes, or None if they were not kept."""
 
 
-class _Bookmark:
+class _Bookmark(NamedTuple):
     """The state of ``inflate`` at an ``offset`` of the output and after ``consumed`` input."""
 
-    def __init__(self, offset: int, consumed: int, inflate: Any):
-        self.offset = offset
-        self.consumed = consumed
-        self.inflate = inflate.copy()
+    offset: int
+    consumed: int
+    inflate: Any
 
 
 class InflatedReader(Reader):
@@ -151,11 +150,11 @@ class InflatedReader(Reader):
         self._inflate_all(crc)
 
     def _inflate_all(self, expected: int) -> None:
-        inflate = zlib_ng.decompressobj(_RAW)
+        inflate: Any = zlib_ng.decompressobj(_RAW)
         offset = consumed = crc = 0
         while not inflate.eof and consumed < self._packed.size:
             if not self._bookmarks or offset - self._bookmarks[-1].offset >= _STRIDE:
-                self._bookmarks.append(_Bookmark(offset, consumed, inflate))
+                self._bookmarks.append(_Bookmark(offset, consumed, inflate.copy()))
             data, consumed = self._step(inflate, consumed, offset)
             offset += len(data)
             if offset > self.size:
@@ -190,18 +189,15 @@ class InflatedReader(Reader):
     def _block_at(self, offset: int) -> tuple[int, bytes]:
         start, block = self._block
         if not start <= offset < start + len(block):
-            index = bisect_right(self._bookmarks, offset, key=lambda mark: mark.offset) - 1
-            self._block = (self._bookmarks[index].offset, self._inflate_block(index))
+            following = bisect_right(self._bookmarks, offset, key=lambda mark: mark.offset)
+            start, consumed, inflate = self._bookmarks[following - 1]
+            last = following == len(self._bookmarks)
+            end = self.size if last else self._bookmarks[following].offset
+            inflate, made = inflate.copy(), bytearray()
+            while start + len(made) < end:
+                data, consumed = self._step(inflate, consumed, start + len(made))
+                if not data and consumed >= self._packed.size:  # changed since it was opened
+                    raise self.error("is cut short", start + len(made))
+                made += data
+            self._block = (start, bytes(made))
         return self._block
-
-    def _inflate_block(self, index: int) -> bytes:
-        mark = self._bookmarks[index]
-        last = index + 1 == len(self._bookmarks)
-        end = self.size if last else self._bookmarks[index + 1].offset
-        inflate, consumed, block = mark.inflate.copy(), mark.consumed, bytearray()
-        while mark.offset + len(block) < end:
-            data, consumed = self._step(inflate, consumed, mark.offset + len(block))
-            if not data and consumed >= self._packed.size:  # changed since it was opened
-                raise self.error("is cut short", mark.offset + len(block))
-            block += data
-        return bytes(block)

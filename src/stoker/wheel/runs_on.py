@@ -69,17 +69,13 @@ def _needed(archs: frozenset[str], gpu: GpuTarget) -> frozenset[str]:
     for kind in ("sm", "compute", "lto"):
         own = {arch for arch in archs if arch.startswith(f"{kind}_")}
         # LTO-IR is linked at run time and follows the rules of PTX.
-        if fitting := {arch for arch in own if _fits(arch.replace("lto_", "compute_"), capability)}:
-            return _newest(fitting) | asked
+        fitting = [arch for arch in own if _fits(arch.replace("lto_", "compute_"), capability)]
+        if fitting:
+            # The newest for all chips, for a family and for one chip; the driver may take any.
+            ordered = sorted(fitting, key=arch_number)
+            newest = {arch[-1] if arch[-1] in "af" else "": arch for arch in ordered}
+            return frozenset(newest.values()) | asked
     return asked
-
-
-def _newest(archs: Iterable[str]) -> frozenset[str]:
-    """Return the newest for all chips, for a family and for one chip; the driver may take any."""
-    by_suffix: dict[str, str] = {}
-    for arch in sorted(archs, key=arch_number):
-        by_suffix[arch[-1] if arch[-1] in "af" else ""] = arch
-    return frozenset(by_suffix.values())
 
 
 def _ptx_onwards(archs: Iterable[str], capability: str) -> frozenset[str]:

@@ -51,7 +51,10 @@ def _licences(source: LibrarySource) -> Iterator[Licence]:
 
 def _of_distribution(library: Path) -> Iterator[Licence]:
     """Search the distribution whose RECORD lists the library, in a parent folder."""
-    for information in _informations(library):
+    kinds = ("*.dist-info", "dist-info/*.dist-info")  # the latter in a toolchain of stoker
+    for information in (
+        found for folder in _above(library) for kind in kinds for found in sorted(folder.glob(kind))
+    ):
         record = information / "RECORD"
         names = record.read_text(errors="replace") if record.is_file() else ""
         if re.search(rf"(^|/){re.escape(library.name)},", names, re.MULTILINE):
@@ -60,12 +63,6 @@ def _of_distribution(library: Path) -> Iterator[Licence]:
                 if path.is_file() and _TEXT.match(path.name):
                     yield _licence(owner, path.name, LibrarySource(file=str(path)))
             return
-
-
-def _informations(library: Path) -> Iterator[Path]:
-    for folder in _above(library):
-        yield from sorted(folder.glob("*.dist-info"))
-        yield from sorted(folder.glob("dist-info/*.dist-info"))  # in a toolchain of stoker
 
 
 def _of_folder(library: Path) -> Iterator[Licence]:

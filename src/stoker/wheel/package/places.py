@@ -131,9 +131,17 @@ def find_search_places(
     places = [place for path in given for place in _given(Path(path).expanduser().resolve())]
     # The search paths of new libraries still contain their link folders.
     paths = (path for library in libraries for path in (*library.rpath, *library.runpath))
-    folders = [Path(path) for path in dict.fromkeys(paths) if _is_readable(path)]
-    folders += [*_toolkit(environment), *_environment(environment), *_system(machine)]
-    places += [FolderPlace(folder) for folder in folders]
+    folders = [Path(path) for path in dict.fromkeys(paths)]
+    named = [Path(environment[name]) for name in _VARIABLES if environment.get(name)]
+    folders += [path for home in named or [_USUAL_CUDA] for path in _prefix(home)]
+    folders += map(Path, environment.get(_LOADER_VARIABLE, "").split(os.pathsep))
+    active = environment.get("VIRTUAL_ENV")
+    packages = sorted(Path(active).glob("lib/python*/site-packages")) if active else []
+    folders += [path for each in packages for path in _prefix(each) if path not in packages]
+    search = library_table().search
+    names = [name.format(triple=f"{machine}-linux-gnu") for name in search.libraries if name != "."]
+    folders += [Path(prefix, name) for prefix in (*search.prefixes, "/") for name in names]
+    places += [FolderPlace(folder) for folder in folders if _is_readable(folder)]
     return SearchPlaces(list({place.label: place for place in places}.values()), machine)
 
 
@@ -160,28 +168,5 @@ def _prefix(folder: Path) -> Iterator[Path]:
                 yield from filter(Path.is_dir, sorted(folder.glob(str(Path(root, name)))))
 
 
-def _toolkit(environment: Mapping[str, str]) -> list[Path]:
-    named = [Path(environment[name]) for name in _VARIABLES if environment.get(name)]
-    homes = named or [_USUAL_CUDA]
-    return [path for home in homes for path in _prefix(home) if _is_readable(path)]
-
-
-def _environment(environment: Mapping[str, str]) -> list[Path]:
-    """Return LD_LIBRARY_PATH and the packages of the active virtual environment."""
-    told = environment.get(_LOADER_VARIABLE, "").split(os.pathsep)
-    active = environment.get("VIRTUAL_ENV")
-    packages = sorted(Path(active).glob("lib/python*/site-packages")) if active else []
-    inside = [path for folder in packages for path in _prefix(folder) if path not in packages]
-    return [path for path in (*map(Path, told), *inside) if _is_readable(path)]
-
-
-def _system(machine: str) -> list[Path]:
-    search = library_table().search
-    names = [name.format(triple=f"{machine}-linux-gnu") for name in search.libraries if name != "."]
-    paths = (Path(prefix, name) for prefix in (*search.prefixes, "/") for name in names)
-    return [path for path in paths if _is_readable(path)]
-
-
-def _is_readable(path: Path | str) -> bool:
-    path = Path(path)
+def _is_readable(path: Path) -> bool:
     return path.is_absolute() and path.is_dir() and os.access(path, os.R_OK | os.X_OK)

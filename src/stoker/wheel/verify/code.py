@@ -15,8 +15,25 @@ from stoker.wheel.verify.tested import WheelUnderTest
 
 def as_asked(wheel: WheelUnderTest) -> Iterator[Finding]:
     yield from _architectures(wheel)
-    yield from _toolkit(wheel)
-    yield from _python(wheel)
+    asked = wheel.expected
+    if asked is None:
+        return
+    if asked.toolkit and asked.backend is Backend.CUDA:
+        other = {
+            f"{library.path} needs {name}"
+            for library in wheel.own_libraries
+            for name in library.needed
+            if (major := cuda_of(name)) and str(major) != asked.toolkit.partition(".")[0]
+        }
+        if other:
+            yield error("wrong-cuda", f"it was not built for CUDA {asked.toolkit}", sorted(other))
+    told = {tag.interpreter for tag in wheel.tags}
+    if (
+        asked.python
+        and told.isdisjoint({"py3", "cp" + asked.python.replace(".", "")})
+        and not any(tag.abi == "abi3" for tag in wheel.tags)
+    ):
+        yield error("wrong-python", f"it was not built for Python {asked.python}", sorted(told))
 
 
 def _architectures(wheel: WheelUnderTest) -> Iterator[Finding]:
@@ -122,28 +139,3 @@ def _not_everywhere(wheel: WheelUnderTest, gpus: Iterable[GpuTarget]) -> Iterato
     if lines:
         title = "some kernels do not run on the requested GPUs"
         yield warning("architecture-not-everywhere", title, lines)
-
-
-def _toolkit(wheel: WheelUnderTest) -> Iterator[Finding]:
-    wanted = wheel.expected.toolkit if wheel.expected else None
-    if wanted is None or wheel.expected is None or wheel.expected.backend is not Backend.CUDA:
-        return
-    other = {
-        f"{library.path} needs {name}"
-        for library in wheel.own_libraries
-        for name in library.needed
-        if (major := cuda_of(name)) and str(major) != wanted.partition(".")[0]
-    }
-    if other:
-        yield error("wrong-cuda", f"it was not built for CUDA {wanted}", sorted(other))
-
-
-def _python(wheel: WheelUnderTest) -> Iterator[Finding]:
-    wanted = wheel.expected.python if wheel.expected else None
-    told = {tag.interpreter for tag in wheel.tags}
-    if (
-        wanted
-        and told.isdisjoint({"py3", "cp" + wanted.replace(".", "")})
-        and not any(tag.abi == "abi3" for tag in wheel.tags)
-    ):
-        yield error("wrong-python", f"it was not built for Python {wanted}", sorted(told))

@@ -47,22 +47,16 @@ def included_plan(wheel: WheelUnderTest) -> Iterator[Finding]:
             yield note("missing-plan", title, ["name the expected variant with --variant"])
     elif wheel.plan.problem:
         yield error("unreadable-plan", f"{PLAN_MEMBER} cannot be read", [wheel.plan.problem])
-    elif (
-        wheel.asked
-        and wheel.plan.variant
-        and (lines := _differences(wheel.asked, wheel.plan.variant))
-    ):
-        yield error("other-plan", "it was built for another variant than requested", lines)
-
-
-def _differences(asked: Variant, built: Variant) -> list[str]:
-    """Return a line for each field that the user set and that differs in the plan."""
-    fields = [name for name in Variant.__struct_fields__ if name not in _NOT_HELD_AGAINST]
-    return [
-        f"{name.replace('_', ' ')}: asked for {_words(wanted)}, built for {_words(had)}"
-        for name in fields
-        if (wanted := getattr(asked, name)) and wanted != (had := getattr(built, name))
-    ]
+    elif wheel.asked and wheel.plan.variant:
+        fields = [name for name in Variant.__struct_fields__ if name not in _NOT_HELD_AGAINST]
+        lines = [
+            f"{name.replace('_', ' ')}: asked for {_words(wanted)}, built for {_words(had)}"
+            for name in fields  # which the user set, and which differ
+            if (wanted := getattr(wheel.asked, name))
+            and wanted != (had := getattr(wheel.plan.variant, name))
+        ]
+        if lines:
+            yield error("other-plan", "it was built for another variant than requested", lines)
 
 
 def _words(value: object) -> str:

@@ -69,19 +69,16 @@ def verification_junit(verification: Verification) -> bytes:
         errors="0",
     )
     for finding in verification.findings:
-        _test_case(suite, finding)
+        names = {"classname": "stoker.verify", "name": finding.name}
+        case = ElementTree.SubElement(suite, "testcase", names)
+        title, evidence = xml_text(finding.title), xml_text(finding.evidence)
+        if finding.severity is Severity.ERROR:
+            what_to_do = (finding.advice, *finding.fix)
+            evidence = "\n".join(filter(None, (evidence, *map(xml_text, what_to_do))))
+            ElementTree.SubElement(case, "failure", message=title).text = evidence
+        elif finding.severity is Severity.NOTE:
+            ElementTree.SubElement(case, "skipped", message=title).text = evidence
+        else:
+            said = f"{finding.severity}: {title}\n{evidence}"
+            ElementTree.SubElement(case, "system-out").text = said
     return bytes(ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True))
-
-
-def _test_case(suite: ElementTree.Element, finding: Finding) -> None:
-    case = ElementTree.SubElement(suite, "testcase", classname="stoker.verify", name=finding.name)
-    title, evidence = xml_text(finding.title), xml_text(finding.evidence)
-    if finding.severity is Severity.ERROR:
-        what_to_do = (finding.advice, *finding.fix)
-        evidence = "\n".join(filter(None, (evidence, *map(xml_text, what_to_do))))
-        ElementTree.SubElement(case, "failure", message=title).text = evidence
-    elif finding.severity is Severity.NOTE:
-        ElementTree.SubElement(case, "skipped", message=title).text = evidence
-    else:
-        said = f"{finding.severity}: {title}\n{evidence}"
-        ElementTree.SubElement(case, "system-out").text = said

@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from packaging import tags
@@ -152,29 +152,15 @@ class _Trial:
         name, title, _ = EXTENSION
         if not self._which("c++"):
             return _not_tried(name, title, "this machine has no C++ compiler")
-        if why := self._lack("ninja", self._has_ninja) or self._lack(
-            "setuptools", self._has_setuptools
-        ):
-            return _not_tried(name, title, why)
+        ninja = self._which("ninja") or self._which("ninja-build")
+        if ninja:  # under the name that PyTorch looks for
+            (self._python.parent / "ninja").symlink_to(ninja)
+        imported = self._run([self._python, "-I", "-c", "import setuptools"], _STEP_TIMEOUT_S)
+        for package, is_here in (("ninja", bool(ninja)), ("setuptools", imported.ok)):
+            if not is_here and not (done := self._pip("install", package)).ok:
+                said = "".join(done.stderr.strip().splitlines()[-1:])
+                return _not_tried(name, title, f"{package} cannot be installed: {said}")
         return self._program(EXTENSION, timeout=_BUILD_TIMEOUT_S)
-
-    def _lack(self, package: str, is_here: Callable[[], bool]) -> str:
-        """Install a package if it is not here; return the reason if that fails, else nothing."""
-        if is_here():
-            return ""
-        done = self._pip("install", package)
-        said = "".join(done.stderr.strip().splitlines()[-1:])
-        return "" if done.ok else f"{package} cannot be installed: {said}"
-
-    def _has_ninja(self) -> bool:
-        """Return whether the machine has ninja, linked under the name that PyTorch looks for."""
-        found = self._which("ninja") or self._which("ninja-build")
-        if found:
-            (self._python.parent / "ninja").symlink_to(found)
-        return found is not None
-
-    def _has_setuptools(self) -> bool:
-        return self._run([self._python, "-I", "-c", "import setuptools"], _STEP_TIMEOUT_S).ok
 
     def _cmake(self) -> Finding:
         name, title = "trial-cmake", "a CMake project finds and uses torch"
