@@ -147,9 +147,8 @@ class Adaptive(Value, frozen=True, kw_only=True):
             return Decision(held=_all(state, Reason.PRESSURE))
         held: dict[int, Reason] = {}
         modes = ModeChooser(state, forecast.room)
-        burst = _Burst(self._fresh(state), state.cpus)
-        admitted = tuple(self._admitted(state, forecast, modes, burst, held))
-        on_trial = tuple(self._tried(state, forecast, modes, burst, admitted))
+        admitted = tuple(self._admitted(state, forecast, modes, held))
+        on_trial = tuple(self._tried(state, forecast, modes, admitted, held))
         return Decision(
             admit=admitted,
             on_trial=on_trial,
@@ -185,7 +184,6 @@ class Adaptive(Value, frozen=True, kw_only=True):
         state: State,
         forecast: Forecast,
         modes: ModeChooser,
-        burst: "_Burst",
         held: dict[int, Reason],
     ) -> Iterator[int]:
         """Yield the steps that fit, most urgent first. Those that do not are added to ``held``."""
@@ -204,14 +202,10 @@ class Adaptive(Value, frozen=True, kw_only=True):
             if peak >= too_large[learned]:
                 held[asked.id] = _MEMORY
                 continue
-            if not burst.allows(request, forecast):
-                held[asked.id] = Reason.UNKNOWN_SIZE
-                continue
             if forecast.fits(request):
                 request = modes.faster(request, forecast)
                 modes.choose(asked, request)
                 forecast.add(request)
-                burst.add(request)
                 yield asked.id
                 if forecast.free_slots <= 0 and not state.distributed:
                     return
@@ -231,13 +225,15 @@ class Adaptive(Value, frozen=True, kw_only=True):
         state: State,
         forecast: Forecast,
         modes: ModeChooser,
-        burst: "_Burst",
         admitted: Sequence[int],
+        held: dict[int, Reason],
     ) -> Iterator[int]:
         """Yield steps that were never measured and whose usual need fits beside that of the others,
-        but whose worst case does not. If one is killed, only idle CPU time is lost.
+        but whose worst case does not. If one is killed, only idle CPU time is lost. Shipped figures
+        may all be wrong in the same direction, so few steps of unknown size run that have not shown
+        what they need; what waits for that is added to ``held``.
         """
-        if forecast.free_slots <= 0 or burst.places <= 0:
+        if forecast.free_slots <= 0:
             return
         unknown = [
             request
@@ -249,55 +245,29 @@ class Adaptive(Value, frozen=True, kw_only=True):
         passed = state.waiting[0].id not in admitted and state.first_for > self.endurance
         if passed or not unknown:
             return
+        places = max(2, state.cpus // 4) - self._fresh(state) - sum(map(_is_prior, forecast.added))
         usual = Forecast(state, forecast.room, usual=True)
         for request in forecast.added:
             usual.add(request)
         for asked in unknown:
-            if usual.free_slots <= 0 or burst.places <= 0:
+            if usual.free_slots <= 0:
                 return
+            if places <= 0:
+                held[asked.id] = Reason.UNKNOWN_SIZE
+                continue
             request = modes.saving(asked)
             if usual.fits(request):
                 modes.choose(asked, request)
                 usual.add(request)
-                burst.places -= 1
+                places -= 1
                 yield request.id
 
-    def _fresh(self, state: State) -> list[Request]:
-        """Return the running steps of unknown size that have not shown yet what they need."""
-        return [
-            step.request
+    def _fresh(self, state: State) -> int:
+        """Return how many running steps of unknown size have not shown yet what they need."""
+        return sum(
+            (step.on_trial or _is_prior(step.request)) and step.age(state.now) < self.settling
             for step in state.running
-            if (step.on_trial or _of_unknown_size(step.request))
-            and step.age(state.now) < self.settling
-        ]
-
-
-class _Burst:
-    """Limits how many steps of unknown size start before the first ones have shown what they need,
-    so that a first build has no burst. Shipped figures may all be wrong in the same direction;
-    where memory suffices for all of them even so, no step waits for another.
-    """
-
-    # Factor by which all shipped figures may be too low [heavy-kernels-16cpu-24G-cold 1.09].
-    _WRONG = 2.0
-
-    def __init__(self, fresh: Sequence[Request], cpus: int) -> None:
-        self.places = max(2, cpus // 4) - len(fresh)
-        self._more = sum(map(self._beyond, fresh))  # that the fresh steps may need
-
-    def allows(self, request: Request, forecast: Forecast) -> bool:
-        if self.places > 0 or not _of_unknown_size(request):
-            return True
-        return self._more + self._WRONG * request.prediction.high <= forecast.free_at_worst
-
-    def add(self, request: Request) -> None:
-        """Count a step that starts now."""
-        if _of_unknown_size(request):
-            self.places -= 1
-            self._more += self._beyond(request)
-
-    def _beyond(self, request: Request) -> float:
-        return (self._WRONG - 1) * request.prediction.high
+        )
 
 
 def _all(state: State, reason: Reason, after: Request | None = None) -> dict[int, Reason]:
@@ -309,7 +279,7 @@ def _all(state: State, reason: Reason, after: Request | None = None) -> dict[int
     return {request.id: reason for request in waiting}
 
 
-def _of_unknown_size(request: Request) -> bool:
+def _is_prior(request: Request) -> bool:
     """Return whether only shipped figures are known of a step that does not run on a worker."""
     return request.prediction.basis is Basis.PRIOR and not request.remote
 
