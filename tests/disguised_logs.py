@@ -1,5 +1,6 @@
 """Variations of a log, as other terminals, CI systems and parallel builds print it."""
 
+import html
 import random
 import re
 from collections.abc import Callable
@@ -37,6 +38,26 @@ def job_and_step(lines: list[str], _: random.Random) -> list[str]:
 
 def docker(lines: list[str], _: random.Random) -> list[str]:
     return [f"#14 {i * 0.37:.3f} {line}" for i, line in enumerate(lines)]
+
+
+def team_city(lines: list[str], _: random.Random) -> list[str]:
+    return [f"[09:26:{i % 60:02}] :\t [Step 2/3] {line}" for i, line in enumerate(lines)]
+
+
+def kubernetes(lines: list[str], _: random.Random) -> list[str]:
+    return [f"2025-03-14T09:26:53.{i:09}Z stdout F {line}" for i, line in enumerate(lines)]
+
+
+def journal(lines: list[str], _: random.Random) -> list[str]:
+    return [f"Mar 14 09:26:{i % 60:02} mill make[123]: {line}" for i, line in enumerate(lines)]
+
+
+def elapsed(lines: list[str], _: random.Random) -> list[str]:
+    return [f"[{i * 0.37:9.3f}] {line}" for i, line in enumerate(lines)]
+
+
+def source_of_a_page(lines: list[str], _: random.Random) -> list[str]:
+    return [html.escape(line) for line in lines]
 
 
 def pip(lines: list[str], _: random.Random) -> list[str]:
@@ -82,6 +103,11 @@ DISGUISES: tuple[Disguise, ...] = (
     clock,
     job_and_step,
     docker,
+    team_city,
+    kubernetes,
+    journal,
+    elapsed,
+    source_of_a_page,
     pip,
     percent,
     colours,

@@ -32,12 +32,13 @@ _NO_PACKAGE = (
     r"|^(?:torch|ATen|c10|caffe2|TH|THC|THCUNN|cutlass|cute)/"
 )
 _REFUSES = r"CMake Error at \S{0,300}/([\w.+]{1,60}?)(?:-c|C)onfig(?:-version|Version)?\.cmake:"
-_MARKS = (":\\", ":/", ".exe", "LNK", "windows", "MSYS", "mingw64")  # of lines of Windows
+_MARKS = (":\\", ":/", ".exe", "LNK", "indows", "MSYS", "mingw64", "Visual")  # of lines of Windows
 _OF_WINDOWS = (
     r"(?:^|[\s\"'(=])[A-Za-z]:\\[\w.$ ()-]{1,60}\\|\bcl\.exe\b|\bLNK\d{4}\b"
     r"|(?:^|[\s\"'(=])(?:[C-H]:/\w|[B-Zb-z]:/(?:Users|Program Files|Windows|msys64|a/|vcpkg|dev"
     r"|src|git|hostedtoolcache))"
     r"|\b(?:cmake|cmd|git|link|nvcc|ninja|node|pip|python|swig|uv)\.exe\b"
+    r"|Selecting Windows SDK version|-- Building for: Visual Studio"
     r"|pc-windows-(?:msvc|gnu)\b|\bwin-amd64\b|windows-(?:latest|20\d\d)\b|\bMINGW(?:32|64)_NT\b"
 )
 _TEMPORARY = ("pip-build-env", "/builds-v0/")  # environments of pip and uv for one build

@@ -6,6 +6,7 @@ from itertools import pairwise
 LONGEST = 4096  # characters that are looked at as one line
 _DATE = r"\d{4}-\d\d-\d\d"
 _TIME = r"\d{1,2}:\d\d:\d\d(?:[.,]\d{1,9})?"
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _STAMP = rf"{_DATE}[T ]{_TIME}(?:Z| ?[+-]\d\d:?\d\d)?"
 # Colours, cursor movements, titles and other commands to the terminal. These patterns are compiled
 # at first use, by re itself: most runs of a command succeed.
@@ -13,11 +14,19 @@ _ESCAPES = (
     r"\x1b(?:\[[0-9;:?]{0,40}[ -/]{0,4}[@-~]|[\]_PX^][^\x07\x1b]{0,400}(?:\x07|\x1b\\)"
     r"|[()][0-9A-B]|[=>78cDEHM])"
 )
+_ENTITY = r"&(?:lt|gt|quot|#39|#x27|amp);"  # of a page that was copied as its source
 _PREFIX = "|".join(
     (
         rf"[^\t]{{1,80}}\t[^\t]{{1,80}}\t(?=\ufeff?{_DATE})",  # GitHub: job, step
         rf"\ufeff?\[?{_STAMP}\]?(?: \d\d[OE]\+?)?(?:[ \t:]|$)",  # most CI systems
         rf"\[?{_TIME}\]?[:]?(?:[ \t]|$)",
+        rf"\[{_TIME}\](?: :)?\s{{0,4}}\[Step \d{{1,3}}/\d{{1,3}}\] ",  # TeamCity
+        r"(?:: \t? ?)?\[Step \d{1,3}/\d{1,3}\] ",
+        r"(?:stdout|stderr) [FP] ",  # Kubernetes
+        # ts, and the journal of systemd
+        rf"{_MONTH} [ \d]\d {_TIME} (?:[\w.-]{{1,80}} [\w./@-]{{1,80}}\[\d{{1,9}}\]: )?",
+        r"\s{0,8}\d{1,6}\.\d{1,3}s (?=\S)",
+        r"\[\s{0,8}\d{1,6}\.\d{3,6}\] ",
         r"#\d{1,4} (?:\d{1,6}\.\d{1,3}(?: |$))?",  # docker build
         # docker build, shown again with the error: four digits, or more before the point
         r"\s{0,8}(?:\d\.\d{3}|\d\d\.\d\d|\d{3,6}\.\d)(?: |$)",
@@ -25,6 +34,7 @@ _PREFIX = "|".join(
         r" => => # ",
         r"\s{2,12}> (?=\S)",  # nix, with the last lines of a log
         r"\| (?=\S)",  # bitbake
+        r"[A-Za-z][\w.+-]{1,40}\| {1,2}(?=\S)",  # meson, by subproject
         r" ?│ ?│ ",  # rattler-build
         r"\s{0,4}\d{1,3}>(?=[A-Za-z]:\\|\S{1,100}[.:(])",  # MSBuild, by project
         r"\s{0,4}>> \d{1,7}\s{1,8}(?=\S)",  # spack
@@ -45,11 +55,25 @@ _PREFIX = "|".join(
 _MOST_PREFIXES = 4
 # What a prefix begins with, or has in it if it begins with a letter.
 _FIRST = "[#>=│(\ufeff"
-_WITHIN = ("@", "cargo:warning=", "| ", "npm ", "INFO ", "WARNING ", "ERROR ", "section_")
+_WITHIN = (
+    "@",
+    "cargo:warning=",
+    "| ",
+    "npm ",
+    "INFO ",
+    "WARNING ",
+    "ERROR ",
+    "section_",
+    "[Step ",
+    "stdout ",
+    "stderr ",
+)
 _PREFIX_ENDS = 200
 # A log that was pasted as one line is as long as this, and has so many beginnings of lines in it.
 _FOLDED = 150
 _LEAST_BEGINNINGS = 2
+_BREAK = "\\n"  # a backslash and a letter
+_OF_WINDOWS = r"\b[A-Za-z]:\\"  # where it may be a part of a path
 _BEGINNINGS = (
     r" (?=\[\d{1,6}/\d{1,6}\] [A-Z]|\[ {0,2}\d{1,3}%\] [A-Z]|FAILED: |ninja: "
     r"|g?make(?:\[\d+\])?: \*\*\* "
@@ -65,6 +89,10 @@ def clean(text: str) -> str:
     """
     if "\x1b" in text:
         text = re.sub(_ESCAPES, "", text)
+    if "&" in text and re.search(_ENTITY, text):
+        from html import unescape  # its table of entities is large, and few logs need it
+
+        text = unescape(text)
     for _ in range(_MOST_PREFIXES):
         if not (_may_have_prefix(text) and (prefix := re.match(_PREFIX, text))):
             break
@@ -81,11 +109,16 @@ def _may_have_prefix(text: str) -> bool:
         return not begin.split(None, 1)[0].isdigit()
     if begin and (begin[0] in _FIRST or text[0] == "|"):
         return True
+    if text[3:4] == " " and text[4:6].strip().isdigit():  # a month and a day
+        return True
     return any(mark in text[:_PREFIX_ENDS] for mark in _WITHIN)
 
 
 def unfolded(text: str) -> list[str]:
-    """Return a line, or the lines of a log that was pasted as one."""
+    """Return a line, or the lines of a log that was pasted as one, or as a text of JSON."""
+    if text.count(_BREAK) >= _LEAST_BEGINNINGS and not re.search(_OF_WINDOWS, text):
+        plain = text.replace("\\t", "\t").replace('\\"', '"').strip(' ",')
+        return [line.rstrip() for line in plain.replace("\\r", "").split(_BREAK)]
     if len(text) < _FOLDED:
         return [text]
     starts = [found.start() + 1 for found in re.finditer(_BEGINNINGS, text)]

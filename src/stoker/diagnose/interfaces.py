@@ -25,6 +25,7 @@ _ERRORS = (
     r"^\s{0,24}(?P<file>[^\s('\"][^('\"\n]{0,300}\.\w{1,5})\(\d{1,7}(?:,\d{1,5})?\)"
     r": error(?: [A-Z]{1,3}\d{4})?: " + _SAID,
     rf"^\s{{0,24}}(?P<file>{_OF_RUST})\[E0\d{{3}}\]: {_SAID}",
+    r"^\s{0,24}(?P<file>)error: " + _SAID,  # a part of a message
 )
 _NOTE = (
     r"^\s{0,24}(?:In file included from )?(?P<file>[^\s:'\"][^:'\"\n]{0,300}\.\w{1,5})"
@@ -92,6 +93,11 @@ _NO_ATTRIBUTE = (
     r"module '(?P<module>[\w.]{1,80})' has no attribute '(?P<name>\w{1,80})'",
     r"cannot import name '(?P<name>\w{1,80})' from '(?P<module>[\w.]{1,80})' \((?P<path>[^)]+)\)",
 )
+_OTHER_CALL = (
+    r"^(?P<name>[\w.<>]{2,80})\(\) (?:got an unexpected keyword argument '\w{1,60}'"
+    r"|missing \d{1,2} required (?:positional|keyword-only) arguments?"
+    r"|takes (?:from )?\d{1,2}.{0,20} positional arguments? but \d{1,2} (?:was|were) given)"
+)
 _UNDECLARED = rf"error: (?:implicit declaration of function|call to undeclared function) {_NAME}"
 _MEANT = rf"did you mean {_NAME}"
 # A function or a macro that a source in C uses without its header.
@@ -139,7 +145,7 @@ def unowned_misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
     for line, found in _errors(search):
         named = _first((*_LACKS, *_RUST_LACKS), found["message"])
         root = named["owner"].partition("::")[0] if named else "std"
-        if named and root not in _STANDARD and not _has_name(found["file"], root):
+        if named and found["file"] and root not in _STANDARD and not _has_name(found["file"], root):
             file = {} if found["file"] == _OF_RUST else {"file": found["file"]}
             yield line, {"owner": named["owner"], "member": named["name"]} | file
 
@@ -214,6 +220,17 @@ def _places(lines: Sequence[Line]) -> list[str]:
     return [place["file"] for place in found if place]
 
 
+def other_call(kind: str, message: str, files: Sequence[str]) -> dict[str, str]:
+    """Return the package that calls a function in another way than it is defined, if the project
+    calls the package; ``files`` are those of the traceback.
+    """
+    found = compiled(_OTHER_CALL).match(message)
+    owners = [owner_of_path(file) for file in files]
+    if not found or kind != "TypeError" or not owners or not owners[-1] or all(owners):
+        return {}
+    return _named(owners[-1].name, f"{found['name']} as it is defined here")
+
+
 def missing_name(kind: str, message: str, asking: str) -> dict[str, str]:
     """Return the Python module that lacks a name, if it is not the one of the file that asks."""
     found = _first(_NO_ATTRIBUTE, message)
@@ -238,7 +255,7 @@ def _by_name(message: str, file: str) -> dict[str, str]:
     elif compiled(_CONVERTS).search(message) and (found := _known_type(message)):
         kind, library = found["owner"], _library_of(found["owner"])
         member = f"{kind} as it is used here"
-    elif (found := compiled(_NO_MATCH).search(message)) and owner_of_path(file):
+    elif (found := compiled(_NO_MATCH).search(message)) and (not file or owner_of_path(file)):
         kind, library = found["owner"], _library_of(found["owner"])
         member = f"{kind.rpartition('::')[2]} for this call"
     else:

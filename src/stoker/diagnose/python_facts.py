@@ -15,7 +15,10 @@ from stoker.model.shell import ShellScript, Template, fill, joined, outside, quo
 FACTS = Facts()
 
 _OF_PYTHON = r"/usr/include/python(3\.\d{1,2})\b"
-_BY_UV = r"Failed to (?:download and )?build `|\buv (?:pip|sync|build|add|run) "
+_BY_UV = (
+    r"Failed to (?:download and )?build `|\buv (?:pip|sync|build|add|run) "
+    r"|Using C?Python \d.{1,80} environment at: "
+)
 
 
 @FACTS.text("run.python", "the interpreter that builds")
@@ -36,7 +39,7 @@ def _uv(about: About) -> str | None:
 
 @FACTS.text(
     "run.python_wanted",
-    "the oldest Python that a requirement in the log allows, or the last before a change",
+    "the newest Python that a requirement in the log allows, or the last before a change",
 )
 def _python_wanted(about: About) -> str | None:
     supported = about.words("newest") or about.words("last")
@@ -45,8 +48,8 @@ def _python_wanted(about: About) -> str | None:
     least = [number for sign, number in versions if sign in (">=", "==", "~=", "")]
     least += [f"3.{int(number[2:]) + 1}" for sign, number in versions if sign == ">"]
     below = [f"3.{int(number[2:]) - 1}" for sign, number in versions if sign == "<"]
-    found = sorted(least or below, key=lambda number: int(number[2:]))
-    return found[-1] if found else None
+    minors = [int(number[2:]) for number in below or least]
+    return f"3.{min(minors) if below else max(minors)}" if minors else None
 
 
 @FACTS.command("run.python_new", "the commands that make an environment with that version")

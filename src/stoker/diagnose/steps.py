@@ -40,8 +40,8 @@ _GIVEN_UP: _Tables = {
     Level.BUILD: (
         _START + r"FAILED: ",
         r"ninja: build stopped",
-        _START
-        + r"(?:g|mingw32-)?make(?:\.exe)?(?:\[\d+\])?: \*\*\* (?!No rule|/|.{0,300}\(ignored\))",
+        _START + r"(?:g|mingw32-)?make(?:\.exe)?(?:\[\d+\])?: "
+        r"\*\*\* (?!No rule|No targets|internal error|/|.{0,300}\(ignored\))",
         r"collect2(?:\.exe)?: (?:error|fatal error): ld returned",
         r"clang(?:\+\+)?(?:-\d+)?: error: linker command failed",
         r"Error compiling objects for extension",
@@ -69,6 +69,8 @@ _GIVEN_UP: _Tables = {
         r"Failed to (?:download and )?build `",
         r"^\s{0,8}\u00d7 (?:Failed|No solution|Invalid|Missing|Could not|Unable) ",
         r"ERROR Backend subprocess exited",
+        r"^\s{0,8}(?:[├|]|\|-)\S{1,3} The build backend returned an error",
+        r"^\s{0,8}(?:[╰`])\S{1,3} Call to `[\w.:]{3,80}` failed",
     ),
     Level.IMAGE: (
         r"ERROR: failed to (?:build|solve: (?:process|executor failed|rpc error))",
@@ -135,6 +137,7 @@ _ERROR = (
     r"\b(?:ninja|make(?:\[\d+\])?): (?:error|fatal|\*\*\*)",
     r"died due to signal",
     r"undefined reference to",
+    r"unresolved external symbol .{1,300} referenced in function",
     r"(?:错误|エラー|오류|[Ff]ehler|erreur|ошибка)\s{0,2}[:\uff1a]",  # as gcc speaks elsewhere
     r"未定义的引用|référence indéfinie|[Nn]icht definierter Verweis",
     r"^\s{0,24}Undefined symbols for architecture",
@@ -158,6 +161,8 @@ _COMPLAINT = (
     r"(?<![\w./=-])(?:[Ee]rror|ERROR|FAILED|[Ff]ailed|[Ff]atal|[Cc]annot|[Cc]ould not|[Uu]ndefined"
     r"|unexpected|[Nn]ot found|No such file|[Dd]enied|[Rr]efused|[Aa]borted)(?![\w-]|\.\w|: 0\b)"
 )
+# Notes that compilers print below an error, or below a warning.
+_NOTES = (r": note: {1,3}(?:initializing argument|no known conversion|candidate|declared here)",)
 _LAST = 12  # lines with text at the end of a log
 _QUOTES = r"\s{0,9}\d{0,7} ?\|"  # source that a compiler shows below its message
 _OF_CMAKE = (r"^\s{0,24}CMake Error",)  # old ones say after it that files were written
@@ -255,6 +260,7 @@ PATTERNS = (
     *(pattern for table in (_GIVEN_UP, _SUCCEEDED) for row in table.values() for pattern in row),
     *_ERROR,
     *_HARMLESS,
+    *_NOTES,
     *_OF_CMAKE,
     *_STEP,
     *_TRACEBACK,
@@ -269,6 +275,7 @@ def find_steps(lines: Sequence[Line], texts: Texts) -> LogSteps:
     echoes = set(levels)
     named = {*_with(_ERROR, texts), *_last_words(lines)} - echoes - successes.keys()
     errors = sorted(line for line in named if _counts(lines[line]))
+    errors = errors or _orphans(texts)
     of_cmake = set(_with(_OF_CMAKE, texts))
     levels |= {line: Level.BUILD if line in of_cmake else Level.LINE for line in errors}
     found, last_success = messages(lines, texts), _last(successes)
@@ -288,6 +295,11 @@ def find_steps(lines: Sequence[Line], texts: Texts) -> LogSteps:
         last_failure=_last(levels),
         last_success=last_success,
     )
+
+
+def _orphans(texts: Texts) -> list[int]:
+    """Return the notes of a compiler that belong to no warning: their error was cut off."""
+    return [] if texts.having("warning: ") else _with(_NOTES, texts)
 
 
 def failed_step(texts: Texts) -> str:

@@ -19,9 +19,10 @@ from stoker.knowledge.suspects import suspected_causes
 from stoker.model.shell import ShellScript, Template, fill, outside, quoted, recorded
 from stoker.model.value import Value, version_numbers
 
-# Commands that change what is no copy, or ask for a password.
+# Commands that change what is no copy, ask for a password, or take another source: a newer release
+# that builds proves no cause.
 _OF_SYSTEM = re.compile(
-    r"(?:^|[;&|] *)(?:sudo|apt(?:-get)?|dnf|yum|zypper|apk|pacman|brew|conda)\b"
+    r"(?:^|[;&|] *)(?:sudo|git|apt(?:-get)?|dnf|yum|zypper|apk|pacman|brew|conda)\b"
 )
 _BY_MAKE = re.compile(r"(?:\S*/)?g?make")
 _MAKE = re.compile(r"\bg?make\b")

@@ -12,6 +12,7 @@ from stoker.diagnose.interfaces import (
     collisions,
     misfits,
     missing_name,
+    other_call,
     unowned_misfits,
     without_include,
 )
@@ -78,6 +79,7 @@ _UNDEFINED = (
 # The type that a template returns, before its name: it tells nothing of the library that lacks.
 _RETURNED = r"^[\w:]{1,100}::\w{1,100}[ *&]{1,4}(?=[\w:]{1,100}::\w)"
 _NOT_NAMED = (r"/lib(?P<library>[\w+-]{1,60})\.so[\d.]{0,12}: error adding symbols: DSO missing",)
+_NEEDS_SYMBOL = r"undefined reference to symbol [`'\u2018](?P<symbol>[^'\u2019@\n]{1,200})"
 # A finished library of the system or of an environment that needs a symbol.
 _FINISHED = (
     r"(?:^|\s)(?:/usr|/lib|/opt|/nix|/home/\S{1,200}conda|/\S{1,200}/envs)\S{0,300}/"
@@ -131,10 +133,18 @@ _NEEDED = (
 )
 _VAGUE = (
     r"(?i)(?:requested|compiler|toolchain|librar(?:y|ies)|file|package|module|program|header|tool"
-    r"|it)$"
+    r"|it|flags?|options?|cannot|can|could|not|configure|support|path|version|value|command|must|this"
+    r"|that|you|we|no)$"
 )
 _C_LIBRARY = {"libc6-dev", "linux-libc-dev"}  # packages that are never what is lacking
 _MESON = (r"^\s{0,24}(?:\S{1,200}meson\.build:\d+:\d+: )ERROR: (?P<message>\S.{0,300})",)
+# Where a tool says that the output of a build is.
+_OTHER_LOG = (
+    r"(?:[Cc]onsult|[Ss]ee(?: also)?|[Ll]og (?:file )?(?:is|was|in|at|location)|[Ll]ogs?:"
+    r"|can be found (?:in|at)|captured in|[Ff]or more (?:information|details),?(?: see)?)"
+    r"[: ]{1,3}[\"'`\u2018]?(?P<file>(?:/|[A-Za-z]:[/\\])[^\s\"'`\u2018\u2019]{2,200}?"
+    r"(?:\.log|\.out|\.txt))\b"
+)
 _EXCEPTION = (
     r"^\s{0,24}(?P<kind>[A-Za-z_][\w.]{0,100}"
     r"(?:Error|Exception|Exit|NotFound|Failed|Warning|Interrupt))(?:: (?P<message>.{1,300}))?$"
@@ -167,6 +177,7 @@ PATTERNS = (
     *_NO_RULE,
     *_CONFIGURE,
     *_MESON,
+    _OTHER_LOG,
     _EXCEPTION,
 )
 
@@ -189,6 +200,7 @@ def find_symptoms(search: LogSearch, explained: Collection[int]) -> list[Match]:
         _unusable_packages,
         _cmake_errors,
         _exceptions,
+        _other_logs,
     )
     steps = search.steps
     found = (match for kind in kinds for match in kind(search))
@@ -321,7 +333,9 @@ def _missing_libraries(search: LogSearch) -> Iterator[Match]:
 
 def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
     for line, groups in _hits(search, _NOT_NAMED):
-        yield _symptom("library-not-linked", line, 0.85, {"symbol": groups["library"]} | groups)
+        needed = compiled(_NEEDS_SYMBOL).search(search.lines[max(line - 1, 0)].text)
+        symbol = needed["symbol"] if needed else groups["library"]
+        yield _symptom("library-not-linked", line, 0.85, {"symbol": symbol} | groups)
     for line, groups in _hits(search, _UNDEFINED):
         symbol = compiled(_RETURNED).sub("", groups["symbol"])
         text = search.lines[line].text
@@ -330,7 +344,7 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
             yield _symptom("library-not-linked", line, 0.86, groups)
             continue
         finished = compiled(_FINISHED).search(text)
-        if finished and not library_of(symbol):
+        if finished:
             needs = {"symbol": symbol, "library": finished["library"]}
             yield _symptom("library-needs-other-library", line, 0.76, needs)
         elif library := library_of(symbol):
@@ -461,6 +475,11 @@ def _cmake_errors(search: LogSearch) -> Iterator[Match]:
             yield _symptom("cmake-error", begin, 0.6, {"message": said})
 
 
+def _other_logs(search: LogSearch) -> Iterator[Match]:
+    for line, groups in _hits(search, [_OTHER_LOG], most=1):
+        yield _symptom("log-elsewhere", line, 0.5, groups)
+
+
 def _exceptions(search: LogSearch) -> Iterator[Match]:
     """Yield the exceptions that end a traceback, with the last frame outside of the tools."""
     for line, groups in _hits(search, [_EXCEPTION]):
@@ -481,6 +500,14 @@ def _exceptions(search: LogSearch) -> Iterator[Match]:
             and _is_raised(search.lines[max(0, line - _RAISED) : line])
         ):
             yield _symptom("stated-by-project", line, _STATED, {"file": own[-1]["file"]} | said)
+        elif own and (
+            other := other_call(
+                groups["kind"],
+                groups.get("message", ""),
+                [frame["file"] for frame in own],
+            )
+        ):
+            yield _symptom("dependency-api-changed", line, 0.78, other)
         elif own and (
             lacking := missing_name(groups["kind"], groups.get("message", ""), own[-1]["file"])
         ):

@@ -24,10 +24,80 @@ from stoker.outside.process import run
         "The command '/bin/sh -c pip install .' returned a non-zero code: 137\n",
         "thread 4321 panic: index out of bounds\n",
         "./main.go:5:2: undefined: foo\nexit status 2\n",
+        "main.obj : unresolved external symbol f referenced in function main\n",
+        "/opt/rocm/include/hip/a.h:3:5: note: initializing argument 2 of 'int f(int, char)'\n",
     ],
 )
 def test_an_error_is_never_nothing(log: str, tmp_path: Path) -> None:
     assert answer(log, machine(tmp_path, BOOKWORM)).status in (Status.FAILED, Status.UNKNOWN)
+
+
+def test_notes_of_warnings_are_no_failure(tmp_path: Path) -> None:
+    log = "a.c:3:5: warning: passing argument 1 of 'f'\na.h:1:6: note: declared here\n"
+    assert answer(log, machine(tmp_path, BOOKWORM)).status is Status.NOTHING_FAILED
+
+
+def test_what_a_back_end_says_is_shown_and_not_that_it_failed(tmp_path: Path) -> None:
+    log = """  \u00d7 Failed to build `mill==1.0`
+  ├─▶ The build backend returned an error
+  ╰─▶ Call to `setuptools.build_meta.build_wheel` failed (exit status: 1)
+
+      [stderr]
+      error: the grindstone is worn out
+"""
+    found = answer(log, machine(tmp_path, BOOKWORM))
+    assert found.status is Status.UNKNOWN
+    assert found.unexplained[-1].text.strip() == "error: the grindstone is worn out"
+    assert not any("backend returned" in line.text for line in found.unexplained)
+
+
+def test_a_log_that_names_the_log_of_the_error_is_unknown_and_says_where_it_is(
+    tmp_path: Path,
+) -> None:
+    log = """Error! Bad return status for module build on kernel: 6.12.9-amd64 (x86_64)
+Consult /var/lib/dkms/mill/1.0/build/make.log for more information.
+"""
+    found = answer(log, machine(tmp_path, BOOKWORM))
+    assert found.status is Status.UNKNOWN
+    assert found.kind is not None
+    assert "stoker diagnose /var/lib/dkms/mill/1.0/build/make.log" in found.kind.look[0].text
+
+
+@pytest.mark.parametrize(
+    ("caller", "causes"),
+    [
+        ("/venv/lib/python3.12/site-packages/torch/utils/cpp_extension.py", True),
+        ("tools/build.py", False),
+    ],
+)
+def test_a_package_that_calls_what_the_project_replaced_is_of_another_release(
+    caller: str, causes: bool, tmp_path: Path
+) -> None:
+    log = f"""Traceback (most recent call last):
+  File "setup.py", line 200, in <module>
+    setup(
+  File "{caller}", line 800, in wrap
+    _compile(
+TypeError: compile_all() got an unexpected keyword argument 'with_sycl'
+"""
+    found = answer(log, machine(tmp_path, BOOKWORM)).findings
+    assert [one.cause for one in found] == (["dependency-api-changed"] if causes else [])
+
+
+def test_commands_for_sh_are_not_offered_where_cmake_chose_an_sdk_of_windows() -> None:
+    log = """-- Selecting Windows SDK version 10.0.22621.0 to target Windows 10.0.26100.
+CMake Error at CMakeLists.txt:14 (find_package):
+  Could not find a package configuration file provided by "OpenCV" with any of
+  the following names:
+
+    OpenCVConfig.cmake
+"""
+    assert not diagnose(read_log(BytesIO(log.encode()))).findings[0].fix
+
+
+def test_a_log_that_is_a_text_of_json_is_read_as_lines(tmp_path: Path) -> None:
+    log = r'{"log": "make\ncc -c a.c\na.c:1:10: fatal error: zstd.h: No such file or directory\n"}'
+    assert only(log, machine(tmp_path, BOOKWORM)).cause == "system-headers-missing"
 
 
 def test_a_log_that_was_pasted_as_one_line_is_read_as_lines(tmp_path: Path) -> None:

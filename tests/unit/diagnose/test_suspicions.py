@@ -106,3 +106,11 @@ def test_a_package_is_dated_by_its_upload(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("PIP_INDEX_URL", tmp_path.as_uri())
     assert uploaded_month(Texts(OF_PIP.splitlines())) == "2020-06"
     assert uploaded_month(Texts(["Downloading other-1.1.tar.gz"])) is None
+
+
+def test_another_source_is_never_tried(tmp_path: Path) -> None:
+    """A newer release that builds proves nothing about the failure of this one."""
+    log = "ModuleNotFoundError: No module named 'numpy.distutils'\nerror: setup.py failed\n"
+    tried = found(log, of_run(["sh", "-c", "python setup.py build"], tmp_path))
+    assert tried
+    assert not [line for one in tried for line in one.fix.commands if line.startswith("git ")]
