@@ -20,8 +20,7 @@ _PREFIX = "|".join(
         rf"[^\t]{{1,80}}\t[^\t]{{1,80}}\t(?=\ufeff?{_DATE})",  # GitHub: job, step
         rf"\ufeff?\[?{_STAMP}\]?(?: \d\d[OE]\+?)?(?:[ \t:]|$)",  # most CI systems
         rf"\[?{_TIME}\]?[:]?(?:[ \t]|$)",
-        rf"\[{_TIME}\](?: :)?\s{{0,4}}\[Step \d{{1,3}}/\d{{1,3}}\] ",  # TeamCity
-        r"(?:: \t? ?)?\[Step \d{1,3}/\d{1,3}\] ",
+        r"\s?:?[ \t]{0,4}\[Step \d{1,3}/\d{1,3}\] ",  # TeamCity
         r"(?:stdout|stderr) [FP] ",  # Kubernetes
         # ts, and the journal of systemd
         rf"{_MONTH} [ \d]\d {_TIME} (?:[\w.-]{{1,80}} [\w./@-]{{1,80}}\[\d{{1,9}}\]: )?",

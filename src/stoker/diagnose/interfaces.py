@@ -194,6 +194,14 @@ def collisions(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
             yield line, {"library": library, "member": named["name"]}
 
 
+def declared_at(search: LogSearch, line: int) -> list[str]:
+    """Return the files that the notes below an error name, if it says that a use and a declaration
+    differ.
+    """
+    differs = compiled(_DIFFERS).search(search.lines[line].text)
+    return _places(_below(search, line)) if differs else []
+
+
 def _errors(search: LogSearch) -> Iterator[tuple[int, re.Match[str]]]:
     for pattern in _ERRORS:
         for line, found in search.texts.search(pattern, most=_MOST).items():

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from stoker.diagnose.found_packages import declined_versions, refused_packages
 from stoker.diagnose.interfaces import (
     collisions,
+    declared_at,
     misfits,
     missing_name,
     other_call,
@@ -396,13 +397,22 @@ def _source_errors(search: LogSearch) -> Iterator[Match]:
             if owner and owner_of_path(_compiled_file(search, line, groups["file"])) == owner:
                 groups = {"owner": str(owner), "message": groups["message"]}
                 yield _symptom("bundled-source-error", line, 0.66, groups)
-            elif release := release_of(groups["file"]):
+            elif (release := release_of(groups["file"])) and not _differ_within(search, line):
                 groups = {"owner": str(release), "message": groups["message"]}
                 yield _symptom("released-source-error", line, 0.68, groups)
             elif compiled(_FOREIGN).search(groups["file"]):
                 yield _symptom("dependency-source-error", line, 0.6, {})
             else:
                 yield _symptom("source-error", line, 0.65, groups)
+
+
+def _differ_within(search: LogSearch, line: int) -> bool:
+    """Return whether an error says that a use does not fit a declaration in the same release: then
+    its files are of different ages, and not its tools.
+    """
+    return str(release_of(search.lines[line].text)) in {
+        str(release_of(place)) for place in declared_at(search, line)
+    }
 
 
 def _compiled_file(search: LogSearch, line: int, file: str) -> str:

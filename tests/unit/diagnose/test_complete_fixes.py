@@ -98,3 +98,43 @@ def test_plain_commands_have_a_form_for_cmd(tmp_path: Path) -> None:
     found = of_elsewhere(log, machine(tmp_path, BOOKWORM))
     assert found.fix[0].shell is Shell.CMD
     assert found.fix[0].commands[0].startswith("python -m pip install ")
+
+
+KILLED = "error: could not compile `mill`\nrustc: died (signal: 9, SIGKILL: kill)\n"
+NO_MKMF = "extconf.rb: cannot load such file -- mkmf (LoadError)\nextconf failed\n"
+MTOC = "mtoc: input file: a.dll contains Mach-O segment __RO_RELOCS with\nmake: *** a\n"
+LONG_RECIPE = "make: /bin/sh: Argument list too long\nmake: *** [Makefile:2: all] Error 127\n"
+OF_CLANG = """cc -O2 --rtlib=compiler-rt -c a.c
+cc: error: unrecognized command-line option '--rtlib=compiler-rt'
+"""
+NO_CLANG = """CMake Error at CMakeLists.txt:2 (project):
+  The CMAKE_CXX_COMPILER:
+
+    clang++-18
+
+  is not a full path and was not found in the PATH.
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        (KILLED, "CARGO_BUILD_JOBS"),
+        (NO_MKMF, "ruby-dev"),
+        (MTOC, ""),
+        (LONG_RECIPE, ""),
+        (OF_CLANG, ""),
+        (NO_CLANG, ""),
+    ],
+)
+def test_a_fix_is_for_the_tool_that_failed(log: str, words: str, tmp_path: Path) -> None:
+    fix = of_elsewhere(log, machine(tmp_path, BOOKWORM)).fix
+    shown = " ".join(line for one in fix[:1] for line in one.commands)
+    assert words in shown
+    assert bool(shown) == bool(words)
+
+
+def test_the_newest_python_that_the_project_allows_is_wanted(tmp_path: Path) -> None:
+    log = "ERROR: Package 'mill' requires a different Python: 3.14.0 not in '<3.13,>=3.9'\n"
+    fix = of_elsewhere(log, machine(tmp_path, BOOKWORM)).fix
+    assert "3.12" in fix[0].text
