@@ -33,24 +33,22 @@ _MEMORY = Reason.MEMORY  # to look up a member of an enum takes longer than to n
 class Adaptive(Value, frozen=True, kw_only=True):
     """Decides by the forecast which steps start, pause, resume and die.
 
-    A name in brackets is a single build that was simulated before tests/scenarios.py had draws,
-    with its time over the stored one if the figure is left out: a hint, no proof.
+    Brackets behind a figure of the policy, here and in other modules, have a row of
+    tests/scenarios.py and how much longer it takes with another figure, by pairs of draws. A figure
+    without them is not proven: no row was certain to take longer.
     """
 
-    cushion: float = 0.01  # share of the limit left free [pytorch16th-4cpu-2G-warm-gc-off 1.26]
-    # Seconds for which memory must suffice for a resumed step [6 other draws of
-    # pytorch16th-4cpu-2G-warm 1.05 with 0.5].
-    foresight: float = 2.0
-    # Seconds after which a place is kept for the most urgent step [pytorch16th-4cpu-2G-warm-gc-off
-    # 1.04], and after which no step passes it any more, so that endless trials do not
-    # let it starve [no scenario, but a test of the policy; as long as the build takes after its
-    # start is too early: 1.02 of what test_simulate_pace.py allows].
-    reserve_after: float = 20.0
+    cushion: float = 0.01  # share of the limit left free [pytorch-2G-first 1.16 with 0]
+    foresight: float = 2.0  # seconds for which memory must suffice for a resumed step
+    reserve_after: float = 20.0  # seconds after which a place is kept for the most urgent step
+    # Seconds after which no step passes it any more, so that endless trials do not let it starve: a
+    # test of the policy. As long as the build takes after its start is too early.
     endurance: float = 120.0
-    # Seconds after which the size of an unknown step is evident [kernels-16cpu-24G-cold 1.18].
+    # Seconds after which the size of an unknown step is evident [kernels-24G-16cpu 1.18 with 20;
+    # kernels-x3-16G-8cpu loses more work with 0].
     settling: float = 10.0
-    # Percent of time that memory pressure may cost [no scenario: simulated machines do not swap; a
-    # test of the policy].
+    # Percent of time that memory pressure may cost. Simulated machines do not swap: a test of the
+    # policy.
     stalled: float = 10.0
 
     @property

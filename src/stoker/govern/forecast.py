@@ -16,10 +16,8 @@ from stoker.govern import upper
 from stoker.govern.upper import Upper
 from stoker.model.govern import Request, State
 
-# Seconds of the first stretches [pytorch16th-4cpu-2G-warm-gc-off takes 1.20
-# with 0.5], and the factor from one stretch's end to the next [the same 1.14 with 1.02].
-_SHORTEST = 0.25
-_GROWTH = 1.03
+_SHORTEST = 0.25  # seconds of the first stretches
+_GROWTH = 1.03  # factor from one stretch's end to the next
 
 
 def _ends() -> tuple[float, ...]:

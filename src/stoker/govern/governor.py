@@ -32,9 +32,9 @@ from stoker.model.govern import Decision, ModeChoice, Reason, Request, State, St
 from stoker.model.runs import Attempt, Intervention, Outcome
 from stoker.model.terms import Gc, RunShare, RunTerms
 
-_PUNCTUAL = 0.3  # seconds between decisions on a machine that is not busy [no scenario, but a test]
-_RECONSIDER = 1.0  # seconds between new predictions [24 first builds: 8 OOM kills with 0, not 2]
-_RECONSIDERED = 200  # most urgent ones [pytorch-16cpu-16G-cold: 1.29 of the CPU time with all]
+_PUNCTUAL = 0.3  # seconds between decisions on a machine that is not busy; a test has a busy one
+_RECONSIDER = 1.0  # seconds between new predictions
+_RECONSIDERED = 200  # most urgent steps that are predicted again; all of them take CPU time
 
 
 class Governor:

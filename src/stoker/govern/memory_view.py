@@ -31,7 +31,7 @@ class MemoryReading(Value, frozen=True, kw_only=True):
 
 class Slope:
     """Measures how fast a reading grows, over one second: long enough to separate growth from
-    noise [pytorch16th-4cpu-2G-warm-gc-off takes 1.14 with 0.1].
+    noise, which simulated readings do not have.
     """
 
     _SPAN = 1.0

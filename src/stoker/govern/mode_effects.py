@@ -16,7 +16,7 @@ from stoker.model.govern import CompileMode, ModeEffect, Role, Step, StepRecord
 from stoker.model.value import Bytes, Ratio, Value
 
 _MOST_EFFECT = 1000.0  # what a damaged history can do
-KEPT = 64  # latest figures of each kind that count [tables-4cpu-2G-cold 1.23 with 16]
+KEPT = 64  # latest figures of each kind that count
 
 _Kind = tuple[Role, str, CompileMode]  # steps of a build folder in one mode
 

@@ -43,28 +43,26 @@ from stoker.model.govern import (
 )
 from stoker.model.value import Bytes, Count, Ratio, Seconds, Value
 
-# A name in brackets is a single build that was simulated before tests/scenarios.py had draws, with
-# its time over the stored one if the figure is left out: a hint, no proof.
+# What brackets mean is in adaptive.py.
 _MOST_ROWS = 20_000  # that are kept in all: several builds of PyTorch
-# Rows that a folder needs to be used [24 first builds: 7 OOM kills with 1, not 2], and as which the
-# shipped figure counts beside them [the same: 1.02 and 7 OOM kills without]. As many of the latest
-# profiles of a command count [24 first builds: 1.007 and an OOM kill more with 1].
+# Rows that a folder needs to be used, and as which the shipped figure counts beside them. As many
+# of the latest profiles of a command count.
 _ENOUGH = 4
-# Factor beyond which a source is of another kind by its size [tables-4cpu-2G-cold 1.18].
+# Factor beyond which a source is of another kind by its size [tables-4cpu-first 1.12 without].
 _FAR = 8
-# Share of peaks above ``high`` [tables-4cpu-2G-third-gc-off 1.06 with 0], and by how much of it one
-# step shifts the predictions that follow [flash-attn-16cpu-32G-cold 1.05 without].
+# Share of peaks above ``high``, and by how much of it one step shifts the predictions that follow.
 _ABOVE = 0.1
-# ``high`` over ``peak`` of a command that was seen once [tables-4cpu-2G-third-gc-off 1.04 with 1.1]
+# ``high`` over ``peak`` of a command that was seen once [pytorch-2G-known-scattered 1.05 with 1,
+# 1.04 with 1.1].
 _WIDTH = 1.05
-# The same of figures that are shipped for its source [flash-attn-16cpu-32G-cold 1.05 with 1.05].
-_SHIPPED_WIDTH = 1.1
-# Latest steps from which the machine's speed is estimated: with 64, a build of which the second
-# half is twice as slow takes 1.02 and has 4 OOM kills instead of 2.
+_SHIPPED_WIDTH = 1.1  # the same of figures that are shipped for its source
+# Latest steps from which the machine's speed is estimated [pytorch-2G-first 1.08 with 64].
 _PACES = 15
-_ASSUMED_PACES = (0.7, 1.0, 1.4)  # at first [pytorch16th-4cpu-2G-warm-gc-off 1.14]
-_ASSUMED_SCALES = (1.0,) * 5  # before any was measured [flash-attn-16cpu-32G-cold 1.10]
-# Share of the slowest and of the fastest that does not count [pytorch16th-4cpu-4G-warm 1.17].
+_ASSUMED_PACES = (0.7, 1.0, 1.4)  # at first
+# Before any was measured. Of this, _ABOVE, _SHIPPED_WIDTH, and _TAIL and _SLOWEST in
+# upper.py, none is proven alone; without all five pytorch-2G-first takes 1.18.
+_ASSUMED_SCALES = (1.0,) * 5
+# Share of the slowest and of the fastest that does not count [tables-4cpu-third 1.02 with 0].
 _OUTLIERS = 0.15
 _ASSUMED_PROFILE = climb(TYPICAL_SHARE)
 _MOST_OFFSET = 1.5  # of predictions, in powers of e: what a damaged history can do

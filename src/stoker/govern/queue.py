@@ -6,8 +6,7 @@ from typing import overload
 
 from stoker.model.govern import Request
 
-# A second of waiting counts as this many seconds of critical path, so that no step starves
-# [pytorch16th-4cpu-2G-warm-gc-off takes 1.13 without].
+# A second of waiting counts as this many seconds of critical path, so that no step starves.
 _AGING = 0.1
 
 

@@ -18,33 +18,28 @@ from stoker.govern.profile import Profile
 from stoker.model.govern import Basis, Pace, Prediction, Running
 from stoker.model.value import Value
 
-# A name in brackets is a single build that was simulated before tests/scenarios.py had draws, with
-# its time over the stored one if the figure is left out: a hint, no proof.
-# Factor by which durations differ at least: a step may take longer by it [without
-# pytorch16th-4cpu-2G-warm-gc-off 1.04], and the spread is never less [cuda-16cpu-32G-cold 1.06].
+# What brackets mean is in adaptive.py.
+# Factor by which durations differ at least: a step may take longer by it, and the spread is never
+# less.
 LEAST_SPREAD = 1.02
-# Share of its age that an overdue step is expected to need longer [the same 1.07].
+# Share of its age that an overdue step is expected to need longer [pytorch-2G-known-scattered 1.05
+# with 0.02].
 _LATE = 0.1
-# Last parts of a profile, in one of which an overdue step may be [24 first builds 1.006].
-_TAIL = 16
-# Share by which the memory of one command differs from run to run [cuda-16cpu-32G-cold 1.13].
-_ALIKE = 0.12
-# Seconds until a pause or a kill takes effect [tables-2cpu-2G-cold 1.38], by which a measurement
-# may be older than the step's age, and for which memory in use now stays in use
-# [cuda-16cpu-32G-cold 1.05].
+_TAIL = 16  # last parts of a profile, in one of which an overdue step may be
+_ALIKE = 0.12  # share by which the memory of one command differs from run to run
+# Seconds until a pause or a kill takes effect, by which a measurement may be older than the step's
+# age, and for which memory in use now stays in use. Simulated kills take no time.
 REACTION = 0.5
 # Share of the spread of durations that a forecast allows for. A step that is early or late can be
 # paused for a moment, which costs less than the CPUs that would wait for every such case
-# [pytorch16th-4cpu-2G-cold-gc-off 1.19].
+# [pytorch-2G-known-scattered 1.04 with 1].
 _DOUBT = 0.5
-# A step that is slower than predicted by more than this does not follow its profile
-# [pytorch16th-4cpu-2G-cold-gc-off 1.13].
-_SLOWEST = 2.5
+_SLOWEST = 2.5  # a step that is slower than predicted by more does not follow its profile
 # Share of a learned prediction's width that is kept free. Being wrong now and then, and killing the
-# youngest step, costs less than idle CPUs [pytorch16th-4cpu-2G-cold 1.21].
+# youngest step, costs less than idle CPUs [pytorch-2G-known-scattered 1.13 with 0].
 _CAUTION = 0.25
 # Share of its memory by which a step may still grow if nothing says where it ends
-# [tables-4cpu-2G-cold 1.25].
+# [tables-2cpu-first 1.09 with 0].
 _FURTHER = 0.5
 
 Ages = tuple[float, float]  # seconds of a predicted life that have passed: at least, at most

@@ -25,8 +25,7 @@ class BusyCpus:
 class Contention:
     """The share of CPUs that were lately idle because steps waited for memory."""
 
-    # Seconds after which a share counts with a third of its weight [without, modes of gcc make the
-    # builds tables-4cpu-2G take 1.018, not 1.013].
+    # Seconds after which a share counts with a third of its weight.
     _SPAN = 30.0
 
     def __init__(self) -> None:
