@@ -6,7 +6,8 @@ from typing import overload
 
 from stoker.model.govern import Request
 
-# A second of waiting counts as this many seconds of critical path, so that no step starves.
+# A second of waiting counts as this many seconds of critical path, so that no step starves
+# [pytorch-2G-known-scattered 1.05 with 0].
 _AGING = 0.1
 
 
