@@ -15,7 +15,7 @@ compiled apart from the others, because a run notices new names as a whole.
 | remote | ccache with a redis server, and an empty local cache in each run |
 | checkpoint | ccache with a checkpoint in a folder, and an empty local cache in each run |
 
-The result is written to results/cache_truth.json. `--strict` also sets CCACHE_NODIRECT=1.
+The result is written to results/cache_truth-<machine>.json. `--strict` also sets CCACHE_NODIRECT=1.
 """
 
 import argparse
@@ -42,7 +42,7 @@ from changes import CHANGES  # noqa: E402
 from compiler_caches import running_redis  # noqa: E402
 from stoker.govern.history import History  # noqa: E402
 
-RESULTS = Path(__file__).parent / "results" / "cache_truth.json"
+RESULTS = Path(__file__).parent / "results" / f"cache_truth-{platform.machine()}.json"
 BIN = Path(sys.executable).parent
 ENGINES = ("ccache", "static ccache", "sccache", "remote", "checkpoint")
 # nvcc is slow, and ccache sees a kernel only with -MD: the other lists need few changes.

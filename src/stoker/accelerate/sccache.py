@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import msgspec
 
@@ -12,6 +13,7 @@ from stoker.outside import process
 
 _TIMEOUT_S = 30.0
 _CUDA_HOMES = ("CUDA_HOME", "CUDA_PATH")
+_TOOLKITS = Path("/usr/local")  # where CMake and PyTorch look without being told
 
 
 class _Counts(msgspec.Struct, frozen=True):
@@ -46,7 +48,7 @@ def start_server(program: str, environment: Mapping[str, str]) -> str | None:
 
 
 def broken_compilers(program: str, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the compilers that this sccache cannot start, with the reason."""
+    """Yield the compilers that a build may find and this sccache cannot start, with the reason."""
     import shutil  # most runs do not use sccache
 
     from stoker.knowledge.caches import remote_schemes
@@ -58,6 +60,7 @@ def broken_compilers(program: str, environment: Mapping[str, str]) -> Iterator[t
             for path in (
                 environment.get("CUDACXX", ""),
                 *(f"{environment.get(name, '')}/bin/{defect.compiler}" for name in _CUDA_HOMES),
+                *map(str, _TOOLKITS.glob(f"cuda*/bin/{defect.compiler}")),
                 shutil.which(defect.compiler, path=environment.get("PATH")) or "",
             )
             if os.access(path, os.X_OK)
