@@ -119,29 +119,26 @@ def remove_item(entry: CleanupItem) -> bool:
 
 
 def _described(kind: CleanupKind, path: Path, lock: Path) -> Iterator[CleanupItem]:
-    """Return the item; ``None`` if it has been deleted meanwhile."""
+    """Yield the item, unless it has been deleted meanwhile."""
     of_the_user = path.is_symlink() and not in_memory.is_in_memory(path)
     link = str(path.readlink()) if of_the_user else ""
     with suppress(FileNotFoundError):
         used = path.lstat().st_mtime
         with suppress(OSError):
             used = lock.stat().st_mtime
+        build = _build_of(path)
+        # The folder, and the part of it that is in memory.
+        places = {path.resolve(), build.resolve()} if in_memory.is_in_memory(build) else {path}
         yield CleanupItem(
             kind=kind,
             name=path.name,
             path=str(path),
-            size_bytes=0 if link else sum(map(files.size_on_disk, _places(path))),
+            size_bytes=0 if link else sum(map(files.size_on_disk, places)),
             used=used,
             busy=locks.is_held(lock),
             link=link,
             lock=str(lock),
         )
-
-
-def _places(path: Path) -> set[Path]:
-    """Return the folder and the part of it that is in memory."""
-    build = _build_of(path)
-    return {path.resolve(), build.resolve()} if in_memory.is_in_memory(build) else {path}
 
 
 def _build_of(path: Path) -> Path:
@@ -217,7 +214,10 @@ def cleaning_page(cleaning: Cleaning) -> Page:
         entries = sorted(of_kind, key=lambda kept: -kept.size_bytes)
         for kept in entries[:_MOST_OF_A_KIND]:
             name = f"run {kept.name}" if kind is CleanupKind.HISTORY else kept.path
-            table.add(kind.value, size(kept.size_bytes), _age(time.time() - kept.used), name)
+            age = time.time() - kept.used
+            days = int(age / _DAY)
+            unused = f"{days} d" if days > 1 else duration(max(0.0, age))
+            table.add(kind.value, size(kept.size_bytes), unused, name)
         if rest := entries[_MOST_OF_A_KIND:]:
             amount = sum(kept.size_bytes for kept in rest)
             table.add(kind.value, size(amount), "", f"and {len(rest)} more")
@@ -228,11 +228,6 @@ def cleaning_page(cleaning: Cleaning) -> Page:
         if kept.link
     ]
     return Group(table, *lines) if cleaning.chosen else Group(*lines)
-
-
-def _age(seconds: float) -> str:
-    days = int(seconds / _DAY)
-    return f"{days} d" if days > 1 else duration(max(0.0, seconds))
 
 
 def nothing_text(cleaning: Cleaning) -> str:

@@ -6,7 +6,7 @@ runs: then the governor checks it.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from stoker.govern.command_line import compiler_words, step_of
@@ -83,8 +83,6 @@ def configured_without(planned: PlannedTargets, log: str, what: str) -> TargetsE
 
 def compiled_below(folder: Path, root: Path, env: Mapping[str, str]) -> tuple[DeviceCompile, ...]:
     """Return the device compiles of every build.ninja below a folder."""
-    graphs: Iterable[Path] = sorted(folder.rglob("build.ninja"))[:20]
-    listed: Sequence[NinjaCommands | None] = [
-        ninja_commands(graph.parent, root, env) for graph in graphs
-    ]
+    graphs = sorted(folder.rglob("build.ninja"))[:20]
+    listed = (ninja_commands(graph.parent, root, env) for graph in graphs)
     return tuple(compiled for each in listed if each for compiled in each.compiles)

@@ -94,7 +94,8 @@ class RunningContainer:
         out, made = Path(wanted.out).absolute(), self._home / "out" / self._box.name
         # The final paths, after the outputs are copied out.
         places = {str(made): str(out), str(self._home / "state"): str(folders.state())}
-        before = self._runs()
+        runs = self._home / "state" / "runs"
+        before = set(runs.glob("*"))
         words = ("build", tree, "--out", str(made), *wanted.words, "--progress", "json")
         # The stoker inside starts where it finds the same stoker.toml.
         folder = Path(settings_file() or f"{tree}/any").parent
@@ -105,7 +106,8 @@ class RunningContainer:
                 plain = sorted(path for path in made.glob("*") if not path.is_symlink())
                 outputs = tuple(_bring(path, out) for path in plain)
         finally:
-            brought = self._bring_run(before, tree, contained)
+            new = sorted(set(runs.glob("*")) - before, reverse=True)
+            brought = _bring_run(new, tree, contained)
             remove_tree(made)
         built = None
         if brought:
@@ -166,21 +168,18 @@ class RunningContainer:
             "SUDO_UID": str(os.getuid()),  # whose stoker.toml counts
         }
 
-    def _runs(self) -> set[Path]:
-        return set((self._home / "state" / "runs").glob("*"))
 
-    def _bring_run(self, before: set[Path], tree: str, contained: Contained) -> Path | None:
-        """Copy the record of the build out of the container, also after a failure."""
-        for folder in sorted(self._runs() - before, reverse=True):
-            record = read_json(folder / RECORD, BuildRecord)
-            if record and record.tree == tree:
-                target = folders.state() / "runs" / folder.name
-                with folder_made_whole(target, mode=0o700) as aside:
-                    shutil.copytree(folder, aside, symlinks=True, dirs_exist_ok=True)
-                    page = indented_json(contained)
-                    write_whole(aside / "container.json", page, private=True)
-                return target
-        return None
+def _bring_run(runs: Sequence[Path], tree: str, contained: Contained) -> Path | None:
+    """Copy the record of the build out of the container, also after a failure."""
+    for folder in runs:
+        record = read_json(folder / RECORD, BuildRecord)
+        if record and record.tree == tree:
+            target = folders.state() / "runs" / folder.name
+            with folder_made_whole(target, mode=0o700) as aside:
+                shutil.copytree(folder, aside, symlinks=True, dirs_exist_ok=True)
+                write_whole(aside / "container.json", indented_json(contained), private=True)
+            return target
+    return None
 
 
 def check_ended(told: process.CommandResult, outputs: Sequence[Path], *, has_record: bool) -> None:

@@ -85,27 +85,20 @@ class Narrator:
 
     def hear(self, line: str) -> Iterator[str]:
         if match := FILE.fullmatch(line):
-            yield from self._begin(*match.groups())
+            verb, file, told = match.groups()
+            if not file.endswith(".metadata"):
+                self._file, self._tenths = _distribution(file), 0
+                yield f"{self._WAYS[verb]}: {self._file}{f' ({_in_bytes(told)})' if told else ''}"
         elif match := PROGRESS.fullmatch(line):
-            yield from self._advance(int(match[1]), int(match[2]))
+            total = int(match[2])
+            tenths = 10 * int(match[1]) // total if total >= _NEEDS_STEPS else 0
+            if self._tenths < tenths < 10:
+                self._tenths = tenths
+                yield f"  {self._file}: {10 * tenths} % of {size(total)}"
         elif line.startswith("Installing collected packages:"):
             yield f"unpacking{line.partition(':')[2]}"
         elif "Retrying (" in line:
             yield "the package index does not answer; trying again"
-
-    def _begin(self, verb: str, file: str, told: str | None) -> Iterator[str]:
-        if file.endswith(".metadata"):
-            return
-        self._file, self._tenths = _distribution(file), 0
-        yield f"{self._WAYS[verb]}: {self._file}{f' ({_in_bytes(told)})' if told else ''}"
-
-    def _advance(self, done: int, total: int) -> Iterator[str]:
-        if total < _NEEDS_STEPS:
-            return
-        tenths = 10 * done // total
-        if self._tenths < tenths < 10:
-            self._tenths = tenths
-            yield f"  {self._file}: {10 * tenths} % of {size(total)}"
 
 
 def _in_bytes(told: str) -> str:
