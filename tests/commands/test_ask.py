@@ -139,7 +139,13 @@ def test_a_tree_that_is_unchanged_is_not_asked_again(stoker: Stoker, tree: Path)
     assert "asking" in stoker(*words).stderr
 
 
-def test_what_was_learned_is_a_recipe(stoker: Stoker, tree: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ['"mini-asked"', 'open("name.txt").read()'])
+def test_what_was_learned_is_a_recipe(
+    stoker: Stoker, tree: Path, tmp_path: Path, name: str
+) -> None:
+    """A tree whose name is not written in its files is recognized by its files."""
+    (tree / "name.txt").write_text("mini-asked")
+    (tree / "setup.py").write_text(EXTENSION.replace('"mini-asked"', name))
     file = tmp_path / "mini.toml"
     plan(stoker, tree, "h100", "--ask", "--write-recipe", str(file))
     checked = stoker("plan", "--check-recipe", str(file), "--source", str(tree))
@@ -148,6 +154,36 @@ def test_what_was_learned_is_a_recipe(stoker: Stoker, tree: Path, tmp_path: Path
     environment, targets = planned["environment"], planned["targets"]
     assert environment["MINI_CUDA_ARCHS"] == "89"
     assert targets["cubins"] == ["8.9"]
+
+
+def test_ptx_of_the_newest_target_is_that_of_other_variants_too(
+    stoker: Stoker, tree: Path, tmp_path: Path
+) -> None:
+    ptx = (
+        't = targets[-1]\n    flags += [f"-gencode=arch=compute_{t},code=compute_{t}"]\n    if int('
+    )
+    (tree / "setup.py").write_text(EXTENSION.replace("if int(", ptx))
+    file = tmp_path / "mini.toml"
+    plan(stoker, tree, "h100", "--ask", "--write-recipe", str(file))
+    targets = plan(stoker, tree, "rtx4090", "--recipe", str(file))["targets"]
+    assert (targets["cubins"], targets["ptx"], targets["accepted"]) == (["8.9"], ["8.9"], [])
+
+
+def test_an_answer_that_the_files_do_not_bear_out_is_no_recipe(
+    stoker: Stoker, tree: Path, tmp_path: Path
+) -> None:
+    """The plan does not say that no device code is compiled, so a recipe must not."""
+    (tree / "setup.py").write_text(
+        "from setuptools import Extension, setup\n"
+        "setup(name='mini-asked', version='1.0', ext_modules=[Extension('mini', ['mini.c'])])\n"
+    )
+    (tree / "Makefile").write_text("CUDA_DIR ?=\n")
+    file = tmp_path / "mini.toml"
+    words = ("--source", str(tree), "--python", sys.executable, "--ask")
+    done = stoker("plan", "h100", *words, "--write-recipe", str(file))
+    assert done.returncode != 0
+    assert "named no device code" in done.stderr
+    assert not file.exists()
 
 
 def test_a_project_refuses_in_its_own_words(stoker: Stoker, tree: Path) -> None:

@@ -48,6 +48,7 @@ from stoker.plan.left_out import left_out, needless, without
 from stoker.plan.planning import make_plan
 from stoker.plan.subject import Subject
 from stoker.source.includes import IncludeSearch
+from stoker.source.tree import read_tree
 
 _MOST_ASKS = 14
 _NOT_FOUND = re.compile(r"\bnot found|could not find|not be found", re.IGNORECASE)
@@ -329,8 +330,11 @@ def _concluded(subject: Subject, known: BackendRecipe, asked: Asked) -> BackendR
         archs = tuple(arch for arch in asked.cubins if arch not in off)
         return replace(known, fixed=(FixedTargets(archs=archs),)) if archs else known
     extra = [arch for arch in asked.cubins if plain_arch(arch) not in wanted]
-    extra += [f"{arch}+PTX" for arch in asked.ptx]
-    return replace(known, accepts=tuple(dict.fromkeys(extra)))
+    # For other variants it is the PTX of other targets.
+    of_newest = asked.ptx == asked.cubins[-1:] and {*map(plain_arch, asked.ptx)} <= wanted
+    of_newest &= bool(asked.ptx)
+    extra += [f"{arch}+PTX" for arch in asked.ptx if not of_newest]
+    return replace(known, accepts=tuple(dict.fromkeys(extra)), ptx_of_newest=of_newest)
 
 
 def with_recipe(subject: Subject, recipe: ProjectRecipe) -> Subject:
@@ -389,7 +393,33 @@ def lasting_recipe(result: AskedPlan) -> ProjectRecipe:
         raise UsageError(
             f"{name} has a recipe already", hints=["asking compares it with what the build does"]
         )
-    return replace(result.recipe, name=result.recipe.name.removesuffix(_SUFFIX))
+    plan = planned(result.subject)
+    gpu = plan.variant.backend is not Backend.CPU
+    if gpu and not result.asked.device_compiles and not _is_without_device_code(plan):
+        raise StokerError(
+            "the build named no device code, and its files do not show why: that is no recipe",
+            hints=[str(plan.targets.evidence)] if plan.targets else [],
+        )
+    return _recognizable(
+        replace(result.recipe, name=result.recipe.name.removesuffix(_SUFFIX)), result
+    )
+
+
+def _is_without_device_code(plan: Plan) -> bool:
+    return plan.targets is not None and plan.targets.without_device_code
+
+
+def _recognizable(recipe: ProjectRecipe, result: AskedPlan) -> ProjectRecipe:
+    """Return a recipe by which the tree is recognized: by its name, or by files of a tree that is
+    called after its folder.
+    """
+    root = Path(_tree(result.subject).path)
+    if read_tree(root, (recipe,)).recipe == recipe.name:
+        return recipe
+    sources = [kernel.source for kernel in result.asked.kernels]
+    names = ["setup.py", "pyproject.toml", "CMakeLists.txt", *sources[:2]]
+    files = tuple(name for name in names if (root / name).is_file())
+    return replace(recipe, packages=(), files=files)
 
 
 def planned(subject: Subject) -> Plan:

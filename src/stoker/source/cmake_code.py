@@ -18,6 +18,8 @@ _KEPT = re.compile(r"(?<![a-z])code=")
 _AMD = re.compile(r"gfx[0-9a-f]{3,4}")
 _ARCHITECTURE = re.compile(r"(\d+)(\d)([af]?)(-real|-virtual)?")
 _CUDA_VERSION = re.compile(r"\$?\{?\w*CUDA\w*VERSION\w*\}?", re.IGNORECASE)
+# Libraries of tests and the like are not those that are built for.
+_BESIDE = re.compile(r"(?:^|/)(?:tests?|examples?|benchmarks?|docs?)/", re.IGNORECASE)
 # Around a comparison of versions nothing but switches, such as USE_CUDA.
 _SWITCHES = re.compile(r"(?:(?:NOT )?\w+ AND )*\S+ VERSION_LESS ")
 _VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){1,3}")
@@ -55,7 +57,8 @@ def named_targets(enclosed: Enclosed, where: str) -> Iterator[NamedTarget]:
             yield from _computed(words, where, conditional=conditional)
             return
         case (("set_property" | "set_target_properties"), [*_]):
-            yield from _of_property(words, where)
+            if not _BESIDE.search(where):
+                yield from _of_property(words, where)
             return
         case "message", _:
             return

@@ -244,6 +244,15 @@ def test_a_property_of_a_library_replaces_the_list_for_amd_too(tmp_path: Path) -
     assert made.statements[0].text == "not known"
 
 
+def test_a_property_of_a_test_says_nothing_of_the_library(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/CMakeLists.txt").write_text(
+        "set_target_properties(t PROPERTIES CUDA_ARCHITECTURES 60)\n"
+    )
+    text = "project(lib CXX CUDA)\nadd_library(k k.cu)\nadd_subdirectory(tests)\n"
+    assert targets_of(planned(tmp_path, "cu130-sm90", cmake=text)).cubins == ("9.0",)
+
+
 def test_a_version_that_another_compiler_needs_is_not_that_of_cuda(tmp_path: Path) -> None:
     refusal = (
         'if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 14.0)\nmessage(FATAL_ERROR "x")\nendif()\n'
