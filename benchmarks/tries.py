@@ -3,7 +3,7 @@
     python benchmarks/tries.py --root ROOT [--only NAME]... [--json benchmarks/results/tries.json]
 
 ROOT is a root of a current Debian, with source packages of older ones (`deb-src` lines), made as
-benchmarks/fixes.py says, with autoconf, automake, libtool, cython3, clang, lld, mount,
+benchmarks/fixes.py says, with autoconf, automake, libtool, bison, flex, cython3, clang, lld, mount,
 and an older compiler and Python (gcc-14, g++-14, python3.13-venv). Each case of
 benchmarks/tries.toml runs in a fresh overlay of it:
 
