@@ -357,7 +357,7 @@ static int start_ccache(const struct call *call, const char *path)
         *end++ = check;
     if (write_prefix(prefix, call, path))
         *end++ = prefix;
-    for (const char *const *more = ccache_variables(call, *words ? *words : "", words); *more; more++)
+    for (const char *const *more = ccache_variables(call, *words ? *words : "", words, false); *more; more++)
         *end++ = (char *)*more;
     *end = NULL;
     result = make(call, call->file, call->search, arguments, variables);
@@ -408,7 +408,7 @@ static int start_wrapper(const struct call *call, const char *path)
     if (leads_to_ccache(wrapper) && write_place(place, call, words + 1))
         *end++ = place;
     if (leads_to_ccache(wrapper))
-        for (const char *const *more = ccache_variables(call, path, words + 1); *more; more++)
+        for (const char *const *more = ccache_variables(call, path, words + 1, true); *more; more++)
             *end++ = (char *)*more;
     /* Of two variables of a name, ccache takes the last for its options and the first for others. */
     char *const *ours = end;

@@ -152,7 +152,8 @@ static bool has_depend_mode(const struct call *call, char *const *words)
            !variable(call->environment, "CCACHE_NODEPEND") && has_named_headers(call, words);
 }
 
-const char *const *ccache_variables(const struct call *call, const char *path, char *const *words)
+const char *const *ccache_variables(const struct call *call, const char *path, char *const *words,
+                                    bool judged)
 {
     static const char *const NONE[] = {NULL}, *const OFF[] = {"CCACHE_DISABLE=1", NULL},
                       *const BY_LIST[] = {"CCACHE_DEPEND=1", "CCACHE_DIRECT=1", NULL},
@@ -160,7 +161,7 @@ const char *const *ccache_variables(const struct call *call, const char *path, c
     enum caching caching = judge_caching(program_name(path), words);
     if (caching == NO_COMPILE)
         return NONE;
-    if (caching == UNSAFE || caching == UNSAFE_BY_TEXT || hides_inputs(call, words))
+    if (caching == UNSAFE || caching == UNSAFE_BY_TEXT || (!judged && hides_inputs(call, words)))
         return OFF;
     if (caching == SAFE)
         return has_named_headers(call, words) ? NONE : BY_TEXT;
@@ -269,7 +270,7 @@ static bool needs_variables(const struct call *call, const char *path)
     char *const *words = call->arguments + is_ccache(program_name(path));
     if (!*words || judge_caching(program_name(*words), words) == NO_COMPILE)
         return false;
-    return variable(call->environment, "STOKER_COMPILER_KEYS") || *ccache_variables(call, *words, words);
+    return variable(call->environment, "STOKER_COMPILER_KEYS") || *ccache_variables(call, *words, words, false);
 }
 
 enum verdict judge(const struct call *call, char *path)

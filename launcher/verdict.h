@@ -39,8 +39,10 @@ enum verdict {
 bool takes_prefix(const struct call *call, const char *path);
 
 /* The variables that ccache needs for a compile of `path`: none, depend mode for kernels, no direct mode
- * where a new header would not be noticed, or those that switch it off. NULL ends the list. */
-const char *const *ccache_variables(const struct call *call, const char *path, char *const *words);
+ * where a new header would not be noticed, or those that switch it off. NULL ends the list. `judged`: the
+ * compile is known to hide nothing, since it is wrapped. */
+const char *const *ccache_variables(const struct call *call, const char *path, char *const *words,
+                                    bool judged);
 
 /* Also writes the path of the program to PATH_MAX bytes; only a call that stays unchanged may have
  * none. */
