@@ -147,7 +147,7 @@ def test_a_link_to_the_folder_of_another_compiler(
     cc1 = next(other.glob("lib/gcc/*/*/cc1"))
     cc1.write_text(f"{cc1.read_text()}# another\n")
     link = governed.folder / "link"
-    keys = []
+    keys: list[str] = []
     for target in (tree, other, tree):
         link.unlink(missing_ok=True)
         link.symlink_to(target)
