@@ -57,6 +57,7 @@ _GIVEN_UP: _Tables = {
         r"\b(?:failed|exited|finished) with (?:exit |return )?(?:code|status):? [1-9]\d{0,2}\b",
         r"\bbad exit status: [1-9]",
         r"\bnon-?zero exit (?:code|status|value)",
+        r"^(?:# (?:FAIL|ERROR)|Fail|Timeout):\s{1,24}[1-9]\d{0,6}\s{0,8}$",
     ),
     Level.PACKAGE: (
         r"ERROR: (?:Failed building|Failed to build|Could not build)",
@@ -97,7 +98,9 @@ _SUCCEEDED: _Tables = {
         r"^ninja: no work to do",
         r"^Build succeeded\.",
         r"^100% tests passed",
-        r"^OK(?: \(skipped=\d{1,6}\))?$",
+        r"^OK(?: \([a-z\d =,]{1,80}\))?$",
+        r"^(?:# FAIL|Fail):\s{1,24}0\s{0,8}$",
+        r"^\s{0,8}Finished .{1,80} target\(s\) in ",
         r"^(?:={2,} )?\d{1,6} passed(?!.{0,80}(?:failed|error))",
     ),
     Level.PACKAGE: (

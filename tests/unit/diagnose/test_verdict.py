@@ -272,6 +272,25 @@ Traceback (most recent call last):
 ValueError: x
 ====== 12 passed in 3.0s ======
 ---
+[sys 0.1.0] cargo:warning=error: the feature is disabled
+warning: sys@0.1.0: error: the feature is disabled
+    Finished `dev` profile [unoptimized + debuginfo] target(s) in 1.35s
+---
+Killed
+# TOTAL: 3
+# FAIL:  0
+# ERROR: 0
+---
+Killed
+Ok:                 1
+Expected Fail:      1
+Fail:               0
+Timeout:            0
+---
+Traceback (most recent call last):
+ValueError: expected
+OK (skipped=1, expected failures=1)
+---
 cc -Werror -o error.o -c error.c
 """
 
@@ -293,6 +312,12 @@ def test_a_success_inside_does_not_hide_the_failure_of_the_whole() -> None:
         "-- Build files have been written to: /b",
     ]
     assert causes(*log) == ["oom-nvcc"]
+
+
+@pytest.mark.parametrize("counted", ["# ERROR: 2", "Timeout:     1", "Fail:        1"])
+def test_a_count_of_failures_is_none_of_successes(counted: str) -> None:
+    log = ["nvcc error   : 'cicc' died due to signal 9", "# FAIL:  0", counted]
+    assert diagnosis(*log).status is not Status.NOTHING_FAILED
 
 
 def test_secrets_stay_in_the_log() -> None:
