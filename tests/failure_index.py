@@ -14,7 +14,7 @@ import msgspec
 
 from log_patterns import literals, problem
 from release_changes import Change, ChangeTable, ReleaseTable, cause_of
-from stoker.diagnose import interfaces, statements, steps, symptoms
+from stoker.diagnose import interfaces, statements, steps, symptoms, unlinked
 from stoker.diagnose.answers import NAMES
 from stoker.knowledge import load
 from stoker.knowledge.failures import (
@@ -201,6 +201,7 @@ def header(causes: Sequence[Failure], sizes: Iterable[int]) -> FailureIndex:
                 *steps.PATTERNS,
                 *statements.PATTERNS,
                 *symptoms.PATTERNS,
+                *unlinked.PATTERNS,
                 *interfaces.PATTERNS,
             ]
         ),

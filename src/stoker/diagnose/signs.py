@@ -1,7 +1,7 @@
 """Finds the signs of known causes in a log. Ranks nothing."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 
 from stoker.diagnose.ages import Versions, may_show
@@ -15,10 +15,12 @@ from stoker.diagnose.messages import (
 )
 from stoker.diagnose.sieve import Line
 from stoker.diagnose.steps import LogSteps
-from stoker.knowledge.failures import Failure, Sign, possible_failures
+from stoker.knowledge.failures import Failure, Sign, failure, possible_failures
 from stoker.model.value import Value
 
 _MOST_HITS = 1000  # of one sign that are looked into
+MOST_OF_A_KIND = 200  # failures of one kind that are looked into
+_LONGEST = 160  # characters of a message that is repeated in a headline
 _MOST_PARAGRAPHS = 1000  # of messages of CMake and uv: each is put together many times
 _Hits = Mapping[int, re.Match[str]]  # by line
 
@@ -53,6 +55,20 @@ class LogSearch(Value, frozen=True, kw_only=True):
     given: Given
     versions: Versions
     settled: frozenset[int] = frozenset()
+
+    def hits(
+        self, patterns: Iterable[str], most: int = MOST_OF_A_KIND
+    ) -> Iterator[tuple[int, dict[str, str]]]:
+        """Yield the lines that match a pattern, with what its groups are."""
+        for pattern in patterns:
+            for line, match in self.texts.search(pattern, most=most).items():
+                yield line, {name: text for name, text in match.groupdict().items() if text}
+
+
+def symptom(name: str, line: int, strength: float, groups: Mapping[str, str]) -> Match:
+    """Return a match of a cause that is recognized by its kind, without a sign of its own."""
+    short = {group: text.strip()[:_LONGEST] for group, text in groups.items()}
+    return Match(cause=failure(name), sign=name, strength=strength, line=line, groups=short)
 
 
 def find_matches(search: LogSearch) -> list[Match]:

@@ -5,7 +5,7 @@ or library, a traceback. Two kinds of message say why: one that the project wrot
 case (statements.py), and one about a name that a library does not have.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from stoker.diagnose.found_packages import declined_versions, refused_packages
 from stoker.diagnose.interfaces import (
@@ -20,11 +20,10 @@ from stoker.diagnose.interfaces import (
 from stoker.diagnose.lines import compiled
 from stoker.diagnose.messages import message_text
 from stoker.diagnose.sieve import Line
-from stoker.diagnose.signs import LogSearch, Match
+from stoker.diagnose.signs import MOST_OF_A_KIND, LogSearch, Match, symptom
 from stoker.diagnose.statements import requirements, statement, statements
-from stoker.knowledge.failures import failure
+from stoker.diagnose.unlinked import failed_links
 from stoker.knowledge.owners import (
-    library_of_system,
     owner_of_name,
     owner_of_path,
     platform_of,
@@ -33,14 +32,12 @@ from stoker.knowledge.owners import (
 from stoker.knowledge.providers import (
     ProvidedKind,
     Provider,
-    library_of,
     library_of_namespace,
     provider,
 )
 
-_MOST = 200  # errors of one kind that are looked into
 _FEW = 40  # errors in sources: the first of a step is the one that counts
-_LONGEST = 160  # characters of a message that is repeated in a headline
+_SHORT = 160  # characters of a message that names what it needs
 # How compilers name a place: gcc and clang, nvcc, Microsoft's.
 _COMPILER_ERRORS = (
     (
@@ -68,37 +65,6 @@ _IS_FOUND = (
     r"checking for (?P<name>[A-Za-z][\w+.-]{1,40})(?: [<>=]{1,2} \S{1,20})?\.\.\. yes",
 )
 _SEARCHED = r"\s-(?:I|isystem) ?(?P<folders>/\S{1,300}(?: -(?:I|isystem) ?/\S{1,300}){0,20})"
-_UNDEFINED = (
-    r"undefined reference to [`'\u2018](?P<symbol>[^'\u2019\n]{1,400})['\u2019]",
-    r"undefined symbol: (?P<symbol>[^\s'\"][^\n]{0,300}?)(?: \(|$)",
-    r"^\s{2,24}\"_?(?P<symbol>[^\"\n]{1,300})\", referenced from:",
-    (
-        r"error LNK20(?:01|19): .{1,80}?\b"
-        r"(?P<symbol>\w{2,40}::[\w:~]{2,200}|__imp_\w{2,80}(?:@\d{1,3})?)"
-    ),
-)
-# The type that a template returns, before its name: it tells nothing of the library that lacks.
-_RETURNED = r"^[\w:]{1,100}::\w{1,100}[ *&]{1,4}(?=[\w:]{1,100}::\w)"
-_NOT_NAMED = (r"/lib(?P<library>[\w+-]{1,60})\.so[\d.]{0,12}: error adding symbols: DSO missing",)
-_NEEDS_SYMBOL = r"undefined reference to symbol [`'\u2018](?P<symbol>[^'\u2019@\n]{1,200})"
-# A finished library of the system or of an environment that needs a symbol.
-_FINISHED = (
-    r"(?:^|\s)(?:/usr|/lib|/opt|/nix|/home/\S{1,200}conda|/\S{1,200}/envs)\S{0,300}/"
-    r"(?P<library>lib[\w.+-]{1,80}?)\.(?:so[\d.]{0,12}|dylib): undefined reference"
-)
-_IN_FUNCTION = r"in function [`'\u2018](?P<user>[^\n]{1,400}?)['\u2019]:?$"
-_IN_BUNDLED = (
-    r"(?:^|[\s/])(?:third[_-]?party|vendor|externals?|subprojects|submodules)/\S{1,200}\.a\("
-)
-_GLOBAL = r"\w{3,80}\(.{1,300}\)(?: const)?$"  # C has no parameters in names, libraries namespaces
-_NAMES_USER = 6  # lines above an undefined symbol in which the function that uses it is named
-_SHORTEST = 2  # letters of a namespace, or of the beginning of names of C
-_NO_LIBRARY = (
-    r"cannot find -l:?(?P<library>[\w.+-]{1,60})(?::|\s|$)",
-    r"cannot find /[^\s:]{1,300}/lib(?P<library>[\w+-]{1,60})\.(?:a|so)\b",
-    r"unable to find library -l(?P<library>[\w.+-]{1,60})",
-    r"library (?:not found for -l|')(?P<library>[\w.+-]{1,60})(?:' not found|\s|$)",
-)
 _NO_RULE = (
     (
         r"No rule to make target [`'\u2018](?P<file>[^'\u2019\n]{1,300})['\u2019]"
@@ -172,9 +138,6 @@ PATTERNS = (
     _NO_HEADER,
     *_IS_FOUND,
     _SEARCHED,
-    *_NOT_NAMED,
-    *_UNDEFINED,
-    *_NO_LIBRARY,
     *_NO_RULE,
     *_CONFIGURE,
     *_MESON,
@@ -193,8 +156,7 @@ def find_symptoms(search: LogSearch, explained: Collection[int]) -> list[Match]:
         _required,
         _missing_includes,
         _missing_headers,
-        _missing_libraries,
-        _undefined_symbols,
+        failed_links,
         _source_errors,
         _missing_inputs,
         _configure_errors,
@@ -210,45 +172,32 @@ def find_symptoms(search: LogSearch, explained: Collection[int]) -> list[Match]:
     ]
 
 
-def _hits(
-    search: LogSearch, patterns: Iterable[str], most: int = _MOST
-) -> Iterator[tuple[int, dict[str, str]]]:
-    for pattern in patterns:
-        for line, match in search.texts.search(pattern, most=most).items():
-            yield line, {name: text for name, text in match.groupdict().items() if text}
-
-
-def _symptom(name: str, line: int, strength: float, groups: Mapping[str, str]) -> Match:
-    short = {group: text.strip()[:_LONGEST] for group, text in groups.items()}
-    return Match(cause=failure(name), sign=name, strength=strength, line=line, groups=short)
-
-
 def _stated(search: LogSearch) -> Iterator[Match]:
     for line, groups in statements(search):
-        yield _symptom("stated-by-project", line, _STATED, groups)
+        yield symptom("stated-by-project", line, _STATED, groups)
 
 
 def _required(search: LogSearch) -> Iterator[Match]:
     for line, groups in requirements(search):
-        yield _symptom("stated-by-tool", line, 0.71, groups)
+        yield symptom("stated-by-tool", line, 0.71, groups)
 
 
 def _misfits(search: LogSearch) -> Iterator[Match]:
     for line, groups in misfits(search):
-        yield _symptom("dependency-api-changed", line, 0.78, groups)
+        yield symptom("dependency-api-changed", line, 0.78, groups)
     for line, groups in collisions(search):
-        yield _symptom("declared-by-library-too", line, 0.74, groups)
+        yield symptom("declared-by-library-too", line, 0.74, groups)
     for line, groups in unowned_misfits(search):
-        yield _symptom("interface-mismatch", line, 0.72, groups)
+        yield symptom("interface-mismatch", line, 0.72, groups)
 
 
 def _missing_includes(search: LogSearch) -> Iterator[Match]:
     for line, name in without_include(search):
-        yield _symptom("missing-include-c", line, 0.88, {"function": name})
+        yield symptom("missing-include-c", line, 0.88, {"function": name})
 
 
 def _missing_headers(search: LogSearch) -> Iterator[Match]:
-    for line, groups in _hits(search, [_NO_HEADER]):
+    for line, groups in search.hits([_NO_HEADER]):
         opened = groups.get("opened") or groups.get("translated", "")
         header = groups.get("header") or opened
         folder = header.partition("/")[0]
@@ -259,23 +208,23 @@ def _missing_headers(search: LogSearch) -> Iterator[Match]:
         if foreign and (platform := platform_of(header, on_windows=on_windows)):
             named = {"header": header, "platform": platform}
             windows = {"windows": header} if on_windows else {}
-            yield _symptom("source-for-other-platform", line, 0.8, named | windows)
+            yield symptom("source-for-other-platform", line, 0.8, named | windows)
         elif library and compiled(_INTERNAL).search(header):
             named = {"library": library, "owner": library, "member": header}
-            yield _symptom("dependency-api-changed", line, 0.78, named)
+            yield symptom("dependency-api-changed", line, 0.78, named)
         elif known and _C_LIBRARY & set(known.packages.values()) and _on_apple(search):
-            yield _symptom("macos-sdk-missing", line, 0.86, {})
+            yield symptom("macos-sdk-missing", line, 0.86, {})
         elif known:
             yield _lacking_header(search, line, header, known)
         elif owner := _searched_owner(search, header) or _shown_owner(
             search, library or owner_of_name(header.rpartition("/")[2].partition(".")[0])
         ):
             named = {"library": owner, "owner": owner, "member": header}
-            yield _symptom("dependency-api-changed", line, 0.74, named)
+            yield symptom("dependency-api-changed", line, 0.74, named)
         else:
             source = compiled(_COMPILER_ERRORS[0]).match(search.lines[line].text)
             file = {"file": source["file"]} if source else {}
-            yield _symptom("file-missing", line, 0.7, {"header": header} | file)
+            yield symptom("file-missing", line, 0.7, {"header": header} | file)
 
 
 def _on_apple(search: LogSearch) -> bool:
@@ -291,18 +240,18 @@ def _lacking_header(search: LogSearch, line: int, header: str, known: Provider) 
     names = {library, header.partition("/")[0]}
     names = {name.lower().rstrip("0123456789.") for name in names if "." not in name}
     if not names & _found(search):
-        return _symptom("system-headers-missing", line, 0.84, {"header": header})
+        return symptom("system-headers-missing", line, 0.84, {"header": header})
     if known.root and not search.texts.having(f"include/{known.root.rpartition('/')[2]}"):
         groups = {"header": header, "library": library, "folder": known.root}
-        return _symptom("header-folder-not-searched", line, 0.76, groups)
+        return symptom("header-folder-not-searched", line, 0.76, groups)
     named = {"library": library, "owner": library, "member": header}
-    return _symptom("dependency-api-changed", line, 0.76, named)
+    return symptom("dependency-api-changed", line, 0.76, named)
 
 
 def _searched_owner(search: LogSearch, header: str) -> str | None:
     """Return the library that a header is named after, if a command searches a folder of it."""
     owner = owner_of_name(header.rpartition("/")[2].partition(".")[0])
-    folders = search.texts.search(_SEARCHED, most=_MOST).values() if owner else ()
+    folders = search.texts.search(_SEARCHED, most=MOST_OF_A_KIND).values() if owner else ()
     named = (owner or "").lower()
     return owner if any(named in match["folders"].lower() for match in folders) else None
 
@@ -320,90 +269,26 @@ def _found(search: LogSearch) -> set[str]:
     named = (
         match["name"].removeprefix("lib").partition("-")[0].lower().rstrip("0123456789.")
         for pattern in _IS_FOUND
-        for match in search.texts.search(pattern, most=_MOST).values()
+        for match in search.texts.search(pattern, most=MOST_OF_A_KIND).values()
     )
     return set(named)
 
 
-def _missing_libraries(search: LogSearch) -> Iterator[Match]:
-    for line, groups in _hits(search, _NO_LIBRARY):
-        if "warning: " in search.lines[line].text:
-            continue
-        yield _symptom("system-library-missing", line, 0.88, groups)
-
-
-def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
-    for line, groups in _hits(search, _NOT_NAMED):
-        needed = compiled(_NEEDS_SYMBOL).search(search.lines[max(line - 1, 0)].text)
-        symbol = needed["symbol"] if needed else groups["library"]
-        yield _symptom("library-not-linked", line, 0.85, {"symbol": symbol} | groups)
-    for line, groups in _hits(search, _UNDEFINED):
-        symbol = compiled(_RETURNED).sub("", groups["symbol"])
-        text = search.lines[line].text
-        if of_system := library_of_system(symbol, text):
-            groups = {"symbol": symbol, "library": of_system}
-            yield _symptom("library-not-linked", line, 0.86, groups)
-            continue
-        finished = compiled(_FINISHED).search(text)
-        if finished:
-            needs = {"symbol": symbol, "library": finished["library"]}
-            yield _symptom("library-needs-other-library", line, 0.76, needs)
-        elif library := library_of(symbol):
-            yield _symptom("library-not-linked", line, 0.8, {"symbol": symbol, "library": library})
-        elif (owner := owner_of_name(symbol)) and not _is_its_own(search, line, owner):
-            groups = {"symbol": symbol, "library": owner}
-            yield _symptom("library-symbol-missing", line, 0.74, groups)
-        elif owner or _is_of_user(search, line, symbol):
-            yield _symptom("own-symbol-not-linked", line, 0.72, {"symbol": symbol})
-        else:
-            yield _symptom("undefined-reference", line, 0.6, {"symbol": symbol})
-
-
-def _is_its_own(search: LogSearch, line: int, owner: str) -> bool:
-    """Return whether a line is about a file of the library itself."""
-    place = search.lines[line].text.partition("undefined")[0].partition("unresolved")[0]
-    return owner.lower() in place.lower()
-
-
-def _is_of_user(search: LogSearch, line: int, symbol: str) -> bool:
-    """Return whether a symbol is of the project that uses it: both names begin alike, an archive in
-    a folder of bundled projects uses it, or it is a function of C++ in no namespace.
-    """
-    if compiled(_IN_BUNDLED).search(search.lines[line].text) or compiled(_GLOBAL).match(symbol):
-        return True
-    above = search.lines[max(0, line - _NAMES_USER) : line + 1]
-    users = [found["user"] for one in above if (found := compiled(_IN_FUNCTION).search(one.text))]
-    mine = _beginning(symbol)
-    return bool(mine and users) and mine in {_beginning(word) for word in _words(users[-1])}
-
-
-def _words(user: str) -> list[str]:
-    """Return the names in a declaration: its own, and those of its parameters."""
-    return compiled(r"[A-Za-z_][\w:]*").findall(user)
-
-
-def _beginning(name: str) -> str:
-    """Return the namespace of a name of C++, or what comes before the first underline in C."""
-    plain = name.lstrip("_").partition("(")[0]
-    first = plain.partition("::")[0] if "::" in plain else plain.partition("_")[0]
-    return first if first != plain and len(first) >= _SHORTEST else ""
-
-
 def _source_errors(search: LogSearch) -> Iterator[Match]:
-    no_header = search.texts.search(_NO_HEADER, most=_MOST)
-    for line, groups in _hits(search, _COMPILER_ERRORS, most=_FEW):
+    no_header = search.texts.search(_NO_HEADER, most=MOST_OF_A_KIND)
+    for line, groups in search.hits(_COMPILER_ERRORS, most=_FEW):
         if line not in no_header:
             owner = compiled(_FOREIGN).search(groups["file"]) and owner_of_path(groups["file"])
             if owner and owner_of_path(_compiled_file(search, line, groups["file"])) == owner:
                 groups = {"owner": str(owner), "message": groups["message"]}
-                yield _symptom("bundled-source-error", line, 0.66, groups)
+                yield symptom("bundled-source-error", line, 0.66, groups)
             elif (release := release_of(groups["file"])) and not _differ_within(search, line):
                 groups = {"owner": str(release), "message": groups["message"]}
-                yield _symptom("released-source-error", line, 0.68, groups)
+                yield symptom("released-source-error", line, 0.68, groups)
             elif compiled(_FOREIGN).search(groups["file"]):
-                yield _symptom("dependency-source-error", line, 0.6, {})
+                yield symptom("dependency-source-error", line, 0.6, {})
             else:
-                yield _symptom("source-error", line, 0.65, groups)
+                yield symptom("source-error", line, 0.65, groups)
 
 
 def _differ_within(search: LogSearch, line: int) -> bool:
@@ -424,19 +309,19 @@ def _compiled_file(search: LogSearch, line: int, file: str) -> str:
 
 
 def _missing_inputs(search: LogSearch) -> Iterator[Match]:
-    for line, groups in _hits(search, _NO_RULE):
+    for line, groups in search.hits(_NO_RULE):
         if not groups["file"].startswith("/"):  # others are of no step of this build
-            yield _symptom("input-not-made", line, 0.6, groups)
+            yield symptom("input-not-made", line, 0.6, groups)
 
 
 def _configure_errors(search: LogSearch) -> Iterator[Match]:
-    for line, groups in _hits(search, (*_CONFIGURE, *_MESON)):
+    for line, groups in search.hits((*_CONFIGURE, *_MESON)):
         if lacking := _lacking(groups["message"]):
-            yield _symptom("system-headers-missing", line, 0.8, lacking)
+            yield symptom("system-headers-missing", line, 0.8, lacking)
         elif what := _required_thing(groups["message"]):
-            yield _symptom("requirement-missing", line, 0.76, {"what": what})
+            yield symptom("requirement-missing", line, 0.76, {"what": what})
         else:
-            yield _symptom("configure-error", line, 0.6, groups)
+            yield symptom("configure-error", line, 0.6, groups)
 
 
 def _lacking(message: str) -> dict[str, str]:
@@ -459,40 +344,40 @@ def _lacking(message: str) -> dict[str, str]:
 
 def _required_thing(message: str) -> str | None:
     """Return what a short message says is not found or required."""
-    found = compiled(_NEEDED).search(message) if len(message) < _LONGEST else None
+    found = compiled(_NEEDED).search(message) if len(message) < _SHORT else None
     what = next(filter(None, found.groups()), None) if found else None
     return what if what and not compiled(_VAGUE).match(what) else None
 
 
 def _unusable_packages(search: LogSearch) -> Iterator[Match]:
     for line, groups in refused_packages(search):
-        yield _symptom("cmake-package-refuses", line, 0.88, groups)
+        yield symptom("cmake-package-refuses", line, 0.88, groups)
     for line, groups in declined_versions(search):
-        yield _symptom("version-not-accepted", line, 0.9, groups)
+        yield symptom("version-not-accepted", line, 0.9, groups)
 
 
 def _cmake_errors(search: LogSearch) -> Iterator[Match]:
     for begin, span in search.steps.refusals.items():
         message = message_text(search.lines, span)
         if absent := compiled(_NOT_THERE).search(message):
-            yield _symptom("input-not-made", begin, 0.74, {"file": absent["file"]})
+            yield symptom("input-not-made", begin, 0.74, {"file": absent["file"]})
         elif lacking := _lacking(message):
-            yield _symptom("system-headers-missing", begin, 0.8, lacking)
+            yield symptom("system-headers-missing", begin, 0.8, lacking)
         elif what := _required_thing(message):
-            yield _symptom("requirement-missing", begin, 0.76, {"what": what})
+            yield symptom("requirement-missing", begin, 0.76, {"what": what})
         else:
             said = message or search.lines[begin].text.strip()
-            yield _symptom("cmake-error", begin, 0.6, {"message": said})
+            yield symptom("cmake-error", begin, 0.6, {"message": said})
 
 
 def _other_logs(search: LogSearch) -> Iterator[Match]:
-    for line, groups in _hits(search, [_OTHER_LOG], most=1):
-        yield _symptom("log-elsewhere", line, 0.5, groups)
+    for line, groups in search.hits([_OTHER_LOG], most=1):
+        yield symptom("log-elsewhere", line, 0.5, groups)
 
 
 def _exceptions(search: LogSearch) -> Iterator[Match]:
     """Yield the exceptions that end a traceback, with the last frame outside of the tools."""
-    for line, groups in _hits(search, [_EXCEPTION]):
+    for line, groups in search.hits([_EXCEPTION]):
         heads = [head for head in search.steps.tracebacks if head < line]
         if not heads or groups["kind"].endswith(_ECHOES) or line in search.steps.echoes:
             continue
@@ -509,7 +394,7 @@ def _exceptions(search: LogSearch) -> Iterator[Match]:
             and said
             and _is_raised(search.lines[max(0, line - _RAISED) : line])
         ):
-            yield _symptom("stated-by-project", line, _STATED, {"file": own[-1]["file"]} | said)
+            yield symptom("stated-by-project", line, _STATED, {"file": own[-1]["file"]} | said)
         elif own and (
             other := other_call(
                 groups["kind"],
@@ -517,13 +402,13 @@ def _exceptions(search: LogSearch) -> Iterator[Match]:
                 [frame["file"] for frame in own],
             )
         ):
-            yield _symptom("dependency-api-changed", line, 0.78, other)
+            yield symptom("dependency-api-changed", line, 0.78, other)
         elif own and (
             lacking := missing_name(groups["kind"], groups.get("message", ""), own[-1]["file"])
         ):
-            yield _symptom("dependency-api-changed", line, 0.74, lacking)
+            yield symptom("dependency-api-changed", line, 0.74, lacking)
         elif own:
-            yield _symptom("python-error", line, 0.6, groups | own[-1].groupdict())
+            yield symptom("python-error", line, 0.6, groups | own[-1].groupdict())
 
 
 def _is_raised(lines: Sequence[Line]) -> bool:

@@ -1,0 +1,114 @@
+"""Explains links that failed by their kind: libraries that are missing, names that nothing defines.
+
+A name leads to its library, to the system, or to the project itself (knowledge/owners.py and
+providers.py).
+"""
+
+from collections.abc import Iterator
+
+from stoker.diagnose.lines import compiled
+from stoker.diagnose.signs import LogSearch, Match, symptom
+from stoker.knowledge.owners import library_of_system, owner_of_name
+from stoker.knowledge.providers import library_of
+
+_UNDEFINED = (
+    r"undefined reference to [`'\u2018](?P<symbol>[^'\u2019\n]{1,400})['\u2019]",
+    r"undefined symbol: (?P<symbol>[^\s'\"][^\n]{0,300}?)(?: \(|$)",
+    r"^\s{2,24}\"_?(?P<symbol>[^\"\n]{1,300})\", referenced from:",
+    (
+        r"error LNK20(?:01|19): .{1,80}?\b"
+        r"(?P<symbol>\w{2,40}::[\w:~]{2,200}|__imp_\w{2,80}(?:@\d{1,3})?)"
+    ),
+)
+# The type that a template returns, before its name: it tells nothing of the library that lacks.
+_RETURNED = r"^[\w:]{1,100}::\w{1,100}[ *&]{1,4}(?=[\w:]{1,100}::\w)"
+_NOT_NAMED = (r"/lib(?P<library>[\w+-]{1,60})\.so[\d.]{0,12}: error adding symbols: DSO missing",)
+_NEEDS_SYMBOL = r"undefined reference to symbol [`'\u2018](?P<symbol>[^'\u2019@\n]{1,200})"
+# A finished library of the system or of an environment that needs a symbol.
+_FINISHED = (
+    r"(?:^|\s)(?:/usr|/lib|/opt|/nix|/home/\S{1,200}conda|/\S{1,200}/envs)\S{0,300}/"
+    r"(?P<library>lib[\w.+-]{1,80}?)\.(?:so[\d.]{0,12}|dylib): undefined reference"
+)
+_IN_FUNCTION = r"in function [`'\u2018](?P<user>[^\n]{1,400}?)['\u2019]:?$"
+_IN_BUNDLED = (
+    r"(?:^|[\s/])(?:third[_-]?party|vendor|externals?|subprojects|submodules)/\S{1,200}\.a\("
+)
+_GLOBAL = r"\w{3,80}\(.{1,300}\)(?: const)?$"  # C has no parameters in names, libraries namespaces
+_NAMES_USER = 6  # lines above an undefined symbol in which the function that uses it is named
+_SHORTEST = 2  # letters of a namespace, or of the beginning of names of C
+_NO_LIBRARY = (
+    r"cannot find -l:?(?P<library>[\w.+-]{1,60})(?::|\s|$)",
+    r"cannot find /[^\s:]{1,300}/lib(?P<library>[\w+-]{1,60})\.(?:a|so)\b",
+    r"unable to find library -l(?P<library>[\w.+-]{1,60})",
+    r"library (?:not found for -l|')(?P<library>[\w.+-]{1,60})(?:' not found|\s|$)",
+)
+PATTERNS = (*_NOT_NAMED, *_UNDEFINED, *_NO_LIBRARY)
+
+
+def failed_links(search: LogSearch) -> Iterator[Match]:
+    yield from _missing_libraries(search)
+    yield from _undefined_symbols(search)
+
+
+def _missing_libraries(search: LogSearch) -> Iterator[Match]:
+    for line, groups in search.hits(_NO_LIBRARY):
+        if "warning: " in search.lines[line].text:
+            continue
+        yield symptom("system-library-missing", line, 0.88, groups)
+
+
+def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
+    for line, groups in search.hits(_NOT_NAMED):
+        needed = compiled(_NEEDS_SYMBOL).search(search.lines[max(line - 1, 0)].text)
+        symbol = needed["symbol"] if needed else groups["library"]
+        yield symptom("library-not-linked", line, 0.85, {"symbol": symbol} | groups)
+    for line, groups in search.hits(_UNDEFINED):
+        symbol = compiled(_RETURNED).sub("", groups["symbol"])
+        text = search.lines[line].text
+        if of_system := library_of_system(symbol, text):
+            groups = {"symbol": symbol, "library": of_system}
+            yield symptom("library-not-linked", line, 0.86, groups)
+            continue
+        finished = compiled(_FINISHED).search(text)
+        if finished:
+            needs = {"symbol": symbol, "library": finished["library"]}
+            yield symptom("library-needs-other-library", line, 0.76, needs)
+        elif library := library_of(symbol):
+            yield symptom("library-not-linked", line, 0.8, {"symbol": symbol, "library": library})
+        elif (owner := owner_of_name(symbol)) and not _is_its_own(search, line, owner):
+            groups = {"symbol": symbol, "library": owner}
+            yield symptom("library-symbol-missing", line, 0.74, groups)
+        elif owner or _is_of_user(search, line, symbol):
+            yield symptom("own-symbol-not-linked", line, 0.72, {"symbol": symbol})
+        else:
+            yield symptom("undefined-reference", line, 0.6, {"symbol": symbol})
+
+
+def _is_its_own(search: LogSearch, line: int, owner: str) -> bool:
+    """Return whether a line is about a file of the library itself."""
+    place = search.lines[line].text.partition("undefined")[0].partition("unresolved")[0]
+    return owner.lower() in place.lower()
+
+
+def _is_of_user(search: LogSearch, line: int, symbol: str) -> bool:
+    """Return whether a symbol is of the project that uses it: both names begin alike, an archive in
+    a folder of bundled projects uses it, or it is a function of C++ in no namespace.
+    """
+    if compiled(_IN_BUNDLED).search(search.lines[line].text) or compiled(_GLOBAL).match(symbol):
+        return True
+    above = search.lines[max(0, line - _NAMES_USER) : line + 1]
+    users = [found["user"] for one in above if (found := compiled(_IN_FUNCTION).search(one.text))]
+    mine = _beginning(symbol)
+    return bool(mine and users) and mine in {_beginning(word) for word in _words(users[-1])}
+
+
+def _words(user: str) -> list[str]:
+    """Return the names in a declaration: its own, and those of its parameters."""
+    return compiled(r"[A-Za-z_][\w:]*").findall(user)
+
+
+def _beginning(name: str) -> str:
+    """Return the namespace of a name of C++, or what comes before the first underline in C."""
+    plain = name.lstrip("_").partition("(")[0]
+    first = plain.partition("::")[0] if "::" in plain else plain.partition("_")[0]
+    return first if first != plain and len(first) >= _SHORTEST else ""
