@@ -197,6 +197,18 @@ def test_a_package_of_nvidia_by_name(environment: Path) -> None:
 
 
 @pytest.mark.slow
+def test_what_was_installed_again_is_not_overwritten(environment: Path, wheel: Path) -> None:
+    slim("torch", "--for", "sm90")
+    site = site_of(environment)
+    (site / CUDA).write_bytes(b"another")
+    with pytest.raises(UsageError, match="was changed or installed again"):
+        slim("torch", "--undo")
+    pip(environment, "install", "--force-reinstall", str(wheel))
+    assert len(listed(site / CUDA)[0]) == 3
+    assert not list(site.rglob("*originals*"))
+
+
+@pytest.mark.slow
 def test_one_without_a_list_of_its_files(environment: Path) -> None:
     (site_of(environment) / "torch-2.0+cu130.dist-info" / "RECORD").unlink()
     with pytest.raises(UsageError, match="has no RECORD") as raised:
