@@ -24,12 +24,15 @@ class _Program(ctypes.Structure):
 
 
 def refuse_calls(libc):
-    """Install the filter for this process and all that it starts. An unknown machine has none."""
+    """Install the filter for this process and all that it starts; return what prctl says, which is
+    negative if the kernel refused it. An unknown machine has no filter.
+    """
     known = _NUMBERS.get(os.uname().machine)
-    if known:
-        code = filter_code(*known)
-        program = _Program(len(code) // 8, code)
-        libc.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(program), 0, 0)
+    if not known:
+        return 0
+    code = filter_code(*known)
+    program = _Program(len(code) // 8, code)
+    return libc.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(program), 0, 0)
 
 
 def filter_code(architecture, socket):

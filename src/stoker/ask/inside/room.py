@@ -296,7 +296,7 @@ def _become_powerless(config):
     for capability in range(64):
         _libc.prctl(_CAPBSET_DROP, capability, 0, 0, 0)
     _libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
-    refuse_calls(_libc)
+    _checked(refuse_calls(_libc), "filter the calls of the kernel")
     # The keys of the user's session, such as tickets of Kerberos, could be read and revoked.
     if number := _KEYCTL.get(os.uname().machine):
         _libc.syscall(number, _JOIN_SESSION, None)
