@@ -58,7 +58,7 @@ def main() -> int:
     except OutputClosed:
         return ExitStatus.OK
     except OSError as error:
-        return _refused(error)
+        return _tell(_refused(error))
     return status
 
 
@@ -105,12 +105,11 @@ def _call() -> int | None:
 def _tell(error: "StokerError") -> int:
     """Print an error, also as JSON if the command was asked for JSON; return the exit status."""
     from stoker.model.errors import OutputClosed, StokerError
-    from stoker.outside.streams import error_text, results, write_error
+    from stoker.outside.streams import results
+    from stoker.outside.terminal import print_error_json, tell_error
 
-    write_error(error_text(error))
+    tell_error(error)
     if "--json" in _own_arguments() and not results:
-        from stoker.outside.terminal import print_error_json
-
         with suppress(StokerError, OutputClosed):  # the error itself was printed
             print_error_json(error)
     return error.status
@@ -141,21 +140,17 @@ def _usage_error(error: "click.ClickException") -> "StokerError":
     return UsageError(message[:1].lower() + message[1:], hints=hints)
 
 
-def _refused(error: OSError) -> int:
-    """Print why the system refuses a name that the user gave; return the exit status. Raise any
-    other error, which is a bug.
+def _refused(error: OSError) -> "StokerError":
+    """Return why the system refuses a name that the user gave. Raise any other error, which is a
+    bug.
     """
-    from stoker.model.errors import ExitStatus
+    from stoker.model.errors import UsageError
     from stoker.outside.folders import unwritable
-    from stoker.outside.streams import error_text, write_error
 
     if error.errno == errno.ENAMETOOLONG:
-        write_error(f"stoker: {error.strerror}: {str(error.filename)[:80]}...\n")
-        return ExitStatus.USAGE
+        return UsageError(f"{error.strerror}: {str(error.filename)[:80]}...")
     if isinstance(error, PermissionError) and error.filename:
-        reason = unwritable(Path(str(error.filename)), error, doing="access")
-        write_error(error_text(reason))
-        return ExitStatus.STORAGE
+        return unwritable(Path(str(error.filename)), error, doing="access")
     raise error
 
 

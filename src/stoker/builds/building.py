@@ -45,10 +45,9 @@ from stoker.model.terms import TimeLimit
 from stoker.model.value import Value, duration, indented_json
 from stoker.outside import process
 from stoker.outside.files import folder_problem
-from stoker.plan.planning import make_plan
 from stoker.plan.records import plan_json, without_secrets
 from stoker.plan.run_folder import RunFolder, run_name
-from stoker.plan.survey import estimated, survey
+from stoker.plan.survey import plan_of, survey
 from stoker.settings.declared import CommandLine
 from stoker.source.git_state import read_git_state
 from stoker.wheel.revision import new_version
@@ -117,7 +116,7 @@ def build(
         subject = asked_build.subject if asked_build else subject
         tree, python = subject.tree, subject.toolbox.python
         assert tree is not None  # the options name the source
-        plan = make_plan(subject, estimated(subject))
+        plan = plan_of(subject)
         if recorded:
             plan, differences = recorded.applied(subject, plan)
             for line in differences:

@@ -26,17 +26,16 @@ from stoker.model.build import Isolation
 from stoker.model.distribution import read_requirement
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.machine import TORCH_INCLUDES
-from stoker.model.plan import Estimate, Plan
+from stoker.model.plan import Estimate
 from stoker.model.value import Value, counted, duration, size
 from stoker.model.variant import Backend
 from stoker.outside.long_work import Say, shown, stage
 from stoker.outside.package_index import PackageIndex
 from stoker.outside.web import Web
 from stoker.plan.left_out import named_archs
-from stoker.plan.planning import make_plan
 from stoker.plan.shown import amount
 from stoker.plan.subject import Subject
-from stoker.plan.survey import estimated, survey
+from stoker.plan.survey import plan_of, survey
 from stoker.settings.declared import CommandLine
 
 Build = Callable[["ObtainedBuild"], Built]
@@ -155,14 +154,14 @@ def _planned(
         if _has_no_compiler(subject) and (near := _of_the_same_major(subject)):
             variant = _variant(place, near)
             subject = surveyed(variant)
-        plan = _plan(subject)
+        plan = plan_of(subject)
         unknown = plan.estimate.wall_s.amount is None
         if not _has_no_compiler(subject) and (unknown or not is_settled(subject, plan)):
             # The answer tells how long it takes; it is kept, so the build does not ask again.
             asked = subject
             with suppress(MissingError, RoomError):
                 asked = ask(subject, say=say).subject
-            plan = _plan(asked)
+            plan = plan_of(asked)
     targets = plan.targets
     names_more = targets and targets.fixed and len(targets.cubins) > len(targets.gpus)
     return ObtainedBuild(
@@ -189,10 +188,6 @@ def _without_torch(place: Place, python: str) -> Iterator[None]:
         message = f"{error.message}; it would be built for a CPU, because {python} has no PyTorch"
         hints = ("install PyTorch first: stoker install torch", *error.hints)
         raise UsageError(message, hints=hints) from error
-
-
-def _plan(subject: Subject) -> Plan:
-    return make_plan(subject, estimated(subject))
 
 
 def _variant(place: Place, toolkit: str | None) -> str:

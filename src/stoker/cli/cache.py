@@ -120,10 +120,7 @@ def wheels(
     """
     from stoker.catalogue import kept
     from stoker.catalogue.shown import pruned_text, wheels_page
-    from stoker.outside.terminal import print_json, show
-
-    def say(text: str) -> None:
-        click.echo(text, err=True)
+    from stoker.outside.terminal import print_json, show, tell
 
     if folder:
         click.echo(kept.folder())
@@ -133,12 +130,12 @@ def wheels(
     if kept.kept_wheels() is None:
         if names:
             raise UsageError(f"no wheel is kept in {kept.folder()}")
-        print_json((), "wheels") if as_json else say(f"no wheel is kept in {kept.folder()}")
+        print_json((), "wheels") if as_json else tell(f"no wheel is kept in {kept.folder()}")
         return
     if names:
-        kept.remove(names, say=say)
+        kept.remove(names, say=tell)
     if names or keep:
-        say(pruned_text(kept.prune(keep, dry_run=dry_run, say=say), dry_run=dry_run))
+        tell(pruned_text(kept.prune(keep, dry_run=dry_run, say=tell), dry_run=dry_run))
     located = kept.kept_wheels()
     there = located.catalogue.wheels if located else ()
     print_json(there, "wheels") if as_json else show(wheels_page(there))
@@ -180,7 +177,7 @@ def tune(place: Path, as_json: bool, **options: Any) -> None:
     from stoker.accelerate.bench import TuneOptions
     from stoker.accelerate.tuning import tune
     from stoker.accelerate.tuning_page import page
-    from stoker.outside.terminal import print_json, show
+    from stoker.outside.terminal import print_json, show, tell
 
     wanted = {name: options.pop(name) for name in ("steps", "rounds", "budget", "seed")}
     others = {name: OPTIONS[name].default for name in _OTHERS}
@@ -188,6 +185,6 @@ def tune(place: Path, as_json: bool, **options: Any) -> None:
         place,
         TuneOptions(**wanted),
         run_options(others | with_settings(options)),
-        say=lambda text: click.echo(f"stoker: {text}", err=True),
+        say=lambda text: tell(f"stoker: {text}"),
     )
     print_json(found) if as_json else show(page(found))

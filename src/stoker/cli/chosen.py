@@ -85,11 +85,13 @@ def _tell(chosen: "UserOptions") -> None:
     if progress == "json" or said in told:
         return
     told.append(said)
+    from stoker.outside.terminal import tell
+
     for warning in chosen.warnings:
-        sys.stderr.write(f"stoker: {warning}\n")
+        tell(f"stoker: {warning}")
     by_file = chosen.values["progress"].origin.kind is OriginKind.FILE
     if chosen.file and (progress != "quiet" or by_file):
-        sys.stderr.write(f"stoker: settings of {chosen.file}\n")
+        tell(f"stoker: settings of {chosen.file}")
 
 
 def run_options(settings: dict[str, Any]) -> "RunOptions":

@@ -54,7 +54,7 @@ def report(
     -fdevice-time-trace); open it in Perfetto's UI, or in chrome://tracing.
     """
     from stoker.outside.files import write_named, write_page
-    from stoker.outside.terminal import print_json
+    from stoker.outside.terminal import print_json, tell
     from stoker.report.page import page_data, report_page
     from stoker.report.reporting import analyse_run, find_phases, make_report
 
@@ -69,10 +69,9 @@ def report(
         click.echo(out)
         return
 
-    def say(text: str) -> None:
-        click.echo(f"stoker: {text}", err=True)
-
-    report = make_report(run, against=against, what_if=what_if, say=say)
+    report = make_report(
+        run, against=against, what_if=what_if, say=lambda text: tell(f"stoker: {text}")
+    )
     if as_json:
         print_json(page_data(report))
         return
@@ -111,7 +110,7 @@ def graph(
     the time.
     """
     from stoker.outside.files import write_named
-    from stoker.outside.terminal import print_json, show
+    from stoker.outside.terminal import print_json, show, tell
     from stoker.report.graphs.drawing import graph_svg
     from stoker.report.graphs.html import graph_html
     from stoker.report.graphs.page import graph_page
@@ -122,7 +121,7 @@ def graph(
         raise UsageError(
             f"the kind of {out} is unknown", hints=[f"name a file with {', '.join(kinds)}"]
         )
-    graph = graph_of(place, impact=impact, say=lambda text: click.echo(f"stoker: {text}", err=True))
+    graph = graph_of(place, impact=impact, say=lambda text: tell(f"stoker: {text}"))
     if out:
         write_named(out, kinds[out.suffix](graph))
         click.echo(out)

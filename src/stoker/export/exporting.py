@@ -31,7 +31,7 @@ from stoker.model.variant import Backend
 from stoker.outside.files import file_made_whole, write_whole
 from stoker.outside.folders import current_folder
 from stoker.plan.grammar import name as variant_name
-from stoker.plan.survey import plan
+from stoker.plan.survey import Surveyor, plan_of
 from stoker.settings.declared import CommandLine
 from stoker.settings.toml import find_file, variant_names
 from stoker.settings.user_options import UserOptions, read_user_options
@@ -92,25 +92,20 @@ def export(wanted: ExportWanted, request: CommandLine) -> Export:
         replace(request, options={**request.options, "variant": name})
         for name in _variants(wanted, request, chosen)
     ]
-    plans = [plan(one) for one in requests]
-    jobs = tuple(
-        _job(
-            planned,
-            [source, *_defines(one)],
-            _image(wanted, planned, project),
-            _torch(wanted, planned),
-        )
-        for planned, one in zip(plans, requests, strict=True)
-    )
-    for job in jobs:
+    surveyor, jobs = Surveyor(), []
+    for one in requests:
+        planned = plan_of(surveyor.survey(one))
+        words = [source, *_defines(one)]
+        job = _job(planned, words, _image(wanted, planned, project), _torch(wanted, planned))
         _check_machine(wanted, job)
+        jobs.append(job)
     return Export(
         format=wanted.format,
         source=source,
         requirement=origin_of_stoker(wanted.stoker, wanted.format).requirement,
         size=wanted.size,
         shards=wanted.shards,
-        jobs=jobs,
+        jobs=tuple(jobs),
         project=project.name if project else None,
     )
 

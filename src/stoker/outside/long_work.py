@@ -15,6 +15,7 @@ from typing import TextIO
 from stoker.model.value import duration, size
 from stoker.model.visible import visible
 from stoker.outside.streams import columns, write_own
+from stoker.outside.terminal import tell
 
 _TICK_S = 0.25
 _QUIET_S = {True: 0.5, False: 2.0}  # of a stage, on a terminal and elsewhere
@@ -102,7 +103,7 @@ class _Meter:
     def say(self, text: str) -> None:
         with self._lock:
             self._erase()
-            self._write(f"{visible(text)}\n")
+            tell(text)
 
     def _tick(self) -> None:
         while not self._over.wait(_TICK_S):
@@ -175,4 +176,4 @@ def say(text: str) -> None:
     if _meter is not None:
         _meter.say(text)
     else:
-        sys.stderr.write(f"{text}\n")
+        tell(text)

@@ -91,12 +91,6 @@ def _codes(style: str) -> tuple[int, ...]:
     return tuple(sorted(codes))
 
 
-def write_error(text: str) -> None:
-    """Write an error message to standard error: its first line as an error, then the hints."""
-    first, end, rest = visible(text).partition("\n")
-    write_own(sys.stderr, styled(first, "error", sys.stderr) + end + rest)
-
-
 def write_own(stream: TextIO, text: str) -> None:
     """Write text with control sequences of our own. What it contains from outside is ``visible``
     already.

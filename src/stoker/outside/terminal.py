@@ -1,7 +1,8 @@
 """Prints pages and JSON to standard output, and lays out lists so that they stay readable.
 
 Lines are as wide as the terminal, or as COLUMNS says; output to a pipe or file has no limit. Text
-breaks between words only: a path or a command is never broken, so that it can be copied.
+breaks between words only: a path, or a command in backquotes, is never broken, so that it can be
+copied.
 """
 
 import os
@@ -21,7 +22,7 @@ _GAP = 2  # blanks between columns
 _LEAST = 30  # columns below which a last column is not wrapped, but put on lines of its own
 _INDENT = 4
 _TAB = 8
-_WORD = re.compile(r"\s*\S+\s*")
+_WORD = re.compile(r"\s*(?:`[^`\n]*`|\S)+\s*")
 _CONTROLS = dict.fromkeys(map(ord, "\a\b\v\f\r"))  # they would move the cursor
 JSON_VERSION = 1  # of all that commands print; it grows when a key changes its name or meaning
 _MARKS = {
@@ -156,7 +157,19 @@ def show(page: Page) -> None:
 
 def tell(text: str) -> None:
     """Print lines to standard error, broken between words as the terminal requires."""
-    _print(Text(text), sys.stderr)
+    _print(_indented(text), sys.stderr)
+
+
+def tell_error(error: StokerError) -> None:
+    """Print the message of an error to standard error, then its hints."""
+    first, _, rest = streams.error_text(error).rstrip("\n").partition("\n")
+    _print(Group(Text(first, style="error"), *([_indented(rest)] if rest else [])), sys.stderr)
+
+
+def _indented(text: str) -> Page:
+    """Return lines that keep their indentation where they are broken."""
+    lines = ((line, line.lstrip(" ")) for line in text.split("\n"))
+    return Group(*(Indented(words, len(line) - len(words)) for line, words in lines))
 
 
 def rendered(page: Page, width: int = _UNLIMITED, *, styled: bool = False) -> str:
@@ -165,16 +178,15 @@ def rendered(page: Page, width: int = _UNLIMITED, *, styled: bool = False) -> st
 
 
 def _print(page: Page, stream: TextIO) -> None:
-    terminal = bool(os.environ.get("FORCE_COLOR")) or stream.isatty()
     styled = streams.shows_colours(stream)
-    streams.write_own(stream, rendered(page, _width(stream, terminal=terminal), styled=styled))
+    streams.write_own(stream, rendered(page, _width(stream), styled=styled))
 
 
-def _width(stream: TextIO, *, terminal: bool) -> int:
+def _width(stream: TextIO) -> int:
     wanted = os.environ.get("COLUMNS", "")
     if wanted.isdigit():
         return int(wanted)
-    return streams.columns(stream) if terminal else _UNLIMITED
+    return streams.columns(stream) if stream.isatty() else _UNLIMITED
 
 
 def print_json(value: Any, named: str = "items") -> None:
@@ -287,7 +299,8 @@ class Listing:
 
 def _fits(column: Sequence[Text], space: int) -> bool:
     """Return whether the cells of the last column fit, complete or wrapped between words."""
-    longest_word = max(len(word) for cell in column for word in ["", *cell.plain.split()])
+    words = (word[0].strip() for cell in column for word in _WORD.finditer(cell.plain))
+    longest_word = max(map(len, words), default=0)
     return max(cell.cell_len for cell in column) <= space or max(_LEAST, longest_word) <= space
 
 

@@ -119,8 +119,13 @@ def _estimated(estimate: Estimate) -> Listing:
     if all(quantity.amount is None for _, quantity, _ in rows):
         listing.add("unknown", "", Text(estimate.wall_s.basis, style="dim"))
         return listing
+    said = ""
     for name, quantity, words in rows:
-        listing.add(name, amount(quantity, words), Text(quantity.basis, style="dim"))
+        # The basis of one amount is often a part of that of another, and several lines long.
+        repeated = quantity.amount is not None and quantity.basis in said
+        basis = "on the same basis" if repeated else quantity.basis
+        listing.add(name, amount(quantity, words), Text(basis, style="dim"))
+        said += quantity.basis
     return listing
 
 

@@ -14,7 +14,7 @@ from stoker.machine.tools import read_cmake_variables, read_toolbox
 from stoker.model.errors import MissingError, UnknownWordError, UsageError, nearest
 from stoker.model.finding import Finding
 from stoker.model.machine import Machine, Toolbox
-from stoker.model.plan import Estimate, Plan
+from stoker.model.plan import Plan
 from stoker.model.setting import Origin, OriginKind
 from stoker.model.source import ProjectKind
 from stoker.model.variant import Variant
@@ -35,64 +35,125 @@ _PYTHON_TIMEOUT_S = 10.0
 
 
 def plan(request: CommandLine) -> Plan:
-    subject = survey(request)
-    return make_plan(subject, estimated(subject))
+    return plan_of(survey(request))
 
 
 def doctor(request: CommandLine) -> tuple[Plan, tuple[Finding, ...]]:
     subject = survey(request)
-    planned = make_plan(subject, estimated(subject))
+    planned = plan_of(subject)
     return planned, examine(subject, planned)
 
 
-def estimated(subject: Subject) -> Estimate:
-    """Estimate a build from an earlier one of the same project and variant, if there is one."""
+def plan_of(subject: Subject) -> Plan:
+    """Return the plan, with an estimate from an earlier build of the same project and variant if
+    there is one.
+    """
     tree = subject.tree
-    return estimate(subject, fullest_build(run_name(tree.name, subject.name)) if tree else None)
+    earlier = fullest_build(run_name(tree.name, subject.name)) if tree else None
+    return make_plan(subject, estimate(subject, earlier))
 
 
 def survey(request: CommandLine, environment: Mapping[str, str] = os.environ) -> Subject:
     """Read everything a plan depends on: settings, source tree, machine and tools."""
-    chosen, path = _with_python(read_user_options(request, environment), environment)
-    tree = None
-    if given := chosen.text("source"):
-        tree = read_tree(Path(given).expanduser(), chosen.recipes)
-    else:
-        with suppress(UsageError):  # the current folder, if it is a source tree
-            tree = read_tree(Path.cwd(), chosen.recipes)
-    machine = read_machine((Path(tree.path),) if tree else ())
-    variant, origins = chosen_variant(chosen, machine)
-    by_default = "cpu" in origins and origins["cpu"].kind is OriginKind.DEFAULT
-    if tree and tree.kind is not ProjectKind.PYTORCH and by_default:
-        # The file name of the project's wheel says that it runs on every CPU of the platform.
-        variant = replace(variant, cpu=None)
-        del origins["cpu"]
-    if variant.python != chosen.text("python"):
-        path = None  # the words of the variant name another Python
-    if variant.python is None:
-        # The Python of the active environment, if the word ``python3`` starts another one.
-        active = Path(environment.get("VIRTUAL_ENV", "")) / "bin" / "python"
+    return Surveyor(environment).survey(request)
+
+
+class Surveyor:
+    """Surveys several requests: the machine and its tools are read once for all of them."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self._environment = environment
+        self._machines: dict[str | None, Machine] = {}
+        self._tools: dict[tuple[str | None, str | None], tuple[Toolbox, frozenset[str]]] = {}
+
+    def survey(self, request: CommandLine) -> Subject:
+        """Read everything a plan depends on: settings, source tree, machine and tools."""
+        chosen, path = self._with_python(read_user_options(request, self._environment))
+        tree = None
+        if given := chosen.text("source"):
+            tree = read_tree(Path(given).expanduser(), chosen.recipes)
+        else:
+            with suppress(UsageError):  # the current folder, if it is a source tree
+                tree = read_tree(Path.cwd(), chosen.recipes)
+        machine = self._machine(tree.path if tree else None)
+        variant, origins = chosen_variant(chosen, machine)
+        by_default = "cpu" in origins and origins["cpu"].kind is OriginKind.DEFAULT
+        if tree and tree.kind is not ProjectKind.PYTORCH and by_default:
+            # The file name of the project's wheel says that it runs on every CPU of the platform.
+            variant = replace(variant, cpu=None)
+            del origins["cpu"]
+        if variant.python != chosen.text("python"):
+            path = None  # the words of the variant name another Python
+        if variant.python is None:
+            path = self._active_python()
+        toolbox, cmake_variables = self._toolbox(variant.python, path)
+        return Subject(
+            variant=variant,
+            name=name(variant),
+            origins=origins,
+            machine=machine,
+            toolbox=toolbox,
+            tree=tree,
+            defines=tuple(
+                define(key, found.value, found.origin) for key, found in chosen.defines.items()
+            ),
+            exported=dict(self._environment),
+            own_recipes=chosen.recipes,
+            keep_targets=bool(chosen.value("keep_targets")),
+            interpreter=path,
+            cmake_variables=cmake_variables,
+        )
+
+    def _with_python(self, chosen: UserOptions) -> tuple[UserOptions, str | None]:
+        """Replace a Python that is named by its path by its version; also return the path."""
+        said = chosen.values.get("python")
+        if said is None or "/" not in said.value:
+            return chosen, None
+        path = target_python(str(Path(said.value).expanduser()), self._environment)
+        probe = Probe(environment=self._environment, timeout_s=_PYTHON_TIMEOUT_S)
+        release = ask_interpreter(path, probe).installation.release
+        values = {**chosen.values, "python": replace(said, value=release)}
+        return replace(chosen, values=values), path
+
+    def _active_python(self) -> str | None:
+        """Return the Python of the active environment if the word ``python3`` starts another."""
+        active = Path(self._environment.get("VIRTUAL_ENV", "")) / "bin" / "python"
         is_program = active.is_absolute() and os.access(active, os.X_OK)
-        first = shutil.which("python3", path=environment.get("PATH"))
+        first = shutil.which("python3", path=self._environment.get("PATH"))
         same = is_program and first and active.parent.samefile(Path(first).parent)
-        path = str(active) if is_program and not same else None
-    toolbox = _toolbox(variant.python, path, environment)
-    return Subject(
-        variant=variant,
-        name=name(variant),
-        origins=origins,
-        machine=machine,
-        toolbox=toolbox,
-        tree=tree,
-        defines=tuple(
-            define(key, found.value, found.origin) for key, found in chosen.defines.items()
-        ),
-        exported=dict(environment),
-        own_recipes=chosen.recipes,
-        keep_targets=bool(chosen.value("keep_targets")),
-        interpreter=path,
-        cmake_variables=read_cmake_variables(toolbox.tool("cmake")),
-    )
+        return str(active) if is_program and not same else None
+
+    def _machine(self, tree: str | None) -> Machine:
+        if tree not in self._machines:
+            self._machines[tree] = read_machine((Path(tree),) if tree else ())
+        return self._machines[tree]
+
+    def _toolbox(self, version: str | None, path: str | None) -> tuple[Toolbox, frozenset[str]]:
+        """Return the tools with this Python, and the variables that its CMake knows."""
+        if (version, path) not in self._tools:
+            toolbox = self._read_toolbox(version, path)
+            variables = read_cmake_variables(toolbox.tool("cmake"))
+            self._tools[version, path] = toolbox, variables
+        return self._tools[version, path]
+
+    def _read_toolbox(self, version: str | None, path: str | None) -> Toolbox:
+        """Read the toolbox with the first Python that works: the one asked for, that of the active
+        environment, or python3. Doctor reports if it is not the one asked for.
+        """
+        if path:
+            return read_toolbox(self._environment, python=path)
+        active = self._environment.get("VIRTUAL_ENV")
+        candidates = [
+            f"python{version}" if version else None,
+            str(Path(active) / "bin" / "python") if active else None,
+            "python3",
+        ]
+        for python in filter(None, candidates):
+            try:
+                return read_toolbox(self._environment, python=python)
+            except MissingError:
+                continue
+        return read_toolbox(self._environment)
 
 
 def checked_recipes(file: Path, source: Path | None) -> tuple[Finding, ...]:
@@ -123,36 +184,3 @@ def chosen_variant(chosen: UserOptions, machine: Machine) -> tuple[Variant, dict
         hints = [f"did you mean {' or '.join(near)} of stoker.toml?"] if near else []
         hints.extend(error.hints)
         raise UnknownWordError(error.message, text=error.text, hints=hints) from error
-
-
-def _with_python(
-    chosen: UserOptions, environment: Mapping[str, str]
-) -> tuple[UserOptions, str | None]:
-    """Replace a Python that is named by its path by its version; also return the path."""
-    said = chosen.values.get("python")
-    if said is None or "/" not in said.value:
-        return chosen, None
-    path = target_python(str(Path(said.value).expanduser()), environment)
-    found = ask_interpreter(path, Probe(environment=environment, timeout_s=_PYTHON_TIMEOUT_S))
-    values = {**chosen.values, "python": replace(said, value=found.installation.release)}
-    return replace(chosen, values=values), path
-
-
-def _toolbox(version: str | None, path: str | None, environment: Mapping[str, str]) -> Toolbox:
-    """Read the toolbox with the first Python that works: the one asked for, that of the active
-    environment, or python3. Doctor reports if it is not the one asked for.
-    """
-    if path:
-        return read_toolbox(environment, python=path)
-    active = environment.get("VIRTUAL_ENV")
-    candidates = [
-        f"python{version}" if version else None,
-        str(Path(active) / "bin" / "python") if active else None,
-        "python3",
-    ]
-    for python in filter(None, candidates):
-        try:
-            return read_toolbox(environment, python=python)
-        except MissingError:
-            continue
-    return read_toolbox(environment)

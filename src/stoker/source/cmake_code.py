@@ -25,6 +25,7 @@ _SWITCHES = re.compile(r"(?:(?:NOT )?\w+ AND )*\S+ VERSION_LESS ")
 _VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){1,3}")
 _NATIVE = re.compile(r"-m(?:arch|cpu|tune)=native")
 _CALLS_NVCC = re.compile(r"nvcc(?!_flags)", re.IGNORECASE)
+_WITH_A_VALUE = ("VERSION", "COMPAT_VERSION", "DESCRIPTION", "HOMEPAGE_URL")  # of project()
 _FIND_CUDA = re.compile(r"cuda_(?:add|compile|wrap)\w*")
 _DEVICE_SOURCE = re.compile(r"\.(?:cu|hip)(?![\w.])")
 _LISTS_SOURCES = re.compile(
@@ -172,9 +173,14 @@ def requires_cuda(enclosed: Enclosed) -> bool:
     return False
 
 
-def _languages(words: list[str]) -> list[str]:
-    """Return the words of project() or enable_language() that may name languages."""
-    return words[words.index("LANGUAGES") + 1 :] if "LANGUAGES" in words else words
+def _languages(words: list[str]) -> Iterator[str]:
+    """Yield the words of project() or enable_language() that may name languages."""
+    left = iter(words)
+    for word in left:
+        if word in _WITH_A_VALUE:
+            next(left, None)
+        elif word != "LANGUAGES":
+            yield word
 
 
 def refused_below(file: str, commands: Sequence[CMakeCommand]) -> Minimum | None:

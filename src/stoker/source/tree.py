@@ -183,6 +183,8 @@ def _readers(python: PythonAsks, cmake: CMakeFacts | None, package: Package) -> 
     found = set(python.readers)
     if cmake and "Torch" in cmake.packages:
         found.add("torch's CMake package")
+    if cmake and "CUDA" in cmake.packages:
+        found.add("FindCUDA")
     if cmake and (cmake.project or "cmake" in python.names):
         found.add("CMake")
     required = required_names(package.requirements)

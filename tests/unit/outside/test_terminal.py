@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import stoker
+from stoker.model.errors import UsageError
 from stoker.model.finding import Finding, Severity
 from stoker.outside.streams import STYLES, coloured, styled
 from stoker.outside.terminal import (
@@ -22,6 +23,7 @@ from stoker.outside.terminal import (
     finding_lines,
     print_json,
     show,
+    tell_error,
     whole,
 )
 from stoker.plan.shown import plan_page
@@ -157,6 +159,26 @@ def test_styles_are_codes_of_the_terminal() -> None:
     blanks = " " * (16 - len("mill 1.0"))  # a tab ends at column 16, whatever the parts
     assert line.shown(styled=True) == f"\x1b[1mmill\x1b[0m 1.0\x1b[1;31m{blanks}ERROR\x1b[0m"
     assert line.shown(styled=False) == f"mill 1.0{blanks}ERROR"
+
+
+def test_messages_break_between_words_at_a_terminal_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal breaks a line that is too long inside a word."""
+    hints = [f"name another folder, or run `{COMMAND}`"]
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # colours, but no width: it is still a pipe
+    tell_error(UsageError("there is no wheel for this machine in any catalogue", hints=hints))
+    assert len(capsys.readouterr().err.splitlines()) == 2
+    monkeypatch.delenv("FORCE_COLOR")
+    monkeypatch.setenv("COLUMNS", "40")
+    tell_error(UsageError("there is no wheel for this machine in any catalogue", hints=hints))
+    assert capsys.readouterr().err.splitlines() == [
+        "stoker: there is no wheel for this",
+        "machine in any catalogue",
+        "  name another folder, or run",
+        f"  `{COMMAND}`",
+    ]
 
 
 def test_wide_and_combining_characters_take_their_columns() -> None:

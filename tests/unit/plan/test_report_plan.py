@@ -96,6 +96,13 @@ def test_estimates_are_unknown_or_come_with_their_basis() -> None:
     assert text.count("unknown") == 2
 
 
+def test_a_basis_of_several_estimates_is_told_once() -> None:
+    made = plan("cu124-sm90", tree=pytorch_tree())
+    basis = made.estimate.largest_step_bytes.basis
+    assert basis in made.estimate.wall_s.basis
+    assert rendered(plan_page(made)).count(basis) == 1
+
+
 def test_remarks_stand_at_the_end() -> None:
     text = rendered(plan_page(plan("cpu-armv9")))
     assert "warn   the plan is for linux-aarch64" in text

@@ -331,9 +331,12 @@ def test_a_setup_that_python_cannot_read_is_not_what_is_built(tmp_path: Path) ->
     assert made.source.front_end is FrontEnd.CMAKE
 
 
-def test_find_cuda_takes_targets_as_flags(tmp_path: Path) -> None:
-    """The plan set CMAKE_CUDA_ARCHITECTURES, which FindCUDA does not read."""
-    text = "project(lib CXX)\noption(LIB_CUDA x OFF)\nfind_package(CUDA)\n"
+@pytest.mark.parametrize("project", ["lib CXX", "lib VERSION ${LIB_VERSION}"])
+def test_find_cuda_takes_targets_as_flags(tmp_path: Path, project: str) -> None:
+    """The plan set CMAKE_CUDA_ARCHITECTURES, which FindCUDA does not read: a version that project()
+    takes from a variable was read as a language, which may be CUDA.
+    """
+    text = f"project({project})\noption(LIB_CUDA x OFF)\nfind_package(CUDA)\n"
     text += "cuda_add_library(a x.cu)\n"
     made = planned(tmp_path, "cu130-sm89-sm90", cmake=text)
     given = cmake_of(made)
@@ -342,6 +345,7 @@ def test_find_cuda_takes_targets_as_flags(tmp_path: Path) -> None:
         "-gencode=arch=compute_89,code=sm_89;-gencode=arch=compute_90,code=sm_90"
     )
     assert targets_of(made).cubins == ("8.9", "9.0")
+    assert not any(finding.name == "setting-unread" for finding in made.findings)
     rival = text + 'set(LIB_CUDA_ARCHS "35" CACHE STRING x)\n'
     assert planned(tmp_path, "cu130-sm90", cmake=rival).statements[0].text == "not known"
 

@@ -23,8 +23,7 @@ from stoker.model.setting import OriginKind
 from stoker.model.value import Value
 from stoker.outside.files import read_json
 from stoker.outside.folders import current_folder
-from stoker.plan.planning import make_plan
-from stoker.plan.survey import chosen_variant, estimated, survey
+from stoker.plan.survey import Surveyor, chosen_variant, plan_of
 from stoker.settings.declared import CommandLine
 from stoker.settings.toml import SettingsFile, find_file, read_file, variant_names
 from stoker.settings.user_options import UserOptions, read_user_options
@@ -81,12 +80,13 @@ def plan_matrix(wanted: MatrixWanted) -> tuple[Planned, ...]:
 
 
 class _Planner:
-    """Plans the jobs of one file; each source is fetched once."""
+    """Plans the jobs of one file. Each source is fetched once, and the machine is read once."""
 
     def __init__(self, asked: CommandLine, stack: ExitStack):
         self._asked = asked
         self._stack = stack
         self._trees: dict[str, str] = {}
+        self._surveyor = Surveyor()
 
     def chosen(self, name: str, file: SettingsFile) -> UserOptions:
         return read_user_options(self._request(name, None, file))
@@ -143,8 +143,8 @@ class _Planner:
             source = self._stack.enter_context(acquired(given, say=lambda _: None))
             self._trees[given] = source.path
         tree = self._trees[given]
-        subject = survey(replace(asked, options={**asked.options, "source": tree}))
-        planned = make_plan(subject, estimated(subject))
+        subject = self._surveyor.survey(replace(asked, options={**asked.options, "source": tree}))
+        planned = plan_of(subject)
         return MatrixJob(
             name=name,
             variant=planned.name,
