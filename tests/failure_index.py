@@ -14,7 +14,15 @@ import msgspec
 
 from log_patterns import literals, problem
 from release_changes import Change, ChangeTable, ReleaseTable, cause_of
-from stoker.diagnose import interfaces, statements, steps, symptoms, unlinked
+from stoker.diagnose import (
+    copies,
+    interfaces,
+    split_paths,
+    statements,
+    steps,
+    symptoms,
+    unlinked,
+)
 from stoker.diagnose.answers import NAMES
 from stoker.knowledge import load
 from stoker.knowledge.failures import (
@@ -203,6 +211,8 @@ def header(causes: Sequence[Failure], sizes: Iterable[int]) -> FailureIndex:
                 *symptoms.PATTERNS,
                 *unlinked.PATTERNS,
                 *interfaces.PATTERNS,
+                *copies.PATTERNS,
+                *split_paths.PATTERNS,
             ]
         ),
     )

@@ -120,8 +120,10 @@ def _module_commands(
         packages = _packages(found, here.manager)
         return system_commands(packages, here, here.manager or "") if packages else None
     # A module that the table does not have usually has the name of its project.
-    packages = _packages(found, "pip") or [name.partition(".")[0] for name in names]
-    return pip_install(packages, here, python)
+    known = {name: provider(ProvidedKind.MODULE, name) for name in names}
+    by_name = {name: _packages([one], "pip") if one else [] for name, one in known.items()}
+    packages = [one for name in names for one in by_name[name] or [name.partition(".")[0]]]
+    return pip_install(list(dict.fromkeys(packages)), here, python)
 
 
 def search_settings(kind: ProvidedKind, found: Sequence[Provider]) -> Iterator[ShellScript]:

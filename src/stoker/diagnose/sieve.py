@@ -38,10 +38,13 @@ _UTF16 = b"\xff\xfe"  # how Windows shells write what they redirect
 
 
 class Line(Value, frozen=True, kw_only=True):
-    """A line as its tool printed it, without colours, time stamps and prefixes of other tools."""
+    """A line as its tool printed it, without colours, time stamps and prefixes of other tools.
+    ``said`` is what a tool printed in another language, where ``text`` has it in English.
+    """
 
     number: int
     text: str
+    said: str = ""
 
 
 class Log(Value, frozen=True, kw_only=True):

@@ -10,12 +10,16 @@ import msgspec
 from stoker.diagnose.about import About
 from stoker.diagnose.ages import source_month, suspects, versions_of
 from stoker.diagnose.answers import answers, headline, value
+from stoker.diagnose.copies import stale_objects
+from stoker.diagnose.cut_logs import hollow_excerpt
 from stoker.diagnose.interfaces import removed_functions, without_include
 from stoker.diagnose.lines import Texts
 from stoker.diagnose.sieve import Line, Log
 from stoker.diagnose.signs import LogSearch, Match, find_matches
+from stoker.diagnose.split_paths import split_paths
 from stoker.diagnose.steps import LogSteps, failed_step, find_steps
 from stoker.diagnose.symptoms import find_symptoms
+from stoker.diagnose.translated import in_english
 from stoker.diagnose.values import Diagnosis, FailedRun, FoundCause, LogEvidence, Status
 from stoker.knowledge.failures import Depth, Failure, stated
 from stoker.model.secrets import redact
@@ -38,6 +42,7 @@ _MOST_BELOW = 3  # lines that belong to a message of a compiler
 
 def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnosis:
     """Return the diagnosis of a log. ``about`` is what is known of the run and the machine."""
+    log = msgspec.structs.replace(log, lines=tuple(in_english(log.lines)))
     about = (about or About()).of_log(log.lines)
     if not any(line.text for line in log.lines):
         return Diagnosis(status=Status.EMPTY, lines=log.total, run=about.run)
@@ -53,7 +58,7 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
     removed = {*removed_functions(search), *(line for line, _ in without_include(search))}
     found = [
         match
-        for match in find_matches(search)
+        for match in (*find_matches(search), *stale_objects(search), *split_paths(search))
         if _counts(match, steps) and not (match.line in removed and match.cause.name in _STRICT)
     ]
     if not found and not steps.failed:
@@ -76,11 +81,20 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
     findings = [one for one in named if one.confidence >= _LEAST_SAID]
     if not findings:
         first = _first_error(log.lines, steps, file)
-        return _unknown(log, texts, next(iter(named), None), first, about)
+        kinds = (*named, *_excerpts(search, first, about))
+        return _unknown(log, texts, next(iter(kinds), None), first, about)
     diagnosis = Diagnosis(
         status=Status.FAILED, findings=tuple(apart(findings)), lines=log.total, run=about.run
     )
     return diagnosis if findings[0].fix else _with_known(diagnosis, texts)
+
+
+def _excerpts(
+    search: LogSearch, first: tuple[LogEvidence, ...], about: About
+) -> Iterator[FoundCause]:
+    """Yield that a log has no cause in it, if that is so."""
+    for match in hollow_excerpt(search):
+        yield finding_of(match.cause, 0, first, about.with_groups(_groups(match, [match]), {}))
 
 
 def _restates(match: Match, about: About) -> bool:
@@ -271,13 +285,14 @@ def _belongs(text: str) -> bool:
 
 
 def _evidence(line: Line, file: str) -> LogEvidence:
-    return LogEvidence(line=line.number, text=redact(line.text), file=file)
+    return LogEvidence(line=line.number, text=redact(line.said or line.text), file=file)
 
 
 def first_error(log: Log) -> tuple[LogEvidence, ...]:
     """Return the first error of a log with the lines that belong to it; empty if there is none."""
-    texts = Texts([line.text for line in log.lines])
-    return _first_error(log.lines, find_steps(log.lines, texts), "")
+    lines = in_english(log.lines)
+    texts = Texts([line.text for line in lines])
+    return _first_error(lines, find_steps(lines, texts), "")
 
 
 def _first_error(lines: Sequence[Line], steps: LogSteps, file: str) -> tuple[LogEvidence, ...]:

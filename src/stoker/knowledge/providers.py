@@ -107,6 +107,8 @@ def _spellings(kind: ProvidedKind, name: str) -> Iterator[str]:
             yield f"{folder}/"
     if kind is ProvidedKind.MODULE:
         yield name.partition(".")[0]
+    if kind is ProvidedKind.PROGRAM:
+        yield name.lower()
 
 
 @cache
