@@ -10,16 +10,16 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from statistics import median
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from stoker.govern.bounds import at_best, cpu_bound, memory_bound
 from stoker.model.govern import Basis, Role, Step, StepRecord
 from stoker.model.runs import LOST, Attempt, Outcome, Run
 from stoker.model.value import Value
 from stoker.report.dependencies import Dependencies
+from stoker.report.graphs.owners import OBJECT_FOLDER
 from stoker.report.values import Accuracy, AttemptSpan, CpuTime, LowerBound, RunAnalysis, Total
 
-_OBJECT_FOLDER = re.compile(r"(?:^|/)CMakeFiles/([^/]+)\.dir/")
 _PROBE = re.compile(r"/CMakeScratch/|(?:^|/)cmTC_")  # test programs of CMake
 
 
@@ -40,13 +40,16 @@ def analyse(
     summary = run.summary
     cpus = summary.cpus if summary else recorded.cpus
     limit = (summary.limit_bytes if summary else recorded.limit) or None
-    last = max((attempt.started + attempt.record.wall_s for attempt in attempts), default=0.0)
-    wall = summary.wall_s if summary else last
-    spans = _spans(attempts)
-    completed = [_record(span) for span in spans if span.completed]
+    lanes = lanes_of([(each.started, each.started + each.record.wall_s) for each in attempts])
+    spans = tuple(
+        AttemptSpan(**asdict(attempt), target=target_of(attempt.record.step), lane=lane)
+        for attempt, lane in zip(attempts, lanes, strict=True)
+    )
+    completed = [span.record for span in spans if span.completed]
+    wall = summary.wall_s if summary else max((span.ended for span in spans), default=0.0)
     path, path_s = critical_spans(spans, dependencies, run.directory)
     outcomes = [span.outcome for span in spans]
-    peak = max((span.peak for span in spans), default=0)
+    peak = max((span.record.peak_bytes for span in spans), default=0)
     return RunAnalysis(
         id=run.id,
         command=run.command,
@@ -56,7 +59,7 @@ def analyse(
         timed=summary is not None or len(attempts) < 2 or any(each.started for each in attempts),
         status=summary.status if summary else None,
         wall_s=wall,
-        cpu_s=summary.cpu_s if summary else sum(span.cpu_seconds for span in spans),
+        cpu_s=summary.cpu_s if summary else sum(span.record.cpu_s for span in spans),
         cpus=cpus,
         limit=limit,
         peak=summary.peak_bytes if summary else peak,
@@ -84,28 +87,6 @@ def analyse(
     )
 
 
-def _spans(attempts: Sequence[Attempt]) -> tuple[AttemptSpan, ...]:
-    lanes = lanes_of([(each.started, each.started + each.record.wall_s) for each in attempts])
-    return tuple(
-        AttemptSpan(
-            step=attempt.record.step,
-            target=target_of(attempt.record.step),
-            lane=lane,
-            started=attempt.started,
-            seconds=attempt.record.wall_s,
-            cpu_seconds=attempt.record.cpu_s,
-            peak=attempt.record.peak_bytes,
-            byte_seconds=attempt.record.byte_seconds,
-            profile=attempt.record.profile,
-            outcome=attempt.outcome,
-            status=attempt.status,
-            explanation=attempt.explanation,
-            mode=attempt.record.mode,
-        )
-        for attempt, lane in zip(attempts, lanes, strict=True)
-    )
-
-
 def lanes_of(intervals: Sequence[tuple[float, float]]) -> list[int]:
     """Return the lowest lane that is free at the start of each interval; starts do not fall."""
     free: list[int] = []
@@ -124,7 +105,7 @@ def target_of(step: Step) -> str:
     """Return the target that a step belongs to: CMake's, else the folder of its source."""
     if _PROBE.search(f"{step.directory}/{step.output}"):
         return "CMake probes"
-    if found := _OBJECT_FOLDER.search(step.output):
+    if found := OBJECT_FOLDER.search(step.output):
         return found[1]
     if step.role in (Role.LINK, Role.ARCHIVE):
         return step.output.rpartition("/")[2]
@@ -174,8 +155,8 @@ def cpu_time(spans: Sequence[AttemptSpan], *, wall: float, cpus: int) -> CpuTime
         seconds = max(0.0, min(until or at, wall) - at)
         taken += seconds * min(cpus, slots)
         held += seconds * max(0, cpus - slots) * (waiting > 0)
-    computing = sum(span.cpu_seconds for span in spans if span.completed)
-    repeated = sum(span.cpu_seconds for span in spans if not span.completed)
+    computing = sum(span.record.cpu_s for span in spans if span.completed)
+    repeated = sum(span.record.cpu_s for span in spans if not span.completed)
     # Compilers that use more threads than they were given slots compute more than they hold.
     stalled = max(0.0, taken - computing - repeated)
     known = any(span.explanation for span in spans)
@@ -207,29 +188,18 @@ def critical_spans(
 
 def _name(root: str, index: int, span: AttemptSpan) -> str:
     """Return the path of its output; custom commands have none, and get a name of their own."""
-    return span.step.output_path(root) if span.step.output else f"{span.title} ({index})"
+    return span.step.output_path(root) if span.step.output else f"{span.step.title} ({index})"
 
 
 def _alone(span: AttemptSpan) -> float:
-    return at_best(_record(span)).wall_s
-
-
-def _record(span: AttemptSpan) -> StepRecord:
-    return StepRecord(
-        step=span.step,
-        wall_s=span.seconds,
-        cpu_s=span.cpu_seconds,
-        peak_bytes=span.peak,
-        byte_seconds=span.byte_seconds,
-        profile=span.profile,
-    )
+    return at_best(span.record).wall_s
 
 
 def records(
     spans: Sequence[AttemptSpan], dependencies: Dependencies, root: str
 ) -> tuple[StepRecord, ...]:
     """Return the completed steps with what they need, for a simulation. Names are unique."""
-    completed = {_name(root, i, s): _record(s) for i, s in enumerate(spans) if s.completed}
+    completed = {_name(root, i, s): s.record for i, s in enumerate(spans) if s.completed}
     needs = dependencies.needs(completed)
     return tuple(
         replace(
@@ -243,12 +213,13 @@ def records(
 
 def memory_at(span: AttemptSpan, time: float) -> float:
     """Return the bytes that a span used at a time within it: by its profile, else its mean."""
-    if span.profile:
-        part = int(len(span.profile) * (time - span.started) / span.seconds)
-        return span.peak * span.profile[max(0, min(part, len(span.profile) - 1))] / 100
-    if span.byte_seconds is None or not span.seconds:
-        return span.peak
-    return min(span.peak, span.byte_seconds / span.seconds)
+    record = span.record
+    if record.profile:
+        part = int(len(record.profile) * (time - span.started) / record.wall_s)
+        return record.peak_bytes * record.profile[max(0, min(part, len(record.profile) - 1))] / 100
+    if record.byte_seconds is None or not record.wall_s:
+        return record.peak_bytes
+    return min(record.peak_bytes, record.byte_seconds / record.wall_s)
 
 
 def totals(
@@ -262,10 +233,10 @@ def totals(
         Total(
             name=name,
             steps=sum(span.completed for span in group),
-            seconds=sum(span.seconds for span in group),
-            cpu_seconds=sum(span.cpu_seconds for span in group),
-            peak=max(span.peak for span in group),
-            byte_seconds=sum(span.byte_seconds or 0.0 for span in group),
+            seconds=sum(span.record.wall_s for span in group),
+            cpu_seconds=sum(span.record.cpu_s for span in group),
+            peak=max(span.record.peak_bytes for span in group),
+            byte_seconds=sum(span.record.byte_seconds or 0.0 for span in group),
         )
         for name, group in groups.items()
     )
@@ -277,7 +248,7 @@ def _accuracy(spans: Iterable[AttemptSpan]) -> tuple[Accuracy, ...]:
     for span in spans:
         known = span.explanation
         if span.outcome is Outcome.DONE and known and known.needs_bytes:
-            ratios[known.basis].append(span.peak / known.needs_bytes)
+            ratios[known.basis].append(span.record.peak_bytes / known.needs_bytes)
     return tuple(
         Accuracy(
             basis=basis,

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import nlargest
 
-from stoker.model.govern import Role
+from stoker.model.govern import Role, StepRecord
 from stoker.model.runs import Includes, short_path
 from stoker.model.value import Value, counted, first_of, size
 from stoker.report.values import AttemptSpan, Cause, Comparison, RunAnalysis, StepChange
@@ -35,13 +35,14 @@ def compare_runs(
     }
     changes = []
     for index, earlier in pairs.items():
-        one, other, files_read = before.spans[earlier], after.spans[index], read[index]
+        one, other = before.spans[earlier].record, after.spans[index].record
+        files_read = read[index]
         change = StepChange(
             before=earlier,
             after=index,
-            cpu_s=other.cpu_seconds - one.cpu_seconds,
-            seconds=other.seconds - one.seconds,
-            peak=other.peak - one.peak,
+            cpu_s=other.cpu_s - one.cpu_s,
+            seconds=other.wall_s - one.wall_s,
+            peak=other.peak_bytes - one.peak_bytes,
             why=tuple(_reasons(one, other, files_read)),
             headers=tuple(files_read.texts()) if files_read else (),
         )
@@ -84,11 +85,11 @@ def _completed(spans: Sequence[AttemptSpan]) -> list[int]:
 
 
 def _by_output(span: AttemptSpan) -> tuple[Role, str]:
-    return span.step.role, span.step.output or span.title
+    return span.step.role, span.step.output or span.step.title
 
 
 def _by_source(span: AttemptSpan) -> tuple[Role, str]:
-    return span.step.role, span.title
+    return span.step.role, span.step.title
 
 
 def _pairs(
@@ -112,7 +113,7 @@ def _pairs(
     return pairs
 
 
-def _reasons(one: AttemptSpan, other: AttemptSpan, read: "_FileChanges | None") -> Iterator[str]:
+def _reasons(one: StepRecord, other: StepRecord, read: "_FileChanges | None") -> Iterator[str]:
     before, after = one.step, other.step
     if before.compiler != after.compiler:
         yield f"compiler: {before.compiler} before, {after.compiler} now"
@@ -126,12 +127,12 @@ def _reasons(one: AttemptSpan, other: AttemptSpan, read: "_FileChanges | None") 
         yield "the source file changed"
     if before.key == after.key and not (read and read.any):
         same = "" if read is None else ", source and headers"
-        same_cpu = abs(other.cpu_seconds - one.cpu_seconds) <= _SAME_CPU_TIME * one.cpu_seconds
+        same_cpu = abs(other.cpu_s - one.cpu_s) <= _SAME_CPU_TIME * one.cpu_s
         if not same_cpu and same:
             yield f"same command{same}: the machine was slower, faster or shared differently"
         elif not same_cpu:
             yield "same command: its source, a header or the speed of the machine changed"
-        elif abs(other.seconds - one.seconds) > _LONGER * one.seconds:
+        elif abs(other.wall_s - one.wall_s) > _LONGER * one.wall_s:
             yield f"same command{same} and CPU time: the CPUs or disks were shared differently"
 
 

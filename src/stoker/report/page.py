@@ -60,10 +60,14 @@ def _run_data(reported: ReportedRun) -> dict[str, Any]:
 
 def _earlier_data(reported: ReportedRun) -> dict[str, Any]:
     """Return what a comparison shows of the earlier run."""
-    columns = ("title", "cpu_seconds", "peak")
     spans = reported.run.spans
+    columns = {
+        "title": [span.step.title for span in spans],
+        "cpu_seconds": [span.record.cpu_s for span in spans],
+        "peak": [span.record.peak_bytes for span in spans],
+    }
     run = _run_data(ReportedRun(run=replace(reported.run, spans=()), build=reported.build))
-    return run | {"columns": {name: [getattr(span, name) for span in spans] for name in columns}}
+    return run | {"columns": columns}
 
 
 def _comparison(found: Comparison) -> dict[str, Any]:
@@ -101,7 +105,7 @@ def _columns(spans: Sequence[AttemptSpan]) -> dict[str, Any]:
     bases, outcomes = _Table(Basis), _Table(Outcome)
     known = [span.explanation for span in spans]
     return {
-        "title": [span.title for span in spans],
+        "title": [span.step.title for span in spans],
         "output": [span.step.output for span in spans],
         "role": [roles.place(span.step.role) for span in spans],
         "target": [targets.place(span.target) for span in spans],
@@ -110,11 +114,11 @@ def _columns(spans: Sequence[AttemptSpan]) -> dict[str, Any]:
         "archs": [archs.place(span.step.archs) for span in spans],
         "lane": [span.lane for span in spans],
         "started": [round(span.started, _MICROSECONDS) for span in spans],
-        "seconds": [span.seconds for span in spans],
-        "cpu_seconds": [span.cpu_seconds for span in spans],
-        "peak": [span.peak for span in spans],
-        "byte_seconds": [span.byte_seconds for span in spans],
-        "profile": [base64.b64encode(bytes(span.profile)).decode() for span in spans],
+        "seconds": [span.record.wall_s for span in spans],
+        "cpu_seconds": [span.record.cpu_s for span in spans],
+        "peak": [span.record.peak_bytes for span in spans],
+        "byte_seconds": [span.record.byte_seconds for span in spans],
+        "profile": [base64.b64encode(bytes(span.record.profile)).decode() for span in spans],
         "outcome": [outcomes.place(span.outcome) for span in spans],
         "status": [span.status for span in spans],
         "asked": [round(each.asked, _MICROSECONDS) if each else None for each in known],
@@ -127,7 +131,7 @@ def _columns(spans: Sequence[AttemptSpan]) -> dict[str, Any]:
             str(n): once_text(each.once) for n, each in enumerate(known) if each and each.once
         },
         "mode": {
-            str(n): mode_text(span.mode, each.mode_reason, span.step.threads)
+            str(n): mode_text(span.record.mode, each.mode_reason, span.step.threads)
             for n, (span, each) in enumerate(zip(spans, known, strict=True))
             if each and each.mode_reason
         },

@@ -78,7 +78,7 @@ def _steps(run: RunAnalysis, phases: Phases) -> Iterator[Event]:
         for index, end in zip(indices, ends, strict=True):
             span, thread = run.spans[index], _thread(lane)
             start = _us(span.started)
-            yield _slice(_STEPS, thread, span.title, start, end, _arguments(span))
+            yield _slice(_STEPS, thread, span.step.title, start, end, _arguments(span))
             yield from _phases(phases.get(index, ()), thread, start, end)
             if not span.completed:
                 yield _mark(thread, end, span.outcome.value)
@@ -103,10 +103,10 @@ def _arguments(span: AttemptSpan) -> dict[str, object]:
         "target": span.target,
         "output": span.step.output,
         "outcome": span.outcome.value,
-        "mode": span.mode.value,
-        "cpu_s": span.cpu_seconds,
-        "peak_bytes": span.peak,
-        "byte_seconds": span.byte_seconds,
+        "mode": span.record.mode.value,
+        "cpu_s": span.record.cpu_s,
+        "peak_bytes": span.record.peak_bytes,
+        "byte_seconds": span.record.byte_seconds,
     }
     if span.explanation:
         found["predicted_bytes"] = span.explanation.needs_bytes
@@ -147,14 +147,14 @@ def _waits(run: RunAnalysis) -> Iterator[Event]:
     for (asked, started, span), lane in zip(waits, lanes, strict=True):
         start = max(_us(asked), last.get(lane, 0))
         last[lane] = max(start + 1, _us(started))
-        yield _slice(_WAITS, lane + 1, span.title, start, last[lane], {})
+        yield _slice(_WAITS, lane + 1, span.step.title, start, last[lane], {})
 
 
 def _path(run: RunAnalysis) -> Iterator[Event]:
     """Yield the steps of the critical path as slices; a repeated step may overlap the next."""
     ordered = sorted((run.spans[index] for index in run.path), key=lambda span: span.started)
     for span, end in zip(ordered, _ends(ordered), strict=True):
-        yield _slice(_STEPS, _PATH, span.title, _us(span.started), end, {})
+        yield _slice(_STEPS, _PATH, span.step.title, _us(span.started), end, {})
 
 
 def _counters(run: RunAnalysis) -> Iterator[Event]:

@@ -4,33 +4,26 @@ Memory is in bytes, time in seconds since the run began. ``None`` stands for wha
 """
 
 from stoker.model.build import StageResult
-from stoker.model.govern import Basis, CompileMode, Step
-from stoker.model.runs import Explanation, Outcome
+from stoker.model.govern import Basis, Step
+from stoker.model.runs import Attempt, Outcome
 from stoker.model.setting import Setting
 from stoker.model.simulation import SimulationResult
 from stoker.model.value import Value
 
 
-class AttemptSpan(Value, frozen=True, kw_only=True):
-    """One attempt of a step on the time axis. Attempts that overlap have different lanes."""
+class AttemptSpan(Attempt, frozen=True, kw_only=True):
+    """An attempt of a step on the time axis. Attempts that overlap have different lanes."""
 
-    step: Step
     target: str
     lane: int
-    started: float
-    seconds: float
-    cpu_seconds: float
-    peak: int
-    byte_seconds: float | None
-    profile: tuple[int, ...]
-    outcome: Outcome
-    status: int = 0
-    explanation: Explanation | None = None
-    mode: CompileMode = CompileMode.DEFAULT
+
+    @property
+    def step(self) -> Step:
+        return self.record.step
 
     @property
     def ended(self) -> float:
-        return self.started + self.seconds
+        return self.started + self.record.wall_s
 
     @property
     def asked(self) -> float | None:
@@ -39,10 +32,6 @@ class AttemptSpan(Value, frozen=True, kw_only=True):
     @property
     def waited(self) -> float | None:
         return None if self.asked is None else max(0.0, self.started - self.asked)
-
-    @property
-    def title(self) -> str:
-        return self.step.title
 
     @property
     def completed(self) -> bool:

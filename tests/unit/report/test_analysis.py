@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from governed_steps import GB, profile, run_summary
-from stoker.model.govern import Basis, Role, Step, StepRecord
+from stoker.model.govern import Basis, Collector, CompileMode, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Explanation, Outcome, Run
 from stoker.report.analysis import RecordedRun, analyse, records, target_of
 from stoker.report.dependencies import Dependencies
@@ -77,6 +77,14 @@ def test_a_step_that_shared_its_cpu_counts_with_its_cpu_time() -> None:
     found = analysed(attempt("a", 0, 8, cpu=4, peak=2 * GB))
     assert share(found, "critical path") == pytest.approx(0.4)
     assert share(found, "memory") == pytest.approx(0.2)
+
+
+def test_the_bound_of_a_step_that_ran_in_a_slow_mode_is_that_of_a_faster_one() -> None:
+    plain = attempt("a", 0, 8, peak=2 * GB)
+    gcc = replace(plain.record, step=replace(plain.record.step, collector=Collector.FREE))
+    default = replace(plain, record=gcc)
+    low = replace(plain, record=replace(gcc, mode=CompileMode.LOW))
+    assert share(analysed(low), "critical path") < share(analysed(default), "critical path")
 
 
 def test_killed_attempts_are_no_part_of_a_bound() -> None:
@@ -210,4 +218,4 @@ def test_profiles_are_kept() -> None:
     wanted = profile(20, 100)
     shaped = attempt("a", 0, 4)
     shaped = replace(shaped, record=replace(shaped.record, profile=wanted))
-    assert analysed(shaped).spans[0].profile == wanted
+    assert analysed(shaped).spans[0].record.profile == wanted

@@ -14,7 +14,7 @@ from stoker.source.cmake_api import CMakeTarget
 from stoker.source.ninja import Edge
 
 _CUSTOM = "CUSTOM_COMMAND"
-_OBJECT_FOLDER = re.compile(r"(?:^|/)CMakeFiles/([^/]+)\.dir/")
+OBJECT_FOLDER = re.compile(r"(?:^|/)CMakeFiles/([^/]+)\.dir/")
 _CUSTOM_TARGET = re.compile(r"(?:^|/)CMakeFiles/([^/]+?)(?:\.util)?$")
 LINK_RULE = re.compile(r"_([A-Z]+(?:_LIBRARY)?)_LINKER__(.+)_[A-Za-z]*$")
 _ENCODED = re.compile(r"\.([0-9a-fA-F]{2})")  # how CMake writes a special character in a rule
@@ -85,7 +85,7 @@ class Owners:
     def _part_of(self, index: int) -> str:
         """Return CMake's target of an object, else the target that the output becomes part of."""
         edge, edges = self._steps.edges[index], self._steps.edges
-        if found := _OBJECT_FOLDER.search(edge.outputs[0]):
+        if found := OBJECT_FOLDER.search(edge.outputs[0]):
             return found[1]
         for user in self._users(index):
             is_last = edges[user].rule == PHONY and not self._steps.after[user]  # such as `all`
