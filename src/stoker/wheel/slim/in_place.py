@@ -17,7 +17,7 @@ the state. The process can therefore be killed at any moment:
 import filecmp
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
@@ -54,103 +54,223 @@ class Replaced(Value, frozen=True, kw_only=True):
 
 
 class Journal(Value, frozen=True, kw_only=True):
-    """``root`` is relative to the parent of the store, since an environment may be moved."""
+    """``root``, the folder of all files, is relative to the parent of the store, since an
+    environment may be moved.
+    """
 
     root: str
     files: tuple[Replaced, ...]
 
 
-class Site(Value, frozen=True, kw_only=True):
-    """The folder that contains all files, and the store inside it."""
+class Originals:
+    """A store: the originals of replaced files, and new files while they are prepared. Files have
+    the same names in it as below their common root.
+    """
 
-    root: Path
-    store: Path
+    def __init__(self, store: Path):
+        self.store = store
+
+    @classmethod
+    def of(cls, target: Target) -> "Originals":
+        """Return the store of what is slimmed in place. That of a distribution is in its dist-info
+        folder, and is removed together with it.
+        """
+        if target.kind is TargetKind.FOLDER:
+            return cls(target.path / f".{STORE}")
+        if target.kind is TargetKind.LIBRARY:
+            library = target.path.resolve()
+            return cls(library.with_name(f".{library.name}.{STORE}"))
+        return cls(target.path / STORE)
+
+    def prepared(self, name: str) -> Path:
+        """Return where the new version of a file is prepared."""
+        return self.store / _NEW / name
+
+    def original(self, name: str) -> Path:
+        return self.store / ORIGINALS / name
 
     @property
     def journal(self) -> Path:
         """Return the path of the journal while the originals are kept."""
         return self.store / StoreState.KEPT
 
-    def prepared(self, path: str) -> Path:
-        """Return where the new version of ``path`` is prepared."""
-        return self.store / _NEW / path
+    @property
+    def state(self) -> StoreState | None:
+        """Return the state, or None if nothing has been replaced."""
+        return next((state for state in StoreState if (self.store / state).exists()), None)
 
-    def original(self, path: str) -> Path:
-        return self.store / ORIGINALS / path
+    @property
+    def has_prepared(self) -> bool:
+        return (self.store / _NEW).exists()
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Lock the store against other processes; create it if needed, remove it if empty."""
+        lock = self.store / _LOCK
+        busy = f"another stoker process is slimming or restoring {self.store.parent}"
+        with locks.held(lock, busy=busy, hint="wait until it has finished, then try again"):
+            try:
+                yield
+            finally:
+                with suppress(OSError):
+                    remove_file(lock)
+                    remove_empty(self.store)
 
-def store_of(target: Target) -> Path:
-    """Return the folder for the originals of what is slimmed in place. That of a distribution is in
-    its dist-info folder, and is removed together with it.
-    """
-    if target.kind is TargetKind.FOLDER:
-        return target.path / f".{STORE}"
-    if target.kind is TargetKind.LIBRARY:
-        library = target.path.resolve()
-        return library.with_name(f".{library.name}.{STORE}")
-    return target.path / STORE
+    def replace(self, root: Path, stamps: Mapping[str, Stamp | None]) -> None:
+        """Replace all files below ``root`` with the prepared ones, or none.
 
-
-@contextmanager
-def held_store(store: Path) -> Iterator[None]:
-    """Lock a store against other processes; create it if needed, remove it if it ends empty."""
-    lock = store / _LOCK
-    busy = f"another stoker process is slimming or restoring {store.parent}"
-    with locks.held(lock, busy=busy, hint="wait until it has finished, then try again"):
+        Every file must still match its stamp; a stamp of None means that no such file exists yet.
+        """
+        journal = Journal(
+            root=os.path.relpath(root, self.store.parent),
+            files=tuple(
+                Replaced(path=name, sha256=sha256_of(self.prepared(name)), added=stamp is None)
+                for name, stamp in stamps.items()
+            ),
+        )
+        write_whole(self.store / StoreState.REPLACING, msgspec.json.encode(journal))
         try:
-            yield
-        finally:
-            with suppress(OSError):
-                remove_file(lock)
-                remove_empty(store)
+            for name, stamp in stamps.items():
+                here = root / name
+                with StorageErrors("replace", here):
+                    if stamp is not None:
+                        _second_name(here, self.original(name), stamp)
+                    elif os.path.lexists(here):
+                        raise _changed(here)
+                    self.prepared(name).replace(here)
+            self._advance(StoreState.KEPT)
+        except BaseException:
+            self._restore(root, journal.files)
+            raise
+        remove_tree(self.store / _NEW)
 
+    def replaced(self) -> tuple[Path, tuple[Replaced, ...]]:
+        """Return the root of the replaced files and these files, as the journal has them."""
+        state = self.state
+        if state is None:
+            raise self.none_left()
+        try:
+            journal = msgspec.json.decode((self.store / state).read_bytes(), type=Journal)
+        except (OSError, *UNDECODABLE) as error:
+            raise StorageError(
+                f"cannot read {self.store / state}: {error}",
+                hints=[f"the originals are in {self.store / ORIGINALS}"],
+            ) from None
+        root = Path(os.path.normpath(self.store.parent.absolute() / journal.root))
+        if not all(self._may_name(root, file.path) for file in journal.files):
+            raise StorageError(
+                f"{self.store / state} names files in other folders, so stoker did not write it",
+                hints=[f"delete {self.store} if you do not trust it"],
+            )
+        return root, journal.files
 
-def state_of(store: Path) -> StoreState | None:
-    """Return the state of a store, or None if nothing has been replaced."""
-    return next((state for state in StoreState if (store / state).exists()), None)
+    def _may_name(self, root: Path, name: str) -> bool:
+        """Return whether a journal may name a file: an unknown folder may contain a forged one."""
+        here, folder = root / name, self.store.parent
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            return False
+        if not folder.absolute().is_relative_to(root):
+            return False
+        is_note = here.parent.suffix == ".dist-info" and here.name in ("RECORD", SLIM_MEMBER)
+        is_installed = folder.suffix == ".dist-info" and not self.store.name.startswith(".")
+        return is_note or is_installed or here.parent.resolve().is_relative_to(folder.resolve())
 
+    def put_back(self) -> tuple[str, ...]:
+        """Restore the originals and return their names; fail if a file was changed since."""
+        root, files = self.replaced()
+        for file in files:
+            if not self._is_ours(root, file):
+                raise UsageError(
+                    f"{root / file.path} was changed or installed again after the slimming",
+                    hints=["delete the kept originals with --discard"],
+                )
+        if self.state is StoreState.KEPT:
+            self._advance(StoreState.REPLACING)
+        self._restore(root, files)
+        return tuple(file.path for file in files if not file.added)
 
-def has_prepared(store: Path) -> bool:
-    """Return whether the store holds prepared files."""
-    return (store / _NEW).exists()
+    def put_back_ours(self) -> None:
+        """Revert an interrupted replacement; files that were changed since stay as they are."""
+        root, files = self.replaced()
+        self._restore(root, [file for file in files if self._is_ours(root, file)])
 
+    def _is_ours(self, root: Path, file: Replaced) -> bool:
+        """Return whether a file is the one that stoker wrote, or still the original."""
+        here, original = root / file.path, self.original(file.path)
+        if file.added:
+            return not here.is_file() or sha256_of(here) == file.sha256
+        if not original.exists():  # an interrupted slimming had not replaced it yet
+            return True
+        return here.is_file() and (
+            here.samefile(original)
+            or sha256_of(here) == file.sha256
+            or filecmp.cmp(here, original, shallow=False)
+        )
 
-def replace_prepared(site: Site, stamps: Mapping[str, Stamp | None]) -> None:
-    """Replace all files with the prepared ones, or none.
+    def _restore(self, root: Path, files: Sequence[Replaced]) -> None:
+        """Restore the originals, however many files have been replaced."""
+        try:
+            for file in reversed(files):
+                here, original = root / file.path, self.original(file.path)
+                if original.exists():
+                    original.replace(here)
+                elif file.added and self._is_ours(root, file):
+                    remove_file(here, below=root)
+            self.clear()
+        except OSError as error:
+            raise StorageError(
+                f"cannot restore the originals: {error.strerror or error}",
+                hints=[f"they are in {self.store / ORIGINALS}", "try again with --undo"],
+            ) from error
 
-    Every file must still match its stamp; a stamp of None means that no such file exists yet.
-    """
-    journal = Journal(
-        root=os.path.relpath(site.root, site.store.parent),
-        files=tuple(
-            Replaced(path=path, sha256=sha256_of(site.prepared(path)), added=stamp is None)
-            for path, stamp in stamps.items()
-        ),
-    )
-    write_whole(site.store / StoreState.REPLACING, msgspec.json.encode(journal))
-    try:
-        for file in journal.files:
-            _replace(site, file, stamps[file.path])
-        _advance(site.store, StoreState.REPLACING, StoreState.KEPT)
-    except BaseException:
-        _put_back(site, journal)
-        raise
-    remove_tree(site.store / _NEW)
+    def begin_discarding(self) -> int:
+        """Mark the originals as discarded, which is final, and return their size in bytes."""
+        _, files = self.replaced()
+        if self.state is StoreState.KEPT:
+            self._advance(StoreState.DISCARDING)
+        kept = [self.original(file.path) for file in files]
+        return sum(path.stat().st_size for path in kept if path.exists())
 
+    def _advance(self, following: StoreState) -> None:
+        assert self.state
+        try:
+            (self.store / self.state).replace(self.store / following)
+        except OSError as error:
+            raise StorageError(
+                f"cannot write in {self.store}: {error.strerror or error}"
+            ) from error
 
-def _replace(site: Site, file: Replaced, stamp: Stamp | None) -> None:
-    here, original = site.root / file.path, site.original(file.path)
-    with StorageErrors("replace", here):
-        if stamp is not None:
-            original.parent.mkdir(parents=True, exist_ok=True)
-            _second_name(here, original, stamp)
-        elif os.path.lexists(here):
-            raise _changed(here)
-        site.prepared(file.path).replace(here)
+    def clear(self, *, only: Collection[str] | None = None) -> None:
+        """Empty the store. The journal is deleted last, since it describes the rest."""
+        with StorageErrors("delete", self.store):
+            found = [path for path in self.store.iterdir() if only is None or path.name in only]
+            for path in sorted(found, key=lambda path: path.name in set(StoreState)):
+                if path.is_dir() and not path.is_symlink():
+                    remove_tree(path, strict=True)
+                elif path.name != _LOCK:
+                    remove_file(path)
+
+    def check_no_originals(self) -> None:
+        """Raise an error if there are originals without a journal, so that none is deleted."""
+        if any(path.is_file() for path in (self.store / ORIGINALS).rglob("*")):
+            raise StorageError(
+                f"{self.store} holds originals, but its journal is missing",
+                hints=["move them back by hand, or delete them with --discard"],
+            )
+
+    def none_left(self) -> UsageError:
+        return UsageError(
+            f"there are no originals in {self.store}, so nothing can be restored",
+            hints=[
+                "use the same name or path as for the slimming",
+                "install it again if the originals were discarded",
+            ],
+        )
 
 
 def _second_name(file: Path, other: Path, stamp: Stamp) -> None:
     """Create a hard link, or a copy if the file system has no links."""
+    other.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(file, other)
     except OSError:
@@ -180,136 +300,3 @@ def give(path: Path, like: Path) -> None:
     with suppress(PermissionError):
         os.chown(path, status.st_uid, status.st_gid)
     shutil.copymode(like, path)
-
-
-def open_site(store: Path) -> tuple[Site, Journal]:
-    """Return the site and the journal of a store."""
-    state = state_of(store)
-    if state is None:
-        raise no_originals(store)
-    try:
-        content = (store / state).read_bytes()
-        journal = msgspec.json.decode(content, type=Journal)
-    except (OSError, *UNDECODABLE) as error:
-        raise StorageError(
-            f"cannot read {store / state}: {error}",
-            hints=[f"the originals are in {store / ORIGINALS}"],
-        ) from None
-    site = Site(root=Path(os.path.normpath(store.parent.absolute() / journal.root)), store=store)
-    if not all(_is_within(site, file.path) for file in journal.files):
-        raise StorageError(
-            f"{store / state} names files in other folders, so stoker did not write it",
-            hints=[f"delete {store} if you do not trust it"],
-        )
-    return site, journal
-
-
-def _is_within(site: Site, path: str) -> bool:
-    """Return whether a journal may name a file: an unknown folder may contain a forged one."""
-    here, folder = site.root / path, site.store.parent
-    if Path(path).is_absolute() or ".." in Path(path).parts:
-        return False
-    if not folder.absolute().is_relative_to(site.root):
-        return False
-    is_note = here.parent.suffix == ".dist-info" and here.name in ("RECORD", SLIM_MEMBER)
-    is_installed = folder.suffix == ".dist-info" and not site.store.name.startswith(".")
-    return is_note or is_installed or here.parent.resolve().is_relative_to(folder.resolve())
-
-
-def no_originals(store: Path) -> UsageError:
-    return UsageError(
-        f"there are no originals in {store}, so nothing can be restored",
-        hints=[
-            "use the same name or path as for the slimming",
-            "install it again if the originals were discarded",
-        ],
-    )
-
-
-def put_back(store: Path) -> tuple[str, ...]:
-    """Restore the originals and return their names; fail if a file was changed since."""
-    site, journal = open_site(store)
-    for file in journal.files:
-        if not _is_ours(site, file):
-            raise UsageError(
-                f"{site.root / file.path} was changed or installed again after the slimming",
-                hints=["delete the kept originals with --discard"],
-            )
-    if state_of(store) is StoreState.KEPT:
-        _advance(store, StoreState.KEPT, StoreState.REPLACING)
-    _put_back(site, journal)
-    return tuple(file.path for file in journal.files if not file.added)
-
-
-def put_back_ours(store: Path) -> None:
-    """Revert an interrupted replacement; files that were changed since stay as they are."""
-    site, journal = open_site(store)
-    ours = tuple(file for file in journal.files if _is_ours(site, file))
-    _put_back(site, Journal(root=journal.root, files=ours))
-
-
-def _is_ours(site: Site, file: Replaced) -> bool:
-    """Return whether a file is the one that stoker wrote, or still the original."""
-    here, original = site.root / file.path, site.original(file.path)
-    if file.added:
-        return not here.is_file() or sha256_of(here) == file.sha256
-    if not original.exists():  # an interrupted slimming had not replaced it yet
-        return True
-    return here.is_file() and (
-        here.samefile(original)
-        or sha256_of(here) == file.sha256
-        or filecmp.cmp(here, original, shallow=False)
-    )
-
-
-def _put_back(site: Site, journal: Journal) -> None:
-    """Restore the originals, however many files have been replaced."""
-    try:
-        for file in reversed(journal.files):
-            here, original = site.root / file.path, site.original(file.path)
-            if original.exists():
-                original.replace(here)
-            elif file.added and _is_ours(site, file):
-                remove_file(here, below=site.root)
-        clear_store(site.store)
-    except OSError as error:
-        raise StorageError(
-            f"cannot restore the originals: {error.strerror or error}",
-            hints=[f"they are in {site.store / ORIGINALS}", "try again with --undo"],
-        ) from error
-
-
-def _advance(store: Path, state: StoreState, following: StoreState) -> None:
-    try:
-        (store / state).replace(store / following)
-    except OSError as error:
-        raise StorageError(f"cannot write in {store}: {error.strerror or error}") from error
-
-
-def begin_discarding(store: Path) -> int:
-    """Mark the originals as discarded, which is final, and return their size in bytes."""
-    site, journal = open_site(store)
-    if state_of(store) is StoreState.KEPT:
-        _advance(store, StoreState.KEPT, StoreState.DISCARDING)
-    originals = [site.original(file.path) for file in journal.files]
-    return sum(path.stat().st_size for path in originals if path.exists())
-
-
-def check_no_originals(store: Path) -> None:
-    """Raise an error if the store holds originals without a journal, so none is deleted."""
-    if any(path.is_file() for path in (store / ORIGINALS).rglob("*")):
-        raise StorageError(
-            f"{store} holds originals, but its journal is missing",
-            hints=["move them back by hand, or delete them with --discard"],
-        )
-
-
-def clear_store(store: Path, *, only: Iterable[str] | None = None) -> None:
-    """Empty a store. The journal is deleted last, since it describes the rest."""
-    with StorageErrors("delete", store):
-        found = [path for path in store.iterdir() if only is None or path.name in only]
-        for path in sorted(found, key=lambda path: path.name in set(StoreState)):
-            if path.is_dir() and not path.is_symlink():
-                remove_tree(path, strict=True)
-            elif path.name != _LOCK:
-                remove_file(path)

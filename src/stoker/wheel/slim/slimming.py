@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stoker.model.artifact import TargetKind
 from stoker.model.errors import StokerError, StorageErrors, UsageError
@@ -25,6 +26,9 @@ from stoker.wheel.slim.cuts import (
     write_cut,
 )
 from stoker.wheel.target import Target, check_new, check_replaceable
+
+if TYPE_CHECKING:
+    from stoker.wheel.slim.in_place import Originals
 
 _WHEEL_FOLDER = Path("dist")
 _FEW = 8  # names in a note
@@ -57,20 +61,18 @@ def slim(target: Target, request: SlimRequest, output: OutputOptions) -> SlimRep
 
 def undo(target: Target) -> tuple[str, ...]:
     """Restore the originals; return their names, none if nothing had been replaced."""
-    from stoker.wheel.slim.folder import put_back_originals
-    from stoker.wheel.slim.in_place import store_of
+    from stoker.wheel.slim import folder, in_place
 
     _check_in_place(target, "--undo")
-    return put_back_originals(store_of(target))
+    return folder.undo(in_place.Originals.of(target))
 
 
 def discard(target: Target) -> int:
     """Delete the kept originals; return their size in bytes."""
-    from stoker.wheel.slim.folder import delete_originals
-    from stoker.wheel.slim.in_place import store_of
+    from stoker.wheel.slim import folder, in_place
 
     _check_in_place(target, "--discard")
-    return delete_originals(store_of(target))
+    return folder.discard(in_place.Originals.of(target))
 
 
 def _check_in_place(target: Target, option: str) -> None:
@@ -150,28 +152,30 @@ def _plan_library(path: Path, request: SlimRequest) -> tuple[Cut, ...]:
 
 def _in_place(target: Target, request: SlimRequest, output: OutputOptions) -> SlimReport:
     from stoker.wheel.slim.folder import recover, replace_files
-    from stoker.wheel.slim.in_place import held_store, store_of
+    from stoker.wheel.slim.in_place import Originals
 
-    store = store_of(target)
+    originals = Originals.of(target)
     if output.dry_run:
-        return _report(_plan_in_place(target, request))
-    with held_store(store):
-        recover(store)
-        cuts = _plan_in_place(target, request)
+        return _report(_plan_in_place(target, request, originals))
+    with originals.held():
+        recover(originals)
+        cuts = _plan_in_place(target, request, originals)
         if not changed(cuts):
             return _report(cuts)
-        cuts = replace_files(cuts, store, request, keep=not output.discard)
+        cuts = replace_files(cuts, originals, request, keep=not output.discard)
     if not changed(cuts):
         return _report(cuts)
     place = target.path.parent if target.kind is TargetKind.INSTALLED else target.path
     kept = size(sum(cut.summary.before_bytes for cut in changed(cuts)))
-    note = f"the originals ({kept}) are in {store}: --undo restores them, --discard deletes them"
+    note = (
+        f"the originals ({kept}) are in {originals.store}: --undo restores them, --discard "
+        "deletes them"
+    )
     return _report(cuts, output=str(place), notes=() if output.discard else (note,))
 
 
-def _plan_in_place(target: Target, request: SlimRequest) -> tuple[Cut, ...]:
+def _plan_in_place(target: Target, request: SlimRequest, originals: "Originals") -> tuple[Cut, ...]:
     from stoker.wheel.slim.folder import plan_folder, plan_installed
-    from stoker.wheel.slim.in_place import state_of, store_of
 
     try:
         with StorageErrors("read"):
@@ -183,7 +187,7 @@ def _plan_in_place(target: Target, request: SlimRequest) -> tuple[Cut, ...]:
                 cuts = plan_installed(target.path, request)
         check_served([cut.summary for cut in cuts], request.gpus)
     except UsageError as error:
-        if not state_of(store_of(target)):
+        if not originals.state:
             raise
         hint = "it was slimmed before: --undo restores the originals"
         raise UsageError(error.message, hints=[*error.hints, hint]) from None

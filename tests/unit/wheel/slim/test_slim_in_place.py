@@ -12,25 +12,25 @@ import pytest
 from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.outside.files import sha256_of, stamp_of
 from stoker.wheel.facts import files_below
-from stoker.wheel.slim import in_place
-from stoker.wheel.slim.folder import delete_originals, put_back_originals, recover
-from stoker.wheel.slim.in_place import (
-    Journal,
-    Replaced,
-    Site,
-    StoreState,
-    open_site,
-    replace_prepared,
-)
+from stoker.wheel.slim.folder import discard, recover, undo
+from stoker.wheel.slim.in_place import Journal, Originals, Replaced, StoreState
 
 OLD, NEW = b"old" * 100, b"new"
 NAMES = ("lib/a.so", "lib/b.so", "top.so")
 
 
+class Site(Originals):
+    """A store with the folder whose files it keeps."""
+
+    def __init__(self, root: Path):
+        super().__init__(root / ".store")
+        self.root = root
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     root = tmp_path / "root"
-    site = Site(root=root, store=root / ".store")
+    site = Site(root)
     for name in NAMES:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(OLD + name.encode())
@@ -43,8 +43,9 @@ def site(tmp_path: Path) -> Site:
 def replace_all(site: Site, paths: Iterable[str] = (*NAMES, "lib/note")) -> None:
     """Every prepared file, none changed since it was read."""
     here = {path: site.root / path for path in paths}
-    replace_prepared(
-        site, {path: stamp_of(file) if file.exists() else None for path, file in here.items()}
+    site.replace(
+        site.root,
+        {path: stamp_of(file) if file.exists() else None for path, file in here.items()},
     )
 
 
@@ -69,7 +70,7 @@ def test_replaced_and_put_back(site: Site) -> None:
     assert contents(site) == AFTER
     assert cache.read_bytes() == OLD + b"lib/a.so"  # who shares the file sees nothing of it
     assert (site.root / "lib/a.so").stat().st_ino != inode
-    assert put_back_originals(site.store) == NAMES
+    assert undo(site) == NAMES
     assert contents(site) == BEFORE
     assert (site.root / "lib/a.so").stat().st_ino == inode
     assert not site.store.exists()
@@ -78,8 +79,8 @@ def test_replaced_and_put_back(site: Site) -> None:
 def test_an_environment_may_move(site: Site) -> None:
     replace_all(site)
     moved = site.root.rename(site.root.with_name("elsewhere"))
-    put_back_originals(moved / ".store")
-    assert contents(Site(root=moved, store=moved / ".store")) == BEFORE
+    undo(Site(moved))
+    assert contents(Site(moved)) == BEFORE
 
 
 def test_one_that_fails_leaves_all_as_they_were(site: Site) -> None:
@@ -112,7 +113,7 @@ def test_a_process_that_was_killed(site: Site, reached: int) -> None:
             site.original(path).replace(site.root / path)
         else:
             (site.root / path).unlink()
-    put_back_originals(site.store)
+    undo(site)
     assert contents(site) == BEFORE
 
 
@@ -120,7 +121,7 @@ def test_killed_between_the_two_names(site: Site) -> None:
     replace_all(site)
     (site.root / "top.so").unlink()
     os.link(site.original("top.so"), site.root / "top.so")
-    put_back_originals(site.store)
+    undo(site)
     assert contents(site) == BEFORE
 
 
@@ -128,18 +129,18 @@ def test_what_was_installed_since_is_not_touched(site: Site) -> None:
     replace_all(site)
     (site.root / "lib/b.so").write_bytes(b"newer")
     with pytest.raises(UsageError, match=r"b\.so was changed or installed again") as raised:
-        put_back_originals(site.store)
+        undo(site)
     assert "--discard" in raised.value.hints[0]
     assert contents(site) == {**AFTER, "lib/b.so": b"newer"}
 
 
-def test_nothing_to_put_back_originals(tmp_path: Path) -> None:
+def test_nothing_to_put_back(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nothing can be restored"):
-        open_site(tmp_path / ".store")
+        undo(Site(tmp_path))
     (tmp_path / ".store").mkdir()
     (tmp_path / ".store" / "journal.json").write_text("{]")
     with pytest.raises(StorageError, match="cannot read"):
-        put_back_originals(tmp_path / ".store")
+        undo(Site(tmp_path))
 
 
 def test_a_file_that_another_process_changed(site: Site) -> None:
@@ -148,7 +149,7 @@ def test_a_file_that_another_process_changed(site: Site) -> None:
     (site.root / "top.so").unlink()
     (site.root / "top.so").write_bytes(b"newer")
     with pytest.raises(StokerError, match=r"another process changed .*top\.so"):
-        replace_prepared(site, stamps)
+        site.replace(site.root, stamps)
     assert contents(site) == {**BEFORE, "top.so": b"newer"}
     assert not list(site.store.rglob("*.so"))
 
@@ -156,7 +157,7 @@ def test_a_file_that_another_process_changed(site: Site) -> None:
 def test_a_file_that_another_process_added(site: Site) -> None:
     (site.root / "lib/note").write_bytes(b"theirs")
     with pytest.raises(StokerError, match=r"another process changed .*note"):
-        replace_prepared(site, {"lib/note": None})
+        site.replace(site.root, {"lib/note": None})
     assert contents(site) == {**BEFORE, "lib/note": b"theirs"}
 
 
@@ -169,7 +170,7 @@ def test_without_hard_links(site: Site, monkeypatch: pytest.MonkeyPatch) -> None
     before = stamp_of(site.root / "top.so")
     replace_all(site)
     assert contents(site) == AFTER
-    put_back_originals(site.store)
+    undo(site)
     assert contents(site) == BEFORE
     assert stamp_of(site.root / "top.so")[2:] == before[2:]
     assert (site.root / "top.so").stat().st_mode & 0o777 == 0o751
@@ -177,10 +178,10 @@ def test_without_hard_links(site: Site, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_store_without_a_journal(site: Site) -> None:
     """A process was killed while it prepared: nothing has been replaced."""
-    for end in (put_back_originals, delete_originals):
+    for end in (undo, discard):
         site.prepared("new.so").parent.mkdir(parents=True, exist_ok=True)
         site.prepared("new.so").write_bytes(NEW)
-        assert not end(site.store)
+        assert not end(site)
         assert contents(site) == BEFORE
         assert not site.store.exists()
 
@@ -190,14 +191,14 @@ def test_originals_whose_journal_is_gone(site: Site) -> None:
     replace_all(site)
     site.journal.unlink()
     with pytest.raises(StorageError, match="its journal is missing"):
-        put_back_originals(site.store)
+        undo(site)
     with (
-        in_place.held_store(site.store),
+        site.held(),
         pytest.raises(StorageError, match="its journal is missing"),
     ):
-        recover(site.store)
+        recover(site)
     assert site.original("top.so").read_bytes() == BEFORE["top.so"]
-    delete_originals(site.store)
+    discard(site)
     assert not site.store.exists()
 
 
@@ -207,18 +208,18 @@ def test_interrupted_and_changed_since(site: Site) -> None:
     site.journal.replace(site.store / StoreState.REPLACING)
     (site.root / "lib/b.so").write_bytes(b"newer")
     with pytest.raises(UsageError, match=r"b\.so was changed or installed again"):
-        put_back_originals(site.store)
-    delete_originals(site.store)
+        undo(site)
+    discard(site)
     assert contents(site) == {**BEFORE, "lib/b.so": b"newer"}
     assert not site.store.exists()
 
 
 def test_one_process_at_a_time(site: Site) -> None:
     with (
-        in_place.held_store(site.store),
+        site.held(),
         pytest.raises(StokerError, match="another stoker process is slimming"),
     ):
-        put_back_originals(site.store)
+        undo(site)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +231,7 @@ def test_a_journal_from_elsewhere(tmp_path: Path, root: str, path: str) -> None:
     folder, victim = tmp_path / "folder", tmp_path / "victim"
     store = folder / ".stoker-slim"
     victim.write_bytes(OLD)
-    site = Site(root=folder, store=store)
+    site = Originals(store)
     store.joinpath("originals").mkdir(parents=True)
     site.original(path).parent.mkdir(exist_ok=True)
     site.original(path).write_bytes(b"evil")
@@ -239,9 +240,9 @@ def test_a_journal_from_elsewhere(tmp_path: Path, root: str, path: str) -> None:
     store.joinpath("replacing.json").write_bytes(
         msgspec.json.encode(Journal(root=root, files=(file,)))
     )
-    for end in (put_back_originals, delete_originals, recover):
+    for end in (undo, discard, recover):
         with pytest.raises(StorageError, match="stoker did not write it"):
-            end(store)
+            end(site)
     assert victim.read_bytes() == OLD
 
 
