@@ -161,14 +161,15 @@ def inspect(target: str, against: str | None, torch: tuple[str, ...], as_json: b
 def _print(value: Any, as_json: bool) -> None:
     from stoker.model.artifact import ArtifactFacts
     from stoker.outside.terminal import print_json, show
-    from stoker.wheel import inspect_page
+    from stoker.wheel.differences import fact_differences_page
+    from stoker.wheel.inspect_page import inspection_page
 
     if as_json:
         print_json(value, "differences")
     elif isinstance(value, ArtifactFacts):
-        show(inspect_page.inspection_page(value))
+        show(inspection_page(value))
     else:
-        show(inspect_page.fact_differences_page(value))
+        show(fact_differences_page(value))
 
 
 @click.command()

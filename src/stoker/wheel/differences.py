@@ -1,10 +1,13 @@
-"""Compares the facts of two artifacts. Pure."""
+"""Compares the facts of two artifacts, and shows the differences. Pure."""
+
+from collections.abc import Sequence
 
 from packaging.requirements import InvalidRequirement
 
 from stoker.model.artifact import ArtifactFacts, FactDifference, LibraryFacts, TargetKind
 from stoker.model.distribution import read_requirement
 from stoker.model.value import size as in_words
+from stoker.outside.terminal import Listing, Page, Text
 
 
 def compare_facts(before: ArtifactFacts, after: ArtifactFacts) -> tuple[FactDifference, ...]:
@@ -60,3 +63,17 @@ def _library_rows(library: LibraryFacts) -> dict[str, str]:
         where = "" if code.linked else " (not linked)"
         rows[f"{code.arch}{where}"] = f"{in_words(code.size_bytes)} in {code.count}"
     return rows
+
+
+def fact_differences_page(differences: Sequence[FactDifference]) -> Page:
+    if not differences:
+        return Text("no difference")
+    table = Listing("", "", "before", "after")
+    subject = ""
+    for row in differences:
+        if row.subject != subject:
+            subject = row.subject
+            table.add("", Text(subject, style="bold"))
+        sign = "+" if row.before is None else "-" if row.after is None else "~"
+        table.add(sign, row.name, row.before or "", row.after or "")
+    return table

@@ -1,29 +1,20 @@
-"""The pages of `stoker inspect`: the facts of an artifact, and the differences of two."""
+"""The page of `stoker inspect`: the facts of an artifact."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from packaging.tags import Tag
-
-from stoker.knowledge.sonames import cuda_of
 from stoker.model.artifact import (
     ArtifactFacts,
     Compression,
     DeviceCode,
     DeviceKind,
-    FactDifference,
     LibraryFacts,
     LibraryOrigin,
-    LoadsWith,
-    TorchFit,
 )
-from stoker.model.distribution import read_tags
-from stoker.model.value import cut_off, first_of, size, version_numbers
-from stoker.outside.demangle import demangled
+from stoker.model.value import first_of, size
 from stoker.outside.terminal import Group, Listing, Page, Text
-from stoker.wheel.loads_with import releases_in_words, relevant
-from stoker.wheel.metadata import required_name
+from stoker.wheel.loads_with_words import loads_with_page
 from stoker.wheel.runs_on import arch_number
 
 _BAR_WIDTH = 28
@@ -32,9 +23,6 @@ _MOST_LIBRARIES = 30
 _MOST_NAMES = 5
 _MOST_ROWS = 200  # of a table: no real wheel has as many, and one made to has millions
 _SERIES = ("GLIBC", "GLIBCXX", "CXXABI")
-
-_MOST_SYMBOLS = 2  # missing symbols of one release that a page shows
-_LONGEST = 120  # characters of one
 _ORIGINS = {
     LibraryOrigin.FOUND: "included",
     LibraryOrigin.BESIDE: "included, not on the search path",
@@ -50,7 +38,7 @@ def inspection_page(facts: ArtifactFacts) -> Page:
         _head(facts),
         _device_code(facts),
         _gpus(facts),
-        needs_page(facts),
+        loads_with_page(facts),
         _libraries(facts),
         _sections(facts.libraries[0]) if len(facts.libraries) == 1 else None,
         _search_paths(facts.libraries),
@@ -99,7 +87,7 @@ def _device_code(facts: ArtifactFacts) -> Listing | None:
     table = Listing("", "", ">", ">", "", title=f"Device code  {size(_bytes(codes))}", indent=2)
     for arch, group in islice(by_arch.items(), _MOST_ROWS):
         share = Text(share_bar(_bytes(group) / max(1, largest)), style="bar")
-        table.add(f"{arch}", share, *_amounts(group))
+        table.add(arch, share, *_amounts(group))
     if left_over := [code for code in codes if not code.linked]:
         table.add("not linked", Text("never runs", style="dim"), *_amounts(left_over))
     return table
@@ -130,10 +118,10 @@ def _gpus(facts: ArtifactFacts) -> Listing | None:
             if row.partly:
                 remarks.append(f"some kernels missing in {first_of(_base_names(row.partly), 3)}")
             remark = Text("; ".join(remarks), style="warning")
-            table.add(f"{row.arch}", first_of(row.names, _MOST_NAMES), remark)
+            table.add(row.arch, first_of(row.names, _MOST_NAMES), remark)
     for without, archs in partly.items():
         missing = f"partly: no code in {first_of(_base_names(without), 3)}"
-        table.add(Text(f"{' '.join(archs)}", style="dim"), Text(missing, style="dim"))
+        table.add(Text(" ".join(archs), style="dim"), Text(missing, style="dim"))
     return table
 
 
@@ -168,9 +156,7 @@ def _sections(library: LibraryFacts) -> Listing:
     table = Listing("", "", ">", title="Sections", indent=2)
     largest = sorted(library.sections.items(), key=lambda item: -item[1])[:10]
     for name, amount in largest:
-        table.add(
-            f"{name}", Text(share_bar(amount / library.size_bytes), style="bar"), size(amount)
-        )
+        table.add(name, Text(share_bar(amount / library.size_bytes), style="bar"), size(amount))
     return table
 
 
@@ -185,7 +171,7 @@ def _search_paths(libraries: Iterable[LibraryFacts]) -> Listing | None:
         return None
     table = Listing("", ">", "", title="Search paths", indent=2)
     for (kind, folders), count in counts.most_common(_MOST_ROWS):
-        table.add(f"{kind}", f"{count} x", Text(" ".join(folders), style="dim"))
+        table.add(kind, f"{count} x", Text(" ".join(folders), style="dim"))
     return table
 
 
@@ -207,91 +193,5 @@ def _dependencies(facts: ArtifactFacts) -> Listing | None:
                 table.add("MISSING", f"and {len(rows) - _MOST_ROWS} more")
         elif rows:
             names = (f"{row.name} ({row.package})" if row.package else row.name for row in rows)
-            table.add(f"{_ORIGINS[origin]}", Text("  ".join(names), style="dim"))
+            table.add(_ORIGINS[origin], Text("  ".join(names), style="dim"))
     return table
-
-
-def fact_differences_page(differences: Sequence[FactDifference]) -> Page:
-    if not differences:
-        return Text("no difference")
-    table = Listing("", "", "before", "after")
-    subject = ""
-    for row in differences:
-        if row.subject != subject:
-            subject = row.subject
-            table.add("", Text(subject, style="bold"))
-        sign = "+" if row.before is None else "-" if row.after is None else "~"
-        table.add(sign, row.name, row.before or "", row.after or "")
-    return table
-
-
-def needs_page(facts: ArtifactFacts) -> Page | None:
-    """Return the table; None if the libraries do not use PyTorch."""
-    if facts.loads_with is None:
-        return None
-    words = releases_in_words(facts.loads_with)
-    pins = dict.fromkeys(pinned(fit) for fit in relevant(facts.loads_with) if fit.loads)
-    title = ", and ".join([f"Loads with {words}", *filter(None, pins)])
-    table = Listing("", "", "", title=title, indent=2)
-    for name, value, remark in _rows(facts, facts.loads_with):
-        if value:
-            table.add(name, value, Text(remark, style="dim"))
-    failing = _failing(facts.loads_with)
-    return Group(table, Text(), failing) if failing else table
-
-
-def _rows(facts: ArtifactFacts, loads: LoadsWith) -> Iterator[tuple[str, str, str]]:
-    libraries = [library for library in facts.libraries if not library.problem]
-    kind = "the C shim only: stable ABI" if loads.stable_abi else "C++: unstable ABI"
-    yield "symbols", f"{loads.symbols} of PyTorch", kind
-    requires = facts.wheel.requires if facts.wheel else ()
-    yield "requires", ", ".join(one for one in requires if required_name(one) == "torch"), ""
-    needed = sorted({name for library in libraries for name in library.needed})
-    majors = {cuda: name for name in needed if (cuda := cuda_of(name))}
-    torchs = sorted({fit.cuda for fit in relevant(loads) if fit.loads and fit.cuda})
-    of_torch = f"that torch has CUDA {' or '.join(torchs)}" if torchs else ""
-    of_wheel = ", ".join(majors.values())
-    yield "CUDA", " ".join(map(str, sorted(majors))), "; ".join(filter(None, (of_wheel, of_torch)))
-    yield "C++ ABI", " ".join(sorted({str(one.cxx_abi) for one in libraries if one.cxx_abi})), ""
-    tags = read_tags(facts.wheel.tags) if facts.wheel else ()
-    yield "Python", ", ".join(sorted({_python(tag) for tag in tags})), ""
-    glibc = [one.versions["GLIBC"] for one in libraries if "GLIBC" in one.versions]
-    yield "glibc", max(glibc, key=version_numbers, default=""), f"{facts.manylinux or ''}"
-    yield "GPUs", " ".join(row.arch for row in facts.runs_on if not row.without), ""
-
-
-def _python(tag: Tag) -> str:
-    """Return ``3.12`` for ``cp312-cp312``, and ``3.9 or newer`` for ``cp39-abi3``."""
-    digits = tag.interpreter.lstrip("abcdefghijklmnopqrstuvwxyz")
-    version = f"{digits[:1]}.{digits[1:]}" if digits[1:] else digits or tag.interpreter
-    exact = tag.abi.startswith("cp")
-    return version if exact else f"{version} or newer"
-
-
-def _failing(loads: LoadsWith) -> Listing | None:
-    """Return a row for each build that does not have everything."""
-    rows = [fit for fit in relevant(loads) if not fit.loads or fit.torch]
-    if not rows:
-        return None
-    table = Listing("", "", ">", "", title="What each PyTorch lacks", indent=2)
-    for fit in rows:
-        build = f"CUDA {fit.cuda}" if fit.cuda else "CPU"
-        count = len(fit.missing) + len(fit.absent)
-        table.add(fit_name(fit), build, str(count or "nothing"), lacking(fit) or pinned(fit))
-    return table
-
-
-def fit_name(fit: TorchFit) -> str:
-    return f"torch {fit.release}{f' in {fit.torch}' if fit.torch else ''}"
-
-
-def pinned(fit: TorchFit) -> str:
-    """Return that the wheel is not meant for a release, if its requirements say so."""
-    return f"its metadata requires {fit.forbidden_by}" if fit.forbidden_by else ""
-
-
-def lacking(fit: TorchFit, most: int = _MOST_SYMBOLS) -> str:
-    """Return the names of what a build of PyTorch lacks, shortened for a page."""
-    names = [*fit.absent, *(cut_off(demangled(name), _LONGEST) for name in fit.missing)]
-    more = [f"and {len(names) - most} more"] if len(names) > most else []
-    return "; ".join([*names[:most], *more])

@@ -18,7 +18,8 @@ from stoker.model.artifact import (
 from stoker.model.finding import Finding, Severity
 from stoker.model.slimming import ArchSlim, LibrarySlim, SlimLayout, SlimReport
 from stoker.outside.terminal import Page, rendered
-from stoker.wheel.inspect_page import fact_differences_page, inspection_page, share_bar
+from stoker.wheel.differences import fact_differences_page
+from stoker.wheel.inspect_page import inspection_page, share_bar
 from stoker.wheel.package.page import package_page, packaged_lines
 from stoker.wheel.package.values import (
     LibraryChange,
