@@ -16,8 +16,8 @@ from stoker.ask.asking import ask, is_settled
 from stoker.ask.room import RoomError
 from stoker.builds.acquire.store import acquired
 from stoker.builds.building import Built
+from stoker.builds.toolchains.making import install_toolchain
 from stoker.builds.toolchains.request import parse_request
-from stoker.builds.toolchains.store import install_toolchain
 from stoker.catalogue.candidates import SourceDistribution, Supply
 from stoker.catalogue.finding import Found, NothingFitsError, find, find_source, nothing_fits
 from stoker.catalogue.judging import Place

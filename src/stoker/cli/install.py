@@ -1,12 +1,36 @@
 """`stoker install`: its options. `installing.py` does what they say."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from stoker.cli.request import setting_options
 from stoker.settings.declared import SettingGroup
+
+
+class InstallOptions(NamedTuple):
+    """The arguments of `stoker install` that are its own, by the names that its options have."""
+
+    words: tuple[str, ...]
+    files: tuple[Path, ...]
+    catalogues: tuple[str, ...]
+    no_build: bool
+    only_build: bool
+    lock: Path | None
+    locked: Path | None
+    lines: bool
+    slim: bool
+    prewarm: bool
+    kernels: tuple[str, ...]
+    wished: str | None
+    python: str | None
+    installer: str | None
+    dry_run: bool
+    only_print: bool
+    as_json: bool
+    isolation: str | None
+    keep_targets: bool | None
 
 
 @click.command()
@@ -109,7 +133,7 @@ def install(**options: Any) -> int:
     stoker install /srv/wheels torch==2.9.1 --print
     stoker install torch==2.9.1 --slim --for h100 --dry-run
     """
-    from stoker.cli.installing import InstallOptions, install_with
+    from stoker.cli.installing import install_with
 
     own = {name: options.pop(name) for name in InstallOptions._fields}
     return install_with(InstallOptions(**own), options)

@@ -1,113 +1,64 @@
-"""The four ways of `stoker install`, which of them its options choose, and what each prints.
+"""The ways of `stoker install`, and which of them its options choose: a lock file, slimmed wheels,
+one catalogue, or all places and a build (`obtaining.py`).
 
-A module of its own, so that `stoker install --help` imports no feature. Only the way that may build
-imports what builds.
+A module of its own, so that `stoker install --help` imports no feature.
 """
 
 import shlex
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import click
 
 from stoker.catalogue.access import LocatedCatalogue
-from stoker.catalogue.finding import Found, is_place, read_place
+from stoker.catalogue.finding import is_place
 from stoker.catalogue.host import check_installable
 from stoker.catalogue.installing import (
-    ASIDE,
     install,
     installer_for,
-    read_supply,
     run_installer,
     select,
-    wanted_by,
     wheels_command,
 )
-from stoker.catalogue.judging import Place
-from stoker.catalogue.locking import (
-    locked_install,
-    pyproject_lines,
-    read_lock,
-    resolved_lock,
-    write_lock,
-)
-from stoker.catalogue.prewarming import Prewarming, prewarmings
+from stoker.catalogue.locking import locked_install, read_lock
 from stoker.catalogue.shown import downloads_page, selection_page
 from stoker.catalogue.slim_install import resolve, slim_install, slim_targets
 from stoker.cli.chosen import told_options
+from stoker.cli.install import InstallOptions
 from stoker.machine.installers import Installer
 from stoker.machine.python import target_python
 from stoker.model.errors import UsageError
 from stoker.model.value import size
-from stoker.outside import folders
-from stoker.outside.files import folder_of_process
 from stoker.outside.long_work import say, shown, stage
 from stoker.outside.terminal import print_json, show
 from stoker.settings.declared import CommandLine
 from stoker.settings.tables import InstallSettings
-
-if TYPE_CHECKING:
-    from stoker.builds.building import Built
-    from stoker.builds.obtaining import ObtainedBuild
-
-
-class InstallOptions(NamedTuple):
-    """The arguments of `stoker install` that are its own, by the names that its options have."""
-
-    words: tuple[str, ...]
-    files: tuple[Path, ...]
-    catalogues: tuple[str, ...]
-    no_build: bool
-    only_build: bool
-    lock: Path | None
-    locked: Path | None
-    lines: bool
-    slim: bool
-    prewarm: bool
-    kernels: tuple[str, ...]
-    wished: str | None
-    python: str | None
-    installer: str | None
-    dry_run: bool
-    only_print: bool
-    as_json: bool
-    isolation: str | None
-    keep_targets: bool | None
-
-    @property
-    def from_one_place(self) -> bool:
-        """Whether INDEX or --slim names the only place that counts."""
-        return self.slim or bool(self.words and is_place(self.words[0]))
-
-
-class _Target(NamedTuple):
-    """The Python that is installed for, and what installs."""
-
-    python: str
-    installer: Installer
 
 
 def install_with(options: InstallOptions, settings: dict[str, Any]) -> int:
     """Install in the way that the options choose, and return the exit status. ``settings`` are
     those of governed runs.
     """
-    _check(options)
+    # INDEX or --slim names the only place that counts.
+    from_one_place = options.slim or bool(options.words and is_place(options.words[0]))
+    _check(options, from_one_place=from_one_place)
     python = target_python(options.python)
-    target = _Target(python, installer_for(python, options.installer))
+    installer = installer_for(python, options.installer)
     if options.locked:
-        _from_lock(options.locked, options, target)
+        _from_lock(options.locked, options, installer)
     elif options.slim:
-        _slimmed(options, target)
-    elif options.from_one_place:
-        _from_catalogue(options, target)
+        _slimmed(options, python, installer)
+    elif from_one_place:
+        _from_catalogue(options, python, installer)
     else:
-        return _found_or_built(options, target, settings)
+        from stoker.cli.obtaining import find_or_build
+
+        return find_or_build(options, python, installer, settings)
     return 0
 
 
-def _check(options: InstallOptions) -> None:
+def _check(options: InstallOptions, *, from_one_place: bool) -> None:
     """Refuse options that do not belong together."""
     if options.locked and (options.words or options.files or options.lock or options.prewarm):
         raise UsageError("--locked installs what the file names, and nothing else")
@@ -123,7 +74,7 @@ def _check(options: InstallOptions) -> None:
     if options.kernels and not options.prewarm:
         raise UsageError("--kernels chooses what --prewarm compiles, so it needs --prewarm")
     of_all_places = (options.files, options.catalogues, options.only_build, options.lock)
-    if options.from_one_place and any((*of_all_places, options.lines, options.prewarm)):
+    if from_one_place and any((*of_all_places, options.lines, options.prewarm)):
         what = "--slim" if options.slim else f"the catalogue {options.words[0]}"
         raise UsageError(
             "-r, --catalogue, --only-build, --lock, --lines and --prewarm cannot be used with "
@@ -132,10 +83,10 @@ def _check(options: InstallOptions) -> None:
         )
 
 
-def _from_lock(path: Path, options: InstallOptions, target: _Target) -> None:
+def _from_lock(path: Path, options: InstallOptions, installer: Installer) -> None:
     """Install exactly what a pylock.toml names."""
     read = read_lock(path)
-    command = locked_install(read, target.installer)
+    command = locked_install(read, installer)
     if options.only_print:
         click.echo(shlex.join(command))
         return
@@ -146,141 +97,56 @@ def _from_lock(path: Path, options: InstallOptions, target: _Target) -> None:
         print_json(read.packages, "packages")
 
 
-def _slimmed(options: InstallOptions, target: _Target) -> None:
+def _slimmed(options: InstallOptions, python: str, installer: Installer) -> None:
     """Install packages of the package index, slimmed for a machine."""
     if options.only_print:
         raise UsageError("--print cannot be used with --slim, which needs more than one command")
-    targets = slim_targets(options.wished, target.python)
+    targets = slim_targets(options.wished, python)
     if options.dry_run:
-        downloads = resolve(options.words, target.installer)
+        downloads = resolve(options.words, installer)
         print_json(downloads, "downloads") if options.as_json else show(downloads_page(downloads))
         return
     with shown():
-        done = slim_install(options.words, targets, target.installer, say=say)
+        done = slim_install(options.words, targets, installer, say=say)
     if options.as_json:
         print_json(done, "wheels")
     before, after = sum(one.before_bytes for one in done), sum(one.after_bytes for one in done)
     say(f"wheels with device code: {size(before)} -> {size(after)}")
 
 
-def _from_catalogue(options: InstallOptions, target: _Target) -> None:
+def _from_catalogue(options: InstallOptions, python: str, installer: Installer) -> None:
     """Install from the catalogue that the first word names, and from no other place."""
     index, *words = options.words
     if not words:
         hints = ["stoker install INDEX torch", "stoker install torch==2.9.1 --slim"]
         raise UsageError("name what to install from the catalogue", hints=hints)
     located, selection = select(
-        index, words, python=target.python, wished=options.wished, settings=_install_settings()
+        index, words, python=python, wished=options.wished, settings=install_settings()
     )
-    _tell_unchecked([located])
+    tell_unchecked([located])
     if options.only_print:
-        click.echo(shlex.join(wheels_command(located, selection, target.installer)))
+        click.echo(shlex.join(wheels_command(located, selection, installer)))
         return
     if options.dry_run:
         print_json(selection) if options.as_json else show(selection_page(selection))
         return
     if options.wished:
-        check_installable(selection.host, target.python)
+        check_installable(selection.host, python)
     for wheel in selection.wheels:
         say(f"{wheel.file} of {wheel.variant}")
     say(selection.reason)
     with shown():
-        install(located, selection, target.installer, say=say)
+        install(located, selection, installer, say=say)
     if options.as_json:
         print_json(selection.wheels, "wheels")
 
 
-def _found_or_built(options: InstallOptions, target: _Target, settings: dict[str, Any]) -> int:
-    """Install the wheels that fit, of all places, and build what has none; with --prewarm compile
-    kernels after that.
-    """
-    from stoker.builds.obtaining import Building, BuildWish, obtain
-    from stoker.cli.governed import run_governed
-
-    if options.no_build:
-        when = Building.NEVER
-    else:
-        when = Building.ALWAYS if options.only_build else Building.IF_NONE
-    build = partial(_built, settings)
-    wish = BuildWish(when, options.isolation, bool(options.keep_targets), build)
-    place = read_place(target.python, options.wished)
-    supply = read_supply(options.catalogues, _install_settings())
-    _tell_unchecked(supply.catalogues)
-    dry = options.dry_run or options.only_print or options.lines
-    if options.wished and not dry:
-        check_installable(place.host, target.python)
-    wanted = wanted_by(options.words, options.files, place.host)
-    names = [one.name for one in wanted]
-    warm: Sequence[Prewarming] = ()
-    if options.prewarm:
-        warm = prewarmings(names, place.host.gpus, target.python, options.kernels)
-    plans: list[ObtainedBuild] = []
-    results: list[Found] = []
-    for requirement in wanted:
-        result, plan = obtain(requirement, place, supply, target.python, wish, dry_run=dry, say=say)
-        results.append(result)
-        plans += [plan] if plan else []
-    found = [one for one in results if one.best]
-    command = target.installer.install([one.reference for one in found])
-    if (options.only_print or options.lines or options.lock) and dry and len(found) < len(results):
-        hints = ["install it once; the wheel is kept"]
-        raise UsageError("what is not built yet has no address and no hash", hints=hints)
-    if options.lines:
-        click.echo("\n".join(pyproject_lines(found)))
-        return 0
-    if options.only_print:
-        click.echo(shlex.join(command))
-        for one in warm:
-            click.echo(shlex.join(["stoker", "run", "--", *one.command]))
-        return 0
-    if options.lock:
-        _write_lock(options.lock, found, place, target.installer)
-    if not options.dry_run:
-        with shown(), stage("installing"):
-            run_installer(command, say)
-    if options.as_json:
-        print_json({"found": results, "builds": plans, "prewarmed": warm})
-    for one in warm:
-        say(one.in_words)
-        if options.dry_run:
-            continue
-        status = run_governed(
-            one.command, respect_jobs=False, summary_file=None, explain=False, **settings
-        )
-        if status:
-            return status
-    return 0
-
-
-def _write_lock(path: Path, found: list[Found], place: Place, installer: Installer) -> None:
-    with shown(), stage("locking"), folder_of_process(folders.cache() / "install", ASIDE) as work:
-        made = resolved_lock(found, place, installer, work)
-    write_lock(made, path)
-    say(f"{path}: {len(made.packages)} packages")
-
-
-def _built(settings: dict[str, Any], plan: "ObtainedBuild") -> "Built":
-    """Build as `stoker build` does, with the settings for governed runs of this command."""
-    from stoker.cli.build import build
-    from stoker.cli.build_options import Part, taken
-    from stoker.cli.building import build_with
-
-    out = folders.cache() / "install" / "built"
-    words = [plan.source.requirement, "--variant", plan.variant, "--python", plan.python]
-    words += ["--out", str(out)]
-    words += ["--isolation", plan.isolation.value] if plan.isolation else []
-    words += ["--keep-targets"] if plan.keep_targets else []
-    options = build.make_context("stoker build", words).params | settings
-    taken(options, Part.CONTAINER)
-    return build_with(options)
-
-
-def _install_settings() -> InstallSettings:
+def install_settings() -> InstallSettings:
     """Return the table of stoker.toml, and tell what of it is ignored."""
     return told_options(CommandLine()).install
 
 
-def _tell_unchecked(catalogues: Iterable[LocatedCatalogue]) -> None:
+def tell_unchecked(catalogues: Iterable[LocatedCatalogue]) -> None:
     """Tell that the signature of a catalogue was not checked."""
     for located in catalogues:
         if located.note:

@@ -61,8 +61,8 @@ def install(toolchain: str, wanted: tuple[str, ...], into: Path | None, as_json:
     stoker toolchain install cuda==13.0 --with cudnn,nccl
     stoker toolchain install ninja
     """
+    from stoker.builds.toolchains.making import install_toolchain
     from stoker.builds.toolchains.request import parse_request
-    from stoker.builds.toolchains.store import install_toolchain as install_toolchain
     from stoker.outside.terminal import print_json
 
     names = [name for words in wanted for name in words.split(",") if name.strip()]
@@ -104,7 +104,7 @@ def remove(toolchain: str) -> None:
     \b
     stoker toolchain remove cuda-13.0
     """
-    from stoker.builds.toolchains.store import remove_toolchain as remove_toolchain
+    from stoker.builds.toolchains.store import remove_toolchain
 
     gone = remove_toolchain(toolchain)
     _say(f"removed {gone.path}, {size(gone.manifest.size_bytes)}")

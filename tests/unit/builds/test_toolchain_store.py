@@ -21,6 +21,7 @@ from click.testing import CliRunner
 
 from conftest import Need
 from stoker.builds.toolchains import store
+from stoker.builds.toolchains.making import install_toolchain
 from stoker.builds.toolchains.request import parse_request
 from stoker.builds.toolchains.store import MANIFEST, Toolchain
 from stoker.cli.toolchain import toolchain as command
@@ -115,7 +116,7 @@ def linux(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def install(words: str, *wanted: str, into: Path | None = None) -> Toolchain:
-    return store.install_toolchain(parse_request(words, wanted), into=into, say=list[str]().append)
+    return install_toolchain(parse_request(words, wanted), into=into, say=list[str]().append)
 
 
 def names() -> list[str]:
@@ -264,7 +265,7 @@ def test_two_at_once_do_not_fight(index: Index) -> None:
             install("ninja")
         assert names() == []
 
-    store.install_toolchain(parse_request("ninja"), say=meddle)
+    install_toolchain(parse_request("ninja"), say=meddle)
     assert messages[-1] == "verifying"
     assert names() == ["ninja"]
 
