@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from stoker import __version__
 from stoker.accelerate.run_cache import run_cache
 from stoker.ask.asking import ask_for_build
+from stoker.ask.values import Asked
 from stoker.builds.acquire.store import acquired
 from stoker.builds.context import BuildContext
 from stoker.builds.repeating import RecordedBuild
@@ -38,6 +39,7 @@ from stoker.model.caching import Chain
 from stoker.model.errors import StokerError, StorageError, UnfinishedError, UsageError
 from stoker.model.events import AnyEvent, Overview, StageChanges
 from stoker.model.govern import Trace
+from stoker.model.plan import Plan
 from stoker.model.runs import build_command
 from stoker.model.secrets import redact, redacted, without_login
 from stoker.model.source import SourceKind
@@ -47,6 +49,7 @@ from stoker.outside import process
 from stoker.outside.files import folder_problem
 from stoker.plan.records import plan_json, without_secrets
 from stoker.plan.run_folder import RunFolder, run_name
+from stoker.plan.subject import Subject
 from stoker.plan.survey import plan_of, survey
 from stoker.settings.declared import CommandLine
 from stoker.source.git_state import read_git_state
@@ -108,19 +111,11 @@ def build(
         )
         if recorded:
             asked = replace(asked, options={**asked.options, "variant": recorded.variant})
-        subject = survey(replace(asked, options={**asked.options, "source": source.path}))
-        if request.accept_targets:
-            subject = replace(subject, keep_targets=True)
-        wish = False if request.accept_targets and request.ask is None else request.ask
-        asked_build = None if recorded else ask_for_build(subject, wish, watcher.say)
-        subject = asked_build.subject if asked_build else subject
+        said = replace(asked, options={**asked.options, "source": source.path})
+        subject, answer = _subject(said, request, watcher, repeats=recorded is not None)
+        plan = _plan(subject, recorded, watcher)
         tree, python = subject.tree, subject.toolbox.python
         assert tree is not None  # the options name the source
-        plan = plan_of(subject)
-        if recorded:
-            plan, differences = recorded.applied(subject, plan)
-            for line in differences:
-                watcher.say(line)
         place = work_folder(
             Path(tree.path),
             name=tree.name,
@@ -135,10 +130,9 @@ def build(
             work=stack.enter_context(held_work(place)),
         )
         folder = stack.enter_context(RunFolder(run_name(tree.name, subject.name)))
-        if asked_build:
-            folder.attach("asked.json", msgspec.json.encode(asked_build.asked))
-        chain = part.checkpoint.wanted(options.chain) if part else options.chain
-        cache = run_cache(chain)
+        if answer:
+            folder.attach("asked.json", msgspec.json.encode(answer))
+        cache = run_cache(part.checkpoint.wanted(options.chain) if part else options.chain)
         job = _job(part, cache.chain, task, watcher) if part else None
         what = build_command(folder.path.name)
         broadcast = stack.enter_context(Broadcast(what, source.path))
@@ -161,6 +155,29 @@ def build(
         built = run.build(governed, where)
         broadcast.end(built.record.summary)
         return built
+
+
+def _subject(
+    said: CommandLine, request: BuildRequest, watcher: Watcher, *, repeats: bool
+) -> tuple[Subject, Asked | None]:
+    """Return what is built, and what its own build answered if it was asked. One that is repeated
+    is not asked again.
+    """
+    subject = survey(said)
+    if request.accept_targets:
+        subject = replace(subject, keep_targets=True)
+    wish = False if request.accept_targets and request.ask is None else request.ask
+    answer = None if repeats else ask_for_build(subject, wish, watcher.say)
+    return (answer.subject, answer.asked) if answer else (subject, None)
+
+
+def _plan(subject: Subject, recorded: RecordedBuild | None, watcher: Watcher) -> Plan:
+    plan = plan_of(subject)
+    if recorded:
+        plan, differences = recorded.applied(subject, plan)
+        for line in differences:
+            watcher.say(line)
+    return plan
 
 
 def _job(part: "FarmPart", chain: Chain, task: Task, watcher: Watcher) -> "Job":

@@ -25,6 +25,24 @@ from stoker.outside.files import folder_made_whole
 
 _LINE = re.compile(r"(?:global|install|:env:)\.([\w-]+)='(.*)'")
 
+_OLDEST_GLIBC = 17  # of wheels: manylinux_2_17
+TOOLS = "tools"  # the extra with CMake and ninja
+
+# Run inside, by the container's Python: an environment with links to what it needs from outside.
+ENTER = """
+set -e
+environment="$1"; python="$2"; requirements="$3"; own="$4"; shift 4
+if ! [ -e "$environment/ready" ]; then
+    "$python" -m venv --clear --without-pip --system-site-packages "$environment"
+    ln -s "$requirements/cmake/data/bin/cmake" "$requirements/bin/ninja" "$environment/bin/"
+    : > "$environment/ready"
+fi
+for packages in "$environment"/lib/python3*/site-packages; do
+    printf '%s\\n' "$own" "$requirements" > "$packages/stoker.pth"
+done
+PATH="$environment/bin:$PATH" exec "$environment/bin/python" -m stoker "$@"
+"""
+
 
 class PipSettings(Value, frozen=True, kw_only=True):
     """Pip's settings. ``variables`` have the same meaning for a pip without a
@@ -57,25 +75,6 @@ def _folder_of(word: str) -> Path:
         return Path(word)
     path = Path(unquote(urlsplit(word).path))
     return path.parent if path.name == "simple" else path
-
-
-_OLDEST_GLIBC = 17  # of wheels: manylinux_2_17
-TOOLS = "tools"  # the extra with CMake and ninja
-
-# Run inside, by the container's Python: an environment with links to what it needs from outside.
-ENTER = """
-set -e
-environment="$1"; python="$2"; requirements="$3"; own="$4"; shift 4
-if ! [ -e "$environment/ready" ]; then
-    "$python" -m venv --clear --without-pip --system-site-packages "$environment"
-    ln -s "$requirements/cmake/data/bin/cmake" "$requirements/bin/ninja" "$environment/bin/"
-    : > "$environment/ready"
-fi
-for packages in "$environment"/lib/python3*/site-packages; do
-    printf '%s\\n' "$own" "$requirements" > "$packages/stoker.pth"
-done
-PATH="$environment/bin:$PATH" exec "$environment/bin/python" -m stoker "$@"
-"""
 
 
 def containers_folder() -> Path:

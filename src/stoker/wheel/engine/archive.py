@@ -47,8 +47,8 @@ class Content(Value, frozen=True, kw_only=True):
     mode: int | None = None
 
     @classmethod
-    def of_bytes(cls, data: bytes, *, mode: int | None = None) -> "Content":
-        return cls(size=len(data), chunks=lambda: (data,), mode=mode)
+    def of_bytes(cls, data: bytes) -> "Content":
+        return cls(size=len(data), chunks=lambda: (data,))
 
     @classmethod
     def of_file(cls, path: Path) -> "Content":

@@ -76,13 +76,11 @@ def _compressed(lines: list[str]) -> str:
 
 
 class Edit(Value, frozen=True, kw_only=True):
-    """``contents`` are by the new name of a member, which may be kept, renamed or added. With
-    ``compress``, members are compressed that the wheel only stores.
+    """``contents`` are by the name of a member, which may be a new one. With ``compress``, members
+    are compressed that the wheel only stores.
     """
 
     contents: dict[str, Content] = {}
-    renamed: dict[str, str] = {}
-    dropped: frozenset[str] = frozenset()
     compress: bool = False
 
 
@@ -97,45 +95,32 @@ def edited(wheel: Wheel, edit: Edit) -> list[OutputMember]:
             member=mismatch.member,
             offset=member.offset if member else None,
         )
-    for name in (*edit.renamed, *edit.dropped):
-        wheel.member(name)
-    gone = edit.dropped | {f"{wheel.dist_info}/{name}" for name in UNLISTED}
-    entries = [
-        _entry(wheel, name, edit.renamed.get(name, name), edit)
-        for name in wheel.members
-        if name not in gone
-    ]
-    present = {entry.name for entry in entries}
-    entries += [
-        OutputMember(name=name, source=content, mode=content.mode or 0o644)
-        for name, content in edit.contents.items()
-        if name not in present
-    ]
-    check_names([entry.name for entry in entries], str(wheel.path))
-    return entries
+    gone = {f"{wheel.dist_info}/{name}" for name in UNLISTED}
+    entries = {name: _entry(wheel, name, edit) for name in wheel.members if name not in gone}
+    for name, content in edit.contents.items():
+        if name not in entries:
+            entries[name] = OutputMember(name=name, source=content, mode=content.mode or 0o644)
+    _check_names(entries, str(wheel.path))
+    return list(entries.values())
 
 
-def _entry(wheel: Wheel, old: str, new: str, edit: Edit) -> OutputMember:
-    member, row = wheel.members[old], wheel.record[old]
-    if content := edit.contents.get(new):
-        return OutputMember(name=new, source=content, mode=content.mode or member.mode)
+def _entry(wheel: Wheel, name: str, edit: Edit) -> OutputMember:
+    member, row = wheel.members[name], wheel.record[name]
+    if content := edit.contents.get(name):
+        return OutputMember(name=name, source=content, mode=content.mode or member.mode)
     if edit.compress and member.method == zip_.STORED and row.digest.startswith("sha256="):
-        return OutputMember(name=new, source=wheel.content(old), mode=member.mode, row=row)
+        return OutputMember(name=name, source=wheel.content(name), mode=member.mode, row=row)
     kept = CopiedMember(archive=wheel.archive, member=member, row=row)
-    return OutputMember(name=new, source=kept, mode=member.mode)
+    return OutputMember(name=name, source=kept, mode=member.mode)
 
 
-def check_names(written: Iterable[str], file: str) -> None:
+def _check_names(written: Iterable[str], file: str) -> None:
     """Apply the rules for reading to the names of members that are written."""
-    seen: set[str] = set()
     for name in written:
-        problem = directory.name_problem(name) or (
-            "a file needs a name" if name.endswith("/") else None
-        )
-        if problem or name in seen:
-            raise ArtifactError(problem or "two members of this name", file=file, member=name)
-        seen.add(name)
-    if clash := directory.name_clash(seen):
+        problem = directory.name_problem(name)
+        if problem or name.endswith("/"):
+            raise ArtifactError(problem or "a file needs a name", file=file, member=name)
+    if clash := directory.name_clash(written):
         raise ArtifactError("both a file and a folder", file=file, member=clash)
 
 
