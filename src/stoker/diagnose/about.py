@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 from stoker.diagnose.here import Here, Python
@@ -32,15 +33,31 @@ _NO_PACKAGE = (
     r"|^(?:torch|ATen|c10|caffe2|TH|THC|THCUNN|cutlass|cute)/"
 )
 _REFUSES = r"CMake Error at \S{0,300}/([\w.+]{1,60}?)(?:-c|C)onfig(?:-version|Version)?\.cmake:"
-_MARKS = (":\\", ":/", ".exe", "LNK", "indows", "MSYS", "mingw64", "Visual")  # of lines of Windows
+_MARKS = (
+    ":\\",
+    ":/",
+    ".exe",
+    "LNK",
+    "rror C",
+    "indows",
+    "MSYS",
+    "mingw64",
+    "Visual",
+)  # of lines of Windows
 _OF_WINDOWS = (
-    r"(?:^|[\s\"'(=])[A-Za-z]:\\[\w.$ ()-]{1,60}\\|\bcl\.exe\b|\bLNK\d{4}\b"
+    r"(?:^|[\s\"'(=])[A-Za-z]:\\[\w.$ ()-]{1,60}\\|\bcl\.exe\b|\bLNK\d{4}\b|\b[Ee]rror C\d{4}\b"
     r"|(?:^|[\s\"'(=])(?:[C-H]:/\w|[B-Zb-z]:/(?:Users|Program Files|Windows|msys64|a/|vcpkg|dev"
     r"|src|git|hostedtoolcache))"
     r"|\b(?:cmake|cmd|git|link|nvcc|ninja|node|pip|python|swig|uv)\.exe\b"
     r"|Selecting Windows SDK version|-- Building for: Visual Studio"
     r"|pc-windows-(?:msvc|gnu)\b|\bwin-amd64\b|windows-(?:latest|20\d\d)\b|\bMINGW(?:32|64)_NT\b"
 )
+# Folders that differ between machines, other than those of every distribution.
+_OF_USERS = (
+    r"(?<![\w/.])/(?!usr/|bin/|lib|etc/|dev/|proc/|sys/|var/|sbin/|tmp/?\b)"
+    r"[\w.+@-]{1,60}/[\w.+@/-]{2,200}"
+)
+_MOST_PATHS = 60  # that are looked for
 _TEMPORARY = ("pip-build-env", "/builds-v0/")  # environments of pip and uv for one build
 
 
@@ -138,6 +155,21 @@ class About:
         if not manager or manager == self._here.manager:
             return self._here
         return self._here.with_manager(None if manager == "none" else manager)
+
+    @cached_property
+    def is_here(self) -> bool:
+        """Whether the log is of a build on this machine: of a run, or it names a file or folder
+        of a user that is here. Others say nothing of this machine.
+        """
+        if self.run.command:
+            return True
+        named = (
+            found[0]
+            for line in self.lines
+            if "/" in line.text
+            for found in compiled(_OF_USERS).finditer(line.text)
+        )
+        return any(Path(path).exists() for path in islice(dict.fromkeys(named), _MOST_PATHS))
 
     @cached_property
     def is_windows(self) -> bool:

@@ -33,6 +33,13 @@ def _cuda(about: About) -> str | None:
     return _toolkit_version(Path(home)) if home else None
 
 
+@FACTS.text("run.cuda_of_path", "the one folder in what CUDA_HOME was set to")
+def _cuda_of_path(about: About) -> str | None:
+    named = next(iter(about.groups.get("path", ())), "")
+    folders = [word for word in re.split(r"[:;'\" ]+", named) if re.match(r"/[\w./+-]+$", word)]
+    return folders[0] if len({*folders}) == 1 else None
+
+
 @FACTS.text(
     "machine.cuda_found",
     "the folder of a CUDA toolkit, not that of CUDA_HOME, that torch and the log allow",
@@ -65,6 +72,8 @@ def _cuda_wanted(about: About) -> str | None:
     from stoker.knowledge.gpus import cuda_releases
 
     named = first_named(_USED_CUDA, about)
+    if not (named or about.is_here or _torch_cuda(about)):
+        return None
     fitting = [one for one in cuda_releases() if not named or major(one) == major(named)]
     return _installable(_torch_cuda(about) or (fitting[-1] if fitting else None))
 
@@ -156,6 +165,8 @@ def _nvcc(about: About, *, with_variables: bool = True) -> Path | None:
     from stoker.machine.cuda import find_nvccs
     from stoker.machine.file_tree import FileTree
 
+    if not about.is_here:
+        return None
     environment = about.here.environment
     if not with_variables:
         environment = {"PATH": environment.get("PATH", "")}

@@ -121,7 +121,7 @@ _ERROR = (
     r"\bfatal\s{0,4}: ",
     r"^\s{0,24}ERROR[: ]",
     r"meson\.build:\d{1,6}:\d{1,6}: ERROR: ",
-    r"^E: [A-Z][a-z']",  # apt
+    r"(?:^|[\s>|:\]])E: [A-Z][a-z']",  # apt and bootstrappers, also behind the name of a tool
     r"^(?:\./)?[\w./@+-]{1,200}\.go:\d{1,6}:\d{1,5}: ",  # Go
     r"^e: file://",  # Kotlin
     r"^Error in \w{1,40}:",  # Bazel
@@ -158,6 +158,11 @@ _HARMLESS = (
     r"Performing Test \w",
     r"^\s{0,24}-- ",
     r"\(ignored\)",
+)
+# A warning that ends no step, whatever it is about.
+_WARNING = (
+    r"(?:^|[\s>|:\]])W: [A-Z][a-z']",
+    r"^\s{0,24}(?:\S{1,60}: )?(?:[Ww]arning|WARNING): (?!.{0,300}-Werror)",
 )
 # What the last lines of a log that failed say, whatever the tool.
 _COMPLAINT = (
@@ -206,6 +211,7 @@ class LogSteps(Value, frozen=True, kw_only=True):
     refusals: dict[int, range]  # errors of CMake that no success took back, with their messages
     warnings: tuple[range, ...]  # the messages of CMake's warnings
     notices: frozenset[int]  # their lines
+    warned: frozenset[int]  # warnings of any tool where an error comes before them
     last_failure: dict[Level, int]
     last_success: dict[Level, int]
 
@@ -263,6 +269,7 @@ PATTERNS = (
     *(pattern for table in (_GIVEN_UP, _SUCCEEDED) for row in table.values() for pattern in row),
     *_ERROR,
     *_HARMLESS,
+    *_WARNING,
     *_NOTES,
     *_OF_CMAKE,
     *_STEP,
@@ -278,7 +285,7 @@ def find_steps(lines: Sequence[Line], texts: Texts) -> LogSteps:
     echoes = set(levels)
     named = {*_with(_ERROR, texts), *_last_words(lines)} - echoes - successes.keys()
     errors = sorted(line for line in named if _counts(lines[line]))
-    errors = errors or _orphans(texts)
+    errors = sorted({*(errors or _orphans(texts)), *_cut_traceback(lines, texts)})
     of_cmake = set(_with(_OF_CMAKE, texts))
     levels |= {line: Level.BUILD if line in of_cmake else Level.LINE for line in errors}
     found, last_success = messages(lines, texts), _last(successes)
@@ -295,6 +302,7 @@ def find_steps(lines: Sequence[Line], texts: Texts) -> LogSteps:
         },
         warnings=tuple(found["Warning"]),
         notices=frozenset(line for span in found["Warning"] for line in span),
+        warned=frozenset(line for line in _with(_WARNING, texts) if errors and line > errors[0]),
         last_failure=_last(levels),
         last_success=last_success,
     )
@@ -303,6 +311,18 @@ def find_steps(lines: Sequence[Line], texts: Texts) -> LogSteps:
 def _orphans(texts: Texts) -> list[int]:
     """Return the notes of a compiler that belong to no warning: their error was cut off."""
     return [] if texts.having("warning: ") else _with(_NOTES, texts)
+
+
+def _cut_traceback(lines: Sequence[Line], texts: Texts) -> list[int]:
+    """Return the last line of a log that ends within a traceback, whose error was cut off."""
+    heads = _with(_TRACEBACK, texts)
+    end = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].text.strip()), -1)
+    if not heads or end <= heads[-1]:
+        return []
+    within = [line.text for line in lines[heads[-1] + 1 : end + 1] if line.text.strip()]
+    least = len(lines[heads[-1]].text) - len(lines[heads[-1]].text.lstrip())
+    inside = all(len(text) - len(text.lstrip()) > least for text in within)
+    return [end] if inside and not within[-1].lstrip().startswith('File "') else []
 
 
 def failed_step(texts: Texts) -> str:

@@ -5,6 +5,7 @@ or library, a traceback. Two kinds of message say why: one that the project wrot
 case (statements.py), and one about a name that a library does not have.
 """
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from stoker.diagnose.found_packages import declined_versions, refused_packages
@@ -117,6 +118,9 @@ _EXCEPTION = (
     r"(?:Error|Exception|Exit|NotFound|Failed|Warning|Interrupt))(?:: (?P<message>.{1,300}))?$"
 )
 _FRAME = r'^\s{0,30}File "(?P<file>[^"\n]{1,300})", line (?P<line>\d{1,7})'
+_IMPORT = (
+    r"^\s+(?:from (?P<module>[A-Za-z][\w.]{1,100}) import |import (?P<whole>[A-Za-z][\w.]{1,100})$)"
+)
 # Frames of the tools that run a build; the error lies in what they were given.
 _TOOLS = (
     r"/lib/python3?[\d.]*/(?!(?:site|dist)-packages/)"
@@ -163,6 +167,7 @@ def find_symptoms(search: LogSearch, explained: Collection[int]) -> list[Match]:
         _unusable_packages,
         _cmake_errors,
         _exceptions,
+        _cut_imports,
         _other_logs,
     )
     steps = search.steps
@@ -409,6 +414,26 @@ def _exceptions(search: LogSearch) -> Iterator[Match]:
             yield symptom("dependency-api-changed", line, 0.74, lacking)
         elif own:
             yield symptom("python-error", line, 0.6, groups | own[-1].groupdict())
+
+
+def _cut_imports(search: LogSearch) -> Iterator[Match]:
+    """Yield the import with which a log ends whose error was cut off: a package lacks a module, or
+    is not there.
+    """
+    line = search.steps.errors[-1] if search.steps.errors else 0
+    found = compiled(_IMPORT).match(search.lines[line].text)
+    frame = compiled(_FRAME).match(search.lines[line - 1].text) if line else None
+    if not found or not frame:
+        return
+    module = found["module"] or found["whole"]
+    root, _, rest = module.partition(".")
+    if f"/{root}/" in frame["file"]:
+        return
+    if rest:
+        named = {"library": root, "owner": root, "member": module}
+        yield symptom("dependency-api-changed", line, 0.74, named)
+    elif frame["file"].endswith(("setup.py", "<string>")) and root not in sys.stdlib_module_names:
+        yield symptom("pip-build-isolation", line, 0.74, {"module": root})
 
 
 def _is_raised(lines: Sequence[Line]) -> bool:

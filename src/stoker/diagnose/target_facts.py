@@ -23,7 +23,8 @@ def _arch_list(about: About) -> str | None:
 
     release = cuda_releases().get(used_cuda(about) or "")
     makes = release.archs if release else ()
-    present = sorted({gpu.capability for gpu in nvidia_gpus(lambda _: None)})
+    here = nvidia_gpus(lambda _: None) if about.is_here else ()
+    present = sorted({gpu.capability for gpu in here})
     asked = sorted(_asked_archs(about), key=float)
     refused = _refused_archs(about)
     present = [arch for arch in present if arch not in refused]

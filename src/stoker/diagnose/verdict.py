@@ -218,7 +218,8 @@ def _counts(match: Match, steps: LogSteps) -> bool:
 
 
 def _strength(match: Match, steps: LogSteps) -> float:
-    strength = match.strength * (_OF_QUIET if match.quiet else 1)
+    quiet = match.quiet or match.line in steps.warned
+    strength = match.strength * (_OF_QUIET if quiet else 1)
     return min(strength, _OF_ECHO) if match.line in steps.echoes else strength
 
 
