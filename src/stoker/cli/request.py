@@ -61,19 +61,21 @@ def _help_all(function: F) -> F:
 
 
 def variant_words(function: F) -> F:
-    """Add the argument VARIANT, which may have several words; --variant says the same. A folder
-    among the words that cannot be a part of the variant is the source tree.
+    """Add the argument VARIANT, which may have several words; --variant says the same. A path among
+    the words that cannot be a part of the variant is the source tree.
     """
 
     @wraps(function)
     def with_source(words: tuple[str, ...], **options: Any) -> Any:
-        paths = [word for word in words if "/" in word or word in (".", "..")]
-        if options.get("variant") or any(Path(word).is_dir() for word in paths):
+        folders = [word for word in words if Path(word).is_dir()]
+        if any("/" in word or word in (".", "..") for word in folders) or (
+            options.get("variant") and folders
+        ):
             words, options = _source_among(words, options)
         try:
             return function(words=words, **options)
         except UnknownWordError as error:
-            if error.text != " ".join(words) or not any(Path(word).is_dir() for word in words):
+            if error.text != " ".join(words) or not any(map(_names_a_path, words)):
                 raise
         words, options = _source_among(words, options)
         return function(words=words, **options)
@@ -81,16 +83,20 @@ def variant_words(function: F) -> F:
     return click.argument("words", nargs=-1, metavar="[VARIANT]...")(cast("F", with_source))
 
 
+def _names_a_path(word: str) -> bool:
+    return Path(word).exists() or word.startswith(("/", "./", "../"))
+
+
 def _source_among(
     words: tuple[str, ...], options: dict[str, Any]
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Return the words without the one that names a folder, and the options with that folder."""
-    folder = next((word for word in words if Path(word).is_dir()), None)
-    if folder is None:
-        return words, options
+    """Return the words without the one that names a path, and the options with it as the source;
+    whoever reads the source says what is wrong with a path that is not a folder.
+    """
+    path = next(filter(_names_a_path, sorted(words, key=lambda word: not Path(word).is_dir())))
     if options.get("source") or options.get("listed"):
-        check_no_folder((folder,), "a variant")
-    return tuple(word for word in words if word != folder), options | {"source": folder}
+        check_no_folder((path,), "a variant")
+    return tuple(word for word in words if word != path), options | {"source": path}
 
 
 def check_no_folder(words: Sequence[str], what: str) -> None:

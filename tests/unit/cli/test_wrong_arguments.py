@@ -66,6 +66,15 @@ def test_a_folder_is_not_a_variant(arguments: tuple[str, ...], hint: str) -> Non
     assert (error.message, error.hints) == ("'pytorch' is a folder, not a variant", (hint,))
 
 
+def test_a_path_that_is_no_source_tree_is_not_taken_for_a_variant() -> None:
+    Path("mine-1.0.tar.gz").touch()
+    archive = _error("plan", "mine-1.0.tar.gz")
+    assert archive.message.endswith("mine-1.0.tar.gz is not a folder")
+    assert archive.hints == ("unpack it first",)
+    assert "there is no folder" in _error("plan", "./nosuch").message
+    assert "there is no folder" in _error("doctor", "h100", "../nosuch").message
+
+
 def test_a_variant_may_have_the_name_of_a_folder() -> None:
     assert CliRunner().invoke(command, ["plan", "--list", "cpu"]).exit_code == 0
     assert "unknown word 'h1000'" in _error("plan", "--list", "fleet").message
