@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from governed_steps import run_summary
 from stoker.govern.history import History
-from stoker.govern.profile import PARTS, climb
-from stoker.model.govern import Basis, Reason, Role, Step, StepRecord
+from stoker.govern.profile import climb
+from stoker.model.govern import PARTS, Basis, Reason, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Explanation, Intervention, Outcome, RunSummary
 
 GIB = 1024**3

@@ -6,9 +6,19 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stoker.govern.profile import PARTS, Profile
-from stoker.govern.queue import urgency
-from stoker.model.govern import Basis, Prediction, Request, Role, Running, State, Step, StepRecord
+from stoker.govern.open_steps import urgency
+from stoker.govern.profile import Profile
+from stoker.model.govern import (
+    PARTS,
+    Basis,
+    Prediction,
+    Request,
+    Role,
+    Running,
+    State,
+    Step,
+    StepRecord,
+)
 from stoker.model.runs import RunSummary
 
 GB = 10**9

@@ -30,9 +30,9 @@ from stoker.builds.work import (
     work_folder,
 )
 from stoker.govern.broadcast import Broadcast
-from stoker.govern.opening import RunOptions, session
+from stoker.govern.opening import session
 from stoker.govern.past_runs import trace_of_run
-from stoker.govern.session import Session, Show
+from stoker.govern.session import RunOptions, Session, Show
 from stoker.govern.trace import write_trace
 from stoker.model.build import BuildRecord, BuildRequest, StageResult
 from stoker.model.caching import Chain

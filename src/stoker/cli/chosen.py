@@ -15,8 +15,8 @@ from stoker.outside.streams import told
 from stoker.settings.declared import BUILD_SETTINGS, OPTIONS, CommandLine, SettingGroup
 
 if TYPE_CHECKING:
-    from stoker.govern.opening import RunOptions
     from stoker.govern.progress import View
+    from stoker.govern.session import RunOptions
     from stoker.model.caching import ChainOptions
     from stoker.settings.user_options import UserOptions
 
@@ -96,8 +96,7 @@ def _tell(chosen: "UserOptions") -> None:
 
 def run_options(settings: dict[str, Any]) -> "RunOptions":
     """Return the options of a governed run, from arguments with all settings filled in."""
-    from stoker.govern.opening import RunOptions
-    from stoker.govern.session import Via
+    from stoker.govern.session import RunOptions, Via
     from stoker.model.machine import Tmp
     from stoker.model.terms import Gc, NvccThreads, TimeLimit
 

@@ -23,7 +23,8 @@ from msgspec.structs import replace
 
 from stoker.govern.forecast import Forecast
 from stoker.govern.mode_choice import ModeChooser
-from stoker.govern.upper import REACTION, reach
+from stoker.govern.policy import MOMENT, REACTION
+from stoker.govern.upper import reach
 from stoker.model.govern import Basis, Decision, Reason, Request, Running, State
 from stoker.model.value import Value
 
@@ -39,7 +40,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
     """
 
     cushion: float = 0.01  # share of the limit left free [pytorch-2G-first 1.16 with 0]
-    foresight: float = 2.0  # seconds for which memory must suffice for a resumed step
+    foresight: float = MOMENT  # seconds for which memory must suffice for a resumed step
     reserve_after: float = 20.0  # seconds after which a place is kept for the most urgent step
     # Seconds after which no step passes it any more, so that endless trials do not let it starve: a
     # test of the policy. As long as the build takes after its start is too early.
@@ -178,11 +179,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
                 yield request
 
     def _admitted(
-        self,
-        state: State,
-        forecast: Forecast,
-        modes: ModeChooser,
-        held: dict[int, Reason],
+        self, state: State, forecast: Forecast, modes: ModeChooser, held: dict[int, Reason]
     ) -> Iterator[int]:
         """Yield the steps that fit, most urgent first. Those that do not are added to ``held``."""
         passed = False  # a more urgent step did not fit

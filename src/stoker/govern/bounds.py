@@ -36,8 +36,7 @@ def bounds(
     # lets their peaks alternate can be faster than this.
     limits = lower | {"memory": max(lower["memory"], _widths(best, cpus, memory))}
     return Bounds(
-        lower_s=max(lower.values()),
-        limited_by=max(limits, key=lambda name: limits[name]),
+        lower_s=max(lower.values()), limited_by=max(limits, key=lambda name: limits[name])
     )
 
 

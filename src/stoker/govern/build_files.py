@@ -1,7 +1,9 @@
-"""Reads the files of a command: sizes of inputs, response files, the identity of the compiler.
+"""The steps of launchers' requests, and the files that tell what they are: sizes of inputs,
+response files, the identity of the compiler.
 
 Never runs anything: a compiler is known by its real name and size, which change with its version
-and are the same on the next machine that has the same package.
+and are the same on the next machine that has the same package. Names of files may be any bytes;
+the texts of a step are valid in events and in the history.
 """
 
 import os
@@ -9,12 +11,17 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from posixpath import dirname
 from queue import SimpleQueue
 from threading import Thread
 from typing import Generic, TypeVar
 
+from msgspec.structs import replace
+
+from stoker.govern.command_line import as_remote, custom_step, step_of
+from stoker.govern.protocol import Ask
 from stoker.model.govern import Step
 
 _LONGEST = 1 << 22  # bytes of a response file that are read
@@ -68,6 +75,38 @@ def _identity(program: str) -> str:
         return f"{real.name} {real.stat().st_size}"
     except (OSError, ValueError, RuntimeError):
         return ""
+
+
+def asked_step(ask: Ask, root: str, files: BuildFiles) -> Step:
+    """Return the step of a request. ``root`` is the folder of its run."""
+    if ask.custom:
+        step = custom_step(ask.command, ask.directory, root)
+    else:
+        threads = 1 if ask.remote else ask.cpus
+        step = step_of(ask.command, ask.directory, root, files, threads=threads)
+    if ask.remote:
+        step = as_remote(step)
+    return replace(
+        step,
+        source=valid_text(step.source),
+        output=valid_text(step.output),
+        directory=valid_text(step.directory),
+        dependency_file=valid_text(step.dependency_file),
+        compiler=valid_text(step.compiler),
+        flags=_texts(step.flags),
+    )
+
+
+@lru_cache(256)  # steps of a target have the same flags
+def _texts(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(valid_text, words))
+
+
+def valid_text(words: str) -> str:
+    """Return the text with what is no UTF-8 replaced."""
+    if words.isascii():
+        return words
+    return words.encode(errors="surrogateescape").decode(errors="replace")
 
 
 class StepReader(Generic[Owner]):

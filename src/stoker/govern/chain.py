@@ -33,11 +33,7 @@ class Native(Value, frozen=True, kw_only=True):
 
 
 def window(
-    cpus: int,
-    memory: float = inf,
-    files: float = inf,
-    processes: float = inf,
-    slots: int = 0,
+    cpus: int, memory: float = inf, files: float = inf, processes: float = inf, slots: int = 0
 ) -> int:
     """Return the number of jobs that ninja may start, most of which only wait for admission.
 
@@ -60,20 +56,15 @@ def governed_environment(
     base: Mapping[str, str],
     native: Native,
     *,
-    cpus: int,
     said: Mapping[str, str],
-    memory: float = inf,
-    files: float = inf,
-    processes: float = inf,
+    jobs: int | None = None,
     via_launcher: bool = False,
-    respect_jobs: bool = False,
     slots: int = 0,
 ) -> dict[str, str]:
     """Return the environment of a governed build. ``said`` is for launchers (socket, run, ...); the
-    user's own launchers are kept. ``slots`` compiles run on other machines. With ``respect_jobs``,
-    build tools keep their own number of jobs.
+    user's own launchers are kept. ``slots`` compiles run on other machines. Without ``jobs``, build
+    tools keep their own number of jobs.
     """
-    jobs = str(window(cpus, memory, files, processes, slots))
     environment = {
         **base,
         **said,
@@ -84,8 +75,8 @@ def governed_environment(
     if base.get("STOKER_SOCKET") != said.get("STOKER_SOCKET"):
         environment.pop("STOKER_CUSTOM", None)  # the number of a step that another governor knows
     environment.pop("STOKER_JOBS", None)
-    if not respect_jobs:
-        environment |= _wide_jobs(base, jobs)
+    if jobs is not None:
+        environment |= _wide_jobs(base, str(jobs))
     if via_launcher:
         environment["STOKER_VIA_LAUNCHER"] = "1"
         for language in _LANGUAGES:

@@ -35,13 +35,6 @@ _REPLACE = 2.0  # seconds to find a place for another governor; launchers wait n
 _LONGEST_PATH = 99  # bytes of a socket's path that every system allows
 
 
-def _checksum(what: bytes) -> str:
-    """Return 48 bits that differ for the few governors of a user. To load OpenSSL for a digest
-    would take longer than all the rest of this module.
-    """
-    return f"{crc32(what):08x}{crc32(what[::-1]) & 0xFFFF:04x}"
-
-
 def socket_path(limit: str) -> Path:
     """Return the path of the governor's socket, one for each user and binding memory limit;
     ``limit`` is the path of that limit.
@@ -51,8 +44,9 @@ def socket_path(limit: str) -> Path:
     version of stoker has its own, and each counts the other's steps as other processes.
     """
     home = os.environ.get("STOKER_HOME", "")
-    what = "\0".join((__version__, home, *_scope(limit)))
-    name = f"{_checksum(os.fsencode(what))}.sock"
+    what = os.fsencode("\0".join((__version__, home, *_scope(limit))))
+    # 48 bits: to load OpenSSL for a digest would take longer than all the rest of this module.
+    name = f"{crc32(what):08x}{crc32(what[::-1]) & 0xFFFF:04x}.sock"
     problem: StorageError | None = None
     for base in runtime_folders():
         try:
@@ -124,7 +118,7 @@ class Client:
         self._silence, self._looked = 0.0, time.monotonic()
         # CPU time of the governor: when its silence began, and at the last look.
         self._cpu_s: tuple[float, float] | None = None
-        self._summary: RunSummary | None = None
+        self.summary: RunSummary | None = None  # after ``finish``; None if no governor has answered
         self._activation: Activation | None = None
         self._deadline = time.monotonic() + START
         self._socket = self._found()
@@ -224,7 +218,7 @@ class Client:
                 case "event":
                     yield msgspec.json.decode(fields[0], type=AnyEvent)
                 case "summary":
-                    self._summary = msgspec.json.decode(fields[0], type=RunSummary)
+                    self.summary = msgspec.json.decode(fields[0], type=RunSummary)
 
     def ended_as_hung(self) -> bool:
         """Return whether the governor was silent for so long that it hangs; it is killed then.
@@ -315,13 +309,8 @@ class Client:
             self._socket.sendall(encode("finish", status, cache_hits, *written))
         except OSError:
             self.alive = False
-        while self.alive and self._summary is None:
+        while self.alive and self.summary is None:
             yield from self.events()
-
-    @property
-    def summary(self) -> RunSummary | None:
-        """The summary after ``finish``; ``None`` if the governor died or was never started."""
-        return self._summary
 
     def __enter__(self) -> "Client":
         return self
@@ -330,46 +319,6 @@ class Client:
         if self._activation:
             self._activation.withdraw()
         self._socket.close()
-
-
-class NoGovernor:
-    """Replaces a client where no governor can run; it never has events."""
-
-    alive = False
-    dormant = False
-    losses = 0
-    why_gone = "there is no governor"
-    summary: RunSummary | None = None
-
-    def __init__(self, options: GovernorOptions):
-        self.options = options
-
-    def fileno(self) -> int:
-        raise ValueError("there is no connection")
-
-    def ended_as_hung(self) -> bool:
-        return False
-
-    def replaced(self) -> bool:
-        return False
-
-    def events(self) -> Iterator[AnyEvent]:
-        yield from ()
-
-    def finish(
-        self,
-        status: int,  # noqa: ARG002
-        *,
-        cache_hits: int,  # noqa: ARG002
-        written_bytes: int | None,  # noqa: ARG002
-    ) -> Iterator[AnyEvent]:
-        yield from ()
-
-    def __enter__(self) -> "NoGovernor":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 def _try(path: str) -> socket.socket | None:

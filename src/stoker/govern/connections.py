@@ -65,13 +65,10 @@ class Peer:
         for level, kind, data in ancillary:  # comes with `started`
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 for descriptor in array.array("i", data):
-                    self._take_keeper(descriptor)
+                    if self.keeper:
+                        self.keeper.close()
+                    self.keeper = Keeper(descriptor)
         return chunk, bool(ancillary)
-
-    def _take_keeper(self, descriptor: int) -> None:
-        if self.keeper:
-            self.keeper.close()
-        self.keeper = Keeper(descriptor)
 
     def send(self, message: bytes) -> None:
         """Send all buffered bytes, as far as the other side reads them now."""

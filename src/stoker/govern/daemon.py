@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -26,8 +27,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stoker.govern.activation import BACKLOG, LOCK
-from stoker.govern.asked_step import asked_step
-from stoker.govern.build_files import BuildFiles, StepReader
+from stoker.govern.build_files import BuildFiles, StepReader, asked_step
 from stoker.govern.command_line import reads_files
 from stoker.govern.connections import Connections, Peer
 from stoker.govern.governor import Governor
@@ -119,7 +119,9 @@ class Daemon:
             leases=self._leases if parse_policy(options.policy)[0] == "adaptive" else None,
         )
         self._connections.wake_for(self._reader.fileno())
-        self._orphans: list[tuple[float, Keeper]] = []  # process groups, and when to kill them
+        self._orphans: deque[tuple[float, Keeper]] = (
+            deque()
+        )  # process groups, and when to kill them
         self._began = time.monotonic()
         self._viewed = self._metered = self._told_clients = 0.0
         self._fresh = _FRESH  # seconds for which the last reading is valid
@@ -130,9 +132,11 @@ class Daemon:
         if not self._connections.peers:
             self._connections.open()
         try:
-            while not self._over():
+            while self._runs or not (self._had_clients or self._now() > _FIRST_CLIENT_TIMEOUT_S):
                 heard = self._connections.wait(self._pause())
-                self._take_steps()
+                for (peer, ask), step in self._reader.take():
+                    if not peer.closed:  # it may have closed meanwhile
+                        self._told(peer, ask, step)
                 for peer in heard[:_HEARD]:
                     if not peer.closed:  # by an earlier one
                         self._hear(peer)
@@ -152,9 +156,6 @@ class Daemon:
             return _TICK_AT_THE_END
         waiting = any(run.client.unsent for run in self._runs)
         return _TICK if self._governor.busy or waiting else 1.0
-
-    def _over(self) -> bool:
-        return not self._runs and (self._had_clients or self._now() > _FIRST_CLIENT_TIMEOUT_S)
 
     def _turn(self) -> None:
         """Act after each batch of messages and each tick: decide, send overviews and summaries."""
@@ -214,17 +215,11 @@ class Daemon:
         asked = min(started or now, max(0.0, lease.asked - self._began))
         return replace(ask, lease=replace(lease, asked=asked, started=started))
 
-    def _take_steps(self) -> None:
-        for (peer, ask), step in self._reader.take():
-            if not peer.closed:  # it may have closed meanwhile
-                self._told(peer, ask, step)
-
     def _bury_orphans(self, now: float) -> None:
-        due = [orphan for orphan in self._orphans if orphan[0] <= now]
-        for orphan in due:
-            orphan[1].kill_group()
-            orphan[1].close()
-            self._orphans.remove(orphan)
+        while self._orphans and self._orphans[0][0] <= now:  # they are in the order of their times
+            _, keeper = self._orphans.popleft()
+            keeper.kill_group()
+            keeper.close()
 
     def _now(self) -> float:
         return time.monotonic() - self._began

@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from stoker.govern.entry import Entry
 from stoker.govern.expectations import Expectations
 from stoker.govern.open_steps import OpenSteps
+from stoker.govern.policy import MOMENT
 from stoker.model.events import AnyEvent, StepTooLate, Warned
 from stoker.model.govern import Reason
 from stoker.model.value import Value, duration
 
-# Seconds without a step that may start, after which no other one is expected to ask: a build tool
-# starts all that it can at once [test_a_step_that_would_end_too_late_waits_while_others_run].
-_SETTLED = 2.0
 _MOST_NAMED = 5  # steps that never fit; a warning for each of a thousand hides the others
 
 
@@ -71,7 +69,7 @@ class Deadlines:
 
     def refused(self, now: float) -> Iterator[Entry]:
         """Set the waiting steps aside that would end too late. Yield the steps to refuse: those of
-        runs that are over, or in which no other step runs or waits.
+        runs that are over, or in which no other step has run or waited for a moment.
         """
         for entry in list(self._steps.waiting()):
             if self._is_late(entry, now):
@@ -82,7 +80,7 @@ class Deadlines:
         self._idle_since = {run: self._idle_since.get(run, now) for run in idle}
         for entry in list(self.aside.values()):
             waited = now - self._idle_since.get(entry.run, now)
-            if waited >= _SETTLED or self.is_over(entry.run, now):
+            if waited >= MOMENT or self.is_over(entry.run, now):
                 yield entry
 
     def _set_aside(self, entry: Entry, now: float) -> None:

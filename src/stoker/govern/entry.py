@@ -41,10 +41,8 @@ from stoker.model.govern import (
     Step,
     StepRecord,
 )
-from stoker.model.runs import Attempt, Explanation, Intervention, Outcome
+from stoker.model.runs import MOST_PAUSES, Attempt, Explanation, Intervention, Outcome
 from stoker.model.value import size
-
-_MOST_PAUSES = 20  # pauses of one attempt that the history keeps
 
 Connection = int  # what the daemon calls a launcher's socket
 NO_CONNECTION: Connection = -1  # of a step whose launcher is gone
@@ -254,7 +252,7 @@ class Entry:
                 needs_bytes=prediction.peak,
                 basis=Basis.ATTEMPT if prediction.raised else prediction.basis,
                 waits=self.clock.seconds,
-                pauses=tuple(self._pauses[-_MOST_PAUSES:]),
+                pauses=tuple(self._pauses[-MOST_PAUSES:]),
                 killed=self.killed,
                 once=self._once,
                 mode_reason=self._mode_reason,

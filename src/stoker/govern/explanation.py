@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stoker.model.events import AnyEvent, StepEnds, StepPauses, StepRepeats, StepStarts, StepWaits
 from stoker.model.govern import CompileMode, Reason
 from stoker.model.runs import Attempt, Explanation, Intervention, Outcome
-from stoker.model.value import duration, size
+from stoker.model.value import counted, duration, size
 
 if TYPE_CHECKING:  # a run that explains nothing starts sooner without it
     from stoker.outside.terminal import Page
@@ -159,11 +159,10 @@ class RunExplanation:
             return "stoker: no step waited, was paused or was killed\n"
         lines = ["stoker: why steps waited"]
         for reason, seconds in self._waits.most_common():
-            count = self._steps[reason]
-            steps = f"{count} step" if count == 1 else f"{count} steps"
+            steps = counted(self._steps[reason], "step")
             lines.append(f"  {steps} waited {duration(seconds)} in all {_WAITS[reason]}")
         for text, count in self._modes.most_common():
-            lines.append(f"  {count} step{'' if count == 1 else 's'} ran {text}")
+            lines.append(f"  {counted(count, 'step')} ran {text}")
         longest = sorted(self._longest, reverse=True)[:_MOST_SHOWN]
         lines += [f"  {text}" for _, text in longest]
         lines += [f"  {text}" for text in self._lost[:_MOST_SHOWN]]

@@ -93,11 +93,6 @@ class Forecast:
     def free_slots(self) -> int:
         return self._state.cpus - self._busy
 
-    @property
-    def free_at_worst(self) -> float:
-        """The memory that stays free if every step needs the most that it is expected to."""
-        return self.room - self._highest
-
     def highest(self, within: float = inf) -> float:
         """Return the most memory expected within so many seconds, margins included."""
         self._look_ahead()

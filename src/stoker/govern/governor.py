@@ -20,7 +20,7 @@ from stoker.govern.lease_offers import LeaseOffers, LeasePage
 from stoker.govern.memory_view import MemoryReading, MemoryView
 from stoker.govern.modes import Modes, failed_by_mode, without_modes
 from stoker.govern.open_steps import OpenSteps
-from stoker.govern.policy import Policy
+from stoker.govern.policy import REACTION, Policy
 from stoker.govern.predict import Predictor
 from stoker.govern.protocol import VERSION, Ask, Done, Usage, encode
 from stoker.govern.repeats import after_oom, after_preemption
@@ -32,7 +32,6 @@ from stoker.model.govern import Decision, ModeChoice, Reason, Request, State, St
 from stoker.model.runs import Attempt, Intervention, Outcome
 from stoker.model.terms import Gc, RunShare, RunTerms
 
-_PUNCTUAL = 0.3  # seconds between decisions on a machine that is not busy; a test has a busy one
 _RECONSIDER = 1.0  # seconds between new predictions
 _RECONSIDERED = 200  # most urgent steps that are predicted again; all of them take CPU time
 
@@ -276,7 +275,7 @@ class Governor:
         """Ask the policy, and tell the launchers."""
         self.changed = False
         passed, self._decided = now - self._decided, now
-        delay = passed - _PUNCTUAL if self._steps.holding else 0.0
+        delay = passed - REACTION if self._steps.holding else 0.0
         self._late = max(0.0, delay, self._late - passed)  # a delay counts for as long as it was
         if self._learned and now - self._reconsidered >= _RECONSIDER:
             self._reconsider(now)

@@ -13,6 +13,7 @@ import os
 import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
@@ -91,12 +92,10 @@ class Graphs:
                 reading = _Reading(written, find_ninja(asker) if asker else None)
                 if reading != read:
                     known.reading = reading
-                    self._start_reading(run, folder, reading)
+                    seen = dict(self._durations.get(build_folder(folder), {}))
+                    load = partial(self._load, run, folder, reading, seen)
+                    Thread(target=load, daemon=True).start()
         return known.paths.get(output, 0.0)
-
-    def _start_reading(self, run: int, folder: str, reading: "_Reading") -> None:
-        seen = dict(self._durations.get(build_folder(folder), {}))
-        Thread(target=self._load, args=(run, folder, reading, seen), daemon=True).start()
 
     def forget(self, run: int) -> None:
         """Drop the graphs of a run that has ended."""
@@ -343,15 +342,10 @@ def steps_left(
     for edge in (edges[index] for index in order if index in needed):
         if _is_stale(edge, edges, maker, stale, age):
             stale.update(edge.outputs)
-            if _asks(edge):
+            asks = _ASKS.search(edge.rule) or compiled_role(edge) is not Role.OTHER
+            if asks and not _NEVER_ASKS.search(edge.rule):  # the launcher runs its command
                 left[edge.outputs[0]] = _expected(edge, durations, size)
     return left
-
-
-def _asks(edge: Edge) -> bool:
-    """Return whether the launcher runs the edge's command."""
-    asks = _ASKS.search(edge.rule) or compiled_role(edge) is not Role.OTHER
-    return bool(asks) and not _NEVER_ASKS.search(edge.rule)
 
 
 def compiled_role(edge: Edge) -> Role:

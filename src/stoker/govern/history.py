@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from stoker.model.errors import StorageError, UsageError
-from stoker.model.govern import StepRecord
+from stoker.model.govern import MOST_ROWS, StepRecord
 from stoker.model.runs import Attempt, Includes, Outcome, Run, RunSummary, build_command
 from stoker.model.value import UNDECODABLE
 from stoker.outside import folders, locks
@@ -70,7 +70,8 @@ _STEP_COLUMNS = (
 )
 _RECORD_COLUMNS = "wall_s, cpu_s, peak_bytes, byte_seconds, profile, mode"
 _ATTEMPT_COLUMNS = f"started, outcome, status, explanation, {_RECORD_COLUMNS}, {_STEP_COLUMNS}"
-_SOURCE = _ATTEMPT_COLUMNS.split(", ").index("source")
+_NAMES = _ATTEMPT_COLUMNS.split(", ")
+_AS_JSON = ("flags", "archs", "explanation")
 # SQLite's codes for a damaged file. ERROR means that a table or column is missing.
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 _REFUSED = (
@@ -80,7 +81,6 @@ _REFUSED = (
     sqlite3.SQLITE_PERM,
 )
 _TIMEOUT_S = 5.0  # seconds to wait for a lock
-_RECENT = 20_000  # attempts: several builds of PyTorch
 _MOST_INCLUDES = 1 << 29  # bytes
 _LARGEST_ID = (1 << 63) - 1
 
@@ -153,35 +153,9 @@ class History:
         self._write("UPDATE run SET summary = ? WHERE id = ?", (text, run))
 
     def add(self, run: int, attempt: Attempt) -> None:
-        step, record = attempt.record.step, attempt.record
-        marks = ", ".join("?" for _ in _ATTEMPT_COLUMNS.split(", "))
-        self._write(
-            f"INSERT INTO attempt (run, {_ATTEMPT_COLUMNS}) VALUES (?, {marks})",
-            (
-                run,
-                attempt.started,
-                attempt.outcome.value,
-                attempt.status,
-                msgspec.json.encode(attempt.explanation).decode(),
-                record.wall_s,
-                record.cpu_s,
-                record.peak_bytes,
-                record.byte_seconds,
-                bytes(record.profile),
-                record.mode.value,
-                step.key,
-                step.role.value,
-                step.source,
-                step.output,
-                step.directory,
-                step.compiler,
-                msgspec.json.encode(step.flags).decode(),
-                msgspec.json.encode(step.archs).decode(),
-                step.threads,
-                step.input_bytes,
-                step.collector.value,
-            ),
-        )
+        marks = ", ".join("?" for _ in _NAMES)
+        statement = f"INSERT INTO attempt (run, {_ATTEMPT_COLUMNS}) VALUES (?, {marks})"
+        self._write(statement, (run, *_row(attempt)))
 
     def add_includes(self, run: int, includes: Includes) -> None:
         """Add the files that the compilers of a run read: about 30 bytes for each step."""
@@ -202,7 +176,7 @@ class History:
         predictor. ``after`` is the number of an attempt, as ``last_attempt`` returns it.
         """
         condition = "id > ? AND outcome IN (?, ?) ORDER BY id DESC LIMIT ?"
-        latest = self._attempts(condition, (after, Outcome.DONE, Outcome.DEADLINE, _RECENT))
+        latest = self._attempts(condition, (after, Outcome.DONE, Outcome.DEADLINE, MOST_ROWS))
         return tuple(attempt.record for attempt in reversed(latest))
 
     def last_attempt(self) -> int:
@@ -279,7 +253,7 @@ class History:
             if attempt := _attempt(row):
                 found.append(attempt)
             else:
-                self.unreadable.append(str(row[_SOURCE]))
+                self.unreadable.append(str(row[_NAMES.index("source")]))
         return found
 
     def _read(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
@@ -319,11 +293,21 @@ def _run(row: tuple[Any, ...]) -> Run | None:
         return None
 
 
+def _row(attempt: Attempt) -> Iterator[object]:
+    """Yield the values of an attempt in the order of their columns."""
+    values = msgspec.to_builtins(attempt)
+    values |= values["record"] | values["record"]["step"]
+    values["profile"] = bytes(values["profile"])
+    for name in _NAMES:
+        value = values[name]
+        yield msgspec.json.encode(value).decode() if name in _AS_JSON else value
+
+
 def _attempt(row: tuple[Any, ...]) -> Attempt | None:
     """Return the attempt of a row; ``None`` if the row has a value that stoker never writes."""
-    values = dict(zip(_ATTEMPT_COLUMNS.split(", "), row, strict=True))
+    values = dict(zip(_NAMES, row, strict=True))
     try:
-        for name in ("flags", "archs", "explanation"):
+        for name in _AS_JSON:
             values[name] = msgspec.json.decode(values[name])
         values["profile"] = tuple(values["profile"])
         step = {name: values.pop(name) for name in _STEP_COLUMNS.split(", ")}

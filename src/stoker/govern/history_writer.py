@@ -20,7 +20,7 @@ from stoker.govern.predict import Knowledge, Predictor
 from stoker.knowledge import tables_digest
 from stoker.model.errors import StokerError
 from stoker.model.runs import Attempt, RunSummary
-from stoker.model.value import UNDECODABLE, Value, counted
+from stoker.model.value import UNDECODABLE, Value, counted, first_of
 
 _MOST_PENDING = 4096  # attempts that wait to be written; further attempts are dropped
 _GATHER = 0.5  # seconds for which attempts are collected, because a transaction is expensive
@@ -144,7 +144,10 @@ class HistoryWriter:
                 with self._changed:
                     self._changed.wait_for(lambda: self._hurry, _RETRY)
             else:
-                self._succeed(batch)
+                self.problem = None
+                with self._changed:
+                    for _ in batch:
+                        self._pending.popleft()
                 _settle(batch)
         self._close(history)
 
@@ -167,12 +170,6 @@ class HistoryWriter:
         # Keep the first reason: later ones usually follow from it.
         self.problem = self.problem or f"the history is not written: {error}"
 
-    def _succeed(self, batch: tuple[_Write, ...]) -> None:
-        self.problem = None
-        with self._changed:
-            for _ in batch:
-                self._pending.popleft()
-
 
 def _predictor(history: History, stored: tuple[int, bytes] | None) -> Predictor:
     """Return a predictor that knows the history. ``stored`` is what was learned before."""
@@ -186,12 +183,9 @@ def _skipped(names: Sequence[str]) -> str | None:
     """Return which records of the history were skipped; ``None`` if none was."""
     if not names:
         return None
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     what = f"{counted(len(names), 'record')} of the history cannot be used and"
-    return (
-        f"{what} {'was' if len(names) == 1 else 'were'} skipped: "
-        f"{', '.join(name[:_LONGEST_NAME] for name in names[:_MOST_NAMED])}{more}"
-    )
+    shown = first_of([name[:_LONGEST_NAME] for name in names], _MOST_NAMED)
+    return f"{what} {'was' if len(names) == 1 else 'were'} skipped: {shown}"
 
 
 @cache

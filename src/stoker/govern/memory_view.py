@@ -6,6 +6,7 @@ A cap of the user limits builds alone: memory of other processes does not count 
 from collections import deque
 from collections.abc import Mapping
 
+from stoker.govern.policy import REACTION
 from stoker.model.govern import Reason, Running
 from stoker.model.runs import Intervention
 from stoker.model.value import Value
@@ -30,18 +31,16 @@ class MemoryReading(Value, frozen=True, kw_only=True):
 
 
 class Slope:
-    """Measures how fast a reading grows, over one second: long enough to separate growth from
-    noise, which simulated readings do not have.
+    """Measures how fast a reading grows, over the time of two reactions: long enough to separate
+    growth from noise, which simulated readings do not have.
     """
-
-    _SPAN = 1.0
 
     def __init__(self) -> None:
         self._readings: deque[tuple[float, float]] = deque()
 
     def add(self, now: float, value: float) -> float:
         """Add a reading and return the growth per second."""
-        while len(self._readings) > 1 and self._readings[0][0] < now - self._SPAN:
+        while len(self._readings) > 1 and self._readings[0][0] < now - 2 * REACTION:
             self._readings.popleft()
         self._readings.append((now, value))
         then, before = self._readings[0]

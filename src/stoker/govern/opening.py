@@ -2,25 +2,25 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from stoker.govern.client import Client, NoGovernor, socket_path
+from stoker.govern.client import Client, socket_path
 from stoker.govern.policy import parse_policy
 from stoker.govern.scratch import DiskGuard, ScratchFolder, choose_scratch
-from stoker.govern.session import CompilerChain, Session, Show, Via, ungoverned
+from stoker.govern.session import CompilerChain, RunOptions, Session, Show, ungoverned
 from stoker.machine.cpu import read_usable
 from stoker.machine.disks import read_temporary
 from stoker.machine.file_tree import FileTree
 from stoker.machine.memory import read_memory
-from stoker.model.caching import Chain, ChainOptions
+from stoker.model.caching import Chain
 from stoker.model.errors import StokerError, UsageError
 from stoker.model.events import Warned
-from stoker.model.machine import LimitKind, MemoryLimit, Scratch, Tmp
-from stoker.model.terms import Gc, GovernorOptions, NvccThreads, RunTerms, TimeLimit
-from stoker.model.value import Value, size
+from stoker.model.machine import LimitKind, MemoryLimit, Scratch
+from stoker.model.terms import GovernorOptions, RunTerms
+from stoker.model.value import size
 from stoker.model.variant import PlannedTargets
 from stoker.outside.folders import current_folder
 from stoker.outside.locks import holding_toolchains
@@ -28,23 +28,6 @@ from stoker.outside.locks import holding_toolchains
 _NICE_WEIGHT = 0.25  # of CPUs, beside a run without --nice
 _SHARE_KEPT_FREE = 0.05  # of a whole machine, so that its user can keep working
 _MOST_KEPT_FREE = 2 * 1024**3
-
-
-class RunOptions(Value, frozen=True, kw_only=True):
-    """The options of a governed run. ``None`` means that the machine decides."""
-
-    memory: int | None = None
-    keep_free: int | None = None
-    cpus: int | None = None
-    nice: bool = False
-    policy: str = "adaptive"
-    gc: Gc = Gc.AUTO
-    nvcc_threads: NvccThreads = NvccThreads.AUTO
-    tmp: Tmp = Tmp.AUTO
-    via: Via = Via.PRELOAD
-    respect_jobs: bool = False  # build tools keep their own number of jobs
-    time_limit: TimeLimit | None = None
-    chain: ChainOptions = ChainOptions()
 
 
 @contextmanager
@@ -69,69 +52,45 @@ def session(
     with (
         ScratchFolder(_scratch(options, asked, limit)) as temporary,
         holding_toolchains(os.environ),
-        _client(
-            asked,
-            limit,
-            show,
-            run=run,
-            command=what,
-            directory=here,
-            terms=RunTerms(linkers=cache.chain.linkers, targets=targets),
-            weight=_NICE_WEIGHT if options.nice else 1.0,
-            time_limit=options.time_limit,
-        ) as client,
+        ExitStack() as stack,
     ):
-        for text in (*_differences(asked, client.options), *_unusable(cache.chain)):
+        client = None
+        try:
+            asked = replace(asked, socket=str(socket_path(limit.where)))
+            client = Client(
+                asked,
+                run=run,
+                command=what,
+                directory=here,
+                terms=RunTerms(linkers=cache.chain.linkers, targets=targets),
+                weight=_NICE_WEIGHT if options.nice else 1.0,
+                time_limit=options.time_limit,
+            )
+            stack.enter_context(client)
+        except StokerError as error:
+            show(ungoverned(error))
+        differences = _differences(asked, client.options) if client else ()
+        for text in (*differences, *_unusable(cache.chain)):
             show(Warned(at=0.0, text=text))
         if options.nice:
             os.nice(10)
         disk = DiskGuard(folder or Path(here), growth)
         governed = Session(
             client,
+            asked,
+            options,
             run,
             temporary,
             disk,
             show,
-            via=options.via,
-            respect_jobs=options.respect_jobs,
             limit=limit.limit,
             cache=cache,
-            time_limit=options.time_limit,
             targets=targets,
         )
         try:
             yield governed
         finally:
             governed.close()
-
-
-def _client(
-    asked: GovernorOptions,
-    limit: MemoryLimit,
-    show: Show,
-    *,
-    run: int,
-    command: str,
-    directory: str,
-    terms: RunTerms,
-    weight: float,
-    time_limit: TimeLimit | None,
-) -> Client | NoGovernor:
-    """Return a client; if a build cannot be governed, show why and let it run without."""
-    try:
-        asked = replace(asked, socket=str(socket_path(limit.where)))
-        return Client(
-            asked,
-            run=run,
-            command=command,
-            directory=directory,
-            terms=terms,
-            weight=weight,
-            time_limit=time_limit,
-        )
-    except StokerError as error:
-        show(ungoverned(error))
-        return NoGovernor(asked)
 
 
 def _run_number() -> int:

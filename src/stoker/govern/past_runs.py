@@ -76,7 +76,8 @@ def attempts_of(run: str, step: str | None = None) -> tuple[Attempt, ...]:
         raise UsageError(f"run {run} has no measured steps", hints=_RUNS)
     if step is None:
         return tuple(sorted(found, key=lambda attempt: -attempt.record.peak_bytes))
-    matching = tuple(attempt for attempt in found if _matches(attempt, step))
+    named = ((attempt, attempt.record.step) for attempt in found)
+    matching = tuple(attempt for attempt, at in named if step in at.source or step in at.output)
     if not matching:
         hint = f"`stoker history {run} --all` lists the steps"
         raise UsageError(f"no step of run {run} has '{step}' in its name", hints=[hint])
@@ -126,11 +127,6 @@ def import_trace(path: Path) -> tuple[int, int]:
         for record in trace.steps:
             history.add(run, Attempt.elsewhere(record))
     return run, len(trace.steps)
-
-
-def _matches(attempt: Attempt, name: str) -> bool:
-    step = attempt.record.step
-    return name in step.source or name in step.output
 
 
 def runs_page(runs: tuple[Run, ...]) -> Page:

@@ -11,6 +11,17 @@ from stoker.model.errors import UsageError, unknown
 from stoker.model.govern import Decision, State
 from stoker.model.value import count_of
 
+# Times that the policy and all around it share, in seconds.
+
+# Until a pause or a kill takes effect. A measurement may be older than its step by so much, memory
+# in use now stays in use for so long, and a step that ends sooner shows nothing of itself.
+# Simulated kills take no time.
+REACTION = 0.5
+# Within which what follows from a decision is known: a build tool has started all that it can, and
+# what a step was given must suffice
+# [test_a_step_that_would_end_too_late_waits_while_others_run].
+MOMENT = 2.0
+
 NAMES = ("adaptive", "fixed", "levels", "two-phase")
 
 

@@ -18,20 +18,22 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from stoker.govern.mode_effects import KEPT, ModeEffects, ModeKnowledge
-from stoker.govern.profile import (
-    PARTS,
-    SAMPLING,
-    SHORTEST,
-    TYPICAL_SHARE,
-    climb,
-    profile_of,
-    stepped,
-)
+from stoker.govern.profile import SHORTEST, climb, profile_of, stepped
+from stoker.govern.protocol import SAMPLING
 from stoker.govern.upper import LEAST_SPREAD
 from stoker.knowledge.compiler_modes import measured_effect, nvcc_rounds, thread_effects
-from stoker.knowledge.steps import KnownStep, Prior, known_step, prior_of, usual_seconds
+from stoker.knowledge.steps import (
+    KnownStep,
+    Prior,
+    known_step,
+    prior_of,
+    typical_share,
+    usual_seconds,
+)
 from stoker.model.govern import (
     ABOUT_THE_STEP,
+    MOST_ROWS,
+    PARTS,
     Basis,
     CompileMode,
     ModeEffect,
@@ -44,7 +46,6 @@ from stoker.model.govern import (
 from stoker.model.value import Bytes, Count, Ratio, Seconds, Value
 
 # What brackets mean is in adaptive.py.
-_MOST_ROWS = 20_000  # that are kept in all: several builds of PyTorch
 # Rows that a folder needs to be used, and as which the shipped figure counts beside them. As many
 # of the latest profiles of a command count.
 _ENOUGH = 4
@@ -64,7 +65,6 @@ _ASSUMED_PACES = (0.7, 1.0, 1.4)  # at first
 _ASSUMED_SCALES = (1.0,) * 5
 # Share of the slowest and of the fastest that does not count [tables-4cpu-third 1.02 with 0].
 _OUTLIERS = 0.15
-_ASSUMED_PROFILE = climb(TYPICAL_SHARE)
 _MOST_OFFSET = 1.5  # of predictions, in powers of e: what a damaged history can do
 
 _COMPILES = (Role.C, Role.CXX, Role.CUDA, Role.FORTRAN, Role.RUST)
@@ -147,7 +147,7 @@ class Predictor:
         self._usual_scales: dict[Role, float] = {}  # medians of those, when they are next needed
         self._paces: deque[float] = deque(maxlen=_PACES)
         self._pace: Pace | None = None  # computed when it is next needed
-        self._rows: deque[_Learned] = deque(maxlen=_MOST_ROWS)
+        self._rows: deque[_Learned] = deque(maxlen=MOST_ROWS)
         if known:
             self._recall(known)
         self.unusable: list[StepRecord] = []  # rows that say nothing
@@ -439,7 +439,7 @@ def _shipped(step: Step, known: KnownStep) -> _Sample:
         peak=known.peak * step.targets_at_once / prior_of(step).peak,
         seconds=known.seconds,
         rounds=1,
-        profile=bytes(stepped(known.levels) or _ASSUMED_PROFILE),
+        profile=bytes(stepped(known.levels) or climb(typical_share())),
         mode=CompileMode.DEFAULT,
         size=0,
     )

@@ -11,16 +11,14 @@ from functools import lru_cache
 from itertools import pairwise, zip_longest
 from math import ceil
 
-from stoker.model.govern import StepRecord
+from stoker.govern.policy import REACTION
+from stoker.govern.protocol import SAMPLING
+from stoker.model.govern import PARTS, StepRecord
 
-PARTS = 128
-# Mean of a step's memory over its peak, where only the peak is known: gcc 12 on C++, 0.76 to 0.83.
-TYPICAL_SHARE = 0.8
 # Kept while a step runs; with fewer, a change of memory is noted in the part before it
 # [test_a_recorder_can_be_asked_before_the_end].
 _STRETCHES = 4 * PARTS
-SAMPLING = 0.1  # seconds between two samples of the launcher
-SHORTEST = 0.5  # seconds; a shorter step has no profile, and says nothing about the pace
+SHORTEST = REACTION  # of steps that have a profile, and that say something about the pace
 Profile = tuple[int, ...]
 
 

@@ -9,6 +9,7 @@ import re
 from stoker.model.value import Value
 
 VERSION = 6
+SAMPLING = 0.1  # seconds between two samples of a launcher, which it reports
 
 _ESCAPES = {b"\\": b"\\\\", b"\t": b"\\t", b"\n": b"\\n", b"\r": b"\\r", b"\0": b"\\0"}
 _SPECIAL = re.compile(rb"[\\\t\n\r\0]")

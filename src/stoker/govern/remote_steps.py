@@ -11,9 +11,8 @@ from enum import IntEnum
 from msgspec.structs import replace
 
 from stoker.govern.command_line import as_remote
-from stoker.govern.profile import PARTS
 from stoker.knowledge.steps import client_costs
-from stoker.model.govern import Role, StepRecord
+from stoker.model.govern import PARTS, Role, StepRecord
 from stoker.model.simulation import SimulatedWorkers
 
 

@@ -16,8 +16,8 @@ from typing import BinaryIO
 from msgspec.structs import replace
 
 from stoker.govern.broadcast import Broadcast
-from stoker.govern.opening import RunOptions, session
-from stoker.govern.session import CompilerChain, Show
+from stoker.govern.opening import session
+from stoker.govern.session import CompilerChain, RunOptions, Show
 from stoker.model.errors import StorageError
 from stoker.model.runs import RunSummary
 from stoker.model.value import Value

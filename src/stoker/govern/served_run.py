@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from stoker.govern.asked_step import valid_text
+from stoker.govern.build_files import valid_text
 from stoker.govern.connections import Peer
 from stoker.govern.graph import WorkLeft
 from stoker.govern.history_writer import HistoryWriter
@@ -72,11 +72,7 @@ class ServedRun:
             return None
         if differs := difference(self._targets, compiled):
             return TargetsDiffer(
-                at=now,
-                run=self.number,
-                title=step.title,
-                difference=differs,
-                flags=compiled.flags,
+                at=now, run=self.number, title=step.title, difference=differs, flags=compiled.flags
             )
         return KernelStarts(at=now, run=self.number, title=step.title, targets=compiled.named)
 

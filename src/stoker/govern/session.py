@@ -13,15 +13,15 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from stoker.govern.chain import governed_environment
-from stoker.govern.client import Client, NoGovernor
+from stoker.govern.chain import governed_environment, window
+from stoker.govern.client import Client
 from stoker.govern.commands import Commands, Echo
 from stoker.govern.native import stable_native
 from stoker.govern.scratch import DiskGuard, ScratchFolder
 from stoker.govern.summary import unfinished
 from stoker.machine.counters import KillCounter, processes_allowed, read_written, written_since
 from stoker.machine.file_tree import FileTree
-from stoker.model.caching import CacheEngine, CacheUse, Chain
+from stoker.model.caching import CacheEngine, CacheUse, Chain, ChainOptions
 from stoker.model.errors import CommandError, StokerError, StorageError, TargetsError, UsageError
 from stoker.model.events import (
     AnyEvent,
@@ -32,8 +32,10 @@ from stoker.model.events import (
     TargetsDiffer,
     Warned,
 )
+from stoker.model.machine import Tmp
 from stoker.model.runs import RunSummary
-from stoker.model.terms import GovernorOptions, TimeLimit
+from stoker.model.terms import Gc, GovernorOptions, NvccThreads, TimeLimit
+from stoker.model.value import Value, counted
 from stoker.model.variant import PlannedTargets
 from stoker.outside import process
 from stoker.outside.deleting import remove_file
@@ -54,6 +56,23 @@ class Via(StrEnum):
 
     PRELOAD = "preload"
     LAUNCHER = "launcher"  # through CMake's launcher variables too
+
+
+class RunOptions(Value, frozen=True, kw_only=True):
+    """The options of a governed run. ``None`` means that the machine decides."""
+
+    memory: int | None = None
+    keep_free: int | None = None
+    cpus: int | None = None
+    nice: bool = False
+    policy: str = "adaptive"
+    gc: Gc = Gc.AUTO
+    nvcc_threads: NvccThreads = NvccThreads.AUTO
+    tmp: Tmp = Tmp.AUTO
+    via: Via = Via.PRELOAD
+    respect_jobs: bool = False  # build tools keep their own number of jobs
+    time_limit: TimeLimit | None = None
+    chain: ChainOptions = ChainOptions()
 
 
 class CompilerChain(Protocol):
@@ -115,37 +134,34 @@ class Session:
 
     def __init__(
         self,
-        client: Client | NoGovernor,
+        client: Client | None,
+        asked: GovernorOptions,
+        options: RunOptions,
         run: int,
         scratch: ScratchFolder,
         disk: DiskGuard,
         show: Show,
         *,
-        via: Via,
-        respect_jobs: bool,
         limit: int,
         cache: CompilerChain,
-        time_limit: TimeLimit | None = None,
         targets: PlannedTargets | None = None,
     ):
+        """Begin the run. ``asked`` holds if there is no ``client`` because no governor can run."""
         self.late: list[StepTooLate] = []  # steps that the time limit has refused or ended
         self._steps_done = 0
-        self._time_limit = time_limit
-        self._client = client
+        self._client, self._asked, self._options = client, asked, options
         self._targets = targets
         self._refused: TargetsDiffer | None = None
         self.kernels: dict[str, tuple[str, ...]] = {}  # sources, and the targets of their code
         self._chain = cache.chain
         self._limit = limit
         self._run = run
-        self._via = via
-        self._respect_jobs = respect_jobs
         self._scratch = scratch
         self._disk = disk
         self._show = show
         self._written = read_written()
         self._cache = cache
-        cache.begin(Path(client.options.socket).parent, run)
+        cache.begin(Path(self.governor.socket).parent, run)
         self._ungoverned: Path | None = None  # launchers that find no governor add a byte each
         self._kills = KillCounter(os.getpid())
         self._kills_before = self._kills.read() or 0
@@ -165,19 +181,10 @@ class Session:
         """Return the environment in which a command's compilers ask the governor; unchanged if they
         cannot. ``folder``, ``mapped`` and ``tree`` are for the cache: see ``RunCache.enter``.
         """
-        if isinstance(self._client, NoGovernor):
+        if self._client is None:
             return dict(base)
         try:
-            environment = _environment(
-                self._client.options,
-                base,
-                memory=self.memory,
-                run=self._run,
-                tmp=self._scratch.path,
-                via=self._via,
-                respect_jobs=self._respect_jobs,
-                slots=self._chain.slots,
-            )
+            environment = self._governed(base)
         except (StorageError, UsageError) as error:
             self._show(ungoverned(error))
             return dict(base)
@@ -189,6 +196,31 @@ class Session:
         ):
             self._show(Warned(at=0.0, text=f"{problem}; the build continues without it"))
         return environment
+
+    def _governed(self, base: Mapping[str, str]) -> dict[str, str]:
+        governor, slots = self.governor, self._chain.slots
+        locks = private_folder(Path(governor.socket).with_suffix(f".turns-of-{governor.cpus}"))
+        try:
+            for cpu in range(governor.cpus):
+                (locks / f"cpu{cpu}").touch()
+        except OSError as error:
+            raise unwritable(locks, error, doing="write in") from error
+        files, processes = process.files_allowed(), processes_allowed(FileTree())
+        jobs = window(governor.cpus, self.memory, files, processes, slots)
+        return governed_environment(
+            base,
+            stable_native(),
+            said={
+                "STOKER_SOCKET": governor.socket,
+                "STOKER_RUN": str(self._run),
+                "STOKER_PROCESS": _process(),
+                "STOKER_SCRATCH": str(self._scratch.path),
+                "STOKER_LOCKS": str(locks),
+            },
+            jobs=None if self._options.respect_jobs else jobs,
+            via_launcher=self._options.via is Via.LAUNCHER,
+            slots=slots,
+        )
 
     def run(
         self,
@@ -230,7 +262,7 @@ class Session:
         """
         if not self.late:
             return None
-        return unfinished(self.late, self._time_limit, advanced=self._steps_done > 0)
+        return unfinished(self.late, self._options.time_limit, advanced=self._steps_done > 0)
 
     @property
     def cache_hits(self) -> int:
@@ -238,15 +270,19 @@ class Session:
         return self._cache.hits
 
     @property
+    def governor(self) -> GovernorOptions:
+        """The options in force; another governor may have others than were asked for."""
+        return self._client.options if self._client else self._asked
+
+    @property
     def cpus(self) -> int:
-        return self._client.options.cpus
+        return self.governor.cpus
 
     @property
     def memory(self) -> int:
         """The bytes that builds under this limit may use."""
-        options = self._client.options
-        limit = max(0, self._limit - options.keep_free)
-        return min(limit, options.cap or limit)
+        limit = max(0, self._limit - self.governor.keep_free)
+        return min(limit, self.governor.cap or limit)
 
     @property
     def out_of_room(self) -> bool:
@@ -257,17 +293,20 @@ class Session:
         """Return the summary; ``None`` if the governor died or there is none."""
         use, written = self._cache_use(), written_since(self._written)
         hits = use.total.hits if use else 0
-        for event in self._client.finish(status, cache_hits=hits, written_bytes=written):
-            self._note(event)
-            if not isinstance(event, Overview):  # the summary says more
-                self._show(event)
+        client, summary = self._client, None
+        if client:
+            for event in client.finish(status, cache_hits=hits, written_bytes=written):
+                self._note(event)
+                if not isinstance(event, Overview):  # the summary says more
+                    self._show(event)
+            summary = client.summary
         for text in self._cache.ran_here():
             self._warn(text)
         self._tell_ungoverned()
         kills = (self._kills.read() or 0) - self._kills_before
         self._kills.close()
-        dormant = self._client.dormant and not self._client.losses
-        summary = self._summary(status, kills) if dormant else self._client.summary
+        if client and client.dormant and not client.losses:
+            summary = self._summary(status, kills)
         summary = summary and replace(
             summary,
             cache_hits=hits,
@@ -321,12 +360,11 @@ class Session:
         except OSError:
             return
         if count:
-            commands = "1 command" if count == 1 else f"{count} commands"
+            commands = counted(count, "command")
             self._warn(f"{commands} could not reach the governor and ran in turns, one per CPU")
 
     def _summary(self, status: int, kills: int) -> RunSummary:
         """Return that of a run in which nothing asked, so that no governor was started."""
-        options = self._client.options
         return RunSummary(
             status=status,
             steps=0,
@@ -339,8 +377,8 @@ class Session:
             preemptions=0,
             retries=0,
             lower_bound_s=None,
-            policy=options.policy,
-            cpus=options.cpus,
+            policy=self.governor.policy,
+            cpus=self.cpus,
         )
 
     def _check_space(self) -> int | None:
@@ -353,36 +391,35 @@ class Session:
             return signal.SIGTERM
         return self._disk.check(time.monotonic())
 
-    def _live_client(self) -> Client | NoGovernor | None:
-        return self._client if self._client.alive else None
+    def _live_client(self) -> Client | None:
+        return self._client if self._client and self._client.alive else None
 
     def _listen(self, something_came: bool) -> None:
-        if not self._client.alive:
-            return
-        if something_came:
-            self._hear()
-        elif self._client.ended_as_hung():
-            self._replace("the governor stopped answering and was killed")
+        if client := self._live_client():
+            if something_came:
+                self._hear(client)
+            elif client.ended_as_hung():
+                self._replace(client, "the governor stopped answering and was killed")
 
-    def _hear(self) -> None:
-        for event in self._client.events():
+    def _hear(self, client: Client) -> None:
+        for event in client.events():
             self._note(event)
             if isinstance(event, Overview):
                 event = replace(event, cache_hits=self._cache.hits)
             self._show(event)
-        if not self._client.alive:
-            self._replace(self._client.why_gone)
+        if not client.alive:
+            self._replace(client, client.why_gone)
 
     def _hear_the_rest(self, timeout_s: float) -> None:
         """Hear what has come until the command ended, and wait for a refused step: the command may
         have failed because of it.
         """
         deadline = time.monotonic() + timeout_s
-        while self._client.alive:
+        while client := self._live_client():
             wait = 0.0 if self._refused else max(0.0, deadline - time.monotonic())
-            if not select.select([self._client], [], [], wait)[0]:
+            if not select.select([client], [], [], wait)[0]:
                 return
-            self._hear()
+            self._hear(client)
 
     def _note(self, event: AnyEvent) -> None:
         self._cache.hear(event)
@@ -394,10 +431,11 @@ class Session:
             self.kernels[event.title] = event.targets
         self._steps_done += isinstance(event, StepEnds) and event.status == 0
 
-    def _replace(self, why: str) -> None:
-        after = "the rest of the build runs one step per CPU"
-        if self._client.replaced():
-            after = "another one replaces it"
+    def _replace(self, client: Client, why: str) -> None:
+        replaced = client.replaced()
+        after = (
+            "another one replaces it" if replaced else "the rest of the build runs one step per CPU"
+        )
         self._warn(f"{why}; {after}")
 
 
@@ -408,44 +446,6 @@ def ungoverned(error: StokerError) -> Warned:
     if isinstance(error, StorageError) and not error.hints:
         parts.append("set STOKER_HOME to a folder that can be written")
     return Warned(at=0.0, text="; ".join((*parts, *error.hints)))
-
-
-def _environment(
-    options: GovernorOptions,
-    base: Mapping[str, str],
-    *,
-    memory: int,
-    run: int,
-    tmp: Path,
-    via: Via,
-    respect_jobs: bool,
-    slots: int,
-) -> dict[str, str]:
-    locks = private_folder(Path(options.socket).with_suffix(f".turns-of-{options.cpus}"))
-    try:
-        for cpu in range(options.cpus):
-            (locks / f"cpu{cpu}").touch()
-    except OSError as error:
-        raise unwritable(locks, error, doing="write in") from error
-    said = {
-        "STOKER_SOCKET": options.socket,
-        "STOKER_RUN": str(run),
-        "STOKER_PROCESS": _process(),
-        "STOKER_SCRATCH": str(tmp),
-        "STOKER_LOCKS": str(locks),
-    }
-    return governed_environment(
-        base,
-        stable_native(),
-        cpus=options.cpus,
-        said=said,
-        memory=memory,
-        files=process.files_allowed(),
-        processes=processes_allowed(FileTree()),
-        via_launcher=via is Via.LAUNCHER,
-        respect_jobs=respect_jobs,
-        slots=slots,
-    )
 
 
 def _process() -> str:

@@ -8,6 +8,7 @@ simulated: caches, disks, memory bandwidth, the time that a kill takes, and the 
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from math import inf
@@ -73,8 +74,8 @@ def simulate(
         known = (*known, *at_workers(known, distribution)[0])
         actual, stages = at_workers(actual, distribution)
     simulation = _Simulation(
-        actual,
-        policy,
+        steps=actual,
+        policy=policy,
         cpus=cpus,
         memory=memory,
         predictor=Predictor(known),
@@ -125,52 +126,41 @@ class _Process:
         )
 
 
+@dataclass(kw_only=True)
 class _Simulation:
     """The build tool, the launchers, the meter and the kernel around a governor.
 
     A step is known to the governor by its index, which stands for the launcher's connection.
     """
 
-    def __init__(
-        self,
-        steps: Sequence[StepRecord],
-        policy: Policy,
-        *,
-        cpus: int,
-        memory: int,
-        predictor: Predictor,
-        shape: Shape,
-        window: int,
-        gc: Gc,
-        effects: Effects,
-        distribution: SimulatedWorkers | None,
-        stages: Mapping[int, Stages],
-        keep: Callable[[StepRecord], object],
-    ):
-        self._keep = keep
-        self._steps = steps
-        self._effects = effects
-        self._distribution = distribution
-        self._stages = stages
-        self._policy = policy
-        self._cpus = cpus
-        self._memory = memory
-        self._shape = shape
-        self._window = window
-        self._seconds = [_expected_seconds(predictor, record.step) for record in steps]
+    steps: Sequence[StepRecord]
+    policy: Policy
+    cpus: int
+    memory: int
+    predictor: Predictor
+    shape: Shape
+    window: int
+    gc: Gc
+    effects: Effects
+    distribution: SimulatedWorkers | None
+    stages: Mapping[int, Stages]
+    keep: Callable[[StepRecord], object]
+
+    def __post_init__(self) -> None:
+        self._seconds = [_expected_seconds(self.predictor, record.step) for record in self.steps]
         self._work_left = sum(self._seconds)
-        self._paths = _predicted_paths(steps, self._seconds)
+        self._paths = _predicted_paths(self.steps, self._seconds)
         self._governor = Governor(
-            policy=policy,
-            predictor=predictor,
-            cpus=cpus,
+            policy=self.policy,
+            predictor=self.predictor,
+            cpus=self.cpus,
             cap=None,
             send=self._obey,
             emit=self._hear,
             keep=self._count_attempt,
-            gc=gc,
+            gc=self.gc,
         )
-        self._to_come = deque(range(len(steps)))
+        self._to_come = deque(range(len(self.steps)))
         self._asked = 0  # steps that have asked and not ended
         self._finished: set[str] = set()
         self._processes: dict[int, _Process] = {}
@@ -204,9 +194,9 @@ class _Simulation:
             self._kill_largest()
             self._ask()
         return SimulationResult(
-            policy=self._policy.name,
-            cpus=self._cpus,
-            memory_bytes=self._memory,
+            policy=self.policy.name,
+            cpus=self.cpus,
+            memory_bytes=self.memory,
             wall_s=self._now,
             peak_bytes=self._highest,
             pauses=self._pauses,
@@ -217,34 +207,34 @@ class _Simulation:
             unfinished=self._unfinished(),
             modes=dict(self._modes),
             bounds=bounds(
-                [self._holding_cpus(index) for index in range(len(self._steps))],
-                cpus=self._cpus,
-                memory=self._memory,
+                [self._holding_cpus(index) for index in range(len(self.steps))],
+                cpus=self.cpus,
+                memory=self.memory,
                 others=self._other_bounds(),
             ),
-            distribution=self._distribution,
+            distribution=self.distribution,
         )
 
     def _unfinished(self) -> tuple[str, ...]:
         """Return the outputs that do not exist because the time was over."""
-        names = (record.step.output for record in self._steps) if self._late else ()
+        names = (record.step.output for record in self.steps) if self._late else ()
         return tuple(name for name in names if name not in self._finished)
 
     def _holding_cpus(self, index: int) -> StepRecord:
         """Return a step that computes whenever it holds a CPU, as all do here."""
-        record = self._steps[index]
-        if index in self._stages:
+        record = self.steps[index]
+        if index in self.stages:
             return record
-        record = replace(record, effects=tuple(self._effects(record)))
+        record = replace(record, effects=tuple(self.effects(record)))
         return replace(record, cpu_s=record.wall_s * record.step.targets_at_once)
 
     def _other_bounds(self) -> dict[str, float]:
-        if self._distribution is None:
+        if self.distribution is None:
             return {}
-        stages = self._stages.values()
+        stages = self.stages.values()
         return {
             "the link": seconds_at(StagePlace.LINK, stages),
-            "the workers": seconds_at(StagePlace.WORKER, stages) / self._distribution.places,
+            "the workers": seconds_at(StagePlace.WORKER, stages) / self.distribution.places,
         }
 
     def _obey(self, index: int, message: bytes) -> None:
@@ -253,8 +243,8 @@ class _Simulation:
         match word:
             case "run":
                 mode, threads = mode_of(field.decode() for field in fields[1:])
-                record = in_mode(self._steps[index], mode, self._effects, threads)
-                self._processes[index] = _Process(record, self._stages.get(index, ()))
+                record = in_mode(self.steps[index], mode, self.effects, threads)
+                self._processes[index] = _Process(record, self.stages.get(index, ()))
             case "pause":
                 self._processes[index].paused = True
             case "resume":
@@ -262,16 +252,16 @@ class _Simulation:
             case "kill":
                 self._to_kill.append(index)
             case "fail" if self._refuses:
-                self._late.add(self._steps[index].step.output)
+                self._late.add(self.steps[index].step.output)
                 self._asked -= 1
             case "fail":
-                self._failed.append(self._steps[index].step.output)
+                self._failed.append(self.steps[index].step.output)
                 self._end(index)
 
     def _end(self, index: int) -> None:
         self._asked -= 1
         self._work_left -= self._seconds[index]
-        self._finished.add(self._steps[index].step.output)
+        self._finished.add(self.steps[index].step.output)
 
     def _hear(self, event: AnyEvent) -> None:
         self._pauses += isinstance(event, StepPauses)
@@ -280,7 +270,7 @@ class _Simulation:
     def _count_attempt(self, _: int, attempt: Attempt) -> None:
         self._preemptions += attempt.outcome is Outcome.PREEMPTED
         if attempt.outcome is Outcome.DONE:
-            self._keep(attempt.record)
+            self.keep(attempt.record)
         if attempt.outcome is Outcome.DONE and attempt.record.mode is not CompileMode.DEFAULT:
             self._modes[attempt.record.mode] += 1
         if attempt.outcome in LOST:
@@ -291,9 +281,9 @@ class _Simulation:
         once than its window holds.
         """
         blocked: list[int] = []
-        while self._to_come and not self._late and self._asked < self._window:
+        while self._to_come and not self._late and self._asked < self.window:
             index = self._to_come.popleft()
-            record = self._steps[index]
+            record = self.steps[index]
             if self._finished.issuperset(record.needs):
                 self._asked += 1
                 path = partial(self._paths.__getitem__, record.step.output)
@@ -303,13 +293,13 @@ class _Simulation:
         self._to_come.extendleft(reversed(blocked))
 
     def _request(self, index: int) -> Ask:
-        if self._distribution is None or index not in self._stages:
+        if self.distribution is None or index not in self.stages:
             return _ASK
-        return replace(_ASK, remote=True, cpus=self._distribution.places)
+        return replace(_ASK, remote=True, cpus=self.distribution.places)
 
     def _read_meter(self) -> None:
         kills = {_RUN: self._oom_kills}
-        reading = MemoryReading(limit=self._memory, used=self._used, oom_kills=kills)
+        reading = MemoryReading(limit=self.memory, used=self._used, oom_kills=kills)
         self._governor.read(reading, self._now)
 
     def _stop_killed(self) -> None:
@@ -329,7 +319,7 @@ class _Simulation:
             self._now += _INTERVAL
             return
         if not active:
-            raise AssertionError(f"{self._policy.name} lets nothing run")
+            raise AssertionError(f"{self.policy.name} lets nothing run")
         speeds = self._speeds(active)
         next_end = min((process.end - process.done) / speeds[process.place] for process in active)
         passed = max(0.0, min(_INTERVAL, next_end))
@@ -342,10 +332,10 @@ class _Simulation:
         for their turn.
         """
         active = [process for process in self._processes.values() if not process.paused]
-        if self._distribution is None:
+        if self.distribution is None:
             return active
         here = (each for each in active if each.is_remote and each.place is _HERE)
-        waiting = set(islice(here, max(self._cpus, client_costs().preprocessors), None))
+        waiting = set(islice(here, max(self.cpus, client_costs().preprocessors), None))
         return [process for process in active if process not in waiting]
 
     def _speeds(self, active: Sequence[_Process]) -> tuple[float, float, float]:
@@ -353,10 +343,10 @@ class _Simulation:
         busy, transfers = 0, 0
         for process in active:
             if process.place is _HERE:
-                busy += min(process.cpus, self._cpus)
+                busy += min(process.cpus, self.cpus)
             elif process.place is StagePlace.LINK:
                 transfers += 1
-        return min(1.0, self._cpus / max(1, busy)), 1.0 / max(1, transfers), 1.0
+        return min(1.0, self.cpus / max(1, busy)), 1.0 / max(1, transfers), 1.0
 
     def _finish(self) -> None:
         running = self._processes.items()
@@ -369,7 +359,7 @@ class _Simulation:
                 self._end(index)
 
     def _use_memory(self) -> None:
-        used, shape, grown, now = 0, self._shape, self._governor.grown, self._now
+        used, shape, grown, now = 0, self.shape, self._governor.grown, self._now
         for index, process in self._processes.items():
             memory = round(shape(process.record, process.done / process.seconds))
             used += memory
@@ -382,7 +372,7 @@ class _Simulation:
 
     def _kill_largest(self) -> None:
         """Kill the largest step while memory is exceeded, as the kernel does."""
-        while self._used > self._memory:
+        while self._used > self.memory:
             largest = max(self._processes, key=lambda index: self._processes[index].memory)
             process = self._take_away(largest)
             self._oom_kills += 1

@@ -10,9 +10,10 @@ from random import Random
 
 from msgspec.structs import replace
 
-from stoker.govern.profile import PARTS, SHORTEST, TYPICAL_SHARE, climbed
+from stoker.govern.profile import SHORTEST, climbed
 from stoker.knowledge.compiler_modes import nvcc_rounds, shipped_effects
-from stoker.model.govern import CompileMode, ModeEffect, Role, StepRecord
+from stoker.knowledge.steps import typical_share
+from stoker.model.govern import PARTS, CompileMode, ModeEffect, Role, StepRecord
 
 Shape = Callable[[StepRecord, float], float]  # bytes in use after a share of the step's life
 Effects = Callable[[StepRecord], Sequence[ModeEffect]]  # what modes change of a step
@@ -36,7 +37,7 @@ def recorded(record: StepRecord, share: float) -> float:
 
 def climbing(record: StepRecord, share: float) -> float:
     """Climb steeply at first, then slowly until the end, with the measured mean."""
-    mean = record.mean or TYPICAL_SHARE * record.peak_bytes
+    mean = record.mean or typical_share() * record.peak_bytes
     return record.peak_bytes * climbed(mean / record.peak_bytes, share) if mean else 0.0
 
 
@@ -115,7 +116,7 @@ def _instants(step: StepRecord, shape: Shape) -> list[float]:
     climbs = shape is climbing or (shape is recorded and not step.profile)
     if not climbs or not step.peak_bytes:
         return [shape(step, (instant + 0.5) / _INSTANTS) for instant in range(_INSTANTS)]
-    mean = step.mean or TYPICAL_SHARE * step.peak_bytes
+    mean = step.mean or typical_share() * step.peak_bytes
     return [step.peak_bytes * share for share in _climb(mean / step.peak_bytes)]
 
 

@@ -34,10 +34,6 @@ def cache_text(use: CacheUse) -> str:
     return f"{text}; {use.remote_hits} in the remote" if use.remote_hits else text
 
 
-def _steps(count: int) -> str:
-    return "1 step" if count == 1 else f"{count} steps"
-
-
 def _mode_lines(summary: RunSummary) -> Iterator[str]:
     """Yield what was added to the commands of steps."""
     saving = {mode: count for mode, count in summary.modes.items() if mode.is_collector}
@@ -45,21 +41,21 @@ def _mode_lines(summary: RunSummary) -> Iterator[str]:
         gained = duration(max(0.0, -summary.mode_cpu_s.get(CompileMode.FAST, 0.0)))
         taken = size(max(0, summary.mode_bytes.get(CompileMode.FAST, 0)))
         yield (
-            f"  gcc collected garbage less often in {_steps(faster)}: about {gained} less CPU "
-            f"time, {taken} more memory (sum of peaks)"
+            f"  gcc collected garbage less often in {counted(faster, 'step')}: about {gained} less "
+            f"CPU time, {taken} more memory (sum of peaks)"
         )
     if saving:
         less = size(max(0, -sum(summary.mode_bytes.get(mode, 0) for mode in saving)))
         cost = max(0.0, sum(summary.mode_cpu_s.get(mode, 0.0) for mode in saving))
         yield (
-            f"  gcc collected garbage more often in {_steps(sum(saving.values()))}: about "
+            f"  gcc collected garbage more often in {counted(sum(saving.values()), 'step')}: about "
             f"{less} less memory (sum of peaks), {duration(cost)} more CPU time"
         )
     if threaded := summary.modes.get(CompileMode.THREADS):
         saved = duration(summary.threads_saved_s)
         yield (
-            f"  nvcc used idle CPUs for {_steps(threaded)}, several GPU targets at once: about "
-            f"{saved} of compile time saved"
+            f"  nvcc used idle CPUs for {counted(threaded, 'step')}, several GPU targets at once: "
+            f"about {saved} of compile time saved"
         )
     if summary.linker_why:
         used = ((mode, count) for mode, count in summary.modes.items() if mode.is_linker)
@@ -79,7 +75,7 @@ def summary_text(summary: RunSummary) -> str:
     if not (summary.steps or summary.cache_hits or summary.oom_kills or summary.peak_bytes):
         return f"stoker: 0 steps in {duration(summary.wall_s)}: no compile or link was governed\n"
     cpus = counted(summary.cpus, "CPU")
-    took = f"{_steps(summary.steps)} in {duration(summary.wall_s)} on {cpus}"
+    took = f"{counted(summary.steps, 'step')} in {duration(summary.wall_s)} on {cpus}"
     if summary.remote_steps:
         took += f", {summary.remote_steps} of them compiled by workers"
     limit = size(summary.limit_bytes)
@@ -160,12 +156,12 @@ def unfinished(
             text = f"{about}, does not end in {time_given}"
         return StokerError(text, hints=["a longer --stop-after"])
     if ended:
-        were = f"{len(ended)} steps were" if len(ended) > 1 else "1 step was"
+        were = f"{counted(len(ended), 'step')} {'were' if len(ended) > 1 else 'was'}"
         return UnfinishedError(
             f"the {time_given} of --stop-after are over: {were} stopped before the end; "
             f"the longest is {about}"
         )
-    steps = f"{len(late)} waiting steps were" if len(late) > 1 else "1 waiting step was"
+    steps = f"{counted(len(late), 'waiting step')} {'were' if len(late) > 1 else 'was'}"
     return UnfinishedError(
         f"the {time_given} of --stop-after are almost over: {steps} not started; the longest is "
         f"{about}"

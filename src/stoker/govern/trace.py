@@ -28,7 +28,7 @@ from graphlib import CycleError, TopologicalSorter
 from posixpath import normpath
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from stoker.govern.command_line import role_of_source
 from stoker.model.errors import UsageError
@@ -36,6 +36,7 @@ from stoker.model.govern import Collector, CompileMode, ModeEffect, Role, Step, 
 from stoker.model.value import UNDECODABLE, Percent, Value
 
 _PARENT = re.compile(r"(?<![^/])__/")
+_OF_STEP = ("directory", "compiler", "flags", "archs", "threads", "input_bytes", "collector")
 _OBJECT_FOLDER = re.compile(r"CMakeFiles/[^/]+\.dir/")
 
 
@@ -142,13 +143,7 @@ def _step(entry: _TraceStep) -> Step:
         role=entry.role or role_of_source(source),
         source=source,
         output=name,
-        directory=entry.directory,
-        compiler=entry.compiler,
-        flags=entry.flags,
-        archs=entry.archs,
-        threads=entry.threads,
-        input_bytes=entry.input_bytes,
-        collector=entry.collector,
+        **{each: getattr(entry, each) for each in _OF_STEP},
     )
 
 
@@ -161,29 +156,9 @@ def _source_of(output: str) -> str:
 
 
 def _entry(record: StepRecord) -> _TraceStep:
-    step = record.step
-    return _TraceStep(
-        output=step.output,
-        source=step.source,
-        wall_s=record.wall_s,
-        cpu_s=record.cpu_s,
-        peak_bytes=record.peak_bytes,
-        byte_seconds=record.byte_seconds,
-        profile=record.profile,
-        needs=record.needs,
-        key=step.key,
-        role=step.role,
-        directory=step.directory,
-        compiler=step.compiler,
-        flags=step.flags,
-        archs=step.archs,
-        threads=step.threads,
-        input_bytes=step.input_bytes,
-        collector=step.collector,
-        mode=record.mode,
-        effects=record.effects,
-        killed=record.killed,
-    )
+    known = asdict(record.step) | asdict(record)
+    names = _TraceStep.__struct_fields__
+    return _TraceStep(**{name: known[name] for name in names if name in known})
 
 
 def _with_names_of_their_own(records: Iterable[StepRecord]) -> Iterator[StepRecord]:

@@ -14,6 +14,7 @@ from math import inf
 
 from msgspec.structs import replace
 
+from stoker.govern.policy import REACTION
 from stoker.govern.profile import Profile
 from stoker.model.govern import Basis, Pace, Prediction, Running
 from stoker.model.value import Value
@@ -27,9 +28,6 @@ LEAST_SPREAD = 1.02
 _LATE = 0.1
 _TAIL = 16  # last parts of a profile, in one of which an overdue step may be
 _ALIKE = 0.12  # share by which the memory of one command differs from run to run
-# Seconds until a pause or a kill takes effect, by which a measurement may be older than the step's
-# age, and for which memory in use now stays in use. Simulated kills take no time.
-REACTION = 0.5
 # Share of the spread of durations that a forecast allows for. A step that is early or late can be
 # paused for a moment, which costs less than the CPUs that would wait for every such case
 # [pytorch-2G-known-scattered 1.04 with 1].

@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 
 from msgspec.structs import replace
 
-from stoker.knowledge import Row, load, rows
+from stoker.knowledge import Row, load, rows, table
 from stoker.model.govern import Role, Step
 
 _MIB = 2**20
@@ -66,7 +66,21 @@ class Prior(Row, frozen=True, kw_only=True):
     seconds_per_byte: float = 0.0
 
 
-priors = rows("memory_priors", Prior)
+class _PriorTable(Row, frozen=True, kw_only=True):
+    typical_share: float
+    step: tuple[Prior, ...]
+
+
+_table = table("memory_priors", _PriorTable)
+
+
+def typical_share() -> float:
+    """Return the mean of a step's memory over its peak, for steps of which only that is known."""
+    return _table().typical_share
+
+
+def priors() -> tuple[Prior, ...]:
+    return _table().step
 
 
 @lru_cache(maxsize=4096)  # asked when a step asks and again when it has ended

@@ -11,17 +11,17 @@ class Event(Value, frozen=True, kw_only=True, tag_field="event", tag=True):
     at: float
 
 
-class StepWaits(Event, frozen=True, kw_only=True, tag="waits"):
+class StepEvent(Event, frozen=True, kw_only=True):
     step: int
     run: int
     title: str
+
+
+class StepWaits(StepEvent, frozen=True, kw_only=True, tag="waits"):
     needs: int  # memory it is expected to need
 
 
-class StepStarts(Event, frozen=True, kw_only=True, tag="starts"):
-    step: int
-    run: int
-    title: str
+class StepStarts(StepEvent, frozen=True, kw_only=True, tag="starts"):
     waited: float
     needs: int = 0  # its predicted peak
     waits: dict[Reason, float] = {}  # seconds by reason
@@ -30,51 +30,39 @@ class StepStarts(Event, frozen=True, kw_only=True, tag="starts"):
     threads: int = 1  # in the mode
 
 
-class StepEnds(Event, frozen=True, kw_only=True, tag="ends"):
+class StepEnds(StepEvent, frozen=True, kw_only=True, tag="ends"):
     """A command ended. ``status`` is its exit status, or 128 plus a signal number, as in a
     shell.
     """
 
-    step: int
-    run: int
-    title: str
     status: int
     seconds: float
     peak: int
     remote: bool = False  # a distributor ran it; if it compiled here, that is a step of its own
 
 
-class StepPauses(Event, frozen=True, kw_only=True, tag="pauses"):
+class StepPauses(StepEvent, frozen=True, kw_only=True, tag="pauses"):
     """The step keeps its memory and stops growing until other steps are past their peaks."""
 
-    step: int
-    run: int
-    title: str
     memory: int
     cause: Intervention | None = None
 
 
-class StepRepeats(Event, frozen=True, kw_only=True, tag="repeats"):
+class StepRepeats(StepEvent, frozen=True, kw_only=True, tag="repeats"):
     """An attempt was lost and the step waits again. ``why`` is "out of memory" or "preempted"."""
 
-    step: int
-    run: int
-    title: str
     why: str
     seconds: float
     peak: int
     cause: Intervention | None = None
 
 
-class StepTooLate(Event, frozen=True, kw_only=True, tag="late"):
+class StepTooLate(StepEvent, frozen=True, kw_only=True, tag="late"):
     """A step was not started, because it would have ended after the deadline of its run, or was
     ended when that was over. ``seconds`` is how long it is expected to take at least; ``fits`` says
     whether that is less than the whole time of the run.
     """
 
-    step: int
-    run: int
-    title: str
     seconds: float
     fits: bool
     ran_s: float = 0.0  # until it was ended; 0 if it was not started

@@ -116,6 +116,10 @@ class Step(Value, frozen=True, kw_only=True):
         return -(-max(1, len(self.archs)) // self.targets_at_once)
 
 
+PARTS = 128  # of a profile
+MOST_ROWS = 20_000  # records that predictions rest on: several builds of PyTorch
+
+
 class StepRecord(Value, frozen=True, kw_only=True):
     """One step as measured: a row of the history, an entry of a trace."""
 

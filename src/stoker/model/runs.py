@@ -42,6 +42,7 @@ class Outcome(StrEnum):
     REFUSED = "refused"  # the compiler or the linker failed because of the options of a mode
 
 
+MOST_PAUSES = 20  # of one attempt that the history keeps
 LOST = (Outcome.PREEMPTED, Outcome.OOM, Outcome.DEADLINE)  # what the attempt did is lost
 
 

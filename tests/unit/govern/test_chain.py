@@ -9,12 +9,11 @@ NATIVE = Native(launcher="/d/launcher", library="/d/l/libstoker-preload.so")
 
 def environment(*, via_launcher: bool = False, **base: str) -> dict[str, str]:
     said = {"STOKER_SOCKET": "/s"}
-    return governed_environment(base, NATIVE, cpus=2, said=said, via_launcher=via_launcher)
+    return governed_environment(base, NATIVE, said=said, jobs=64, via_launcher=via_launcher)
 
 
 def test_the_window_is_several_times_the_cpus() -> None:
     assert [window(cpus) for cpus in (1, 2, 16, 64, 128)] == [32, 64, 512, 512, 1024]
-    assert environment()["STOKER_JOBS"] == "64"
 
 
 def test_a_container_with_few_processes_has_few_jobs() -> None:
@@ -52,6 +51,10 @@ def test_cmake_gets_launchers_only_on_request() -> None:
     for language in ("C", "CUDA", "HIP"):
         assert told[f"CMAKE_{language}_COMPILER_LAUNCHER"] == "/d/launcher"
         assert told[f"CMAKE_{language}_LINKER_LAUNCHER"] == "/d/launcher"
+
+
+def test_the_jobs_are_told_to_build_tools() -> None:
+    assert environment()["STOKER_JOBS"] == "64"
 
 
 def test_cmakes_own_number_of_jobs_stays() -> None:

@@ -202,8 +202,8 @@ def test_no_sequence_of_messages_ends_it(governor: RealGovernor) -> None:
 
 def test_a_fault_of_its_own_is_not_taken_for_nonsense_of_the_other_side(tmp_path: Path) -> None:
     """It ends, its client says so, and the traceback is in its log."""
-    fault = "from stoker.govern import asked_step, daemon\n"
-    fault += "asked_step.step_of = lambda *_, **__: {}['fault']"
+    fault = "from stoker.govern import build_files, daemon\n"
+    fault += "build_files.step_of = lambda *_, **__: {}['fault']"
     governor = RealGovernor(tmp_path / "run", fault)
     with governor.connect() as line:
         line.say(ask())

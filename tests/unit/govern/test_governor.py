@@ -3,6 +3,7 @@
 import pytest
 
 from scripted_governor import GIB, KILLED, World, done, usage
+from stoker.govern.policy import REACTION
 from stoker.govern.protocol import VERSION, Ask
 from stoker.model.events import StepEnds, StepPauses, StepRepeats
 from stoker.model.govern import Decision, Reason, Role, Step
@@ -405,6 +406,6 @@ def test_decisions_that_come_late_are_noticed_while_steps_run(world: World) -> N
     world.governor.decide(10.0)
     world.governor.decide(12.0)
     late = world.governor.state(12.0).late
-    assert late == pytest.approx(1.7)
+    assert late == pytest.approx(2.0 - REACTION)
     world.governor.decide(12.1)
     assert 0 < world.governor.state(12.1).late < late

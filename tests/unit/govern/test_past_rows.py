@@ -13,9 +13,9 @@ from fuzz_seeds import SEEDS
 from stoker.govern.history import History
 from stoker.govern.history_writer import HistoryWriter
 from stoker.govern.predict import Knowledge, Predictor
-from stoker.govern.profile import PARTS, profile_of
+from stoker.govern.profile import profile_of
 from stoker.govern.trace import read_trace
-from stoker.model.govern import Collector, CompileMode, Role, Step, StepRecord
+from stoker.model.govern import PARTS, Collector, CompileMode, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome
 
 ASKED = [("g++", "-c", source, "-o", "a.o") for source in ("a.cpp", "b.cpp", "a.cpp")]

@@ -11,9 +11,9 @@ import governed_steps as make
 from governed_steps import GB
 from stoker.govern.adaptive import Adaptive
 from stoker.govern.memory_view import Slope
+from stoker.govern.open_steps import Queue, urgency
 from stoker.govern.policies import FixedJobs, Levels, TwoPhase, make_policy
 from stoker.govern.policy import NAMES, Policy
-from stoker.govern.queue import Queue, urgency
 from stoker.govern.repeats import after_oom, after_preemption
 from stoker.govern.simulate import simulate
 from stoker.govern.simulated_steps import flat

@@ -4,9 +4,8 @@ import pytest
 
 from governed_steps import GB, row, step
 from stoker.govern.predict import Predictor
-from stoker.govern.profile import PARTS
 from stoker.knowledge.steps import prior_of, priors, usual_seconds
-from stoker.model.govern import Basis, Role, Step
+from stoker.model.govern import PARTS, Basis, Role, Step
 
 
 @pytest.mark.parametrize("role", Role)

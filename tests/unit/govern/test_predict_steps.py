@@ -9,9 +9,9 @@ from msgspec.structs import replace
 import governed_steps as make
 from governed_steps import GB, killed, row, step
 from stoker.govern.predict import Knowledge, Predictor
-from stoker.govern.profile import PARTS, Profile, climb
+from stoker.govern.profile import Profile, climb
 from stoker.knowledge.steps import prior_of, usual_seconds
-from stoker.model.govern import Basis, CompileMode, Pace, Role, StepRecord
+from stoker.model.govern import PARTS, Basis, CompileMode, Pace, Role, StepRecord
 
 
 def test_the_best_basis_is_taken() -> None:

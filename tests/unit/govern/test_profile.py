@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern.profile import PARTS, SHORTEST, Profile, Recorder, climb, profile_of
-from stoker.model.govern import Role, Step, StepRecord
+from stoker.govern.profile import SHORTEST, Profile, Recorder, climb, profile_of
+from stoker.model.govern import PARTS, Role, Step, StepRecord
 
 # Ages in tenths of a second, or far apart: both a crowd in one stretch and many doublings.
 AGES = st.integers(0, 100).map(lambda tenths: tenths / 10) | st.floats(0, 30_000)

@@ -13,7 +13,7 @@ from governed_steps import GB
 from stoker.govern.adaptive import Adaptive
 from stoker.govern.policies import FixedJobs, Levels, TwoPhase
 from stoker.govern.policy import Policy
-from stoker.govern.profile import PARTS, Profile
+from stoker.govern.profile import Profile
 from stoker.govern.simulate import simulate
 from stoker.govern.simulated_steps import (
     Shape,
@@ -25,7 +25,7 @@ from stoker.govern.simulated_steps import (
     with_cache_hits,
     with_nvcc_threads,
 )
-from stoker.model.govern import Decision, Role, State, StepRecord
+from stoker.model.govern import PARTS, Decision, Role, State, StepRecord
 from stoker.model.simulation import SimulationResult
 
 
