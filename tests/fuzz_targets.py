@@ -69,9 +69,10 @@ from stoker.wheel.elf_edit import ElfEdit, make_patch
 from stoker.wheel.elf_tables import dynamic_symbols
 from stoker.wheel.engine.archive import open_wheel
 from stoker.wheel.engine.rewriting import Edit, rewrite
-from stoker.wheel.fatbin import read_regions, read_wrappers, unpacked
+from stoker.wheel.fatbin import read_regions, read_wrappers
 from stoker.wheel.inspecting import inspect
 from stoker.wheel.library import device_regions, read_library
+from stoker.wheel.slim.recompressing import unpacked
 from stoker.wheel.verify.cpu_level import read_local_functions
 
 REFUSED = (StokerError, protocol.ProtocolError)

@@ -1,8 +1,7 @@
 """Reads device code inside a library: regions of entries, and the wrappers that point to regions.
 
-Only headers are read; ``unpacked`` decompresses the code of one entry, with the packages lz4 and
-zstandard. Anything unknown is an error with its offset, because `stoker slim` must not guess. All
-numbers are little-endian:
+Only headers are read. Anything unknown is an error with its offset, because `stoker slim` must not
+guess. All numbers are little-endian:
 
     region    u32 mark, u16 version, u16 header size, u64 bytes that follow; then entries
     entry     64 bytes or more of header, then its payload, padded to 8 bytes
@@ -19,7 +18,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from stoker.model.artifact import Compression, DeviceKind
-from stoker.model.errors import MissingError
 from stoker.wheel.elf import Elf
 from stoker.wheel.reader import Reader
 
@@ -46,8 +44,6 @@ _PREFIXES = {DeviceKind.PTX: "compute", DeviceKind.CUBIN: "sm", DeviceKind.LTOIR
 _LZ4, _ZSTD = 0x2000, 0x8000
 _ARCHITECTURE_SPECIFIC, _FAMILY_SPECIFIC = 0x100000, 0x200000
 
-LARGEST = 128 << 20  # bytes that one entry may unpack to
-_LEVEL = 6  # of 22; higher ones take twice the time for a few per cent
 SECTION = ".nvFatBinSegment"
 REGION_FIELD = 8  # offset of the region's address
 _WRAPPER = struct.Struct("<IIQQ")
@@ -274,53 +270,3 @@ def read_wrappers(file: Elf) -> tuple[Wrapper, ...]:
                 raise file.reader.error("this is not a device code wrapper", section.offset + at)
             found.append(Wrapper(section.address + at, section.offset + at, region))
     return tuple(found)
-
-
-def check_codecs() -> None:
-    """Raise a MissingError if a package is not installed."""
-    from stoker.machine.installers import own_install
-
-    try:
-        import lz4.block  # noqa: F401
-        import zstandard  # noqa: F401
-    except ImportError as error:
-        raise MissingError(
-            f"recompression needs the package {error.name}, which is not installed",
-            hints=[own_install("lz4", "zstandard")],
-        ) from None
-
-
-def unpacked(reader: Reader, entry: FatbinEntry) -> bytes:
-    if entry.unpacked_size > LARGEST:
-        raise reader.error(f"device code of {entry.unpacked_size} bytes", entry.offset)
-    start = entry.offset + entry.header_size
-    if entry.compression is Compression.NONE:
-        return reader.read(start, entry.payload_size)
-    check_codecs()
-    import lz4.block
-    import zstandard
-
-    packed, size = reader.read(start, entry.compressed_size), entry.unpacked_size
-    try:
-        if entry.compression is Compression.LZ4:
-            content = bytes(lz4.block.decompress(packed, uncompressed_size=size))
-        elif entry.compression is Compression.ZSTD:
-            # The decompressor allocates the declared size, whatever max_output_size is.
-            declared = zstandard.frame_content_size(packed)
-            if declared not in (size, -1):  # -1: the frame does not say
-                raise ValueError(f"its frame declares {declared} bytes, not {size}")
-            content = zstandard.ZstdDecompressor().decompress(packed, max_output_size=size)
-        else:
-            raise ValueError("its compression is unknown")
-    except (lz4.block.LZ4BlockError, zstandard.ZstdError, ValueError) as error:
-        raise reader.error(f"device code cannot be unpacked: {error}", entry.offset) from None
-    if len(content) != size:
-        raise reader.error(f"device code unpacks to {len(content)} bytes", entry.offset)
-    return content
-
-
-def packed_by_zstd(content: bytes) -> bytes:
-    check_codecs()
-    import zstandard
-
-    return zstandard.ZstdCompressor(level=_LEVEL).compress(content)

@@ -210,7 +210,7 @@ class _Code:
 
 def _digest(reader: Reader, entry: FatbinEntry) -> bytes:
     """Return a digest, so that no two decompressed entries are in memory at once."""
-    from stoker.wheel.fatbin import unpacked
+    from stoker.wheel.slim.recompressing import unpacked
 
     return hashlib.sha256(unpacked(reader, entry)).digest()
 

@@ -26,7 +26,7 @@ from stoker.wheel.fatbin import FatbinEntry
 from stoker.wheel.reader import Reader, open_file
 from stoker.wheel.slim.check import check_slimmed
 from stoker.wheel.slim.cutting import Stripping, check_unused, cut_ranges, find_unused, span_of
-from stoker.wheel.slim.packing import Packing, pack_regions, recompress
+from stoker.wheel.slim.packing import Packing, pack_regions
 from stoker.wheel.slim.regions import Choose, DeviceRegion, find_regions
 from stoker.wheel.slim.spans import ByteSpan, Shift, Spans, spans_without
 
@@ -86,6 +86,8 @@ def _plan(file: Elf, choose: Choose, options: SlimOptions, unchanged: LibrarySli
     _check(file)
     regions = find_regions(file, choose, pin=options.pin)
     if options.recompress:
+        from stoker.wheel.slim.recompressing import recompress
+
         regions = recompress(file.reader, regions)
     stripping = find_unused(file) if options.strip else Stripping()
     is_smaller = not all(region.is_as_it_was for region in regions)

@@ -1,32 +1,21 @@
 """Places kept regions towards the start of their section, except those that may not move.
 
-Offsets are those of the original file; ``cutting`` removes the freed ranges afterwards. On request,
-LZ4 entries are compressed with zstd instead, which needs less than half the space and a driver of
-550.54.14 or newer. Very large entries stay unchanged.
+Offsets are those of the original file; ``cutting`` removes the freed ranges afterwards.
 """
 
-import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
-from stoker.model.artifact import Compression
 from stoker.wheel import elf, fatbin
 from stoker.wheel.elf import Elf, up
-from stoker.wheel.engine.threads import threads
-from stoker.wheel.fatbin import LARGEST, FatbinEntry, check_codecs, packed_by_zstd, unpacked
-from stoker.wheel.reader import Reader
+from stoker.wheel.fatbin import FatbinEntry
 from stoker.wheel.slim.regions import DeviceRegion
 from stoker.wheel.slim.spans import ByteSpan, spans_without
 
 _LARGEST_ALIGNMENT = 256
-
-_MOST_MEMORY = 256 << 20  # bytes
-_COPIES = 2  # of a decompressed entry: the decoder makes one of its own
-_ONE_LIBRARY = threading.Lock()  # each uses all cores, and memory is bounded for one
 
 
 class Placed(NamedTuple):
@@ -107,34 +96,3 @@ def _place(regions: Sequence[DeviceRegion], start: int) -> Iterator[Placed]:
         placed = Placed(region, offset)
         yield placed
         following = placed.span.end
-
-
-def recompress(reader: Reader, regions: Sequence[DeviceRegion]) -> list[DeviceRegion]:
-    """Return the same regions with recompressed entries, where these are smaller."""
-    check_codecs()
-    entries = [
-        entry
-        for region in regions
-        if not region.is_fixed
-        for entry in region.kept
-        if entry.compression is Compression.LZ4 and entry.unpacked_size <= LARGEST
-    ]
-    largest = max((entry.unpacked_size for entry in entries), default=1)
-    workers = max(1, min(threads(), _MOST_MEMORY // (_COPIES * largest or 1)))
-    with _ONE_LIBRARY, ThreadPoolExecutor(workers) as pool:
-        made = list(pool.map(lambda entry: _packed(reader, entry), entries))
-    smaller = {
-        entry.offset: content
-        for entry, content in zip(entries, made, strict=True)
-        if len(content) < entry.end - entry.offset
-    }
-    become = []
-    for region in regions:
-        offsets = [entry.offset for entry in region.kept if entry.offset in smaller]
-        become.append(region._replace(repacked={offset: smaller[offset] for offset in offsets}))
-    return become
-
-
-def _packed(reader: Reader, entry: FatbinEntry) -> bytes:
-    header = reader.read(entry.offset, entry.header_size)
-    return fatbin.zstd_entry(header, packed_by_zstd(unpacked(reader, entry)))

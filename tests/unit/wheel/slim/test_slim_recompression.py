@@ -12,9 +12,10 @@ from stoker.model.errors import ArtifactError, MissingError
 from stoker.model.slimming import SlimLayout
 from stoker.outside import process
 from stoker.wheel.elf import Elf
-from stoker.wheel.fatbin import check_codecs, packed_by_zstd, read_regions, unpacked
+from stoker.wheel.fatbin import read_regions
 from stoker.wheel.library import device_regions
 from stoker.wheel.reader import open_file
+from stoker.wheel.slim.recompressing import check_codecs, packed_by_zstd, unpacked
 
 ARCHS = 80, 90
 
