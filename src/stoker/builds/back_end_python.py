@@ -7,7 +7,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from stoker.builds import named_torch
-from stoker.builds.backend import Execute, extra_requirements
+from stoker.builds.backend import BackEnd, Execute
 from stoker.builds.digests import digest
 from stoker.builds.work import Task
 from stoker.machine.installers import pip_in
@@ -115,8 +115,8 @@ class BackEndPython:
         if index := self.torch_index():
             self._install(requirements[:1], execute, "--index-url", index)
         self._install(requirements, execute)
-        tree = Path(self._tree.path)
-        self._install(extra_requirements(tree, python=self.executable, execute=execute), execute)
+        back_end = BackEnd(Path(self._tree.path), self.executable, execute)
+        self._install(back_end.extra_requirements(), execute)
         if self._request.torch:
             named_torch.check_toolkit(self.folder, self._variant)
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stoker.model.errors import CommandError, StokerError, UsageError
 from stoker.model.machine import PythonInstallation
@@ -36,78 +36,69 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 _CANNOT_STORE = re.compile(r"0\.([0-2]?\d|3[0-3])\b")
 
 
-def configure_tree(
-    tree: Path,
-    into: Path,
-    *,
-    python: str,
-    execute: Execute,
-    settings: Mapping[str, str],
-    editable: bool = False,
-) -> None:
-    """Let scikit-build-core configure the tree. ``into`` is for files that are not needed."""
-    configured = False
+class BackEnd(NamedTuple):
+    """The build back end of a tree. ``python`` is the interpreter that has it, and ``execute`` runs
+    its commands.
+    """
 
-    def configure(words: Sequence[str], folder: Path, extra: Mapping[str, str]) -> int:
-        nonlocal configured
-        status = execute((words[0], "-c", _CONFIGURE_ONLY, *words[1:]), folder, extra)
-        configured = status == 0
-        return status
+    tree: Path
+    python: str
+    execute: Execute
 
-    try:
-        make_wheel(
-            tree, into, python=python, execute=configure, settings=settings, editable=editable
-        )
-    except CommandError as error:  # it ended before it had a result
-        if not configured:
-            raise CommandError("CMake does not accept it", output=error.output) from error
-    finally:
+    def make_wheel(self, into: Path, settings: Mapping[str, str], *, editable: bool) -> Path:
+        """Build a wheel in the folder ``into``, which then contains nothing else."""
         remove_tree(into)
+        with self._builder() as builder:
+            return Path(builder.build("editable" if editable else "wheel", into, dict(settings)))
 
+    def configure(self, into: Path, settings: Mapping[str, str], *, editable: bool) -> None:
+        """Let scikit-build-core configure the tree. ``into`` is for files that are not needed."""
+        configured = False
 
-def make_wheel(
-    tree: Path,
-    into: Path,
-    *,
-    python: str,
-    execute: Execute,
-    settings: Mapping[str, str],
-    editable: bool = False,
-) -> Path:
-    """Build the wheel of the tree in the folder ``into``, which then contains nothing else."""
-    remove_tree(into)
-    with _builder(tree, python, execute) as builder:
-        return Path(builder.build("editable" if editable else "wheel", into, dict(settings)))
+        def configure(words: Sequence[str], folder: Path, extra: Mapping[str, str]) -> int:
+            nonlocal configured
+            status = self.execute((words[0], "-c", _CONFIGURE_ONLY, *words[1:]), folder, extra)
+            configured = status == 0
+            return status
 
+        try:
+            self._replace(execute=configure).make_wheel(into, settings, editable=editable)
+        except CommandError as error:  # it ended before it had a result
+            if not configured:
+                raise CommandError("CMake does not accept it", output=error.output) from error
+        finally:
+            remove_tree(into)
 
-def extra_requirements(tree: Path, *, python: str, execute: Execute) -> tuple[str, ...]:
-    """Return what the back end requires in addition to pyproject.toml."""
-    with _builder(tree, python, execute) as builder:
-        return tuple(sorted(builder.get_requires_for_build("wheel")))
+    def extra_requirements(self) -> tuple[str, ...]:
+        """Return what the back end requires in addition to pyproject.toml."""
+        with self._builder() as builder:
+            return tuple(sorted(builder.get_requires_for_build("wheel")))
 
+    @contextmanager
+    def _builder(self) -> Iterator["ProjectBuilder"]:
+        from build import BuildBackendException, BuildException, ProjectBuilder
 
-@contextmanager
-def _builder(tree: Path, python: str, execute: Execute) -> Iterator["ProjectBuilder"]:
-    from build import BuildBackendException, BuildException, ProjectBuilder
+        def runner(
+            cmd: Sequence[str],
+            cwd: str | None = None,
+            extra_environ: Mapping[str, str] | None = None,
+        ) -> None:
+            status = self.execute(cmd, Path(cwd or self.tree), extra_environ or {})
+            if status:
+                raise subprocess.CalledProcessError(status, list(cmd))
 
-    def runner(
-        cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None
-    ) -> None:
-        status = execute(cmd, Path(cwd or tree), extra_environ or {})
-        if status:
-            raise subprocess.CalledProcessError(status, list(cmd))
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they are in the log of the stage
-            yield ProjectBuilder(tree, python, runner)
-    except BuildBackendException as error:
-        if isinstance(error.exception, StokerError):  # why we ended the command
-            raise error.exception from error
-        said = str(error) if not isinstance(error.exception, subprocess.CalledProcessError) else ""
-        raise CommandError("the build back end failed", output=said) from error
-    except BuildException as error:
-        raise UsageError(str(error), where=str(tree)) from error
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # they are in the log of the stage
+                yield ProjectBuilder(self.tree, self.python, runner)
+        except BuildBackendException as error:
+            if isinstance(error.exception, StokerError):  # why we ended the command
+                raise error.exception from error
+            is_status = isinstance(error.exception, subprocess.CalledProcessError)
+            said = "" if is_status else str(error)
+            raise CommandError("the build back end failed", output=said) from error
+        except BuildException as error:
+            raise UsageError(str(error), where=str(self.tree)) from error
 
 
 def clear_copies(build: Path) -> None:

@@ -112,8 +112,8 @@ def build(
         if recorded:
             asked = replace(asked, options={**asked.options, "variant": recorded.variant})
         said = replace(asked, options={**asked.options, "source": source.path})
-        subject, answer = _subject(said, request, watcher, repeats=recorded is not None)
-        plan = _plan(subject, recorded, watcher)
+        subject, answer = _asked_subject(said, request, watcher, repeats=recorded is not None)
+        plan = _repeated_plan(subject, recorded, watcher)
         tree, python = subject.tree, subject.toolbox.python
         assert tree is not None  # the options name the source
         place = work_folder(
@@ -157,7 +157,7 @@ def build(
         return built
 
 
-def _subject(
+def _asked_subject(
     said: CommandLine, request: BuildRequest, watcher: Watcher, *, repeats: bool
 ) -> tuple[Subject, Asked | None]:
     """Return what is built, and what its own build answered if it was asked. One that is repeated
@@ -171,7 +171,7 @@ def _subject(
     return (answer.subject, answer.asked) if answer else (subject, None)
 
 
-def _plan(subject: Subject, recorded: RecordedBuild | None, watcher: Watcher) -> Plan:
+def _repeated_plan(subject: Subject, recorded: RecordedBuild | None, watcher: Watcher) -> Plan:
     plan = plan_of(subject)
     if recorded:
         plan, differences = recorded.applied(subject, plan)

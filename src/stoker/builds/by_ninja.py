@@ -5,7 +5,7 @@ ninja generates sources and compiles.
 from collections.abc import Sequence
 from pathlib import Path
 
-from stoker.builds.backend import configure_tree
+from stoker.builds.backend import BackEnd
 from stoker.builds.configured import answer_file, probe_files, read_answer, switched_off
 from stoker.builds.context import BuildContext
 from stoker.builds.device_compiles import check_configured, ninja_commands
@@ -55,12 +55,10 @@ def configure(context: BuildContext) -> None:
             probe = {_INCLUDED: str(probe_files(task.work.path / "probe", switched_on))}
         if route.by_back_end:
             defined = {f"cmake.define.{name}": value for name, value in probe.items()}
-            configure_tree(
-                route.tree,
+            execute = execution.executing(log, {"CMAKE_GENERATOR": "Ninja"})
+            BackEnd(route.tree, context.python.executable, execute).configure(
                 task.work.path / "configured",
-                python=context.python.executable,
-                execute=execution.executing(log, {"CMAKE_GENERATOR": "Ninja"}),
-                settings={**route.settings, **defined},
+                {**route.settings, **defined},
                 editable=task.request.editable,
             )
         else:

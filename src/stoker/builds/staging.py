@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker import __version__
-from stoker.builds.backend import clear_copies, make_wheel, setuptools_settings
+from stoker.builds.backend import BackEnd, clear_copies, setuptools_settings
 from stoker.builds.by_ninja import compile_all, configure
 from stoker.builds.context import BuildContext
 from stoker.builds.device_compiles import compiled_below, configured_without
@@ -148,14 +148,8 @@ def _wheel(context: BuildContext) -> Path:
                 None if route.in_tree else route.build,
                 task.subject.toolbox.python if uses_installed else None,
             )
-        made = make_wheel(
-            route.tree,
-            task.work.wheel,
-            python=python.executable,
-            execute=context.execution.executing(log, own),
-            settings=route.settings,
-            editable=task.request.editable,
-        )
+        back_end = BackEnd(route.tree, python.executable, context.execution.executing(log, own))
+        made = back_end.make_wheel(task.work.wheel, route.settings, editable=task.request.editable)
         _check_compiled(context, log)
         return (made,)
 

@@ -6,10 +6,7 @@ from shlex import quote
 import click
 
 from stoker.model.value import size
-
-
-def _say(message: str) -> None:
-    click.echo(message, err=True)
+from stoker.outside.long_work import say
 
 
 class _Group(click.Group):
@@ -66,13 +63,13 @@ def install(toolchain: str, wanted: tuple[str, ...], into: Path | None, as_json:
     from stoker.outside.terminal import print_json
 
     names = [name for words in wanted for name in words.split(",") if name.strip()]
-    made = install_toolchain(parse_request(toolchain, names), into=into, say=_say)
+    made = install_toolchain(parse_request(toolchain, names), into=into, say=say)
     for warning in made.manifest.warnings:
-        _say(f"warning: {warning}")
-    _say(f"{made.name} {made.manifest.version}, {size(made.manifest.size_bytes)}. To use it:")
+        say(f"warning: {warning}")
+    say(f"{made.name} {made.manifest.version}, {size(made.manifest.size_bytes)}. To use it:")
     lines = [f"export {name}={quote(value)}" for name, value in made.environment.items()]
     for line in [*lines, f"export PATH={quote(f'{made.path}/bin')}:$PATH"]:
-        _say(f"  {line}")
+        say(f"  {line}")
     print_json(made) if as_json else click.echo(made.path)
 
 
@@ -88,8 +85,8 @@ def list_(as_json: bool) -> None:
     if as_json:
         print_json(found, "toolchains")
     elif not found:
-        _say(f"no toolchain in {toolchains_folder()}")
-        _say("  install one: stoker toolchain install cuda==13.0")
+        say(f"no toolchain in {toolchains_folder()}")
+        say("  install one: stoker toolchain install cuda==13.0")
     rows = [(t.name, t.manifest.version, size(t.manifest.size_bytes), t.path) for t in found]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows if not as_json else ():
@@ -107,4 +104,4 @@ def remove(toolchain: str) -> None:
     from stoker.builds.toolchains.store import remove_toolchain
 
     gone = remove_toolchain(toolchain)
-    _say(f"removed {gone.path}, {size(gone.manifest.size_bytes)}")
+    say(f"removed {gone.path}, {size(gone.manifest.size_bytes)}")

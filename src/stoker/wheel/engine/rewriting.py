@@ -100,7 +100,7 @@ def edited(wheel: Wheel, edit: Edit) -> list[OutputMember]:
     for name, content in edit.contents.items():
         if name not in entries:
             entries[name] = OutputMember(name=name, source=content, mode=content.mode or 0o644)
-    _check_names(entries, str(wheel.path))
+    _check_member_names(entries, str(wheel.path))
     return list(entries.values())
 
 
@@ -114,7 +114,7 @@ def _entry(wheel: Wheel, name: str, edit: Edit) -> OutputMember:
     return OutputMember(name=name, source=kept, mode=member.mode)
 
 
-def _check_names(written: Iterable[str], file: str) -> None:
+def _check_member_names(written: Iterable[str], file: str) -> None:
     """Apply the rules for reading to the names of members that are written."""
     for name in written:
         problem = directory.name_problem(name)

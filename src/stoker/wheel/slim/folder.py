@@ -155,7 +155,7 @@ def recover(originals: Originals) -> None:
             originals.clear()
 
 
-def undo(originals: Originals) -> tuple[str, ...]:
+def put_back_originals(originals: Originals) -> tuple[str, ...]:
     """Restore the originals and return their names; none if nothing had been replaced yet."""
     _check_there(originals)
     with originals.held():
@@ -168,7 +168,7 @@ def undo(originals: Originals) -> tuple[str, ...]:
     return ()
 
 
-def discard(originals: Originals) -> int:
+def delete_originals(originals: Originals) -> int:
     """Delete the originals and their rows in RECORD; return their size in bytes.
 
     Files that a killed process was still replacing are restored.

@@ -92,13 +92,15 @@ def _plan(file: Elf, choose: Choose, options: SlimOptions, unchanged: LibrarySli
     stripping = find_unused(file) if options.strip else Stripping()
     is_smaller = not all(region.is_as_it_was for region in regions)
     kept = sum(len(region.kept) for region in regions)
+    # What is not linked never runs.
+    linked = [one for one in regions if one.kept and one.section != fatbin.RELOCATABLE]
     summary = replace(
         unchanged,
         archs=_archs(regions),
         kept=kept,
         dropped=sum(len(region.region.entries) for region in regions) - kept,
         stubs=sum(region.has_stub for region in regions),
-        serves=_serves(regions),
+        serves=not linked or not all(region.has_stub for region in linked),
     )
     if not is_smaller and not stripping.freed:
         return LibraryPlan(summary=summary)
@@ -110,12 +112,6 @@ def _plan(file: Elf, choose: Choose, options: SlimOptions, unchanged: LibrarySli
         kept=tuple(region.kept for region in regions),
         rewrite=rewrite,
     )
-
-
-def _serves(regions: Sequence[DeviceRegion]) -> bool:
-    """Return whether code that is kept runs on a target; what is not linked never runs."""
-    linked = [one for one in regions if one.kept and one.section != fatbin.RELOCATABLE]
-    return not linked or not all(region.has_stub for region in linked)
 
 
 def _check(file: Elf) -> None:

@@ -61,18 +61,20 @@ def slim(target: Target, request: SlimRequest, output: OutputOptions) -> SlimRep
 
 def undo(target: Target) -> tuple[str, ...]:
     """Restore the originals; return their names, none if nothing had been replaced."""
-    from stoker.wheel.slim import folder, in_place
+    from stoker.wheel.slim.folder import put_back_originals
+    from stoker.wheel.slim.in_place import Originals
 
     _check_in_place(target, "--undo")
-    return folder.undo(in_place.Originals.of(target))
+    return put_back_originals(Originals.of(target))
 
 
 def discard(target: Target) -> int:
     """Delete the kept originals; return their size in bytes."""
-    from stoker.wheel.slim import folder, in_place
+    from stoker.wheel.slim.folder import delete_originals
+    from stoker.wheel.slim.in_place import Originals
 
     _check_in_place(target, "--discard")
-    return folder.discard(in_place.Originals.of(target))
+    return delete_originals(Originals.of(target))
 
 
 def _check_in_place(target: Target, option: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.outside.files import sha256_of, stamp_of
 from stoker.wheel.facts import files_below
-from stoker.wheel.slim.folder import discard, recover, undo
+from stoker.wheel.slim.folder import delete_originals, put_back_originals, recover
 from stoker.wheel.slim.in_place import Journal, Originals, Replaced, StoreState
 
 OLD, NEW = b"old" * 100, b"new"
@@ -70,7 +70,7 @@ def test_replaced_and_put_back(site: Site) -> None:
     assert contents(site) == AFTER
     assert cache.read_bytes() == OLD + b"lib/a.so"  # who shares the file sees nothing of it
     assert (site.root / "lib/a.so").stat().st_ino != inode
-    assert undo(site) == NAMES
+    assert put_back_originals(site) == NAMES
     assert contents(site) == BEFORE
     assert (site.root / "lib/a.so").stat().st_ino == inode
     assert not site.store.exists()
@@ -79,7 +79,7 @@ def test_replaced_and_put_back(site: Site) -> None:
 def test_an_environment_may_move(site: Site) -> None:
     replace_all(site)
     moved = site.root.rename(site.root.with_name("elsewhere"))
-    undo(Site(moved))
+    put_back_originals(Site(moved))
     assert contents(Site(moved)) == BEFORE
 
 
@@ -113,7 +113,7 @@ def test_a_process_that_was_killed(site: Site, reached: int) -> None:
             site.original(path).replace(site.root / path)
         else:
             (site.root / path).unlink()
-    undo(site)
+    put_back_originals(site)
     assert contents(site) == BEFORE
 
 
@@ -121,7 +121,7 @@ def test_killed_between_the_two_names(site: Site) -> None:
     replace_all(site)
     (site.root / "top.so").unlink()
     os.link(site.original("top.so"), site.root / "top.so")
-    undo(site)
+    put_back_originals(site)
     assert contents(site) == BEFORE
 
 
@@ -129,18 +129,18 @@ def test_what_was_installed_since_is_not_touched(site: Site) -> None:
     replace_all(site)
     (site.root / "lib/b.so").write_bytes(b"newer")
     with pytest.raises(UsageError, match=r"b\.so was changed or installed again") as raised:
-        undo(site)
+        put_back_originals(site)
     assert "--discard" in raised.value.hints[0]
     assert contents(site) == {**AFTER, "lib/b.so": b"newer"}
 
 
 def test_nothing_to_put_back(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nothing can be restored"):
-        undo(Site(tmp_path))
+        put_back_originals(Site(tmp_path))
     (tmp_path / ".store").mkdir()
     (tmp_path / ".store" / "journal.json").write_text("{]")
     with pytest.raises(StorageError, match="cannot read"):
-        undo(Site(tmp_path))
+        put_back_originals(Site(tmp_path))
 
 
 def test_a_file_that_another_process_changed(site: Site) -> None:
@@ -170,7 +170,7 @@ def test_without_hard_links(site: Site, monkeypatch: pytest.MonkeyPatch) -> None
     before = stamp_of(site.root / "top.so")
     replace_all(site)
     assert contents(site) == AFTER
-    undo(site)
+    put_back_originals(site)
     assert contents(site) == BEFORE
     assert stamp_of(site.root / "top.so")[2:] == before[2:]
     assert (site.root / "top.so").stat().st_mode & 0o777 == 0o751
@@ -178,7 +178,7 @@ def test_without_hard_links(site: Site, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_store_without_a_journal(site: Site) -> None:
     """A process was killed while it prepared: nothing has been replaced."""
-    for end in (undo, discard):
+    for end in (put_back_originals, delete_originals):
         site.prepared("new.so").parent.mkdir(parents=True, exist_ok=True)
         site.prepared("new.so").write_bytes(NEW)
         assert not end(site)
@@ -191,14 +191,14 @@ def test_originals_whose_journal_is_gone(site: Site) -> None:
     replace_all(site)
     site.journal.unlink()
     with pytest.raises(StorageError, match="its journal is missing"):
-        undo(site)
+        put_back_originals(site)
     with (
         site.held(),
         pytest.raises(StorageError, match="its journal is missing"),
     ):
         recover(site)
     assert site.original("top.so").read_bytes() == BEFORE["top.so"]
-    discard(site)
+    delete_originals(site)
     assert not site.store.exists()
 
 
@@ -208,8 +208,8 @@ def test_interrupted_and_changed_since(site: Site) -> None:
     site.journal.replace(site.store / StoreState.REPLACING)
     (site.root / "lib/b.so").write_bytes(b"newer")
     with pytest.raises(UsageError, match=r"b\.so was changed or installed again"):
-        undo(site)
-    discard(site)
+        put_back_originals(site)
+    delete_originals(site)
     assert contents(site) == {**BEFORE, "lib/b.so": b"newer"}
     assert not site.store.exists()
 
@@ -219,7 +219,7 @@ def test_one_process_at_a_time(site: Site) -> None:
         site.held(),
         pytest.raises(StokerError, match="another stoker process is slimming"),
     ):
-        undo(site)
+        put_back_originals(site)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_a_journal_from_elsewhere(tmp_path: Path, root: str, path: str) -> None:
     store.joinpath("replacing.json").write_bytes(
         msgspec.json.encode(Journal(root=root, files=(file,)))
     )
-    for end in (undo, discard, recover):
+    for end in (put_back_originals, delete_originals, recover):
         with pytest.raises(StorageError, match="stoker did not write it"):
             end(site)
     assert victim.read_bytes() == OLD
