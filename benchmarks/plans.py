@@ -52,7 +52,6 @@ from stoker.model.plan import Plan  # noqa: E402
 from stoker.model.setting import Origin, OriginKind  # noqa: E402
 from stoker.model.variant import Backend, GpuTarget  # noqa: E402
 from stoker.plan.estimates import estimate  # noqa: E402
-from stoker.plan.grammar import name  # noqa: E402
 from stoker.plan.planning import make_plan  # noqa: E402
 from stoker.plan.subject import Subject, wanted_variant  # noqa: E402
 from stoker.plan.survey import survey  # noqa: E402
@@ -163,7 +162,7 @@ def planned(read: Subject, words: str) -> Plan:
     """Return the plan for another variant, without reading tree and machine once more."""
     origin = Origin(kind=OriginKind.VARIANT, where=words)
     variant, origins = wanted_variant((words, origin), parts={}, features=[], machine=read.machine)
-    subject = msgspec.structs.replace(read, variant=variant, name=name(variant), origins=origins)
+    subject = msgspec.structs.replace(read, variant=variant, name=variant.name, origins=origins)
     return make_plan(subject, estimate(subject))
 
 

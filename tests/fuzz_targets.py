@@ -268,7 +268,7 @@ def _time(text: str) -> None:
 
 def _variant(text: str) -> None:
     variant = grammar.parse(text)
-    again = grammar.parse(grammar.name(variant))
+    again = grammar.parse(variant.name)
     assert again == variant, f"{variant} is read back as {again}"
 
 

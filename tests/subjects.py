@@ -55,7 +55,7 @@ from stoker.model.variant import (
 from stoker.plan.defines import define
 from stoker.plan.doctor import examine
 from stoker.plan.estimates import estimate
-from stoker.plan.grammar import canonical, name
+from stoker.plan.grammar import canonical
 from stoker.plan.planning import make_plan
 from stoker.plan.subject import Subject, wanted_variant
 from stoker.source.tree import read_tree
@@ -301,7 +301,7 @@ def subject(
     )
     whole = Subject(
         variant=variant,
-        name=name(variant),
+        name=variant.name,
         origins=origins,
         machine=machine,
         toolbox=toolbox(),

@@ -17,7 +17,7 @@ from stoker.model.value import indented_json
 from stoker.model.variant import PLAN_MEMBER
 from stoker.outside import files
 from stoker.outside.deleting import remove_tree
-from stoker.plan.grammar import name, parse
+from stoker.plan.grammar import parse
 from stoker.wheel.inspecting import inspect
 from stoker.wheel.package.packaging import package, plan_package
 from stoker.wheel.package.values import PackageMode, PackageRequest
@@ -130,6 +130,6 @@ def _variant(wheel: Path) -> str | None:
     Wheels of the same name are for the same Python, which the variant may name or leave open.
     """
     try:
-        return name(replace(parse(read_recorded(wheel).variant), python=None))
+        return replace(parse(read_recorded(wheel).variant), python=None).name
     except StokerError:
         return None

@@ -30,7 +30,6 @@ from stoker.model.value import Value
 from stoker.model.variant import Backend
 from stoker.outside.files import file_made_whole, write_whole
 from stoker.outside.folders import current_folder
-from stoker.plan.grammar import name as variant_name
 from stoker.plan.survey import Surveyor, plan_of
 from stoker.settings.declared import CommandLine
 from stoker.settings.toml import find_file, variant_names
@@ -208,7 +207,7 @@ def _job(planned: Plan, words: list[str], image: str, torch: NamedTorch | None) 
     for version in dict.fromkeys((python, OWN_PYTHON)):  # of the wheel, and of stoker
         digits = version.replace(".", "")
         folders.append(f"/opt/python/cp{digits.rstrip('t')}-cp{digits}/bin")
-    name = variant_name(replace(variant, platform=None))
+    name = replace(variant, platform=None).name
     return ExportJob(
         plan=planned,
         name=name,

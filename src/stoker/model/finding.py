@@ -40,6 +40,11 @@ def finding(
     return Finding(name=name, severity=severity, title=title, evidence=text, fix=fix, advice=advice)
 
 
+def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    order = list(Severity)
+    return tuple(sorted(findings, key=lambda finding: -order.index(finding.severity)))
+
+
 ok = partial(finding, Severity.OK)
 note = partial(finding, Severity.NOTE)
 warning = partial(finding, Severity.WARNING)

@@ -41,6 +41,10 @@ class CMakeOption(Value, frozen=True, kw_only=True):
     within: str | None = None  # the if() blocks that contain it, outermost first
     choices: tuple[str, ...] = ()  # the values that it may have, if the tree lists them
 
+    @property
+    def where(self) -> str:
+        return f"{self.file}:{self.line}"
+
 
 class ListedOption(Value, frozen=True, kw_only=True):
     """An option and the environment variable that reaches it, where there is a front end."""
@@ -179,6 +183,10 @@ class SourceTree(Value, frozen=True, kw_only=True):
     cuda_switches: frozenset[str] = frozenset()  # conditions under which CMake enables CUDA
     presence: Presence | None = None  # of the facts of its recipe; None: not read
     notes: tuple[str, ...] = ()  # what could not be read, and why
+
+    @property
+    def missing_submodules(self) -> list[str]:
+        return [module.path for module in self.submodules if not module.present]
 
     def option(self, name: str) -> CMakeOption | None:
         """Return the declaration outside any if() if there is one, else the first declaration."""

@@ -161,7 +161,9 @@ class Variant(Value, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Every part that is not the default, in a fixed order: ``cu130-sm90-avx512``."""
+        """Every part that is not the default, in a fixed order: ``cu130-sm90-avx512``. The grammar
+        reads it back.
+        """
         words = [
             self.runtime,
             "+".join(target.word for target in self.gpus),

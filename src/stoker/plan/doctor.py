@@ -11,7 +11,7 @@ import msgspec
 
 from stoker.knowledge.features import FeatureRow, blas_libraries, features
 from stoker.knowledge.libraries import library_table
-from stoker.model.finding import Finding, Severity, error, ok, warning
+from stoker.model.finding import Finding, Severity, error, ok, warning, worst_first
 from stoker.model.plan import Plan
 from stoker.model.setting import is_on
 from stoker.model.source import ProjectKind
@@ -37,8 +37,7 @@ def examine(subject: Subject, plan: Plan) -> tuple[Finding, ...]:
     # For another platform, what is installed here does not matter; the tree does.
     for check in _CHECKS if subject.here else _OF_THE_TREE:
         findings += check(planned)
-    order = list(Severity)
-    return tuple(sorted(findings, key=lambda finding: -order.index(finding.severity)))
+    return worst_first(findings)
 
 
 def can_run(findings: tuple[Finding, ...]) -> bool:

@@ -189,7 +189,7 @@ def check_submodules(planned: PlannedBuild) -> Iterator[Finding]:
     tree = planned.subject.tree
     if tree is None or not tree.submodules:
         return
-    if absent := [submodule.path for submodule in tree.submodules if not submodule.present]:
+    if absent := tree.missing_submodules:
         yield error(
             "submodules-missing",
             f"{len(absent)} of {len(tree.submodules)} submodules are empty",

@@ -271,13 +271,8 @@ def parts_beside(variant: Variant, allowed: Iterable[str]) -> list[str]:
     ]
 
 
-def name(variant: Variant) -> str:
-    """Return the name of a variant; ``parse`` reads it back."""
-    return variant.name
-
-
 def label(variant: Variant) -> str:
     """Return the PEP 440 local version label: ``cu130.sm90.avx512``. The platform is in the wheel's
     tag.
     """
-    return re.sub(r"[^a-z0-9]+", ".", name(msgspec.structs.replace(variant, platform=None)))
+    return re.sub(r"[^a-z0-9]+", ".", msgspec.structs.replace(variant, platform=None).name)

@@ -15,10 +15,11 @@ from stoker.model.evidence import EvidenceKind
 from stoker.model.finding import Finding, Severity, warning
 from stoker.model.setting import OriginKind, Setting, SettingPlace
 from stoker.model.source import FrontEnd, ProjectKind, ReadVariable, SourceTree
+from stoker.model.value import first_of
 from stoker.model.variant import Backend
 from stoker.plan.recipes.project import known_facts, sets_targets
 from stoker.plan.subject import Subject, environment
-from stoker.plan.tree_recipe import is_of_others, target_choices, tree_recipe
+from stoker.plan.tree_recipe import is_of_others, once_each, target_choices, tree_recipe
 
 _MOST_NAMED = 6  # choices that are listed one by one
 
@@ -61,7 +62,7 @@ def unread(settings: Iterable[Setting], subject: Subject) -> Iterator[Finding]:
     tree = subject.tree
     if tree is None or not (tree.asks or tree.readers):
         return
-    missing = [module.path for module in tree.submodules if not module.present]
+    missing = tree.missing_submodules
     for setting in settings:
         if setting.reader or setting.origin.kind is OriginKind.MACHINE:
             continue
@@ -146,14 +147,12 @@ def unset_choices(settings: Iterable[Setting], subject: Subject) -> Iterator[Fin
     choices = [ask for ask in target_choices(tree, subject.variant.backend) if ask.name not in said]
     archs = [] if settled else choices
     declared = {option.name for option in tree.options}  # of CMake a user can choose only these
-    own = {
-        ask.name: ask
-        for ask in reversed(tree.asks)
-        if ask.certain and (ask.environment or ask.name in declared)
-    }
+    own = once_each(
+        ask for ask in tree.asks if ask.certain and (ask.environment or ask.name in declared)
+    )
     switches = [
         ask
-        for ask in sorted(own.values(), key=lambda ask: (not ask.environment, ask.where, ask.name))
+        for ask in own
         if ask.name not in said and ask not in choices and _is_switch(ask, subject.variant.backend)
     ]
     if archs:
@@ -210,9 +209,7 @@ def _finding(name: str, severity: Severity, title: str, asks: list[ReadVariable]
 
 
 def _listed(asks: list[ReadVariable]) -> str:
-    names = [ask.name for ask in asks[:_MOST_NAMED]]
-    more = f" and {len(asks) - _MOST_NAMED} more" if len(asks) > _MOST_NAMED else ""
-    return ", ".join(names) + more
+    return first_of([ask.name for ask in asks], _MOST_NAMED)
 
 
 def _looks(asks: list[ReadVariable]) -> str:

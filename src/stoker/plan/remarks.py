@@ -77,7 +77,7 @@ def _of_tree(subject: Subject, tree: SourceTree) -> Iterator[Finding]:
             evidence=f"{tree.code.needs_gpu} raises an error unless torch.cuda.is_available()",
             advice="Build where such a GPU is visible.",
         )
-    missing = [module.path for module in tree.submodules if not module.present]
+    missing = tree.missing_submodules
     if missing and not subject.is_pytorch:
         yield warning(
             "submodules-missing",
@@ -141,7 +141,7 @@ def _native_code(subject: Subject, tree: SourceTree) -> Iterator[Finding]:
         about = re.search(r"SIMD|INSTRUCTION", f"{option.name} {option.help}".upper())
         automatic = option.default.upper() in ("AUTO", "NATIVE") and option.within is None
         if about and automatic and option.choices and option.name not in recipe.cmake:
-            stays.append(f"{option.file}:{option.line}: {option.name} is {option.default}")
+            stays.append(f"{option.where}: {option.name} is {option.default}")
     if stays:
         yield warning(
             "native-code",

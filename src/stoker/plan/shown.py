@@ -9,7 +9,7 @@ from stoker.model.caching import Chain
 from stoker.model.finding import Finding, Severity
 from stoker.model.plan import Estimate, Plan, Quantity
 from stoker.model.setting import Setting
-from stoker.model.value import duration, size
+from stoker.model.value import counted, duration, size
 from stoker.model.variant import Backend, PlannedTargets
 from stoker.outside.terminal import Group, Indented, Listing, Page, Text, finding_lines, whole
 from stoker.plan.left_out import named_archs
@@ -166,9 +166,10 @@ def findings_page(findings: tuple[Finding, ...]) -> Page:
 
 def verdict(findings: tuple[Finding, ...]) -> str:
     counts = Counter(finding.severity for finding in findings)
-    errors, warnings = counts[Severity.ERROR], counts[Severity.WARNING]
-    words = [f"{errors} error{'s' if errors > 1 else ''}"] if errors else []
-    words += [f"{warnings} warning{'s' if warnings > 1 else ''}"] if warnings else []
-    if errors:
-        return f"This plan cannot run: {', '.join(words)}."
-    return f"This plan can run{': ' if words else ''}{', '.join(words)}."
+    words = [
+        counted(counts[severity], severity.value)
+        for severity in (Severity.ERROR, Severity.WARNING)
+        if counts[severity]
+    ]
+    can = "cannot" if counts[Severity.ERROR] else "can"
+    return f"This plan {can} run{': ' if words else ''}{', '.join(words)}."

@@ -21,7 +21,6 @@ from stoker.model.variant import Variant
 from stoker.plan.defines import define
 from stoker.plan.doctor import examine
 from stoker.plan.estimates import estimate
-from stoker.plan.grammar import name
 from stoker.plan.planning import make_plan
 from stoker.plan.recipes.checking import check_recipe
 from stoker.plan.run_folder import fullest_build, run_name
@@ -89,7 +88,7 @@ class Surveyor:
         toolbox, cmake_variables = self._toolbox(variant.python, path)
         return Subject(
             variant=variant,
-            name=name(variant),
+            name=variant.name,
             origins=origins,
             machine=machine,
             toolbox=toolbox,

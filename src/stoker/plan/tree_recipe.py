@@ -5,7 +5,7 @@ how the targets are known, and a tree whose targets are not known states none.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -94,14 +94,21 @@ def is_of_others(ask: ReadVariable, backend: Backend) -> bool:
 
 def target_choices(tree: SourceTree, backend: Backend) -> list[ReadVariable]:
     """Return the variables that look like a choice of GPU targets and that a user can set."""
-    found = {
-        ask.name: ask
-        for ask in reversed(tree.asks)
+    return once_each(
+        ask
+        for ask in tree.asks
         if ask.certain
         and ask.name not in ("CMAKE_CUDA_ARCHITECTURES", "CMAKE_HIP_ARCHITECTURES")
         and names_targets(ask.name, backend)
         and not is_of_others(ask, backend)
-    }
+    )
+
+
+def once_each(asks: Iterable[ReadVariable]) -> list[ReadVariable]:
+    """Return the first place of each variable, those of the environment first."""
+    found: dict[str, ReadVariable] = {}
+    for ask in asks:
+        found.setdefault(ask.name, ask)
     return sorted(found.values(), key=lambda ask: (not ask.environment, ask.where, ask.name))
 
 
@@ -139,13 +146,17 @@ def _by_setup(subject: Subject, tree: SourceTree) -> TreeRecipe:
         where = f"{tree.front_end}: its build lists no source for GPUs"
         return TreeRecipe(recipe=known, targets=_read(where))
     seen = bool(subject.machine.gpus) or not subject.here
-    named = [target for target in tree.code.targets if target.amd is (backend is Backend.ROCM)]
-    named = [target for target in named if not (seen and target.without_gpu)]
+    named = [each for each in _named(tree, backend) if not (seen and each.without_gpu)]
     if not named:
         return _by_torch(tree, backend, arguments)
     if all(target.arch and not target.conditional for target in named):
         return _fixed(subject, named, arguments)
     return _by_variable(tree, named, arguments)
+
+
+def _named(tree: SourceTree, backend: Backend) -> list[NamedTarget]:
+    """Return the targets of a back end that the tree names itself."""
+    return [target for target in tree.code.targets if target.amd is (backend is Backend.ROCM)]
 
 
 def _by_torch(tree: SourceTree, backend: Backend, arguments: dict[str, str]) -> TreeRecipe:
@@ -250,17 +261,13 @@ def _by_cmake(subject: Subject, tree: SourceTree) -> TreeRecipe:
         # Code of the build machine's CPU is switched off.
         is_native = option.type == "BOOL" and _NATIVE.fullmatch(option.name.upper())
         if is_native and option.default != "OFF" and option.within is None:
-            settings[option.name], places[option.name] = "OFF", _place(option)
+            settings[option.name], places[option.name] = "OFF", option.where
     read = _read_by_cmake(subject, tree, settings, places)
     by_variable = dict(_compared(tree, backend, environment=True))
     if not by_variable:
         return read
     recipe = replace(read.recipe, environment=read.recipe.environment | by_variable)
     return replace(read, recipe=recipe)
-
-
-def _place(option: CMakeOption) -> str:
-    return f"{option.file}:{option.line}"
 
 
 def _read_by_cmake(
@@ -302,7 +309,7 @@ def _by_list(
     """Return the recipe of a project that CMake's own list of targets is given. ``certain``, if
     this build has the back end, and not only another one of the same files.
     """
-    named = [target for target in tree.code.targets if target.amd is (backend is Backend.ROCM)]
+    named = _named(tree, backend)
     sure = [target for target in named if not target.conditional and target.arch]
     if sure:
         archs = tuple(dict.fromkeys(_written(target) for target in sure))
@@ -368,14 +375,14 @@ def _back_ends(tree: SourceTree, wanted: Backend) -> Iterator[tuple[str, str, st
         (option,) = by_choice.values()
         value = _choice(option.choices, BACKEND_WORDS.get(wanted, NO_BACKEND_WORDS))
         if value and value.upper() != option.default.upper():
-            yield option.name, value, _place(option)
+            yield option.name, value, option.where
         return
     without = {Backend.CPU: "ON", Backend.CUDA: "OFF"}.get(wanted, "")
     for option in tree.options if without else ():
         # An option that leaves CUDA out, as it should be: ``CPU_ONLY``.
         fits = option.type == "BOOL" and option.within is None and _WITHOUT.fullmatch(option.name)
         if fits and option.default != without:
-            yield option.name, without, _place(option)
+            yield option.name, without, option.where
     for backend, words in BACKEND_WORDS.items():
         declared = _switch_option(tree, words)
         if declared is None and backend is Backend.CUDA:
@@ -384,7 +391,7 @@ def _back_ends(tree: SourceTree, wanted: Backend) -> Iterator[tuple[str, str, st
             continue
         on = backend is wanted
         if on or tree.passed.get(declared.name, declared.default) not in ("OFF", "FALSE", "0"):
-            yield declared.name, "ON" if on else "OFF", _place(declared)
+            yield declared.name, "ON" if on else "OFF", declared.where
 
 
 def _choice(choices: tuple[str, ...], words: tuple[str, ...]) -> str | None:
@@ -449,4 +456,4 @@ def _arch_options(subject: Subject, tree: SourceTree) -> dict[str, str]:
             options.setdefault(found[1], option)
     if not wanted or not set(wanted) <= set(options):
         return {}
-    return {options[number].name: _place(options[number]) for number in wanted}
+    return {options[number].name: options[number].where for number in wanted}

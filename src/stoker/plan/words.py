@@ -10,8 +10,8 @@ from stoker.knowledge.torch_releases import forwarding
 from stoker.model.errors import UsageError, nearest
 from stoker.model.source import CMakeOption, ListedOption, OptionKind, ProjectKind, SourceTree
 from stoker.model.value import Value
-from stoker.model.variant import Backend, Variant
-from stoker.plan.grammar import label, name, parse
+from stoker.model.variant import Backend, GpuTarget, Variant
+from stoker.plan.grammar import label
 from stoker.plan.survey import named_variant
 from stoker.settings.toml import find_file, read_file
 from stoker.source.tree import read_tree
@@ -116,11 +116,9 @@ def known_words() -> KnownWords:
 
 
 def _gpu_entry(row: GpuModel) -> GpuEntry:
-    short = "sm" + row.arch.replace(".", "") if row.backend is Backend.CUDA else row.arch
-    word = name(Variant(backend=row.backend, gpus=parse(short).gpus)).partition("-")[2]
     makers = [r.version for r in cuda_releases().values() if row.arch in r.archs]
     return GpuEntry(
-        word=word,
+        word=GpuTarget(arch=row.arch).word,
         backend=row.backend,
         arch=row.arch,
         names=row.names,
@@ -142,7 +140,7 @@ def explain(words: str) -> Explained:
         if ways:
             served.append(Served(arch=row.arch, names=row.names, by=ways[0]))
     return Explained(
-        name=name(variant),
+        name=variant.name,
         label=label(variant),
         variant=variant,
         gpus=tuple(served),

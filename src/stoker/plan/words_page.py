@@ -60,7 +60,7 @@ def options_page(tree: SourceTree, listed: tuple[ListedOption, ...]) -> Page:
     for item in listed:
         option = item.option
         head = Text.assemble((option.name, "bold"), f" = {option.default or '(empty)'}")
-        head.append(f"  {option.kind}, {option.type}, {option.file}:{option.line}", style="dim")
+        head.append(f"  {option.kind}, {option.type}, {option.where}", style="dim")
         lines.append(head)
         if option.help:
             lines.append(Indented(option.help, 4))

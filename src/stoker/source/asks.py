@@ -17,6 +17,7 @@ from stoker.model.source import CompiledCode, ReadVariable, Standard
 from stoker.model.value import Value
 from stoker.source.files import TreeFiles
 from stoker.source.python_builds import BuildReader
+from stoker.source.python_code import NOT_PYTHON, syntax_tree, text_of
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[A-Z]{4,}")
 _OF_ENVIRONMENT = re.compile(r"_?(?:environ|env)")
@@ -84,9 +85,10 @@ def _modules(files: TreeFiles, roots: tuple[str, ...]) -> Iterator[_Module]:
     while waiting and count < _MOST_FILES:
         file, depth = waiting.pop(0)
         count += 1
-        tree = _parsed(files.text(file) or "")
-        if tree is None:
-            continue
+        try:
+            tree = syntax_tree(files.text(file) or "")
+        except NOT_PYTHON:
+            continue  # `read_setup` notes what it cannot read
         nodes, early = tuple(ast.walk(tree)), frozenset(_early(tree))
         module = _Module(file=file, tree=tree, nodes=nodes, early=early)
         yield module
@@ -112,16 +114,6 @@ def _early(tree: ast.Module) -> Iterator[int]:
                 continue
             case ast.If(body=body, orelse=others):
                 waiting += [*body, *others]
-
-
-def _parsed(text: str) -> ast.Module | None:
-    import warnings
-
-    try:
-        with warnings.catch_warnings(action="ignore"):  # about the tree's own string escapes
-            return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None  # `read_setup` notes what it cannot read
 
 
 def _imported(files: TreeFiles, module: _Module, *, everything: bool) -> Iterator[str]:
@@ -158,11 +150,7 @@ def _found(files: TreeFiles, folder: str, module: str) -> Iterator[str]:
 
 def _joined_path(files: TreeFiles, folder: str, arguments: list[ast.expr]) -> Iterator[str]:
     """Yield a module that is loaded by its path: ``load(os.path.join(ROOT, "tools", "x.py"))``."""
-    parts = [
-        argument.value
-        for argument in arguments
-        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
-    ]
+    parts = [text for argument in arguments if (text := text_of(argument)) is not None]
     if not parts or not parts[-1].endswith(".py") or len(parts) > 8:
         return
     for base in dict.fromkeys((folder, "")):
@@ -208,12 +196,6 @@ def _is_environment(node: ast.expr) -> bool:
         case ast.Call(func=ast.Attribute(attr="copy", value=value)):
             return _is_environment(value)
     return False
-
-
-def _text(node: ast.AST | None) -> str | None:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value
-    return None
 
 
 class _Reader:
@@ -264,7 +246,7 @@ class _Reader:
                 self._overwrite(node, where)
             self._literal(node, where)
             self._comparison(node, held)
-            if (text := _text(node)) and (option := _PASSED.fullmatch(text)):
+            if (text := text_of(node)) and (option := _PASSED.fullmatch(text)):
                 unsure = {"?"} if id(node) in conditional else set()
                 self._passed.setdefault(option[1], set()).update({option[2]} | unsure)
             self._name(node)
@@ -272,12 +254,12 @@ class _Reader:
     def _lookup(self, node: ast.AST, where: str) -> None:
         key = _key(node)
         if key is not None:
-            name = _text(key)
+            name = text_of(key)
             if name is None:
                 self._looks_up_lists = True
             elif _VARIABLE.fullmatch(name):
                 default = node.args[1] if isinstance(node, ast.Call) and node.args[1:] else None
-                ask = ReadVariable(name=name, where=where, default=_text(default))
+                ask = ReadVariable(name=name, where=where, default=text_of(default))
                 self._asks.setdefault(name, ask)
             return
         match node:
@@ -286,7 +268,7 @@ class _Reader:
                     self._wrapped(arguments, where)
 
     def _wrapped(self, arguments: list[ast.expr], where: str) -> None:
-        named = [text for text in map(_text, arguments) if text and _VARIABLE.fullmatch(text)]
+        named = [text for text in map(text_of, arguments) if text and _VARIABLE.fullmatch(text)]
         for text in named:
             self._asks.setdefault(text, ReadVariable(name=text, where=where))
         if not named:
@@ -295,9 +277,9 @@ class _Reader:
     def _overwrite(self, node: ast.AST, where: str) -> None:
         match node:
             case ast.Assign(targets=[ast.Subscript(value=value, slice=key)], value=new):
-                name = _text(key)
+                name = text_of(key)
                 if name and _is_environment(value):
-                    ask = ReadVariable(name=name, where=where, default=_text(new))
+                    ask = ReadVariable(name=name, where=where, default=text_of(new))
                     self._overwrites.setdefault(name, ask)
 
     def _literal(self, node: ast.AST, where: str) -> None:
@@ -317,7 +299,7 @@ class _Reader:
     def _list(self, parts: list[ast.expr], where: str) -> None:
         file = where.rpartition(":")[0]
         for part in parts:
-            text = _text(part)
+            text = text_of(part)
             if text and "_" in text and _VARIABLE.fullmatch(text):
                 place = f"{file}:{part.lineno}"
                 self._listed.setdefault(text, ReadVariable(name=text, where=place, certain=False))
@@ -328,7 +310,7 @@ class _Reader:
             case ast.Compare(left=left, ops=[_], comparators=[right]):
                 name = held.get(left.id) if isinstance(left, ast.Name) else _looked_up(left)
                 words = right.elts if isinstance(right, ast.Tuple | ast.List | ast.Set) else [right]
-                texts = [text for text in map(_text, words) if text]
+                texts = [text for text in map(text_of, words) if text]
                 if name and texts:
                     self._compared.setdefault(name, {}).update(dict.fromkeys(texts))
 
@@ -347,7 +329,7 @@ def _looked_up(node: ast.AST) -> str | None:
     match node:
         case ast.Call(func=ast.Attribute(attr=method, value=value)) if method in _CHANGED:
             return _looked_up(value)
-    return None if isinstance(node, ast.Compare) else _text(_key(node))
+    return None if isinstance(node, ast.Compare) else text_of(_key(node))
 
 
 def _held(nodes: tuple[ast.AST, ...]) -> Iterator[tuple[str, str]]:
@@ -377,10 +359,12 @@ def _defaults(nodes: tuple[ast.AST, ...]) -> Iterator[int]:
                 pass
             case _:
                 continue
-        name = _text(_key(lookup))
+        name = text_of(_key(lookup))
         for each in ast.walk(node):
             match each:
-                case ast.Assign(targets=[ast.Subscript(slice=key)]) if name and _text(key) == name:
+                case ast.Assign(targets=[ast.Subscript(slice=key)]) if (
+                    name and text_of(key) == name
+                ):
                     yield id(each)
 
 

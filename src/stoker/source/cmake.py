@@ -72,6 +72,11 @@ class CMakeCommand(Value, frozen=True, kw_only=True):
     arguments: tuple[Argument, ...]
     line: int
 
+    @property
+    def words(self) -> list[str]:
+        """The values of the arguments."""
+        return [argument.value for argument in self.arguments]
+
 
 class Problem(Value, frozen=True, kw_only=True):
     line: int

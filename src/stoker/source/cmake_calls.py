@@ -40,7 +40,10 @@ class Calls:
 
     def _called(self, call: CMakeCommand, depth: int) -> Iterator[CMakeCommand]:
         definition = self._known[call.name]
-        values = _bound(definition.parameters, call.arguments)
+        given = call.words
+        values = dict(zip(definition.parameters, given, strict=False))
+        values["ARGN"] = ";".join(given[len(definition.parameters) :])
+        values["ARGV"] = ";".join(given)
         for command in definition.body:
             self._left -= 1
             if self._left < 0:
@@ -63,7 +66,7 @@ def _definitions(commands: Iterable[CMakeCommand]) -> dict[str, _Definition]:
         if command.name in ("function", "macro") and command.arguments:
             head, body = command, []
         elif head and _ENDS.get(command.name) == head.name:
-            name, *parameters = (argument.value for argument in head.arguments)
+            name, *parameters = head.words
             definition = _Definition(parameters=tuple(parameters), body=tuple(body))
             found.setdefault(name.lower(), definition)
             head = None
@@ -89,8 +92,7 @@ def _declaring(definitions: Mapping[str, _Definition]) -> dict[str, _Definition]
 
 def _declares(command: CMakeCommand) -> bool:
     """Tell whether a command in a body declares an option whose name is an argument."""
-    words = [argument.value for argument in command.arguments]
-    match command.name, words:
+    match command.name, command.words:
         case (("option" | "cmake_dependent_option"), [name, *_]):
             return "${" in name
         case "set", [name, *values]:
@@ -98,12 +100,6 @@ def _declares(command: CMakeCommand) -> bool:
         case "set_property", ["CACHE", name, *_]:
             return "${" in name
     return False
-
-
-def _bound(parameters: tuple[str, ...], arguments: tuple[Argument, ...]) -> dict[str, str]:
-    values = [argument.value for argument in arguments]
-    rest = ";".join(values[len(parameters) :])
-    return dict(zip(parameters, values, strict=False)) | {"ARGN": rest, "ARGV": ";".join(values)}
 
 
 def _filled(arguments: tuple[Argument, ...], values: Mapping[str, str]) -> Iterator[Argument]:
@@ -124,8 +120,7 @@ def _filled(arguments: tuple[Argument, ...], values: Mapping[str, str]) -> Itera
 
 def _assign(command: CMakeCommand, values: dict[str, str]) -> None:
     """Keep what a body computes from its parameters."""
-    words = [argument.value for argument in command.arguments]
-    match command.name, words:
+    match command.name, command.words:
         case "set", [name, *given] if not {"CACHE", "PARENT_SCOPE"} & set(given):
             values[name] = ";".join(given)
         case "string", ["TOUPPER", text, name]:

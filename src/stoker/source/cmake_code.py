@@ -40,7 +40,7 @@ _UNLESS_GIVEN = re.compile(
 def named_targets(enclosed: Enclosed, where: str) -> Iterator[NamedTarget]:
     """Yield the targets that a command names, for CUDA or for ROCm."""
     command, conditional = enclosed.command, enclosed.conditional
-    words = [argument.value for argument in command.arguments]
+    words = command.words
     match command.name, words:
         case "set", ["CMAKE_CUDA_ARCHITECTURES", *values] if not {"CACHE"} & set(values):
             replaces = not _UNLESS_GIVEN.search(enclosed.within or "")
@@ -124,7 +124,7 @@ def flag_targets(text: str, where: str, *, conditional: bool) -> Iterator[NamedT
 
 def native_code(enclosed: Enclosed, where: str) -> NativeCode | None:
     """Return the place if a command uses the instructions of the machine that compiles."""
-    words = [argument.value for argument in enclosed.command.arguments]
+    words = enclosed.command.words
     if "CACHE" in words:
         return None  # the help text of an option
     text = " ".join(words)
@@ -138,12 +138,12 @@ def compiles_device_code(command: CMakeCommand) -> bool:
     """Tell whether a command lists sources for GPUs."""
     if not _LISTS_SOURCES.fullmatch(command.name):
         return False
-    return any(_DEVICE_SOURCE.search(argument.value) for argument in command.arguments)
+    return any(map(_DEVICE_SOURCE.search, command.words))
 
 
 def cuda_code(command: CMakeCommand) -> CudaCode | None:
     """Return how a command has CMake compile CUDA code, if it may do so."""
-    words = [argument.value for argument in command.arguments]
+    words = command.words
     match command.name, words:
         case ("project", [_, *others]) | ("enable_language", others):
             named = any(word == "CUDA" or "$" in word for word in _languages(others))
@@ -162,7 +162,7 @@ def cuda_code(command: CMakeCommand) -> CudaCode | None:
 
 def requires_cuda(enclosed: Enclosed) -> bool:
     """Tell whether no configuration gets past a command without CUDA."""
-    words = [argument.value for argument in enclosed.command.arguments]
+    words = enclosed.command.words
     match enclosed.command.name, words:
         case _ if enclosed.conditional:
             return False
@@ -189,11 +189,11 @@ def refused_below(file: str, commands: Sequence[CMakeCommand]) -> Minimum | None
     for command, following in pairwise(commands):
         if not _SWITCHES.match(within.get(id(following), "")):
             continue  # it may be about another compiler or system
-        words = [argument.value for argument in command.arguments]
-        refuses = following.name == "message" and [
-            argument.value for argument in following.arguments[:1]
-        ] in (["FATAL_ERROR"], ["SEND_ERROR"])
-        match words:
+        refuses = following.name == "message" and following.words[:1] in (
+            ["FATAL_ERROR"],
+            ["SEND_ERROR"],
+        )
+        match command.words:
             case [subject, "VERSION_LESS", version] if command.name in ("if", "elseif") and refuses:
                 if _CUDA_VERSION.fullmatch(subject) and _VERSION.fullmatch(version):
                     return Minimum(version=version, where=f"{file}:{command.line}")
@@ -209,7 +209,7 @@ def required_cuda(
     """
     found = []
     for file, command in commands:
-        match command.name, [argument.value for argument in command.arguments]:
+        match command.name, command.words:
             case "find_package", ["CUDAToolkit" | "CUDA", version, *words] if "REQUIRED" in words:
                 version = values.get(version.removeprefix("${").removesuffix("}"), version)
                 if _VERSION.fullmatch(version):

@@ -6,7 +6,7 @@ folder whose name it computes, any file of the tree may be read.
 
 import posixpath
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from stoker.source import conditions
 from stoker.source.cmake import CMakeCommand, parse_script
@@ -48,16 +48,14 @@ def _leaves(files: TreeFiles, file: str) -> bool:
     """Tell whether a file includes or adds what is outside of its folder."""
     return any(
         command.name in ("add_subdirectory", "include")
-        and any(".." in argument.value.split("/") for argument in command.arguments[:1])
+        and any(".." in word.split("/") for word in command.words[:1])
         for command in _commands(files, file)
     )
 
 
 def _reached(files: TreeFiles, found: frozenset[str], root: str) -> set[str] | None:
     """Return the files that the root leads to; ``None`` where that cannot be read."""
-    by_name: dict[str, list[str]] = {}
-    for file in found:
-        by_name.setdefault(posixpath.basename(file).removesuffix(".cmake"), []).append(file)
+    by_name = _by_name(found)
     reached, waiting = {root}, [root]
     while waiting:
         file = waiting.pop()
@@ -65,7 +63,7 @@ def _reached(files: TreeFiles, found: frozenset[str], root: str) -> set[str] | N
         if script.problem:
             return None
         for command in script.commands:
-            words = [argument.value for argument in command.arguments]
+            words = command.words
             if _is_computed(command.name, words):
                 return None
             named = {path for word in words for path in _named(word, file, root, found)}
@@ -77,6 +75,14 @@ def _reached(files: TreeFiles, found: frozenset[str], root: str) -> set[str] | N
             waiting += named - reached
             reached |= named
     return reached
+
+
+def _by_name(files: Iterable[str]) -> dict[str, list[str]]:
+    """Return the files by the names under which include() looks for modules."""
+    by_name: dict[str, list[str]] = {}
+    for file in files:
+        by_name.setdefault(posixpath.basename(file).removesuffix(".cmake"), []).append(file)
+    return by_name
 
 
 def _is_computed(name: str, words: list[str]) -> bool:
@@ -122,9 +128,7 @@ def _added_folders(files: TreeFiles, file: str) -> Iterator[str]:
 
 def certain_files(read: dict[str, tuple[CMakeCommand, ...]], root: str) -> set[str]:
     """Return the root and the files that it includes or adds outside of any condition."""
-    by_name: dict[str, list[str]] = {}
-    for file in read:
-        by_name.setdefault(posixpath.basename(file).removesuffix(".cmake"), []).append(file)
+    by_name = _by_name(read)
     found, waiting = {root}, [root]
     while waiting:
         file = waiting.pop()

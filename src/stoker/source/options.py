@@ -125,8 +125,7 @@ class _Facts:
             for declaring in self._calls.expand(each.command) or (each.command,):
                 self._declare(file, declaring, each.within)
             if each.command.name in ("project", "enable_language"):
-                named_languages = {argument.value for argument in each.command.arguments}
-                self._languages |= _GPU_LANGUAGES & named_languages
+                self._languages |= _GPU_LANGUAGES & set(each.command.words)
             named = each if file in self.certain else replace(each, conditional=True)
             self._targets |= dict.fromkeys(named_targets(named, where))
             if use := native_code(each, where):
@@ -161,7 +160,7 @@ class _Facts:
             for name, value in _literal_set(command):
                 self._values.setdefault(name, value)
             if command.name in ("if", "elseif") and file in self.certain:
-                for name, word in conditions.compared([a.value for a in command.arguments]):
+                for name, word in conditions.compared(command.words):
                     self._compared.setdefault(name, {})[word] = None
             writes = command.name in ("set", "unset")
             for argument in command.arguments[:1] if writes else ():
@@ -174,7 +173,7 @@ class _Facts:
             self._assigned = assigned
 
     def _declare(self, file: str, command: CMakeCommand, within: str | None) -> None:
-        match command.name, [argument.value for argument in command.arguments]:
+        match command.name, command.words:
             case "set_property", ["CACHE", name, "PROPERTY", "STRINGS", *choices]:
                 self._choices.setdefault(name, tuple(choices))
             case name, _ if name in ("cmake_dependent_option", "set") or name.endswith("option"):
@@ -221,7 +220,7 @@ class _Facts:
             if option_ := declared.get(name):
                 yield ReadVariable(
                     name=name,
-                    where=f"{option_.file}:{option_.line}",
+                    where=option_.where,
                     environment=False,
                     default=option_.default,
                     within=option_.within,
@@ -246,14 +245,16 @@ def _commands(files: TreeFiles, file: str) -> tuple[CMakeCommand, ...]:
 def _declaration(file: str, command: CMakeCommand) -> CMakeOption | None:
     condition: str | None = None
     otherwise: str | None = None
-    match command.name, [argument.value for argument in command.arguments]:
+    match command.name, command.words:
         case "option", [name, help_text, *rest]:
             kind, type_ = OptionKind.OPTION, "BOOL"
             default = _switch(rest[0] if rest else "")
         case "cmake_dependent_option", [name, help_text, value, depends, otherwise, *_]:
             kind, type_, default = OptionKind.DEPENDENT, "BOOL", _switch(value)
             condition = conditions.conjunction(depends.split(";"))
-        case own, [name, help_text, value] if _is_own_option(own) and _NAME.fullmatch(name):
+        case "cmake_dependent_option", _:
+            return None
+        case own, [name, help_text, value] if own.endswith("_option") and _NAME.fullmatch(name):
             # A macro of the tree's own, which projects write around option().
             kind, default = OptionKind.OPTION, value
             type_ = "BOOL" if value in ("ON", "OFF") else "STRING"
@@ -275,10 +276,6 @@ def _declaration(file: str, command: CMakeCommand) -> CMakeOption | None:
         file=file,
         line=command.line,
     )
-
-
-def _is_own_option(command: str) -> bool:
-    return command.endswith("_option") and command != "cmake_dependent_option"
 
 
 def _switch(value: str) -> str:
@@ -316,7 +313,7 @@ def _names_set(command: CMakeCommand) -> Iterator[str]:
 
 
 def _literal_set(command: CMakeCommand) -> Iterator[tuple[str, str]]:
-    match command.name, [argument.value for argument in command.arguments]:
+    match command.name, command.words:
         case "set", [name, *values] if values and not any("$" in value for value in values):
             if not {"CACHE", "PARENT_SCOPE"} & set(values):
                 yield name, ";".join(values)
@@ -325,7 +322,7 @@ def _literal_set(command: CMakeCommand) -> Iterator[tuple[str, str]]:
 def _minimum(commands: Sequence[CMakeCommand]) -> str | None:
     """Return ``3.18`` of ``cmake_minimum_required(VERSION 3.18...3.31)``."""
     wanted = (command for command in commands if command.name == "cmake_minimum_required")
-    values = [argument.value for command in wanted for argument in command.arguments]
+    values = [word for command in wanted for word in command.words]
     found = _VERSION.match(values[1]) if values[:1] == ["VERSION"] and values[1:] else None
     return found[0] if found else None
 
@@ -337,7 +334,7 @@ def read_project(files: TreeFiles) -> CMakeProject | None:
 
 def _project(commands: Sequence[CMakeCommand]) -> CMakeProject | None:
     command = next((command for command in commands if command.name == "project"), None)
-    values = [argument.value for argument in command.arguments] if command else []
+    values = command.words if command else []
     if not values or "$" in values[0]:
         return None
     after = values[values.index("VERSION") + 1 :] if "VERSION" in values else []

@@ -21,6 +21,7 @@ from stoker.model.source import (
 )
 from stoker.source.cmake_code import flag_targets
 from stoker.source.cuda_guards import Test, cuda_guards, value_for
+from stoker.source.python_code import names_in, text_of
 
 _FLAG = re.compile(r"\b(?:compute|sm)_(?:$|\d{2,3})|--offload-arch=")
 _BARE_NAME = re.compile(r"(?:compute|sm)_\d{2,3}[af]?")  # alone it may also be a key of a table
@@ -130,7 +131,7 @@ class BuildReader:
                     self._refusal(node, where)
                     if _refuses_without_gpu(node):
                         self._needs_gpu = self._needs_gpu or where
-                    finds = "CUDA_HOME" in _names_in(test) or _calls_any(test, finders)
+                    finds = "CUDA_HOME" in names_in(test) or not finders.isdisjoint(_called(test))
                     by_home = finds and any(map(_adds_cuda, body))
                     if by_home or _decides_by_version(node, names):
                         self._cuda_if_found = self._cuda_if_found or where
@@ -197,19 +198,15 @@ class BuildReader:
         """Return the variable and its value that leave out what tests guard, if its name is about
         CUDA. Without a name, an argument of setup.py may be what switches it on.
         """
-        for expression, wanted in tests:
-            while isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.Not):
-                expression, wanted = expression.operand, not wanted
-            by_name = isinstance(expression, ast.Name)
-            if isinstance(expression, ast.Name):
-                expression = names.get(expression.id, expression)
-            variables = {name for node in ast.walk(expression) if (name := self._variable(node))}
+        for test in tests:
+            named, wanted = _without_not(test)
+            expression, variables = self._asked(named, names)
             if len(variables) == 1:
                 (variable,) = variables
                 value = value_for(expression, wanted=not wanted)
                 if value is not None and _ABOUT_CUDA.search(variable):
                     return variable, value
-            elif by_name and isinstance(expression, ast.Name | ast.Constant):
+            elif isinstance(named, ast.Name) and isinstance(expression, ast.Name | ast.Constant):
                 self._by_name = True
                 return "", ""
         return None
@@ -235,30 +232,27 @@ class BuildReader:
                         oldest = f"{number // 10}.{number % 10}"
                         self._gpu = self._gpu or Minimum(version=oldest, where=where)
 
-    def _resolved(
-        self, test: tuple[ast.expr, bool], names: dict[str, ast.expr]
-    ) -> tuple[str, str, str] | None:
+    def _resolved(self, test: Test, names: dict[str, ast.expr]) -> tuple[str, str, str] | None:
         """Return the variable, the value that includes and the one that excludes what a test
         guards; ``None`` if the test is not about one environment variable.
         """
-        expression, wanted = test
-        while isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.Not):
-            expression, wanted = expression.operand, not wanted
-        if isinstance(expression, ast.Name):
-            expression = names.get(expression.id, expression)
-        if isinstance(expression, ast.BoolOp):
-            return None
-        variables = {name for node in ast.walk(expression) if (name := self._variable(node))}
-        if len(variables) != 1:
+        named, wanted = _without_not(test)
+        expression, variables = self._asked(named, names)
+        if isinstance(expression, ast.BoolOp) or len(variables) != 1:
             return None
         value = _true_value([expression, *self._bodies(expression)])
         (variable,) = variables
         return (variable, value, "") if wanted else (variable, "", value)
 
+    def _asked(self, expression: ast.expr, names: dict[str, ast.expr]) -> tuple[ast.expr, set[str]]:
+        """Return an expression, or what its name stands for, and the variables that it reads."""
+        if isinstance(expression, ast.Name):
+            expression = names.get(expression.id, expression)
+        return expression, set(filter(None, map(self._variable, ast.walk(expression))))
+
     def _variable(self, node: ast.AST) -> str | None:
-        key = self._key(node)
-        if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            return key.value
+        if (text := text_of(self._key(node))) is not None:
+            return text
         match node:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[first, *_]):
                 if name in self._wrappers and isinstance(first, ast.Constant):
@@ -275,6 +269,14 @@ class BuildReader:
                         yield self._wrappers[name]
 
 
+def _without_not(test: Test) -> Test:
+    """Return the expression under ``not``, and whether it has to be true."""
+    expression, wanted = test
+    while isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.Not):
+        expression, wanted = expression.operand, not wanted
+    return expression, wanted
+
+
 def _after_flags(tree: ast.Module) -> Iterator[ast.AST]:
     """Yield the words that follow a flag that takes a target: ``["-arch", "sm_90"]``."""
     for node in ast.walk(tree):
@@ -285,7 +287,7 @@ def _after_flags(tree: ast.Module) -> Iterator[ast.AST]:
                         yield word
 
 
-def _is_about_cuda(test: tuple[ast.expr, bool]) -> bool:
+def _is_about_cuda(test: Test) -> bool:
     """Tell whether a test is true in every build for a GPU: ``if WITH_CUDA and CUDA_HOME``."""
     expression, wanted = test
     match expression:
@@ -320,11 +322,9 @@ def _supported(file: str, tree: ast.Module) -> Iterator[SupportedTargets]:
                     yield SupportedTargets(archs=tuple(archs), where=f"{file}:{node.lineno}")
 
 
-def _is_without_gpu(test: tuple[ast.expr, bool]) -> bool:
+def _is_without_gpu(test: Test) -> bool:
     """Tell whether a test is true only where no GPU is visible."""
-    expression, wanted = test
-    if isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.Not):
-        return _is_without_gpu((expression.operand, not wanted))
+    expression, wanted = _without_not(test)
     return not wanted and bool(_IS_AVAILABLE.fullmatch(ast.unparse(expression)))
 
 
@@ -354,13 +354,13 @@ def _on_condition(
 def _true_value(nodes: Iterable[ast.AST]) -> str:
     """Return the value with which a test of a variable succeeds: one that it is compared with."""
     compared = {
-        constant.value
+        text
         for node in nodes
         for comparison in ast.walk(node)
         if isinstance(comparison, ast.Compare)
         for side in comparison.comparators
         for constant in ast.walk(side)
-        if isinstance(constant, ast.Constant) and isinstance(constant.value, str)
+        if (text := text_of(constant)) is not None
     }
     return next((value for value in _TRUE if value in compared), "1")
 
@@ -392,15 +392,11 @@ def _with_tests(tree: ast.AST) -> Iterator[tuple[ast.AST, Tests]]:
                 waiting += [(each, tests) for each in ast.iter_child_nodes(node)]
 
 
-def _names_in(expression: ast.expr) -> set[str]:
-    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
-
-
 def _decides_by_version(node: ast.If, names: dict[str, ast.expr]) -> bool:
     """Tell whether a statement chooses between an extension with CUDA and one without by a version
     that it has found.
     """
-    known = [names[name] for name in _names_in(node.test) if name in names]
+    known = [names[name] for name in names_in(node.test) if name in names]
     text = " ".join(map(ast.unparse, (node.test, *known)))
     return (
         isinstance(node.test, ast.Compare)
@@ -409,7 +405,7 @@ def _decides_by_version(node: ast.If, names: dict[str, ast.expr]) -> bool:
         and "environ" not in text
         and not _is_about_cuda((node.test, True))
         and any(map(_adds_cuda, node.body))
-        and any(name == "CppExtension" for each in node.orelse for name in _called(each))
+        and any("CppExtension" in _called(each) for each in node.orelse)
     )
 
 
@@ -427,10 +423,6 @@ def _finders_of_cuda(tree: ast.Module) -> Iterator[str]:
         other = "is_available" in text or "CUDAExtension" in text
         if isinstance(node, ast.FunctionDef) and _TOOLKIT.search(text) and not other:
             yield node.name
-
-
-def _calls_any(test: ast.expr, functions: set[str]) -> bool:
-    return any(name in functions for name in _called(test))
 
 
 def _adds_cuda(node: ast.AST) -> bool:
@@ -463,7 +455,7 @@ def _compared_in_loops(tree: ast.Module) -> Iterator[ast.AST]:
                 pass
             case _:
                 continue
-        names = {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
+        names = names_in(target)
         if not any(isinstance(each, ast.expr) and _is_argv(each) for each in ast.walk(words)):
             continue
         for each in ast.walk(node):

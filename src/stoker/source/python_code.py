@@ -16,6 +16,8 @@ _ARCH = re.compile(r"\d+\.\d+[af]?")
 _ARCH_LIST = re.compile(r"_*supported_(?:cuda_)?arch(?:e?s|itectures)", re.IGNORECASE)
 _IMPORT_OF_TORCH = re.compile(r"^[ \t]*(?:from|import)[ \t]+torch\b", re.MULTILINE)
 _WORD = re.compile(r"\w+")
+# What parsing may raise, also for null bytes and endless nesting.
+NOT_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 class Setup(Value, frozen=True, kw_only=True):
@@ -62,7 +64,9 @@ def read_cuda_archs(files: TreeFiles) -> tuple[str, ...]:
     archs: dict[str, None] = {}
     for name, value in _assignments(ast.walk(module)) if module else ():
         if _ARCH_LIST.fullmatch(name):
-            archs |= dict.fromkeys(filter(_ARCH.fullmatch, _strings(value)))
+            archs |= dict.fromkeys(
+                filter(_ARCH.fullmatch, filter(None, map(text_of, ast.walk(value))))
+            )
     if module and not archs:
         files.note(f"{CPP_EXTENSION}: no list of supported architectures found")
     return tuple(archs)
@@ -70,13 +74,29 @@ def read_cuda_archs(files: TreeFiles) -> tuple[str, ...]:
 
 def _parsed(files: TreeFiles, file: str, text: str) -> ast.Module | None:
     try:
-        with warnings.catch_warnings(action="ignore"):  # about the tree's own string escapes
-            return ast.parse(text)
+        return syntax_tree(text)
     except SyntaxError as error:
         files.note(f"{file}:{error.lineno}: not understood: {error.msg}")
-    except (ValueError, RecursionError, MemoryError) as error:  # null bytes, endless nesting
+    except NOT_PYTHON as error:
         files.note(f"{file}: not understood: {error}")
     return None
+
+
+def syntax_tree(text: str) -> ast.Module:
+    """Return the syntax tree of a file, or raise one of the ``NOT_PYTHON`` errors."""
+    with warnings.catch_warnings(action="ignore"):  # about the tree's own string escapes
+        return ast.parse(text)
+
+
+def text_of(node: ast.AST | None) -> str | None:
+    """Return the string that a node is, if it is a literal."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return None
+
+
+def names_in(expression: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
 
 
 def _assignments(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
@@ -89,20 +109,10 @@ def _assignments(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
                 yield name, value
 
 
-def _strings(expression: ast.expr) -> Iterator[str]:
-    for node in ast.walk(expression):
-        match node:
-            case ast.Constant(value=str(text)):
-                yield text
-
-
 def _literals(module: ast.Module) -> dict[str, str]:
     """Return the names that are always assigned a plain string, so not inside a try or if."""
-    return {
-        name: value.value
-        for name, value in _assignments(module.body)
-        if isinstance(value, ast.Constant) and isinstance(value.value, str)
-    }
+    assigned = _assignments(module.body)
+    return {name: text for name, value in assigned if (text := text_of(value)) is not None}
 
 
 def _keywords_of_setup(module: ast.Module) -> dict[str, str]:

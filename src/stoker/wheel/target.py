@@ -72,7 +72,7 @@ def parse_targets(
     words may give other ``parts`` of a variant only if the caller has a use for them.
     """
     from stoker.model.variant import Variant
-    from stoker.plan.grammar import name, parse, parts_beside
+    from stoker.plan.grammar import parse, parts_beside
 
     variant = parse(text, machine)
     if variant.backend not in (Backend.CUDA, Backend.CPU):
@@ -90,7 +90,7 @@ def parse_targets(
         bare = Variant(backend=Backend.CUDA, gpus=variant.gpus)
         raise UsageError(
             f"slimming removes code for other GPUs, it does not choose the {' and '.join(other)}",
-            hints=[f"name only GPUs: --for {name(bare)}"],
+            hints=[f"name only GPUs: --for {bare.name}"],
         )
     return variant.gpus
 

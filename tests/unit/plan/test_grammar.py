@@ -13,7 +13,7 @@ from stoker.model.variant import (
     Sanitizer,
     Variant,
 )
-from stoker.plan.grammar import canonical, label, name, parse, parse_part
+from stoker.plan.grammar import canonical, label, parse, parse_part
 from subjects import arm_linux, gpu, linux, mac, zen4
 
 
@@ -137,7 +137,7 @@ def cuda(*archs: str, **parts: str) -> Variant:
 )
 def test_what_words_mean(text: str, variant: Variant) -> None:
     assert parse(text) == variant
-    assert parse(name(variant)) == variant
+    assert parse(variant.name) == variant
 
 
 @pytest.mark.parametrize(
@@ -153,14 +153,14 @@ def test_what_words_mean(text: str, variant: Variant) -> None:
     ],
 )
 def test_spelling_and_order_do_not_matter(text: str) -> None:
-    assert name(parse(text)) == "cu130-sm90-avx512"
+    assert parse(text).name == "cu130-sm90-avx512"
 
 
 def test_doubles_are_one_and_lists_are_sorted() -> None:
     variant = parse("sm90+sm80+ptx sm80 h100 nonccl nonccl")
     assert variant.gpus == targets("8.0+PTX", "9.0")
     assert variant.features == (Feature(name="nccl", on=False),)
-    assert name(parse("sm120+sm100+sm90a+sm90")) == "cuda-sm90+sm90a+sm100+sm120"
+    assert parse("sm120+sm100+sm90a+sm90").name == "cuda-sm90+sm90a+sm100+sm120"
 
 
 def test_the_name_holds_every_part_that_is_not_the_default() -> None:
@@ -176,7 +176,7 @@ def test_the_name_holds_every_part_that_is_not_the_default() -> None:
         features=(Feature(name="lto"), Feature(name="nccl", on=False)),
         platform=Platform(os="linux", cpu="x86_64"),
     )
-    assert name(variant) == (
+    assert variant.name == (
         "cu130-sm90a+sm120+ptx-avx512-openblas-py312-debug-ubsan-lto-nonccl-linux_x86_64"
     )
     assert label(variant) == "cu130.sm90a.sm120.ptx.avx512.openblas.py312.debug.ubsan.lto.nonccl"
@@ -306,13 +306,13 @@ def test_native_without_a_gpu_is_the_cpu(text: str) -> None:
 )
 def test_native_is_what_the_machine_is(machine: Machine, variant: Variant) -> None:
     assert parse("native", machine) == variant
-    assert parse(name(variant)) == variant
+    assert parse(variant.name) == variant
 
 
 def test_native_can_be_narrowed() -> None:
     machine = linux(gpus=(gpu("9.0"),))
-    assert name(parse("cu130-native-debug", machine)) == "cu130-sm90-zen4-debug"
-    assert name(parse("cu130-sm80-native", linux())) == "cu130-sm80-zen4"
+    assert parse("cu130-native-debug", machine).name == "cu130-sm90-zen4-debug"
+    assert parse("cu130-sm80-native", linux()).name == "cu130-sm80-zen4"
 
 
 def test_native_on_a_gpu_that_no_cuda_makes_code_for() -> None:
@@ -322,7 +322,7 @@ def test_native_on_a_gpu_that_no_cuda_makes_code_for() -> None:
         variant = parse("native", machine)
     except UsageError:
         return
-    assert parse(name(variant)) == variant
+    assert parse(variant.name) == variant
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from stoker.knowledge.gpus import cuda_archs, cuda_gpus, generations, gpus, sque
 from stoker.knowledge.platforms import platforms
 from stoker.model.errors import UsageError
 from stoker.model.variant import Backend, BuildType, Sanitizer, Variant
-from stoker.plan.grammar import canonical, label, name, parse
+from stoker.plan.grammar import canonical, label, parse
 from subjects import VARIANTS, gpu, linux
 
 MACHINE = linux(gpus=(gpu("9.0"), gpu("8.6")))
@@ -20,13 +20,13 @@ MACHINE = linux(gpus=(gpu("9.0"), gpu("8.6")))
 
 @given(VARIANTS)
 def test_a_name_is_read_back_and_a_label_is_a_normalised_local_version(variant: Variant) -> None:
-    assert parse(name(variant)) == variant
+    assert parse(variant.name) == variant
     assert Version(f"1+{label(variant)}").local == label(variant)
 
 
 @given(VARIANTS)
 def test_a_name_does_not_depend_on_case_or_order(variant: Variant) -> None:
-    words = name(variant).split("-")
+    words = variant.name.split("-")
     assert parse(" ".join(reversed(words)).upper()) == variant
 
 
@@ -116,7 +116,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     variant = _read(text)
     if variant is not None:
         assert canonical(variant) == variant
-        assert parse(name(variant)) == variant
+        assert parse(variant.name) == variant
         assert Version(f"1+{label(variant)}").local == label(variant)
 
 
@@ -129,7 +129,7 @@ NUMBERS = st.from_regex(
 def test_any_number_is_read_or_refused(text: str) -> None:
     variant = _read(text)
     if variant is not None:
-        assert parse(name(variant)) == variant
+        assert parse(variant.name) == variant
         assert Version(f"1+{label(variant)}").local == label(variant)
 
 

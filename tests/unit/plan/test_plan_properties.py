@@ -10,7 +10,6 @@ from stoker.model.errors import StokerError
 from stoker.model.plan import Plan
 from stoker.model.variant import Variant
 from stoker.plan.doctor import can_run, examine
-from stoker.plan.grammar import name
 from stoker.plan.records import plan_json
 from stoker.plan.shown import dotenv_lines, shell_lines
 from stoker.plan.subject import Subject
@@ -61,7 +60,7 @@ def subjects(draw: st.DrawFn) -> Subject:
     parts = [*variant.__struct_fields__, *(feature.name for feature in variant.features)]
     return Subject(
         variant=variant,
-        name=name(variant),
+        name=variant.name,
         origins=dict.fromkeys(parts, COMMAND_LINE),
         machine=about.machine,
         toolbox=about.toolbox,

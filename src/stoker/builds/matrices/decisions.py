@@ -13,7 +13,6 @@ from stoker.model.plan import Quantity
 from stoker.model.value import Value
 from stoker.model.variant import Backend, Variant
 from stoker.plan.grammar import label, parts_beside
-from stoker.plan.grammar import name as variant_name
 from stoker.plan.subject import Subject
 
 # A slimmed wheel has other GPU code, and everything else as in the original.
@@ -57,15 +56,15 @@ def build_sharing(subject: Subject, given: str) -> tuple[str, ...]:
     """
     variant = subject.variant
     compilers = " ".join([*subject.compiler, subject.cuda_version or ""])
-    flags = variant_name(msgspec.structs.replace(variant, gpus=(), python=None))
+    flags = msgspec.structs.replace(variant, gpus=(), python=None).name
     defines = " ".join(sorted(f"{setting.name}={setting.value}" for setting in subject.defines))
-    gpus = variant_name(Variant(backend=variant.backend, gpus=variant.gpus))
+    gpus = Variant(backend=variant.backend, gpus=variant.gpus).name
     return (f"build {given}", compilers, f"{flags} {defines}", gpus, variant.python or "")
 
 
 def slim_sharing(variant: Variant, given: str) -> tuple[str, ...]:
     """Slims share the wheel that they read, one for each Python."""
-    return (f"slim {given}", variant.python or "", variant_name(variant))
+    return (f"slim {given}", variant.python or "", variant.name)
 
 
 def matrix_label(variant: Variant) -> str:
@@ -127,7 +126,7 @@ def check_slim(variant: Variant) -> None:
     """Raise UsageError for parts of a variant that slimming cannot give."""
     if variant.backend is not Backend.CUDA or not variant.gpus:
         raise UsageError(
-            f"'{variant_name(variant)}' names no NVIDIA GPU, so there is no code to keep",
+            f"'{variant.name}' names no NVIDIA GPU, so there is no code to keep",
             hints=['for example: variant = "h100", or "sm80+sm90"'],
         )
     if other := parts_beside(variant, _SLIM_PARTS):

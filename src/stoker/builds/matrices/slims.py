@@ -33,7 +33,6 @@ from stoker.model.value import Value, minor_release
 from stoker.model.variant import Platform, Variant
 from stoker.outside import process
 from stoker.outside.long_work import Say
-from stoker.plan.grammar import name as variant_name
 from stoker.plan.subject import target_platform
 from stoker.plan.survey import chosen_variant
 from stoker.settings.user_options import UserOptions
@@ -93,7 +92,7 @@ def plan_slim(name: str, python: str | None, chosen: UserOptions) -> tuple[Matri
         slim, before = replace(slim, path=str(path.absolute())), path.stat().st_size
     job = MatrixJob(
         name=name,
-        variant=variant_name(variant),
+        variant=variant.name,
         label=slim_label(variant),
         made_from=WheelFrom.SLIM,
         given=given,
@@ -131,7 +130,7 @@ def slim_one(
 
     ``aside`` is a temporary folder on the same disk, in which the jobs share their downloads.
     """
-    inputs = digest([slim.source, job.label, variant_name(slim.variant), __version__])
+    inputs = digest([slim.source, job.label, slim.variant.name, __version__])
     same = earlier and earlier.inputs == inputs and earlier.wheel
     if earlier and same and file_digest(out / same) == earlier.sha256:
         return replace(earlier, end=MatrixEnd.UNCHANGED)

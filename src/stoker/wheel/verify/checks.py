@@ -7,18 +7,13 @@ from typing import NamedTuple
 import msgspec
 
 from stoker.model.artifact import LibraryOrigin
-from stoker.model.finding import Finding, Severity, ok
-from stoker.plan.grammar import name
+from stoker.model.finding import Finding, Severity, ok, worst_first
 from stoker.wheel.verify import code, contents, cpu_level, linking, loading, tags
 from stoker.wheel.verify.tested import WheelUnderTest
 
 
 def _always(_: WheelUnderTest) -> bool:
     return True
-
-
-def _has_libraries(wheel: WheelUnderTest) -> bool:
-    return bool(wheel.libraries)
 
 
 def _has_search_paths(wheel: WheelUnderTest) -> bool:
@@ -40,7 +35,7 @@ class Check(NamedTuple):
     name: str
     title: str
     findings: Callable[[WheelUnderTest], Iterator[Finding]]
-    applies: Callable[[WheelUnderTest], bool] = _has_libraries
+    applies: Callable[[WheelUnderTest], bool] = lambda wheel: bool(wheel.libraries)
 
 
 CHECKS = {
@@ -180,12 +175,7 @@ def with_fix(wheel: WheelUnderTest, finding: Finding) -> Finding:
     if not text.startswith("stoker "):
         return msgspec.structs.replace(finding, advice=text)
     gpus = ",".join(gpu.torch_word for gpu in wheel.expected_gpus)
-    variant = name(wheel.expected) if wheel.expected else "VARIANT"
+    variant = wheel.expected.name if wheel.expected else "VARIANT"
     path = shlex.quote(wheel.file_name)
     command = text.format(wheel=path, variant=shlex.quote(variant), gpus=gpus or "GPUS")
     return msgspec.structs.replace(finding, fix=(command,))
-
-
-def worst_first(findings: list[Finding]) -> tuple[Finding, ...]:
-    order = list(Severity)
-    return tuple(sorted(findings, key=lambda finding: -order.index(finding.severity)))

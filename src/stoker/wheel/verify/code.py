@@ -104,8 +104,7 @@ def as_slimmed(wheel: WheelUnderTest) -> Iterator[Finding]:
 
 def _words(target: GpuTarget) -> list[str]:
     """Return ``sm_90a`` for ``9.0a``, and ``compute_90a`` as well with PTX."""
-    number = target.arch.replace(".", "")
-    return [f"sm_{number}", *([f"compute_{number}"] if target.ptx else [])]
+    return [f"sm_{target.digits}", *([f"compute_{target.digits}"] if target.ptx else [])]
 
 
 def _present(libraries: Iterable[LibraryFacts]) -> set[str]:

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import msgspec
 
 from stoker.model.finding import Finding, Severity, ok
+from stoker.model.value import counted
 from stoker.outside.streams import xml_text
 from stoker.outside.terminal import Group, Page, Text, finding_lines
 from stoker.wheel.verify.checks import CHECKS
@@ -44,7 +45,7 @@ def _by_topic(findings: Sequence[Finding]) -> list[Finding]:
 def verification_verdict(verification: Verification) -> str:
     severities = [finding.severity for finding in verification.findings]
     counts = [
-        f"{number} {severity}{'s' if number > 1 else ''}"
+        counted(number, severity.value)
         for severity in (Severity.ERROR, Severity.WARNING)
         if (number := severities.count(severity))
     ]

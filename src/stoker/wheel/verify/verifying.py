@@ -7,15 +7,16 @@ import msgspec
 
 from stoker.knowledge.cpus import beyond, cpu_family
 from stoker.model.errors import ArtifactError, UsageError
+from stoker.model.finding import worst_first
 from stoker.model.slimming import SLIM_MEMBER, SlimRecord
 from stoker.model.value import UNDECODABLE, Value
 from stoker.model.variant import PLAN_MEMBER, PlannedTargets, Variant
-from stoker.plan.grammar import name, parse
+from stoker.plan.grammar import parse
 from stoker.plan.survey import named_variant
 from stoker.wheel.engine import Wheel, open_wheel
 from stoker.wheel.inspecting import inspect
 from stoker.wheel.revision import read_excluded, read_record
-from stoker.wheel.verify.checks import examine_wheel, with_fix, worst_first
+from stoker.wheel.verify.checks import examine_wheel, with_fix
 from stoker.wheel.verify.cpu_level import read_code
 from stoker.wheel.verify.loading import asked_releases
 from stoker.wheel.verify.tested import (
@@ -93,7 +94,7 @@ def read_and_verify(
         wheel=str(path),
         name=tested.metadata.name,
         version=tested.metadata.version,
-        variant=name(tested.expected) if tested.expected else None,
+        variant=tested.expected.name if tested.expected else None,
         findings=worst_first(findings),
     )
 
@@ -131,7 +132,7 @@ def _plan(wheel: Wheel, slim: SlimNote | None) -> PlanRecord | None:
         if recorded is None:
             return None
         # The file may contain anything: parsing the variant's name checks every field.
-        variant = parse(name(recorded.variant))
+        variant = parse(recorded.variant.name)
         if slim and slim.record:
             variant = msgspec.structs.replace(variant, gpus=slim.record.gpus)
         targets = None if slim and slim.record else recorded.targets
