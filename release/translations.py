@@ -72,11 +72,8 @@ def _values(template: str) -> set[str]:
 
 def messages(file: Path) -> dict[str, str]:
     with file.open("rb") as stream:
-        return {
-            key: text
-            for key, text in gettext.GNUTranslations(stream)._catalog.items()
-            if isinstance(key, str)
-        }
+        catalogue: dict[Any, str] = vars(gettext.GNUTranslations(stream))["_catalog"]
+        return {key: text for key, text in catalogue.items() if isinstance(key, str)}
 
 
 def _without_place(said: str) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from stoker.model.caching import CacheEngine, CacheStatus, CacheUse, Hits
 from stoker.model.errors import StokerError
+from stoker.model.prepared import prepared
 from stoker.outside import process
 
 _TIMEOUT_S = 30.0
@@ -140,6 +141,6 @@ def _ask(program: str, environment: Mapping[str, str]) -> _Answer | None:
     words = [program, "--show-stats", "--stats-format", "json"]
     done = process.run(words, timeout=_TIMEOUT_S, env=environment)
     try:
-        return msgspec.json.decode(done.stdout, type=_Answer) if done.ok else None
+        return msgspec.json.decode(done.stdout, type=prepared(_Answer)) if done.ok else None
     except msgspec.DecodeError:
         return None

@@ -11,6 +11,7 @@ from stoker.ask.values import Asked, AskedOption, AskedVariable, AskedWord, Wall
 from stoker.govern.command_line import compiler_words, step_of
 from stoker.knowledge.steps import known_step
 from stoker.model.govern import Role, Step
+from stoker.model.prepared import prepared
 from stoker.model.secrets import hide, redact
 from stoker.model.value import UNDECODABLE, Value
 from stoker.model.variant import Backend, GpuTarget
@@ -109,7 +110,7 @@ def answer(
 def _notes(text: str) -> Iterator[_Note]:
     for line in text.splitlines():
         try:
-            yield msgspec.json.decode(line, type=_Note)
+            yield msgspec.json.decode(line, type=prepared(_Note))
         except UNDECODABLE:
             continue  # a line that was cut off when the room ended
 

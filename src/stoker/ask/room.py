@@ -13,6 +13,7 @@ import msgspec
 from stoker.ask.values import Walls
 from stoker.govern.native import LIBRARY, installed
 from stoker.model.errors import MissingError, StokerError
+from stoker.model.prepared import prepared
 from stoker.model.secrets import is_secret
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import folders, process
@@ -94,7 +95,7 @@ def enter(question: Question, walls: Walls) -> Left:
             hints=["--ask=open asks on a copy of the tree, with your rights and your network"],
         )
     try:
-        return msgspec.json.decode(told.stdout, type=Left)
+        return msgspec.json.decode(told.stdout, type=prepared(Left))
     except UNDECODABLE:
         said = told.stderr.strip().splitlines()[-3:]
         raise RoomError(

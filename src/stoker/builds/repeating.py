@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from stoker.model.build import BuildRecord, BuildRequest, Isolation
 from stoker.model.errors import UsageError, unreadable
 from stoker.model.plan import Plan
+from stoker.model.prepared import prepared
 from stoker.model.secrets import HIDDEN
 from stoker.model.value import UNDECODABLE, Value
 from stoker.model.variant import PLAN_MEMBER, PlannedTargets
@@ -88,7 +89,7 @@ def _of_wheel(path: Path) -> RecordedBuild:
         member = f"{wheel.dist_info}/{PLAN_MEMBER}"
         if member not in wheel.members:
             raise UsageError(f"{path} contains no plan", hints=[_HINT])
-        found = msgspec.json.decode(wheel.read(member), type=_InWheel)
+        found = msgspec.json.decode(wheel.read(member), type=prepared(_InWheel))
     how = found.build
     return RecordedBuild(
         file=str(path),
@@ -101,7 +102,7 @@ def _of_wheel(path: Path) -> RecordedBuild:
 
 
 def _of_record(path: Path) -> RecordedBuild:
-    record = msgspec.json.decode(path.read_bytes(), type=BuildRecord)
+    record = msgspec.json.decode(path.read_bytes(), type=prepared(BuildRecord))
     lasting = lasting_json(record.plan)
     return RecordedBuild(
         file=str(path),

@@ -17,6 +17,7 @@ from stoker.catalogue.judging import Place
 from stoker.catalogue.values import PublishedWheel
 from stoker.model.distribution import read_version
 from stoker.model.errors import MissingError, StokerError
+from stoker.model.prepared import prepared
 from stoker.model.value import UNDECODABLE, Bytes, Value
 from stoker.model.wheel_source import WheelSource
 from stoker.outside.long_work import Say
@@ -175,7 +176,7 @@ def _released(url: str, web: Web) -> list[File]:
     with opened(url, web, accept="application/vnd.github+json, application/json") as answer:
         content = answer.whole(_MOST_RELEASES)
     try:
-        releases = msgspec.json.decode(content, type=list[_Release])
+        releases = msgspec.json.decode(content, type=prepared(list[_Release]))
     except UNDECODABLE as error:
         raise UnreachableError(f"{url} is not a list of releases: {error}") from error
     return [

@@ -7,6 +7,7 @@ import msgspec
 from stoker.catalogue.values import FORMAT, PublishedCatalogue, PublishedWheel
 from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError
+from stoker.model.prepared import prepared
 from stoker.model.value import UNDECODABLE, Value
 
 CATALOGUE = "catalogue.json"
@@ -46,10 +47,10 @@ class _Format(Value, frozen=True, kw_only=True):
 def decoded(content: bytes, where: str) -> PublishedCatalogue:
     """Read `catalogue.json`, which anyone may have written."""
     try:
-        if msgspec.json.decode(content, type=_Format).format > FORMAT:
+        if msgspec.json.decode(content, type=prepared(_Format)).format > FORMAT:
             hints = ["a newer release of stoker reads it"]
             raise ArtifactError("the catalogue has a newer format", file=where, hints=hints)
-        catalogue = msgspec.json.decode(content, type=PublishedCatalogue)
+        catalogue = msgspec.json.decode(content, type=prepared(PublishedCatalogue))
         for wheel in catalogue.wheels:
             read_version(wheel.version)
     except UNDECODABLE as error:

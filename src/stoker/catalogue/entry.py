@@ -16,6 +16,7 @@ from stoker.knowledge.sonames import cuda_of
 from stoker.model.artifact import ArtifactFacts, WheelFacts
 from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import ArtifactError, UsageError
+from stoker.model.prepared import prepared
 from stoker.model.slimming import SlimRecord
 from stoker.model.value import Value, minor_release
 from stoker.model.variant import Backend, Variant
@@ -98,7 +99,7 @@ def _checked(entry: PublishedWheel) -> PublishedWheel:
     if entry.variant in RESERVED:
         raise UsageError(f"'{entry.variant}' cannot be the name of a variant")
     try:
-        return msgspec.convert(msgspec.to_builtins(entry), PublishedWheel)
+        return msgspec.convert(msgspec.to_builtins(entry), prepared(PublishedWheel))
     except msgspec.ValidationError as error:
         raise ArtifactError(f"this cannot be published: {error}", file=entry.file) from None
 

@@ -13,6 +13,7 @@ from packaging.utils import parse_wheel_filename
 from stoker.catalogue.values import NO_LABEL, ArchCode, CodeRegions, PublishedWheel
 from stoker.knowledge.cpus import cpu_levels, cpu_needs
 from stoker.model.errors import ArtifactError
+from stoker.model.prepared import prepared
 from stoker.model.value import UNDECODABLE, Value
 from stoker.model.variant import Backend
 
@@ -34,7 +35,7 @@ class _Variants(Value, frozen=True, kw_only=True):
 def read_variants(content: bytes, where: str) -> dict[str, Properties]:
     """Return the properties by label; anyone may have written the file."""
     try:
-        return msgspec.json.decode(content, type=_Variants).variants
+        return msgspec.json.decode(content, type=prepared(_Variants)).variants
     except UNDECODABLE as error:
         raise ArtifactError(f"this does not describe wheel variants: {error}", file=where) from None
 

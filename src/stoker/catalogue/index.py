@@ -23,6 +23,7 @@ from stoker.catalogue.store import OWN, ConflictError, Store
 from stoker.catalogue.values import WHEEL_VARIANTS, PublishedCatalogue, PublishedWheel
 from stoker.model.distribution import read_version
 from stoker.model.errors import StokerError, UsageError, unknown
+from stoker.model.prepared import prepared
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside.long_work import Say
 
@@ -295,6 +296,6 @@ def _marker(store: Store, groups: Iterable[WheelGroup]) -> Iterator[None]:
 def _marked(store: Store, path: str) -> tuple[WheelGroup, ...]:
     found = store.read(path)
     try:
-        return msgspec.json.decode(found[0], type=tuple[WheelGroup, ...]) if found else ()
+        return msgspec.json.decode(found[0], type=prepared(tuple[WheelGroup, ...])) if found else ()
     except UNDECODABLE:
         return ()

@@ -19,6 +19,7 @@ from stoker.catalogue.judging import Place
 from stoker.catalogue.values import Digest, Line, VersionText
 from stoker.machine.installers import Installer, InstallReport, Resolved, install_failure
 from stoker.model.errors import ArtifactError, UsageError, unreadable
+from stoker.model.prepared import prepared
 from stoker.model.value import UNDECODABLE, Value, checked_toml, minor_release, toml_value
 from stoker.outside import process
 from stoker.outside.files import read_json, write_whole
@@ -95,7 +96,7 @@ def _locked(one: Resolved) -> LockedPackage:
         "wheels": [{"name": name, "url": url, "hashes": {"sha256": digest}}],
     }
     try:
-        return msgspec.convert(package, LockedPackage)
+        return msgspec.convert(package, prepared(LockedPackage))
     except msgspec.ValidationError as error:
         raise ArtifactError(f"this cannot be locked: {error}", file=name) from None
 
@@ -125,7 +126,7 @@ def read_lock(path: Path) -> Lock:
     """Read a lock; raise UsageError if one of its packages is not one file with its hash."""
     try:
         content = tomllib.loads(checked_toml(path.read_text(encoding="utf-8")))
-        return msgspec.convert(content, Lock)
+        return msgspec.convert(content, prepared(Lock))
     except OSError as error:
         raise unreadable(path, error) from error
     except UNDECODABLE as error:

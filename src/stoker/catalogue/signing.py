@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from stoker.model.errors import ArtifactError, MissingError, UsageError
+from stoker.model.prepared import prepared
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import folders, locks, process
 from stoker.outside.files import folder_of_process, write_whole
@@ -121,7 +122,7 @@ def check_serial(place: str, serial: int) -> None:
 
 def _read(path: Path) -> _Seen:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Seen)
+        return msgspec.json.decode(path.read_bytes(), type=prepared(_Seen))
     except FileNotFoundError:
         return _Seen()
     except (OSError, *UNDECODABLE) as error:

@@ -18,6 +18,7 @@ import msgspec
 from stoker.govern.client import runtime_folders
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.events import AnyEvent, Overview, RunBegins, RunEnds, StageChanges
+from stoker.model.prepared import prepared
 from stoker.model.runs import RunSummary
 from stoker.model.secrets import redact
 from stoker.model.value import UNDECODABLE, duration
@@ -147,7 +148,7 @@ class Watching:
         with suppress(ConnectionError):
             while message := self._connection.recv(_LARGEST):
                 with suppress(*UNDECODABLE):
-                    yield msgspec.json.decode(message, type=AnyEvent)
+                    yield msgspec.json.decode(message, type=prepared(AnyEvent))
 
     def close(self) -> None:
         self._connection.close()
@@ -165,7 +166,7 @@ def _connected(path: Path) -> Watching | None:
     connection.settimeout(_ANSWER_TIMEOUT_S)
     try:
         connection.connect(str(path))
-        begins = msgspec.json.decode(connection.recv(_LARGEST), type=RunBegins)
+        begins = msgspec.json.decode(connection.recv(_LARGEST), type=prepared(RunBegins))
     except ConnectionRefusedError:  # left by a run that was killed
         connection.close()
         with suppress(OSError):

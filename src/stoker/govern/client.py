@@ -18,6 +18,7 @@ from stoker.govern.peers import command_line, cpu_seconds, is_stopped, kill_behi
 from stoker.govern.protocol import decode, encode
 from stoker.model.errors import StokerError, StorageError
 from stoker.model.events import AnyEvent
+from stoker.model.prepared import prepared
 from stoker.model.runs import RunSummary
 from stoker.model.secrets import redact
 from stoker.model.terms import GovernorOptions, RunShare, RunTerms, TimeLimit
@@ -176,7 +177,7 @@ class Client:
 
     def _welcome(self, fields: tuple[bytes, ...]) -> None:
         self.answered = True
-        found = msgspec.json.decode(fields[0], type=GovernorOptions)
+        found = msgspec.json.decode(fields[0], type=prepared(GovernorOptions))
         self.options = replace(found, cpus=self._share.cpus, cap=self._share.cap)
 
     def _gave_up(self, connection: socket.socket, waited: float) -> bool:
@@ -216,9 +217,9 @@ class Client:
                 case "welcome":
                     self._welcome(fields)
                 case "event":
-                    yield msgspec.json.decode(fields[0], type=AnyEvent)
+                    yield msgspec.json.decode(fields[0], type=prepared(AnyEvent))
                 case "summary":
-                    self.summary = msgspec.json.decode(fields[0], type=RunSummary)
+                    self.summary = msgspec.json.decode(fields[0], type=prepared(RunSummary))
 
     def ended_as_hung(self) -> bool:
         """Return whether the governor was silent for so long that it hangs; it is killed then.

@@ -53,6 +53,7 @@ from stoker.govern.runs import Runs
 from stoker.machine.memory import Meter
 from stoker.model.events import TargetsDiffer
 from stoker.model.govern import Step
+from stoker.model.prepared import prepared
 from stoker.model.runs import Attempt
 from stoker.model.terms import GovernorOptions, NvccThreads, RunShare, RunTerms
 from stoker.outside import locks
@@ -384,7 +385,7 @@ class Daemon:
 
 def _terms(field: bytes) -> RunTerms:
     try:
-        return msgspec.json.decode(field, type=RunTerms)
+        return msgspec.json.decode(field, type=prepared(RunTerms))
     except msgspec.MsgspecError as error:
         raise ProtocolError(f"terms of a client: {error}") from error
 
@@ -395,7 +396,7 @@ def main() -> None:
     LISTENER is the descriptor of the listening socket, CLIENT that of a connection to a run. The
     descriptor of the lock beside the socket is inherited too, and closed when we end.
     """
-    options = msgspec.json.decode(sys.argv[1], type=GovernorOptions)
+    options = msgspec.json.decode(sys.argv[1], type=prepared(GovernorOptions))
     listener, *clients = (socket.socket(fileno=int(word)) for word in sys.argv[2:])
     os.umask(0o077)  # only its user may read its files
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -19,6 +19,7 @@ import msgspec
 
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.govern import MOST_ROWS, StepRecord
+from stoker.model.prepared import prepared
 from stoker.model.runs import Attempt, Includes, Outcome, Run, RunSummary, build_command
 from stoker.model.value import UNDECODABLE
 from stoker.outside import folders, locks
@@ -167,7 +168,7 @@ class History:
         rows = self._read("SELECT includes FROM run WHERE id = ?", (run,))
         try:
             content = lzma.LZMADecompressor().decompress(rows[0][0], _MOST_INCLUDES)
-            return msgspec.msgpack.decode(content, type=Includes)
+            return msgspec.msgpack.decode(content, type=prepared(Includes))
         except (IndexError, TypeError, lzma.LZMAError, *UNDECODABLE):
             return None
 
@@ -284,11 +285,13 @@ class History:
 def _run(row: tuple[Any, ...]) -> Run | None:
     values = dict(zip(_RUN_COLUMNS.split(", "), row, strict=True))
     try:
-        summary = msgspec.json.decode(values["summary"] or b"null", type=RunSummary | None)
+        summary = msgspec.json.decode(
+            values["summary"] or b"null", type=prepared(RunSummary | None)
+        )
     except (msgspec.MsgspecError, TypeError):
         summary = None  # written by another version, perhaps; the run is still valid
     try:
-        return msgspec.convert(values | {"summary": summary}, Run)
+        return msgspec.convert(values | {"summary": summary}, prepared(Run))
     except msgspec.ValidationError:
         return None
 
@@ -313,7 +316,7 @@ def _attempt(row: tuple[Any, ...]) -> Attempt | None:
         step = {name: values.pop(name) for name in _STEP_COLUMNS.split(", ")}
         record = {name: values.pop(name) for name in _RECORD_COLUMNS.split(", ")}
         record["killed"] = values["outcome"] == Outcome.DEADLINE
-        return msgspec.convert(values | {"record": record | {"step": step}}, Attempt)
+        return msgspec.convert(values | {"record": record | {"step": step}}, prepared(Attempt))
     except (msgspec.MsgspecError, TypeError):
         return None
 

@@ -19,6 +19,7 @@ from stoker.govern.history import DamagedError, History
 from stoker.govern.predict import Knowledge, Predictor
 from stoker.knowledge import tables_digest
 from stoker.model.errors import StokerError
+from stoker.model.prepared import prepared
 from stoker.model.runs import Attempt, RunSummary
 from stoker.model.value import UNDECODABLE, Value, counted, first_of
 
@@ -175,7 +176,7 @@ def _predictor(history: History, stored: tuple[int, bytes] | None) -> Predictor:
     """Return a predictor that knows the history. ``stored`` is what was learned before."""
     known = None
     with suppress(*UNDECODABLE):
-        known = stored and msgspec.msgpack.decode(stored[1], type=Knowledge)
+        known = stored and msgspec.msgpack.decode(stored[1], type=prepared(Knowledge))
     return Predictor(history.recent(after=stored[0] if stored and known else 0), known)
 
 

@@ -33,6 +33,7 @@ from msgspec.structs import asdict, replace
 from stoker.govern.command_line import role_of_source
 from stoker.model.errors import UsageError
 from stoker.model.govern import Collector, CompileMode, ModeEffect, Role, Step, StepRecord, Trace
+from stoker.model.prepared import prepared
 from stoker.model.value import UNDECODABLE, Percent, Value
 
 _PARENT = re.compile(r"(?<![^/])__/")
@@ -76,7 +77,7 @@ class _File(Value, frozen=True, kw_only=True, omit_defaults=True):
 def read_trace(content: bytes, where: str) -> Trace:
     """Return the trace in a file. ``where`` is the file's name, for errors."""
     try:
-        file = msgspec.json.decode(content, type=_File)
+        file = msgspec.json.decode(content, type=prepared(_File))
     except UNDECODABLE as error:
         raise UsageError(f"not a trace: {error}", where=where) from error
     if not file.steps:
@@ -117,7 +118,8 @@ def _record(entry: _TraceStep, where: str) -> StepRecord:
             effects=entry.effects,
             killed=entry.killed,
         )
-        return msgspec.convert(msgspec.to_builtins(record), StepRecord)  # which checks the figures
+        # Converting checks the figures.
+        return msgspec.convert(msgspec.to_builtins(record), prepared(StepRecord))
     except (msgspec.ValidationError, OverflowError) as error:
         what = f"{entry.output or entry.source} has a figure out of range"
         raise UsageError(f"{what}: {error}", where=where) from error

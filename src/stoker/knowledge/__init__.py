@@ -7,6 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
+from stoker.model.prepared import prepared
+
 T = TypeVar("T")
 
 
@@ -42,7 +44,7 @@ def rows(name: str, kind: type[T]) -> Callable[[], tuple[T, ...]]:
 
 def load(name: str, kind: type[T]) -> T:
     """Return the content of ``<name>.toml``."""
-    return msgspec.toml.decode(file_content(f"{name}.toml"), type=kind)
+    return msgspec.toml.decode(file_content(f"{name}.toml"), type=prepared(kind))
 
 
 def file_content(name: str) -> bytes:

@@ -16,6 +16,7 @@ from itertools import accumulate, pairwise
 import msgspec
 
 from stoker.knowledge import Row, file_content
+from stoker.model.prepared import prepared
 from stoker.model.shell import PLACEHOLDER, Template
 from stoker.model.value import version_numbers
 
@@ -252,7 +253,7 @@ class _FailureFile:
 
     def __init__(self, content: bytes):
         begin = content.index(b"\n") + 1
-        self.index = msgspec.json.decode(content[:begin], type=FailureIndex)
+        self.index = msgspec.json.decode(content[:begin], type=prepared(FailureIndex))
         self._content = content
         self._begins = tuple(accumulate(self.index.sizes, initial=begin))
         self.literals = self.index.literals
@@ -261,13 +262,13 @@ class _FailureFile:
 
     @cached_property
     def products(self) -> tuple[Product, ...]:
-        line = msgspec.json.decode(self._line(0), type=IndexedProducts)
+        line = msgspec.json.decode(self._line(0), type=prepared(IndexedProducts))
         self.literals |= line.literals
         return line.products
 
     @cached_property
     def owners(self) -> OwnerTable:
-        return msgspec.json.decode(self._line(1), type=IndexedOwners).owners
+        return msgspec.json.decode(self._line(1), type=prepared(IndexedOwners)).owners
 
     def _line(self, number: int) -> bytes:
         return self._content[self._begins[number] : self._begins[number + 1]]
@@ -277,7 +278,9 @@ class _FailureFile:
 
     def numbered(self, number: int) -> Failure:
         if number not in self._known:
-            line = msgspec.json.decode(self._line(number + _BEFORE_CAUSES), type=IndexedCause)
+            line = msgspec.json.decode(
+                self._line(number + _BEFORE_CAUSES), type=prepared(IndexedCause)
+            )
             self.literals |= line.literals
             self._known[number] = line.cause
         return self._known[number]

@@ -15,6 +15,7 @@ from functools import cache
 import msgspec
 
 from stoker.knowledge import Row, file_content, table
+from stoker.model.prepared import prepared
 
 OLDEST = "2.4.0"  # the oldest release in the table
 _TABLE = "torch_symbols.xz"
@@ -70,7 +71,7 @@ def pack_symbols(found: Iterable[tuple[TorchBuild, Collection[str]]]) -> bytes:
 
 def unpack_symbols(packed: bytes) -> _Table:
     head, names, numbers = lzma.decompress(packed).split(b"\0", 2)
-    described = msgspec.json.decode(head, type=_Head)
+    described = msgspec.json.decode(head, type=prepared(_Head))
     masks = [int(mask, 16) for mask in described.masks]
     half = len(numbers) // 2
     return _Table(

@@ -11,6 +11,7 @@ import msgspec
 
 from stoker.model.errors import MissingError
 from stoker.model.machine import PythonInstallation
+from stoker.model.prepared import prepared
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import process
 from stoker.outside.process import Argument
@@ -140,7 +141,7 @@ def ask_interpreter(path: str, probe: Probe) -> Interpreter:
     # A sitecustomize may print text before and after the answer.
     line = next((line for line in answer.printed.splitlines() if line.startswith("{")), "")
     try:
-        return msgspec.json.decode(line, type=Interpreter)
+        return msgspec.json.decode(line, type=prepared(Interpreter))
     except UNDECODABLE:
         problem = answer.problem or "does not answer as a Python does"
         raise MissingError(f"{path} {problem}", hints=(HINT,)) from None

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from stoker.model.plan import Plan
+from stoker.model.prepared import prepared
 from stoker.model.runs import RunSummary
 from stoker.model.value import Bytes, Value
 
@@ -76,7 +77,7 @@ class BuildRequest(Value, frozen=True, kw_only=True):
         """Return the request with the settings that it has a field for, unless they are None."""
         said = {name: settings.get(name) for name in self.__struct_fields__}
         changes = {name: value for name, value in said.items() if value is not None}
-        return msgspec.convert(msgspec.structs.asdict(self) | changes, BuildRequest)
+        return msgspec.convert(msgspec.structs.asdict(self) | changes, prepared(BuildRequest))
 
 
 class GitState(Value, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from typing import BinaryIO, TypeVar
 import msgspec
 
 from stoker.model.errors import StokerError, StorageError, StorageErrors, UsageError
+from stoker.model.prepared import prepared
 from stoker.model.value import UNDECODABLE
 from stoker.outside import locks
 from stoker.outside.deleting import ASIDE, remove_file, remove_tree
@@ -41,7 +42,7 @@ def stamp_of(file: Path) -> Stamp:
 def read_json(path: Path, kind: type[T]) -> T | None:
     """Return the value in a JSON file; ``None`` if it is missing, damaged or of another kind."""
     with suppress(OSError, *UNDECODABLE):
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(path.read_bytes(), type=prepared(kind))
     return None
 
 

@@ -19,6 +19,7 @@ from packaging.version import Version
 
 from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError, CommandError, MissingError, UsageError, nearest
+from stoker.model.prepared import prepared
 from stoker.model.value import UNDECODABLE, Bytes, Value, size
 from stoker.outside import process
 from stoker.outside.files import file_made_whole
@@ -191,7 +192,7 @@ def parse_page(content: bytes, kind: str, url: str) -> list[File]:
     """Return the files that a page lists; empty if it is not a page of an index."""
     if kind == _JSON:
         try:
-            page = msgspec.json.decode(content, type=_Page)
+            page = msgspec.json.decode(content, type=prepared(_Page))
         except UNDECODABLE as error:
             raise UnreachableError(f"{url} is not a page of a package index: {error}") from error
         named = [

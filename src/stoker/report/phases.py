@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from stoker.model.govern import Step
+from stoker.model.prepared import prepared
 from stoker.model.value import UNDECODABLE, Value
 
 _SHORTEST = 0.005  # seconds of a phase that is kept: clang records each header and template
@@ -91,7 +92,7 @@ def read_phases(content: bytes, form: PhaseFormat, step: Step) -> tuple[Compiler
 
 def _of_trace(content: bytes) -> Iterator[CompilerPhase]:
     try:
-        events = msgspec.json.decode(content, type=_TraceFile).traceEvents
+        events = msgspec.json.decode(content, type=prepared(_TraceFile)).traceEvents
     except UNDECODABLE:
         return
     for event in events:

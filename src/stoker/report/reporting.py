@@ -18,6 +18,7 @@ from stoker.govern.simulated_steps import with_cache_hits, with_nvcc_threads
 from stoker.model.build import BuildRecord
 from stoker.model.errors import StokerError, UsageError
 from stoker.model.govern import StepRecord
+from stoker.model.prepared import prepared
 from stoker.model.runs import Includes, Outcome, Run, run_folder_of
 from stoker.model.value import UNDECODABLE, counted
 from stoker.outside.long_work import Say
@@ -135,7 +136,7 @@ def _find(run: Run) -> _Found:
     folder, record = runs_folder() / (name or ""), None
     if name is not None:
         with suppress(OSError, *UNDECODABLE):
-            record = msgspec.json.decode((folder / RECORD).read_bytes(), type=BuildRecord)
+            record = msgspec.json.decode((folder / RECORD).read_bytes(), type=prepared(BuildRecord))
     machine = record.plan.machine if record else None
     recorded = RecordedRun(
         cpus=machine.cpus if machine else None,

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from stoker.model.errors import UsageError, unreadable
+from stoker.model.prepared import prepared
 from stoker.model.recipe import ProjectRecipe
 from stoker.model.value import checked_toml
 
@@ -28,7 +29,7 @@ def read_recipe_tables(tables: object, where: str) -> tuple[ProjectRecipe, ...]:
         named = table.get("name") if isinstance(table, dict) else None
         what = f"recipe {named or number}"
         try:
-            recipe = msgspec.convert(table, ProjectRecipe)
+            recipe = msgspec.convert(table, prepared(ProjectRecipe))
         except msgspec.ValidationError as error:
             raise UsageError(f"{what}: {error}", where=where, hints=[_DESCRIBED]) from error
         if not recipe.packages and not recipe.files:

@@ -27,6 +27,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from stoker.model.errors import UsageError
+from stoker.model.prepared import prepared
 from stoker.model.value import Value, byte_count
 from stoker.model.wheel_source import WheelSource
 
@@ -57,7 +58,7 @@ def _plain(place: str) -> str:
 
 def _converted(table: object, kind: type[T], name: str, keys: str, where: str) -> T:
     try:
-        return msgspec.convert(table, kind)
+        return msgspec.convert(table, prepared(kind))
     except msgspec.ValidationError as error:
         message = f"the table '{name}' is not valid: {error}"
         raise UsageError(message, where=where, hints=[f"its keys are {keys}"]) from error

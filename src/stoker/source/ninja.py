@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from stoker.model.errors import UsageError
+from stoker.model.prepared import prepared
 from stoker.model.value import Value, whole_number
 from stoker.outside.folders import work_folders
 
@@ -46,7 +47,7 @@ def compile_commands(text: str) -> tuple[CompileCommand, ...]:
     """Return the entries of a compilation database, such as the one that `ninja -t compdb` prints
     after its warnings. Raise one of the ``UNDECODABLE`` errors if there is none.
     """
-    return msgspec.json.decode(text[text.index("[") :], type=tuple[CompileCommand, ...])
+    return msgspec.json.decode(text[text.index("[") :], type=prepared(tuple[CompileCommand, ...]))
 
 
 class Edge(Value, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from stoker.model.distribution import read_requirement
+from stoker.model.prepared import prepared
 from stoker.model.source import FrontEnd
 from stoker.model.value import UNDECODABLE, Value, checked_toml
 from stoker.source.files import TreeFiles
@@ -168,7 +169,7 @@ def _scalar(value: object) -> str:
 def _read_pyproject(files: TreeFiles) -> _Pyproject:
     try:
         text = checked_toml(files.text("pyproject.toml") or "")
-        return msgspec.toml.decode(text, type=_Pyproject)
+        return msgspec.toml.decode(text, type=prepared(_Pyproject))
     except UNDECODABLE as error:
         files.note(f"pyproject.toml: not understood: {error}")
         return _Pyproject()

@@ -12,6 +12,7 @@ from packaging.version import InvalidVersion, Version
 
 from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError, UsageError
+from stoker.model.prepared import prepared
 from stoker.model.slimming import PACKAGE_MEMBER, PackageRecord
 from stoker.model.value import UNDECODABLE, Value
 from stoker.wheel.elf import Elf
@@ -87,7 +88,9 @@ def read_record(wheel: Wheel, name: str, kind: type[_Record]) -> _Record | None:
     Raise an ArtifactError or one of the ``UNDECODABLE`` errors if it cannot be read.
     """
     member = f"{wheel.dist_info}/{name}"
-    return msgspec.json.decode(wheel.read(member), type=kind) if member in wheel.members else None
+    if member not in wheel.members:
+        return None
+    return msgspec.json.decode(wheel.read(member), type=prepared(kind))
 
 
 def read_excluded(wheel: Wheel) -> tuple[str, ...]:

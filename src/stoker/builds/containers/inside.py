@@ -20,6 +20,7 @@ from stoker.govern.session import Show
 from stoker.model.build import BuildRecord
 from stoker.model.errors import CommandError, ExitStatus, StorageError
 from stoker.model.events import AnyEvent
+from stoker.model.prepared import prepared
 from stoker.model.value import UNDECODABLE, Value, indented_json
 from stoker.outside import folders, process
 from stoker.outside.deleting import remove_tree, remove_whole
@@ -111,7 +112,8 @@ class RunningContainer:
             remove_tree(made)
         built = None
         if brought:
-            record = msgspec.json.decode((brought / RECORD).read_bytes(), type=BuildRecord)
+            content = (brought / RECORD).read_bytes()
+            record = msgspec.json.decode(content, type=prepared(BuildRecord))
             record = msgspec.structs.replace(record, outputs=tuple(map(str, outputs)))
             built = Built(record=record, folder=str(brought))
             watcher.end(built)
@@ -144,7 +146,7 @@ class RunningContainer:
 
         def hear(line: str) -> None:
             try:
-                watcher.show(msgspec.json.decode(line, type=AnyEvent))
+                watcher.show(msgspec.json.decode(line, type=prepared(AnyEvent)))
             except UNDECODABLE:
                 for inside, outside in places.items():
                     line = line.replace(inside, outside)

@@ -7,6 +7,7 @@ import msgspec
 from packaging.version import Version
 
 from stoker.model.errors import MissingError
+from stoker.model.prepared import prepared
 from stoker.model.value import UNDECODABLE, Value
 
 
@@ -43,7 +44,7 @@ def read_pythons(told: str) -> tuple[InsidePython, ...]:
     found = []
     for line in told.splitlines():
         try:
-            found.append(msgspec.json.decode(line, type=InsidePython))
+            found.append(msgspec.json.decode(line, type=prepared(InsidePython)))
         except UNDECODABLE:
             continue
     return tuple(p for p in found if re.fullmatch(r"3\.\d{1,3}", p.version))

@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 
 from stoker.knowledge.sonames import is_nvidias, unhashed
 from stoker.model.errors import ArtifactError, StorageError, StorageErrors, UsageError
+from stoker.model.prepared import prepared
 from stoker.model.slimming import LibrarySlim, SlimRecord
 from stoker.model.value import UNDECODABLE, Value, indented_json, size
 from stoker.model.variant import GpuTarget
@@ -249,6 +250,6 @@ def encode_record(record: SlimRecord) -> bytes:
 def decode_record(content: bytes) -> SlimRecord | None:
     """Return the record of an earlier slimming, or None if it cannot be read."""
     try:
-        return msgspec.json.decode(content, type=SlimRecord)
+        return msgspec.json.decode(content, type=prepared(SlimRecord))
     except UNDECODABLE:
         return None

@@ -26,6 +26,7 @@ import msgspec
 
 from stoker.model.artifact import TargetKind
 from stoker.model.errors import StokerError, StorageError, StorageErrors, UsageError
+from stoker.model.prepared import prepared
 from stoker.model.slimming import SLIM_MEMBER
 from stoker.model.value import UNDECODABLE, Value
 from stoker.outside import locks
@@ -150,7 +151,7 @@ class Originals:
         if state is None:
             raise self.none_left()
         try:
-            journal = msgspec.json.decode((self.store / state).read_bytes(), type=Journal)
+            journal = msgspec.json.decode((self.store / state).read_bytes(), type=prepared(Journal))
         except (OSError, *UNDECODABLE) as error:
             raise StorageError(
                 f"cannot read {self.store / state}: {error}",
