@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from stoker.govern.entry import Entry, StepPhase
+from stoker.govern.policy import MOMENT
 from stoker.model.events import RunningStep
 from stoker.model.govern import LEASE_BYTES, LEASE_S, Basis, Prediction, StepRecord
 
@@ -14,7 +15,6 @@ _SHARE = 0.5  # of the memory that no running step may still use
 # More places for each CPU, and one: short compiles also wait for their processes. With these, 6,000
 # trivial compiles on 16 CPUs take 1.14 to 1.19 of ninja's time, with two more in all 1.16 to 1.32.
 _BEYOND = 0.5
-_IDLE = 2.0  # seconds after which places that no launcher takes are withdrawn
 
 
 class LeasePage(Protocol):
@@ -109,7 +109,7 @@ class LeaseOffers:
         running = [entry.running for entry in holding]
         places = 0
         disturbed = any(step.is_paused or step.stopping for step in running)
-        wanted = now - self._wanted <= _IDLE
+        wanted = now - self._wanted <= MOMENT
         if wanted and not disturbed and all(map(self._page.offers, waiting)):
             claimed = sum(max(0, s.request.prediction.high - s.current) for s in running)
             fitting = int(_SHARE * (free_bytes - claimed) / self._page.claim)

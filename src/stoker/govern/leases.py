@@ -21,21 +21,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from stoker.govern.protocol import MOST_REPORTED, PAGE_ROOM, PAGE_VERSION
 from stoker.model.govern import LEASE_BYTES, LEASE_S
 from stoker.outside.deleting import remove_file
 
 _LEAST_CLAIM = 64 << 20  # bytes that a step by a lease may use at least
 _ENOUGH = 8  # steps of a family that must have ended before it gets leases
-_MOST_FAMILIES = 4096  # that are remembered
-_MOST_PLACES = 1023
 
 _PAGE, _PIPE = ".page", ".reports"  # appended to the name of the socket
-_VERSION = 2
-_TABLE = 1024
 _HEADER = struct.Struct("@IIqI4x128s")
+_SIZE = _HEADER.size + 8 * PAGE_ROOM
 _LOCK = struct.Struct("@hhqqi4x")  # struct flock
 _GET_LOCK = getattr(fcntl, "F_OFD_GETLK", 36)
-_REPORTS = 1 << 20  # bytes that a pipe may hold, where the system allows it
 
 
 def make_files(socket: str) -> None:
@@ -47,7 +44,7 @@ def make_files(socket: str) -> None:
         os.mkfifo(f"{socket}{_PIPE}", 0o600)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         page = os.open(f"{socket}{_PAGE}", flags, 0o600)
-        os.write(page, _HEADER.pack(_VERSION, 0, 0, 0, b"").ljust(_HEADER.size + 8 * _TABLE, b"\0"))
+        os.write(page, _HEADER.pack(PAGE_VERSION, 0, 0, 0, b"").ljust(_SIZE, b"\0"))
         os.close(page)
 
 
@@ -81,10 +78,10 @@ class Leases:
             # Open for writing too, so that it never seems to have ended.
             self._pipe = os.open(f"{socket}{_PIPE}", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
             with suppress(OSError, AttributeError):
-                fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, _REPORTS)
+                fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, MOST_REPORTED)
             self._file = os.open(f"{socket}{_PAGE}", os.O_RDWR | os.O_CLOEXEC)
             # Words are written as a whole, because launchers read them at any time.
-            view = memoryview(mmap.mmap(self._file, _HEADER.size + 8 * _TABLE))
+            view = memoryview(mmap.mmap(self._file, _SIZE))
             self._words, self._beats = view[:8].cast("I"), view[8:16].cast("q")
             self._table = view[_HEADER.size :].cast("Q")
 
@@ -121,7 +118,7 @@ class Leases:
             known.enough_at = now
         if known.ended >= _ENOUGH:
             if not self.offers(family) and min(running, default=now) >= known.enough_at:
-                self._table[family % _TABLE] = family
+                self._table[family % PAGE_ROOM] = family
             self.claim = max(self.claim, min(LEASE_BYTES, 2 * peak))
 
     def exclude(self, family: int) -> None:
@@ -129,18 +126,18 @@ class Leases:
         if known := self._known(family):
             known.is_excluded = True
         if self.offers(family):
-            self._table[family % _TABLE] = 0
+            self._table[family % PAGE_ROOM] = 0
 
     def _known(self, family: int) -> _Family | None:
         """Return what is known of a family; None if it can have no leases."""
         known = self._families.get(family)
-        if known is None and family and self._file >= 0 and len(self._families) < _MOST_FAMILIES:
+        if known is None and family and self._file >= 0 and len(self._families) < PAGE_ROOM:
             known = self._families[family] = _Family()
         return known
 
     def offers(self, family: int) -> bool:
         """Return whether steps of a family get leases."""
-        return self._file >= 0 and family > 0 and self._table[family % _TABLE] == family
+        return self._file >= 0 and family > 0 and self._table[family % PAGE_ROOM] == family
 
     def largest(self, family: int) -> int:
         """Return the most memory that a step of a family has used."""
@@ -152,13 +149,13 @@ class Leases:
         if self._file < 0:
             return
         self._beats[0] = time.monotonic_ns() // 1000
-        places = min(places, _MOST_PLACES)
+        places = min(places, PAGE_ROOM - 1)
         if places != self.places:
             self.places = self._words[1] = places
 
     def taken(self) -> int:
         """Return the number of places that launchers have."""
-        return self._locked(0, _MOST_PLACES) if self._file >= 0 else 0
+        return self._locked(0, PAGE_ROOM) if self._file >= 0 else 0
 
     def _locked(self, start: int, stop: int) -> int:
         """Return how many bytes of a part of the file are locked, each by itself. The kernel names
@@ -185,7 +182,7 @@ class Leases:
         received = self._rest
         if self._pipe >= 0:
             with suppress(BlockingIOError):
-                received += os.read(self._pipe, _REPORTS)
+                received += os.read(self._pipe, MOST_REPORTED)
         *lines, rest = received.split(b"\n")
         # Launchers write whole reports of at most so many bytes; a longer rest is of no launcher.
         self._rest = rest if len(rest) <= select.PIPE_BUF else b""

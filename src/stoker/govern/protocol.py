@@ -10,6 +10,9 @@ from stoker.model.value import Value
 
 VERSION = 6
 SAMPLING = 0.1  # seconds between two samples of a launcher, which it reports
+PAGE_VERSION = 2  # of the page of leases
+PAGE_ROOM = 1024  # its places, of which one is never used, and its families
+MOST_REPORTED = 1 << 20  # bytes in a pipe of reports: the most that Linux allows by default
 
 _ESCAPES = {b"\\": b"\\\\", b"\t": b"\\t", b"\n": b"\\n", b"\r": b"\\r", b"\0": b"\\0"}
 _SPECIAL = re.compile(rb"[\\\t\n\r\0]")

@@ -67,6 +67,13 @@ def test_a_step_that_never_fits_is_named_once_at_the_start(world: World) -> None
     assert sum(isinstance(each, Warned) for each in world.events) == 1
 
 
+def test_only_the_longest_of_many_that_never_fit_are_named(world: World) -> None:
+    world.governor.deadlines.limit(100, 40.0, 40.0, 100.0, grace=inf)
+    world.governor.deadlines.expect(100, {f"{n}.o": 60.0 + n for n in range(1000)}, 100.0)
+    named = [each.text.split()[0] for each in world.events if isinstance(each, Warned)]
+    assert named == ["999.o", "998.o", "997.o", "996.o", "995.o"]
+
+
 def test_a_step_that_turns_out_to_be_short_starts_after_all(world: World) -> None:
     """Steps of this kind count with 10 s until some in the same folder were measured."""
     world.governor.deadlines.limit(100, 12.0, 12.0, 100.0, grace=inf)

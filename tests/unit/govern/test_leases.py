@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 
 from scripted_governor import GIB, World, done, explanation
 from stoker.govern.leases import Leases, make_files, remove_files
-from stoker.govern.protocol import VERSION, Ask, Lease
+from stoker.govern.protocol import PAGE_ROOM, VERSION, Ask, Lease
 from stoker.model.events import StepEnds, StepStarts
 from stoker.model.govern import LEASE_BYTES, Basis, Decision, Role, Step
 from stoker.model.terms import RunShare, RunTerms
@@ -99,6 +99,14 @@ def test_a_family_gets_leases_when_what_started_before_was_short_too(leases: Lea
     assert not leases.offers(FAMILY)
     leases.note(FAMILY, peak=MIB, seconds=0.1, now=11.0, running=iter([8.1, 9.0]))
     assert leases.offers(FAMILY)
+
+
+def test_no_more_families_are_remembered_than_the_page_has_room_for(leases: Leases) -> None:
+    for family in range(1, PAGE_ROOM + 1):
+        leases.note(family, peak=MIB, seconds=0.1)
+    for _ in range(8):
+        leases.note(FAMILY, peak=MIB, seconds=0.1)
+    assert not leases.offers(FAMILY)
 
 
 def test_a_lease_counts_as_twice_the_largest_step_that_had_one(leases: Leases) -> None:

@@ -74,6 +74,13 @@ def test_the_most_of_the_latest_four_counts() -> None:
     assert predictor.predict(step()).profile == make.profile(30, 40, 5, 100)
 
 
+def test_what_a_command_needed_long_ago_does_not_count() -> None:
+    predictor = Predictor([row(step(), 4 * GB) for _ in range(100)])
+    for _ in range(64):
+        predictor.learn(row(step(), GB))
+    assert predictor.predict(step()).peak == pytest.approx(GB)
+
+
 def test_rows_without_a_course_do_not_push_others_out() -> None:
     predictor = Predictor([row(step(), GB, profile=make.profile(20, 100))])
     for _ in range(10):
