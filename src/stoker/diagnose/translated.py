@@ -6,13 +6,13 @@ Microsoft's compiler are known by their code in any language. A line keeps what 
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
 from stoker.diagnose.sieve import Line
-from stoker.knowledge import Row, file_content, load
+from stoker.knowledge.translations import microsoft_messages, translations
 
 _QUOTES = "`'\"\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u300c\u300d\u300e\u300f"
 _QUOTED_VALUE = rf"[{_QUOTES}]\s?(.{{1,300}}?)\s?[{_QUOTES}]"
@@ -29,12 +29,6 @@ _LISTED = re.compile(
 )
 _WITHOUT_CODE = re.compile(r"\.(?:obj|lib|exe|dll)\)? ?: (?=unresolved external symbol )")
 _OF_MICROSOFT = ("LNK", " C1", " C2", " C3", " C4", "\tC", "unresolved external")
-
-
-class MicrosoftMessages(Row, frozen=True, kw_only=True):
-    """The content of msvc_messages.toml: messages by code, with what they quote as numbers."""
-
-    message: dict[str, str]
 
 
 class _Phrase(NamedTuple):
@@ -56,19 +50,13 @@ def in_english(lines: Sequence[Line]) -> Sequence[Line]:
 
 def _languages(whole: str) -> list[str]:
     """Return the languages of which a log has the words for an error."""
-    found = (mark.partition("=") for mark in _table()[0].split("\t"))
+    found = (mark.partition("=") for mark in translations()[0].split("\t"))
     return list(dict.fromkeys(name for name, _, said in found if said in whole))
-
-
-@cache
-def _table() -> tuple[str, ...]:
-    rows = file_content("translations.tsv").decode().splitlines()
-    return tuple(row for row in rows if not row.startswith("#"))
 
 
 def _phrases(language: str, whole: str) -> Iterator[_Phrase]:
     """Yield the messages of a language that may be in a log, the longest first."""
-    rows = [row.split("\t") for row in _table()[1:] if row.startswith(f"{language}\t")]
+    rows = [row.split("\t") for row in translations()[1:] if row.startswith(f"{language}\t")]
     for _, english, said in sorted(rows, key=lambda row: -len(row[2])):
         words = _WORD.findall(_VALUE.sub(" ", said))
         if all(word in whole for word in words):
@@ -122,7 +110,7 @@ def _of_microsoft(text: str) -> str:
         text = f"{place}: error {listed['code']}: {listed['message'].strip()}"
     text = _WITHOUT_CODE.sub(lambda found: f"{found[0]}error LNK2019: ", text)
     found = _BY_CODE.search(text)
-    known = _messages().get(found["code"]) if found else None
+    known = microsoft_messages().get(found["code"]) if found else None
     if not found or not known or _is_english(found["message"], known):
         return text
     values = [value["value"] for value in _VALUES.finditer(found["message"])]
@@ -142,8 +130,3 @@ def _is_english(message: str, known: str) -> bool:
     plain = _VALUES.sub(" ", message)
     words = re.findall(r"[A-Za-z]{3,}", _VALUES.sub(" ", known))
     return any(word in plain for word in words[:2])
-
-
-@cache
-def _messages() -> dict[str, str]:
-    return load("msvc_messages", MicrosoftMessages).message
