@@ -200,6 +200,47 @@ def _script(path: Path, text: str) -> str:
     return str(path)
 
 
+BACK_END = """
+import base64, hashlib, importlib.util, subprocess, sys, sysconfig, zipfile
+
+TAG = "py3-none-" + sysconfig.get_platform().replace("-", "_")
+INFO = "alone-1.dist-info"
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    if importlib.util.find_spec("setuptools"):
+        sys.exit("there is a setuptools")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", "a.so", "a.c"], check=True)
+    members = {
+        "alone/a.so": open("a.so", "rb").read(),
+        INFO + "/METADATA": b"Metadata-Version: 2.1\\nName: alone\\nVersion: 1\\n",
+        INFO + "/WHEEL": f"Wheel-Version: 1.0\\nRoot-Is-Purelib: false\\nTag: {TAG}\\n".encode(),
+    }
+    record = INFO + "/RECORD,,\\n"
+    with zipfile.ZipFile(f"{folder}/alone-1-{TAG}.whl", "w") as wheel:
+        for name, content in members.items():
+            wheel.writestr(name, content)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode()
+            record += f"{name},sha256={digest.rstrip('=')},{len(content)}\\n"
+        wheel.writestr(INFO + "/RECORD", record)
+    return f"alone-1-{TAG}.whl"
+"""
+
+
+def test_an_environment_of_its_own_begins_empty(stoker: Stoker, tmp_path: Path) -> None:
+    """Before Python 3.12 a new environment has a setuptools that is years old, which would meet a
+    requirement for which pip's own isolation takes the newest one.
+    """
+    (tmp_path / "back_end.py").write_text(BACK_END)
+    (tmp_path / "a.c").write_text("int a;")
+    (tmp_path / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "back_end"\nbackend-path = ["."]\n'
+        '[project]\nname = "alone"\nversion = "1"\n'
+    )
+    words = ("--variant", "cpu", "--isolation", "full", "--out", str(tmp_path / "out"))
+    done = stoker("build", str(tmp_path), *words)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.slow
 def test_one_target_only(project: Project) -> None:
     built = project.built("--target", "mini_core")

@@ -103,6 +103,9 @@ class BackEndPython:
         base = self._installed.executable
         if execute([base, "-m", "venv", str(self.folder)], self.folder.parent, {}):
             raise MissingError(f"{base} cannot make an environment", hints=[_NO_VENV])
+        if any(self.folder.glob("lib/python*/site-packages/setuptools-*")):
+            # Before Python 3.12, it is so old that few need it, but it meets their requirements.
+            execute([*pip_in(self.executable), "uninstall", "--yes", "setuptools"], self.folder, {})
         if self.isolation is Isolation.TORCH:
             here = self.folder / "here"
             here.mkdir()

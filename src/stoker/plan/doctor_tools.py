@@ -13,6 +13,8 @@ from stoker.model.variant import Backend
 from stoker.plan.planning import PlannedBuild
 from stoker.plan.present import still_needed
 
+_WHEELS_ALONE = (70, 1)  # the first setuptools that makes wheels without the package wheel
+
 
 def check_cmake(planned: PlannedBuild) -> Iterator[Finding]:
     if planned.subject.kind is ProjectKind.EXTENSION:
@@ -123,7 +125,9 @@ def requirements_missing(missing: Sequence[str], python: PythonInstallation) -> 
 
 
 def unmet_requirements(lines: Iterable[str], python: PythonInstallation) -> list[str]:
-    """Return the requirements that are not installed, without their markers."""
+    """Return the requirements that are not installed, without their markers, and the wheel that an
+    old setuptools needs.
+    """
     from packaging.utils import canonicalize_name
 
     from stoker.model.distribution import read_requirement
@@ -141,6 +145,8 @@ def unmet_requirements(lines: Iterable[str], python: PythonInstallation) -> list
         if version is None or not requirement.specifier.contains(version, prereleases=True):
             requirement.marker = None
             missing.append(str(requirement))
+        elif requirement.name == "setuptools" and version_numbers(version) < _WHEELS_ALONE:
+            missing += [] if "wheel" in python.packages else ["wheel"]
     return missing
 
 

@@ -195,6 +195,21 @@ def test_an_installed_version_that_is_none_does_not_stop_the_doctor() -> None:
     assert needs("numpy>=2", packages={"numpy": "unknown-build"}) == {"numpy>=2"}
 
 
+@pytest.mark.parametrize(
+    ("packages", "missing"),
+    [
+        ({"setuptools": "65.5.0"}, {"wheel"}),
+        ({"setuptools": "65.5.0", "wheel": "0.40"}, set()),
+        ({"setuptools": "70.1.0"}, set()),
+        ({}, {"setuptools>=42"}),
+    ],
+)
+def test_an_old_setuptools_makes_no_wheel_alone(
+    packages: dict[str, str], missing: set[str]
+) -> None:
+    assert needs("setuptools>=42", packages=packages) == missing
+
+
 def test_the_count_of_requirements_is_good_news() -> None:
     finding = named(doctor("cpu", tree=pytorch_tree()), "requirements")
     assert finding.severity is Severity.OK
