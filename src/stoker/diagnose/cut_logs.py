@@ -16,6 +16,7 @@ _HOLLOW = (
     r"|[Bb]uild (?:failed|FAILED)|\b(?:Aborting|aborted due to)\b|ERROR: A failure occurred"
     r"|Bad return status|Could not build wheels|Failed building wheel|subprocess-exited-with-error"
     r"|metadata-generation-failed|linker command failed|ld returned \d|[1-9]\d* errors? generated"
+    r"|too many errors emitted"
     r"|Configuring incomplete|returned an error$|^\s*(?:ERROR|Error|error|FAILED|Failed)\W{0,4}$"
 )
 _NOTE = r": note: |^\s*\d{0,7} \||^In file included from|^\s{2,}from "
@@ -38,7 +39,11 @@ def hollow_excerpt(search: LogSearch) -> Iterator[Match]:
     """Yield the first line of an excerpt whose errors all only repeat that a step failed."""
     lines, steps = search.lines, search.steps
     said = [*steps.errors, *sorted(steps.echoes)]
-    if not said or not all(_is_hollow(lines[line].text) for line in steps.errors):
+    errors = [line for line in steps.errors if line not in steps.cut]
+    if not said or not all(_is_hollow(lines[line].text) for line in errors):
+        return
+    if steps.cut:
+        yield symptom("excerpt-cut-off", min(steps.cut), 0.5, {})
         return
     texts = "\n".join(line.text for line in lines)
     tools = [name for name, pattern in _TOOLS if compiled(pattern).search(texts)]

@@ -57,7 +57,7 @@ def _install_nvcc_gcc(about: About) -> ShellScript | None:
 
 @FACTS.text("machine.newest_gcc", "the newest gcc that the system has")
 def _newest_gcc(about: About) -> str | None:
-    return str(max(about.here.gccs)) if about.here.gccs else None
+    return str(max(about.here.gccs)) if about.is_here and about.here.gccs else None
 
 
 @FACTS.command("machine.install_newest_gcc", "the command that installs it, if it is missing")

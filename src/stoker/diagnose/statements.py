@@ -43,6 +43,7 @@ _NO_REASON = (
     r"|failed (?:with|to run|to execute)\b|errors? occurred"
     r"|^Failed to (?:build|compile|run|install)\b"
 )
+_WARNS = r"CMake (?:Deprecation |Author )?Warning\b"  # the output of another CMake
 _SEE = r"[;,.(]?\s{0,3}\b[Ss]ee .{0,80}(?:log|details|above|below|output).{0,80}$"
 _OF_MSBUILD = r"\s{1,4}\[[^\]]{1,300}proj[^\]]{0,100}\]$"
 _OPTION = (
@@ -55,6 +56,10 @@ _AT_LEAST = (
     r"v?(?P<least>\d[\w.]{0,15}\w|\d)"
     r"|(?P<name>[A-Za-z][\w+-]{1,40})(?: version)? v?(?P<version>\d[\w.]{0,15}\w|\d) "
     r"or (?:newer|later|higher|above|greater)"
+)
+# A package of Debian, which messages name as an example.
+_PACKAGE = (
+    r"(?<![\w/.-])(?P<debian>(?:lib)?[a-z][a-z\d+.]{1,40}(?:-[a-z\d+.]{1,30}){0,4}-dev)(?![\w-])"
 )
 _BY_PIP = {
     "cython", "numpy", "pybind11", "nanobind", "meson", "ninja", "cmake", "setuptools", "wheel",
@@ -132,10 +137,14 @@ def statement(message: str) -> dict[str, str]:
     text = " ".join(compiled(_OF_MSBUILD).sub("", message).split()).strip("\"' ")
     text = compiled(_SEE).sub("", text)
     words = compiled(r"[A-Za-z]{2,}").findall(text)
+    if compiled(_WARNS).match(text):
+        return {}
     if len(words) < _LEAST_WORDS or compiled(_NO_REASON).search(text):
         return {}
     option = compiled(_OPTION).search(text)
     named = {"option": option[0]} if option else {}
+    package = compiled(_PACKAGE).search(text)
+    named |= {"debian": package["debian"]} if package else {}
     return {"message": text} | _asked_release(text) | named
 
 

@@ -71,7 +71,7 @@ _GIVEN_UP: _Tables = {
         r"^\s{0,8}\u00d7 (?:Failed|No solution|Invalid|Missing|Could not|Unable) ",
         r"ERROR Backend subprocess exited",
         r"^\s{0,8}(?:[├|]|\|-)\S{1,3} The build backend returned an error",
-        r"^\s{0,8}(?:[╰`])\S{1,3} Call to `[\w.:]{3,80}` failed",
+        r"^\s{0,8}(?:[╰`])\S{1,3} Call to `[\w.:]{3,80}` failed(?!: \w)",
     ),
     Level.IMAGE: (
         r"ERROR: failed to (?:build|solve: (?:process|executor failed|rpc error))",
@@ -123,6 +123,7 @@ _ERROR = (
     r"meson\.build:\d{1,6}:\d{1,6}: ERROR: ",
     r"(?:^|[\s>|:\]])E: [A-Z][a-z']",  # apt and bootstrappers, also behind the name of a tool
     r"^(?:\./)?[\w./@+-]{1,200}\.go:\d{1,6}:\d{1,5}: ",  # Go
+    r"^\s{0,8}[╰`]\S{1,3} Call to `[\w.:]{3,80}` failed: \w",  # uv
     r"^e: file://",  # Kotlin
     r"^Error in \w{1,40}:",  # Bazel
     r"^(?:npm ERR!|npm error|gyp ERR!) ",
@@ -208,6 +209,7 @@ class LogSteps(Value, frozen=True, kw_only=True):
     errors: tuple[int, ...]  # without the echoes and the harmless
     echoes: frozenset[int]
     tracebacks: tuple[int, ...]  # their first lines
+    cut: frozenset[int]  # where the log ends within a traceback
     refusals: dict[int, range]  # errors of CMake that no success took back, with their messages
     warnings: tuple[range, ...]  # the messages of CMake's warnings
     notices: frozenset[int]  # their lines
@@ -285,7 +287,8 @@ def find_steps(lines: Sequence[Line], texts: Texts) -> LogSteps:
     echoes = set(levels)
     named = {*_with(_ERROR, texts), *_last_words(lines)} - echoes - successes.keys()
     errors = sorted(line for line in named if _counts(lines[line]))
-    errors = sorted({*(errors or _orphans(texts)), *_cut_traceback(lines, texts)})
+    cut = _cut_traceback(lines, texts)
+    errors = sorted({*(errors or _orphans(texts)), *cut})
     of_cmake = set(_with(_OF_CMAKE, texts))
     levels |= {line: Level.BUILD if line in of_cmake else Level.LINE for line in errors}
     found, last_success = messages(lines, texts), _last(successes)
@@ -295,6 +298,7 @@ def find_steps(lines: Sequence[Line], texts: Texts) -> LogSteps:
         errors=tuple(errors),
         echoes=frozenset(echoes),
         tracebacks=tuple(_with(_TRACEBACK, texts)),
+        cut=frozenset(cut),
         refusals={
             span.start: span
             for span in found["Error"]
@@ -322,7 +326,7 @@ def _cut_traceback(lines: Sequence[Line], texts: Texts) -> list[int]:
     within = [line.text for line in lines[heads[-1] + 1 : end + 1] if line.text.strip()]
     least = len(lines[heads[-1]].text) - len(lines[heads[-1]].text.lstrip())
     inside = all(len(text) - len(text.lstrip()) > least for text in within)
-    return [end] if inside and not within[-1].lstrip().startswith('File "') else []
+    return [end] if inside else []
 
 
 def failed_step(texts: Texts) -> str:

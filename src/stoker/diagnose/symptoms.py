@@ -80,7 +80,8 @@ _NO_RULE = (
 _NOT_THERE = (
     r"(?:include could not find (?:load|requested) file: {1,4}|Cannot find source file: {1,4}"
     r"|add_subdirectory given source {1,4}\"(?=[^\"]{1,300}\" which is not an existing)"
-    r"|given (?:source|file|path) {1,4}\"(?=[^\"]{1,300}\" (?:that|which) does not exist))"
+    r"|given (?:source|file|path) {1,4}\"(?=[^\"]{1,300}\" (?:that|which) does not exist)"
+    r"|^CMake Error: File (?=\S{1,300} does not exist))"
     r"(?P<file>[^\s\"]{1,300})"
 )
 _CONFIGURE = (r"(?:^|\s)configure: error: (?P<message>\S.{0,300})",)
@@ -363,16 +364,16 @@ def _unusable_packages(search: LogSearch) -> Iterator[Match]:
 
 def _cmake_errors(search: LogSearch) -> Iterator[Match]:
     for begin, span in search.steps.refusals.items():
-        message = message_text(search.lines, span)
+        written = message_text(search.lines, span)
+        message = written or search.lines[begin].text.strip()
         if absent := compiled(_NOT_THERE).search(message):
             yield symptom("input-not-made", begin, 0.74, {"file": absent["file"]})
-        elif lacking := _lacking(message):
+        elif lacking := _lacking(written):
             yield symptom("system-headers-missing", begin, 0.8, lacking)
-        elif what := _required_thing(message):
+        elif what := _required_thing(written):
             yield symptom("requirement-missing", begin, 0.76, {"what": what})
         else:
-            said = message or search.lines[begin].text.strip()
-            yield symptom("cmake-error", begin, 0.6, {"message": said})
+            yield symptom("cmake-error", begin, 0.6, {"message": message})
 
 
 def _other_logs(search: LogSearch) -> Iterator[Match]:

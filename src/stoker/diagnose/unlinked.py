@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from stoker.diagnose.lines import compiled
 from stoker.diagnose.signs import LogSearch, Match, symptom
 from stoker.knowledge.owners import library_of_system, owner_of_name
-from stoker.knowledge.providers import library_of
+from stoker.knowledge.providers import ProvidedKind, library_of, provider
 
 _UNDEFINED = (
     r"undefined reference to [`'\u2018](?P<symbol>[^'\u2019\n]{1,400})['\u2019]",
@@ -42,12 +42,48 @@ _NO_LIBRARY = (
     r"unable to find library -l(?P<library>[\w.+-]{1,60})",
     r"library (?:not found for -l|')(?P<library>[\w.+-]{1,60})(?:' not found|\s|$)",
 )
-PATTERNS = (*_NOT_NAMED, *_UNDEFINED, *_NO_LIBRARY)
+# What Microsoft's linker does not find.
+_NO_INPUT = (
+    r"LNK11(?:04|81): cannot open (?:input )?file ['\"]"
+    r"(?P<file>(?P<folder>[^'\"\n]{0,260}[\\/])?(?P<name>[^'\"\n\\/]{1,100})\.(?P<kind>lib|obj|res|o))['\"]"
+)
+_PYTHON = r"python3\d{0,2}t?$"
+_DRIVE = r"[A-Za-z]:[\\/]|[\\/]"  # with which a whole path begins
+PATTERNS = (*_NOT_NAMED, *_UNDEFINED, *_NO_LIBRARY, _NO_INPUT)
 
 
 def failed_links(search: LogSearch) -> Iterator[Match]:
     yield from _missing_libraries(search)
+    yield from _missing_inputs(search)
     yield from _undefined_symbols(search)
+
+
+def _missing_inputs(search: LogSearch) -> Iterator[Match]:
+    """Yield the files that Microsoft's linker does not find: a library that is known by its name,
+    one at a place that was written down elsewhere, or what an earlier step of the build makes.
+    """
+    for line, groups in search.hits([_NO_INPUT]):
+        folder, name = groups.get("folder", ""), groups["name"]
+        is_library = groups["kind"] == "lib"
+        if is_library and not folder and _is_known(name):
+            yield symptom("system-library-missing", line, 0.86, {"library": name})
+        elif is_library and not folder:
+            yield symptom("link-input-missing", line, 0.7, {"input": groups["file"]})
+        elif is_library and compiled(_DRIVE).match(folder):
+            named = {"input": groups["file"], "place": folder}
+            yield symptom("link-input-missing", line, 0.76, named)
+        else:
+            named = {"input": groups["file"], "made": f"{name}.{groups['kind']}"}
+            yield symptom("link-input-missing", line, 0.74, named)
+
+
+def _is_known(name: str) -> bool:
+    """Return whether a library of this name is one that other projects install."""
+    plain = name.lower().removesuffix("_static").removesuffix("static")
+    names = {name, plain, plain.removeprefix("lib")}
+    return bool(compiled(_PYTHON).match(plain)) or any(
+        provider(ProvidedKind.LIBRARY, one) for one in names
+    )
 
 
 def _missing_libraries(search: LogSearch) -> Iterator[Match]:
