@@ -17,6 +17,7 @@ from release_changes import Change, ChangeTable, ReleaseTable, cause_of
 from stoker.diagnose import (
     copies,
     interfaces,
+    other_releases,
     split_paths,
     statements,
     steps,
@@ -213,6 +214,7 @@ def header(causes: Sequence[Failure], sizes: Iterable[int]) -> FailureIndex:
                 *interfaces.PATTERNS,
                 *copies.PATTERNS,
                 *split_paths.PATTERNS,
+                *other_releases.PATTERNS,
             ]
         ),
     )

@@ -150,6 +150,16 @@ def unowned_misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
             yield line, {"owner": named["owner"], "member": named["name"]} | file
 
 
+def unknown_names(search: LogSearch) -> Iterator[tuple[int, str, str, str]]:
+    """Yield the errors about a name: the line, the file, the class or namespace that lacks the
+    name, which is empty if the error names none, and the name.
+    """
+    for line, found in _errors(search):
+        if named := _first((*_LACKS, *_INCOMPLETE, *_UNKNOWN), found["message"]):
+            groups = named.groupdict()
+            yield line, found["file"], groups.get("owner", ""), groups.get("name", "")
+
+
 def removed_functions(search: LogSearch) -> Iterator[int]:
     """Yield the lines about a function that is not declared although other names of its library
     are: the compiler suggests one of them.
@@ -272,7 +282,7 @@ def _by_name(message: str, file: str) -> dict[str, str]:
     library = owner_of_name(kind) or owner_of_name(f"{kind}::") or library
     if not library or root in _STANDARD:
         return {}
-    if _has_name(file, root) or _is_of(library, file):
+    if _has_name(file, root) or is_of(library, file):
         return {}
     return _named(library, member)
 
@@ -283,7 +293,7 @@ def _has_name(file: str, root: str) -> bool:
     return bool(re.search(own, file.lower()))
 
 
-def _is_of(library: str, file: str) -> bool:
+def is_of(library: str, file: str) -> bool:
     """Return whether a file is in the source tree of a library, as the name of a folder tells."""
     name = re.escape(library.lower().partition(" ")[0].removeprefix("lib"))
     release = r"[-_.]?v?\d[\d.]*(?:[-_.]?(?:rc|alpha|beta|dev|post|p)\d*)?"

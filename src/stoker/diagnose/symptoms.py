@@ -53,7 +53,7 @@ _COMPILER_ERRORS = (
 _INCLUDED = r"^\s{0,24}(?:In file included )?from (?P<file>[^\s:]{1,300}):\d{1,7}"
 _SOURCE = r"\.(?:c|cc|cpp|cxx|cu|m|mm|C|f|f90|F90|hip)$"
 _ABOVE = 24  # lines in which includes are listed
-_NO_HEADER = (
+NO_HEADER = (
     r"fatal error: ['\"\u2018]?(?P<header>[\w./+-]{2,120}?)['\"\u2019]?"
     r"(?:: No such file or directory| file not found)"
     r"|Cannot open include file: '(?P<opened>[\w./+-]{2,120})'"
@@ -140,7 +140,7 @@ _FOREIGN = (
 _INTERNAL = r"/(?:details?|internal|impl)/"  # headers of a library that no other project should use
 PATTERNS = (
     *_COMPILER_ERRORS,
-    _NO_HEADER,
+    NO_HEADER,
     *_IS_FOUND,
     _SEARCHED,
     *_NO_RULE,
@@ -203,7 +203,7 @@ def _missing_includes(search: LogSearch) -> Iterator[Match]:
 
 
 def _missing_headers(search: LogSearch) -> Iterator[Match]:
-    for line, groups in search.hits([_NO_HEADER]):
+    for line, groups in search.hits([NO_HEADER]):
         opened = groups.get("opened") or groups.get("translated", "")
         header = groups.get("header") or opened
         folder = header.partition("/")[0]
@@ -281,7 +281,7 @@ def _found(search: LogSearch) -> set[str]:
 
 
 def _source_errors(search: LogSearch) -> Iterator[Match]:
-    no_header = search.texts.search(_NO_HEADER, most=MOST_OF_A_KIND)
+    no_header = search.texts.search(NO_HEADER, most=MOST_OF_A_KIND)
     for line, groups in search.hits(_COMPILER_ERRORS, most=_FEW):
         if line not in no_header:
             owner = compiled(_FOREIGN).search(groups["file"]) and owner_of_path(groups["file"])

@@ -11,7 +11,7 @@ from stoker.diagnose.signs import LogSearch, Match, symptom
 from stoker.knowledge.owners import library_of_system, owner_of_name
 from stoker.knowledge.providers import ProvidedKind, library_of, provider
 
-_UNDEFINED = (
+UNDEFINED = (
     r"undefined reference to [`'\u2018](?P<symbol>[^'\u2019\n]{1,400})['\u2019]",
     r"undefined symbol: (?P<symbol>[^\s'\"][^\n]{0,300}?)(?: \(|$)",
     r"^\s{2,24}\"_?(?P<symbol>[^\"\n]{1,300})\", referenced from:",
@@ -49,7 +49,7 @@ _NO_INPUT = (
 )
 _PYTHON = r"python3\d{0,2}t?$"
 _DRIVE = r"[A-Za-z]:[\\/]|[\\/]"  # with which a whole path begins
-PATTERNS = (*_NOT_NAMED, *_UNDEFINED, *_NO_LIBRARY, _NO_INPUT)
+PATTERNS = (*_NOT_NAMED, *UNDEFINED, *_NO_LIBRARY, _NO_INPUT)
 
 
 def failed_links(search: LogSearch) -> Iterator[Match]:
@@ -98,7 +98,7 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
         needed = compiled(_NEEDS_SYMBOL).search(search.lines[max(line - 1, 0)].text)
         symbol = needed["symbol"] if needed else groups["library"]
         yield symptom("library-not-linked", line, 0.85, {"symbol": symbol} | groups)
-    for line, groups in search.hits(_UNDEFINED):
+    for line, groups in search.hits(UNDEFINED):
         symbol = compiled(_RETURNED).sub("", groups["symbol"])
         text = search.lines[line].text
         if of_system := library_of_system(symbol, text):

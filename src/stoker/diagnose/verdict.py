@@ -14,6 +14,7 @@ from stoker.diagnose.copies import stale_objects
 from stoker.diagnose.cut_logs import hollow_excerpt
 from stoker.diagnose.interfaces import removed_functions, without_include
 from stoker.diagnose.lines import Texts
+from stoker.diagnose.other_releases import other_releases
 from stoker.diagnose.sieve import Line, Log
 from stoker.diagnose.signs import LogSearch, Match, find_matches
 from stoker.diagnose.split_paths import split_paths
@@ -67,7 +68,7 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
     known = (match for match in found if match.strength >= _SURE)
     settled = {steps.step[one.line] for one in known if one.cause.depth is not Depth.SYMPTOM}
     search = msgspec.structs.replace(search, settled=frozenset(settled))
-    matches = [*found, *find_symptoms(search, explained)]
+    matches = [*found, *other_releases(search, explained), *find_symptoms(search, explained)]
     ranked = list(_independent(_best_of_each(matches, steps), steps))
     named = [
         finding_of(
