@@ -8,6 +8,10 @@ from stoker.model.visible import visible
 from stoker.outside.terminal import Group, Indented, Page, Text, whole
 
 _KINDS = {Status.NOTHING_FAILED: "Nothing failed", Status.EMPTY: "The log is empty"}
+_SILENT = (
+    "Nor does the log say that the build succeeded: if it failed, its error is in lines that were "
+    "not pasted, or in the log of another tool."
+)
 # Words before a text; a page is easier to read if each stands alone in its column.
 WHY, FIX, OTHERWISE, NOT_IT, MORE, SUSPECTS = "Why", "Fix", "Or", "Note", "Seen", "Age"
 KIND, NEXT, STEP = "Kind", "Next", "Step"
@@ -17,7 +21,9 @@ def diagnosis_page(diagnosis: Diagnosis) -> Page:
     if diagnosis.trials and diagnosis.status is Status.NOTHING_FAILED:
         return Text("The command passes as it is now, so that there is no cause to prove.")
     if diagnosis.status in _KINDS:
-        return Text(f"{_KINDS[diagnosis.status]}; lines read: {diagnosis.lines}.")
+        text = f"{_KINDS[diagnosis.status]}; lines read: {diagnosis.lines}."
+        silent = diagnosis.status is Status.NOTHING_FAILED and not diagnosis.succeeded
+        return Text(f"{text} {_SILENT}" if silent else text)
     parts = [part for finding in diagnosis.findings for part in (*_finding(finding), Text())]
     if diagnosis.findings and not diagnosis.findings[0].fix:
         parts += [*_known(diagnosis), Text()]

@@ -47,7 +47,6 @@ _NO_INPUT = (
     r"LNK11(?:04|81): cannot open (?:input )?file ['\"]"
     r"(?P<file>(?P<folder>[^'\"\n]{0,260}[\\/])?(?P<name>[^'\"\n\\/]{1,100})\.(?P<kind>lib|obj|res|o))['\"]"
 )
-_PYTHON = r"python3\d{0,2}t?$"
 _DRIVE = r"[A-Za-z]:[\\/]|[\\/]"  # with which a whole path begins
 PATTERNS = (*_NOT_NAMED, *UNDEFINED, *_NO_LIBRARY, _NO_INPUT)
 
@@ -81,9 +80,7 @@ def _is_known(name: str) -> bool:
     """Return whether a library of this name is one that other projects install."""
     plain = name.lower().removesuffix("_static").removesuffix("static")
     names = {name, plain, plain.removeprefix("lib")}
-    return bool(compiled(_PYTHON).match(plain)) or any(
-        provider(ProvidedKind.LIBRARY, one) for one in names
-    )
+    return any(provider(ProvidedKind.LIBRARY, one) for one in names)
 
 
 def _missing_libraries(search: LogSearch) -> Iterator[Match]:

@@ -63,7 +63,12 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
         if _counts(match, steps) and not (match.line in removed and match.cause.name in _STRICT)
     ]
     if not found and not steps.failed:
-        return Diagnosis(status=Status.NOTHING_FAILED, lines=log.total, run=about.run)
+        return Diagnosis(
+            status=Status.NOTHING_FAILED,
+            succeeded=bool(steps.last_success),
+            lines=log.total,
+            run=about.run,
+        )
     explained = {match.line for match in found if match.strength >= _SURE}
     known = (match for match in found if match.strength >= _SURE)
     settled = {steps.step[one.line] for one in known if one.cause.depth is not Depth.SYMPTOM}

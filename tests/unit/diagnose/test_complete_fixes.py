@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from diagnosed import BOOKWORM, machine, of_elsewhere
+from diagnosed import BOOKWORM, commands, machine, of_elsewhere
 from stoker.diagnose.pages import diagnosis_page
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.texts import fix_script, short_diagnosis
@@ -138,3 +138,21 @@ def test_the_newest_python_that_the_project_allows_is_wanted(tmp_path: Path) -> 
     log = "ERROR: Package 'mill' requires a different Python: 3.14.0 not in '<3.13,>=3.9'\n"
     fix = of_elsewhere(log, machine(tmp_path, BOOKWORM)).fix
     assert "3.12" in fix[0].text
+
+
+def test_a_package_that_a_message_names_is_installed(tmp_path: Path) -> None:
+    log = """CMake Error at CMakeLists.txt:11 (message):
+  Cannot grind, check that a package like libmillwheel3-dev is installed
+
+"""
+    found = of_elsewhere(log, machine(tmp_path, BOOKWORM))
+    assert found.cause == "stated-by-project"
+    assert "apt-get install -y libmillwheel3-dev" in commands(found)
+
+
+def test_the_compilers_of_this_machine_are_not_those_of_a_log_from_elsewhere(
+    tmp_path: Path,
+) -> None:
+    log = "cc1plus: error: '-Werror=grain-size': no option '-Wgrain-size'\nmake: *** [m] Error 1\n"
+    found = of_elsewhere(log, machine(tmp_path, BOOKWORM))
+    assert "gcc-12" not in "".join(line for one in found.fix for line in one.commands)

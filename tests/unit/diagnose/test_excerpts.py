@@ -79,3 +79,57 @@ def test_almost_equal_names_of_many_objects_are_no_stale_object() -> None:
     )
     found = diagnosis(f"{log}collect2: error: ld returned 1 exit status")
     assert found.findings[0].cause == "duplicate-symbols"
+
+
+TRACEBACK = """Found ninja-1.13 at C:\\mill\\ninja.EXE
+Traceback (most recent call last):
+  File "C:\\mill\\Lib\\site-packages\\millbuild\\main.py", line 188, in run
+    return options.grind(options)
+           ^^^^^^^^^^^^^^^^^^^^^^
+  File "C:\\mill\\Lib\\si"""
+
+
+def test_a_log_that_ends_within_a_traceback_failed() -> None:
+    found = diagnosis(TRACEBACK)
+    assert found.status is Status.UNKNOWN
+    assert found.kind is not None
+    assert found.kind.cause == "excerpt-cut-off"
+
+
+def test_an_error_before_a_cut_traceback_is_not_hidden_by_it() -> None:
+    log = f"mill.c:3:10: fatal error: zstd.h: No such file or directory\n{TRACEBACK}"
+    assert diagnosis(log).findings[0].cause == "system-headers-missing"
+
+
+@pytest.mark.parametrize(
+    ("path", "cause", "words"),
+    [
+        ("zstd.lib", "system-library-missing", ""),
+        ("python313.lib", "python-headers-missing", ""),
+        ("millwheel.lib", "link-input-missing", "If millwheel.lib is a part of the project"),
+        ("build\\mill.res", "link-input-missing", "mill.res is made by an earlier step"),
+        ("..\\lib\\Release\\gate.lib", "link-input-missing", "gate.lib is made by an earlier"),
+        ("C:\\jo\\lib\\gate.lib", "link-input-missing", "The folder C:\\jo\\lib\\ was written"),
+    ],
+)
+def test_what_microsofts_linker_does_not_find(path: str, cause: str, words: str) -> None:
+    found = diagnosis(f"LINK : fatal error LNK1181: cannot open input file '{path}'").findings[0]
+    assert found.cause == cause
+    assert any(one.text.startswith(words) for one in (*found.fix, *found.look))
+
+
+def test_a_log_that_says_neither_that_it_failed_nor_that_it_succeeded() -> None:
+    silent, done = diagnosis("Hint: gcc -c mill.c"), diagnosis("[100%] Built target mill")
+    assert (silent.status, silent.succeeded) == (Status.NOTHING_FAILED, False)
+    assert (done.status, done.succeeded) == (Status.NOTHING_FAILED, True)
+
+
+def test_the_warning_of_another_cmake_is_no_statement_of_the_project() -> None:
+    log = """CMake Error at /opt/mill/tools/component.cmake:225 (message):
+  CMake Warning (dev) at
+
+  build/properties.cmake:8:
+
+    Argument not separated from preceding token by whitespace.
+"""
+    assert not diagnosis(log).findings

@@ -440,13 +440,15 @@ LABELLED = Path(__file__).parents[3] / "benchmarks" / "labelled.toml"
 NOT_FOUND = {"torch-abi-schema", "supercell-eigen5"}
 # Nothing is known of these: errors of a commit, of glslc, a generator, awk, Conan,
 # of types and functions whose owner no message tells, of a macro that changes a header of R, of a
-# folder without Go and of a back end that is there and cannot be imported.
+# folder without Go and of a back end that is there and cannot be imported; of a message that a
+# console of Windows broke, of a generated file of CMake, of a header whose first error was cut off.
 UNKNOWN = {
     "openssl-backport", "llama-termux-glslc", "slicer-pythonqt", "nvidia-linux7",
     "conan-boost-cobalt", "parquet-fdw-17",
     "memtools-r46", "gowin7-cgo", "skbuild-conan",
     "sdl-mixer-note", "aws-sdk-swift63",
-    "cryfs-conan-freebsd",
+    "cryfs-conan-freebsd", "hipify-diaguids", "espzha-build-properties",
+    "wolfi-clang16-smallvector",
     # the words of a tool, which are no answer since they were wrong in half of the unseen logs
     "brew-tap", "novatel-conan", "brew-swift-sdk", "ttl-formula",
 }  # fmt: skip
