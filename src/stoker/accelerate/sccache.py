@@ -9,7 +9,7 @@ import msgspec
 
 from stoker.model.caching import CacheEngine, CacheStatus, CacheUse, Hits
 from stoker.model.errors import StokerError
-from stoker.model.prepared import prepared
+from stoker.model.value import prepared
 from stoker.outside import process
 
 _TIMEOUT_S = 30.0

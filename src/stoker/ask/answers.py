@@ -11,9 +11,8 @@ from stoker.ask.values import Asked, AskedOption, AskedVariable, AskedWord, Wall
 from stoker.govern.command_line import compiler_words, step_of
 from stoker.knowledge.steps import known_step
 from stoker.model.govern import Role, Step
-from stoker.model.prepared import prepared
 from stoker.model.secrets import hide, redact
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import UNDECODABLE, Value, prepared
 from stoker.model.variant import Backend, GpuTarget
 from stoker.plan.compiled import device_compile, kernels
 from stoker.plan.tree_recipe import names_targets

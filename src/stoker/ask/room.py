@@ -13,9 +13,8 @@ import msgspec
 from stoker.ask.values import Walls
 from stoker.govern.native import LIBRARY, installed
 from stoker.model.errors import MissingError, StokerError
-from stoker.model.prepared import prepared
 from stoker.model.secrets import is_secret
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import UNDECODABLE, Value, prepared
 from stoker.outside import folders, process
 from stoker.outside.files import folder_of_process
 

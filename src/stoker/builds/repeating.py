@@ -8,9 +8,8 @@ from msgspec.structs import replace
 from stoker.model.build import BuildRecord, BuildRequest, Isolation
 from stoker.model.errors import UsageError, unreadable
 from stoker.model.plan import Plan
-from stoker.model.prepared import prepared
 from stoker.model.secrets import HIDDEN
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import UNDECODABLE, Value, prepared
 from stoker.model.variant import PLAN_MEMBER, PlannedTargets
 from stoker.plan.records import as_recorded, compare, lasting_json
 from stoker.plan.run_folder import RECORD

@@ -17,8 +17,7 @@ from stoker.catalogue.judging import Place
 from stoker.catalogue.values import PublishedWheel
 from stoker.model.distribution import read_version
 from stoker.model.errors import MissingError, StokerError
-from stoker.model.prepared import prepared
-from stoker.model.value import UNDECODABLE, Bytes, Value
+from stoker.model.value import UNDECODABLE, Bytes, Value, prepared
 from stoker.model.wheel_source import WheelSource
 from stoker.outside.long_work import Say
 from stoker.outside.package_index import File, PackageIndex, files_at, files_of, page_of

@@ -7,8 +7,7 @@ import msgspec
 from stoker.catalogue.values import FORMAT, PublishedCatalogue, PublishedWheel
 from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError
-from stoker.model.prepared import prepared
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import UNDECODABLE, Value, prepared
 
 CATALOGUE = "catalogue.json"
 

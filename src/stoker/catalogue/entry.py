@@ -16,9 +16,8 @@ from stoker.knowledge.sonames import cuda_of
 from stoker.model.artifact import ArtifactFacts, WheelFacts
 from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import ArtifactError, UsageError
-from stoker.model.prepared import prepared
 from stoker.model.slimming import SlimRecord
-from stoker.model.value import Value, minor_release
+from stoker.model.value import Value, minor_release, prepared
 from stoker.model.variant import Backend, Variant
 from stoker.plan.grammar import label
 from stoker.wheel.runs_on import arch_order

@@ -13,8 +13,7 @@ from packaging.utils import parse_wheel_filename
 from stoker.catalogue.values import NO_LABEL, ArchCode, CodeRegions, PublishedWheel
 from stoker.knowledge.cpus import cpu_levels, cpu_needs
 from stoker.model.errors import ArtifactError
-from stoker.model.prepared import prepared
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import UNDECODABLE, Value, prepared
 from stoker.model.variant import Backend
 
 Properties = dict[str, dict[str, list[str]]]  # values by namespace and feature

@@ -23,8 +23,7 @@ from stoker.catalogue.store import OWN, ConflictError, Store
 from stoker.catalogue.values import WHEEL_VARIANTS, PublishedCatalogue, PublishedWheel
 from stoker.model.distribution import read_version
 from stoker.model.errors import StokerError, UsageError, unknown
-from stoker.model.prepared import prepared
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import UNDECODABLE, Value, prepared
 from stoker.outside.long_work import Say
 
 _MARKERS = f"{OWN}/pending/"

@@ -19,8 +19,7 @@ from stoker.catalogue.judging import Place
 from stoker.catalogue.values import Digest, Line, VersionText
 from stoker.machine.installers import Installer, InstallReport, Resolved, install_failure
 from stoker.model.errors import ArtifactError, UsageError, unreadable
-from stoker.model.prepared import prepared
-from stoker.model.value import UNDECODABLE, Value, checked_toml, minor_release, toml_value
+from stoker.model.value import UNDECODABLE, Value, checked_toml, minor_release, prepared, toml_value
 from stoker.outside import process
 from stoker.outside.files import read_json, write_whole
 

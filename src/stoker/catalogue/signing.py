@@ -13,8 +13,7 @@ from pathlib import Path
 import msgspec
 
 from stoker.model.errors import ArtifactError, MissingError, UsageError
-from stoker.model.prepared import prepared
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import UNDECODABLE, Value, prepared
 from stoker.outside import folders, locks, process
 from stoker.outside.files import folder_of_process, write_whole
 

@@ -18,10 +18,9 @@ import msgspec
 from stoker.govern.client import runtime_folders
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.events import AnyEvent, Overview, RunBegins, RunEnds, StageChanges
-from stoker.model.prepared import prepared
 from stoker.model.runs import RunSummary
 from stoker.model.secrets import redact
-from stoker.model.value import UNDECODABLE, duration
+from stoker.model.value import UNDECODABLE, duration, prepared
 from stoker.outside.deleting import remove_file
 from stoker.outside.folders import private_folder
 

@@ -18,10 +18,10 @@ from stoker.govern.peers import command_line, cpu_seconds, is_stopped, kill_behi
 from stoker.govern.protocol import decode, encode
 from stoker.model.errors import StokerError, StorageError
 from stoker.model.events import AnyEvent
-from stoker.model.prepared import prepared
 from stoker.model.runs import RunSummary
 from stoker.model.secrets import redact
 from stoker.model.terms import GovernorOptions, RunShare, RunTerms, TimeLimit
+from stoker.model.value import prepared
 from stoker.outside import locks
 from stoker.outside.folders import data, history, private_folder
 

@@ -53,9 +53,9 @@ from stoker.govern.runs import Runs
 from stoker.machine.memory import Meter
 from stoker.model.events import TargetsDiffer
 from stoker.model.govern import Step
-from stoker.model.prepared import prepared
 from stoker.model.runs import Attempt
 from stoker.model.terms import GovernorOptions, NvccThreads, RunShare, RunTerms
+from stoker.model.value import prepared
 from stoker.outside import locks
 from stoker.outside.deleting import remove_file, remove_tree
 

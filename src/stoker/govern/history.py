@@ -19,9 +19,8 @@ import msgspec
 
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.govern import MOST_ROWS, StepRecord
-from stoker.model.prepared import prepared
 from stoker.model.runs import Attempt, Includes, Outcome, Run, RunSummary, build_command
-from stoker.model.value import UNDECODABLE
+from stoker.model.value import UNDECODABLE, prepared
 from stoker.outside import folders, locks
 
 _VERSION = 1

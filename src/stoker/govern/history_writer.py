@@ -19,9 +19,8 @@ from stoker.govern.history import DamagedError, History
 from stoker.govern.predict import Knowledge, Predictor
 from stoker.knowledge import tables_digest
 from stoker.model.errors import StokerError
-from stoker.model.prepared import prepared
 from stoker.model.runs import Attempt, RunSummary
-from stoker.model.value import UNDECODABLE, Value, counted, first_of
+from stoker.model.value import UNDECODABLE, Value, counted, first_of, prepared
 
 _MOST_PENDING = 4096  # attempts that wait to be written; further attempts are dropped
 _GATHER = 0.5  # seconds for which attempts are collected, because a transaction is expensive

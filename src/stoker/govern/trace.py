@@ -33,8 +33,7 @@ from msgspec.structs import asdict, replace
 from stoker.govern.command_line import role_of_source
 from stoker.model.errors import UsageError
 from stoker.model.govern import Collector, CompileMode, ModeEffect, Role, Step, StepRecord, Trace
-from stoker.model.prepared import prepared
-from stoker.model.value import UNDECODABLE, Percent, Value
+from stoker.model.value import UNDECODABLE, Percent, Value, prepared
 
 _PARENT = re.compile(r"(?<![^/])__/")
 _OF_STEP = ("directory", "compiler", "flags", "archs", "threads", "input_bytes", "collector")

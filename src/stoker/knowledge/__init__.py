@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from stoker.model.prepared import prepared
+from stoker.model.value import prepared
 
 T = TypeVar("T")
 

@@ -16,9 +16,8 @@ from itertools import accumulate, pairwise
 import msgspec
 
 from stoker.knowledge import Row, file_content
-from stoker.model.prepared import prepared
 from stoker.model.shell import PLACEHOLDER, Template
-from stoker.model.value import version_numbers
+from stoker.model.value import prepared, version_numbers
 
 _OPTIONAL = "? "
 # Between the groups of literals in the index, and the literals of a group: JSON writes it as it is.

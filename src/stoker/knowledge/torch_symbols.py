@@ -15,7 +15,7 @@ from functools import cache
 import msgspec
 
 from stoker.knowledge import Row, file_content, table
-from stoker.model.prepared import prepared
+from stoker.model.value import prepared
 
 OLDEST = "2.4.0"  # the oldest release in the table
 _TABLE = "torch_symbols.xz"

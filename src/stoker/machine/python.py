@@ -11,8 +11,7 @@ import msgspec
 
 from stoker.model.errors import MissingError
 from stoker.model.machine import PythonInstallation
-from stoker.model.prepared import prepared
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import UNDECODABLE, Value, prepared
 from stoker.outside import process
 from stoker.outside.process import Argument
 

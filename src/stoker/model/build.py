@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 
 from stoker.model.plan import Plan
-from stoker.model.prepared import prepared
 from stoker.model.runs import RunSummary
-from stoker.model.value import Bytes, Value
+from stoker.model.value import Bytes, Value, prepared
 
 
 class BuildStage(StrEnum):

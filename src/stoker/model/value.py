@@ -1,8 +1,9 @@
 """The base of all values, and how sizes, durations and numbers are read and written."""
 
 import re
+from _thread import allocate_lock  # without threading, which a start can do without
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -16,6 +17,10 @@ ByteSeconds = Annotated[float, Meta(ge=0.0, le=1e28)]
 Ratio = Annotated[float, Meta(ge=0.0, le=1e20)]
 Factor = Annotated[float, Meta(ge=1e-6, le=1e6)]
 Percent = Annotated[int, Meta(ge=0, le=100)]
+
+Kind = TypeVar("Kind")
+_prepared: set[Any] = set()
+_preparing = allocate_lock()
 
 # What decoding untrusted JSON or TOML may raise, also for bytes that are not text and deep nesting.
 UNDECODABLE = (msgspec.MsgspecError, ValueError, RecursionError)
@@ -62,6 +67,20 @@ def _toml_key(name: str) -> str:
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
     """The base class of values: immutable, compared by content, stored as JSON as declared."""
+
+
+def prepared(kind: Kind) -> Kind:
+    """Return a type after msgspec has built its tables of all structs in it. Each type that is
+    decoded or converted to is prepared first.
+
+    msgspec builds the table of a struct when it is first decoded, and a thread that meanwhile
+    decodes another value uses the half of it: the process crashes (seen with msgspec 0.22).
+    """
+    if kind not in _prepared:
+        with _preparing:
+            msgspec.json.Decoder(kind)
+            _prepared.add(kind)
+    return kind
 
 
 def whole_number(text: str, most: int = 20) -> int | None:

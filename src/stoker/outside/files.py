@@ -13,8 +13,7 @@ from typing import BinaryIO, TypeVar
 import msgspec
 
 from stoker.model.errors import StokerError, StorageError, StorageErrors, UsageError
-from stoker.model.prepared import prepared
-from stoker.model.value import UNDECODABLE
+from stoker.model.value import UNDECODABLE, prepared
 from stoker.outside import locks
 from stoker.outside.deleting import ASIDE, remove_file, remove_tree
 from stoker.outside.folders import entries, nearest_existing, unwritable

@@ -19,8 +19,7 @@ from packaging.version import Version
 
 from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError, CommandError, MissingError, UsageError, nearest
-from stoker.model.prepared import prepared
-from stoker.model.value import UNDECODABLE, Bytes, Value, size
+from stoker.model.value import UNDECODABLE, Bytes, Value, prepared, size
 from stoker.outside import process
 from stoker.outside.files import file_made_whole
 from stoker.outside.long_work import Say

@@ -17,8 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from stoker.model.govern import Step
-from stoker.model.prepared import prepared
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import UNDECODABLE, Value, prepared
 
 _SHORTEST = 0.005  # seconds of a phase that is kept: clang records each header and template
 _CLANG = "-ftime-trace"

@@ -18,9 +18,8 @@ from stoker.govern.simulated_steps import with_cache_hits, with_nvcc_threads
 from stoker.model.build import BuildRecord
 from stoker.model.errors import StokerError, UsageError
 from stoker.model.govern import StepRecord
-from stoker.model.prepared import prepared
 from stoker.model.runs import Includes, Outcome, Run, run_folder_of
-from stoker.model.value import UNDECODABLE, counted
+from stoker.model.value import UNDECODABLE, counted, prepared
 from stoker.outside.long_work import Say
 from stoker.plan.run_folder import RECORD, runs_folder
 from stoker.report.analysis import RecordedRun, analyse, records

@@ -11,9 +11,8 @@ from typing import Any
 import msgspec
 
 from stoker.model.errors import UsageError, unreadable
-from stoker.model.prepared import prepared
 from stoker.model.recipe import ProjectRecipe
-from stoker.model.value import checked_toml
+from stoker.model.value import checked_toml, prepared
 
 RECIPES = "project"  # [[project]], in every file that has recipes
 _WRITE = f"write [[{RECIPES}]]"

@@ -27,8 +27,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from stoker.model.errors import UsageError
-from stoker.model.prepared import prepared
-from stoker.model.value import Value, byte_count
+from stoker.model.value import Value, byte_count, prepared
 from stoker.model.wheel_source import WheelSource
 
 T = TypeVar("T")

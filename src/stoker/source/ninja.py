@@ -14,8 +14,7 @@ from pathlib import Path
 import msgspec
 
 from stoker.model.errors import UsageError
-from stoker.model.prepared import prepared
-from stoker.model.value import Value, whole_number
+from stoker.model.value import Value, prepared, whole_number
 from stoker.outside.folders import work_folders
 
 # A path as it stands in a build line: a dollar sign escapes the character after it.

@@ -13,9 +13,8 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from stoker.model.distribution import read_requirement
-from stoker.model.prepared import prepared
 from stoker.model.source import FrontEnd
-from stoker.model.value import UNDECODABLE, Value, checked_toml
+from stoker.model.value import UNDECODABLE, Value, checked_toml, prepared
 from stoker.source.files import TreeFiles
 from stoker.source.python_code import read_module_version, read_setup
 from stoker.source.requirements import parse_requirements

@@ -12,9 +12,8 @@ from packaging.version import InvalidVersion, Version
 
 from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError, UsageError
-from stoker.model.prepared import prepared
 from stoker.model.slimming import PACKAGE_MEMBER, PackageRecord
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import UNDECODABLE, Value, prepared
 from stoker.wheel.elf import Elf
 from stoker.wheel.elf_edit import ElfEdit, make_patch
 from stoker.wheel.engine import Content, Edit, Wheel, rewrite

@@ -15,7 +15,7 @@ THREADS = """
 import sys
 from threading import Barrier, Thread
 import msgspec
-from stoker.model.prepared import prepared
+from stoker.model.value import prepared
 
 sys.setswitchinterval(1e-6)
 FIELDS = [(f"field_{number}", tuple[int, ...] | None, None) for number in range(8)]
@@ -59,7 +59,7 @@ def _decoded() -> Iterator[tuple[str, ast.Call, ast.expr]]:
     """Yield each call of msgspec that takes a type."""
     for file in SOURCES.rglob("*.py"):
         name = file.relative_to(SOURCES).as_posix()
-        if "msgspec" not in (text := file.read_text()) or name == "model/prepared.py":
+        if "msgspec" not in (text := file.read_text()) or name == "model/value.py":
             continue
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("msgspec."):

@@ -20,8 +20,7 @@ from stoker.govern.session import Show
 from stoker.model.build import BuildRecord
 from stoker.model.errors import CommandError, ExitStatus, StorageError
 from stoker.model.events import AnyEvent
-from stoker.model.prepared import prepared
-from stoker.model.value import UNDECODABLE, Value, indented_json
+from stoker.model.value import UNDECODABLE, Value, indented_json, prepared
 from stoker.outside import folders, process
 from stoker.outside.deleting import remove_tree, remove_whole
 from stoker.outside.files import folder_made_whole, read_json, write_whole

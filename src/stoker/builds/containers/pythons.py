@@ -7,8 +7,7 @@ import msgspec
 from packaging.version import Version
 
 from stoker.model.errors import MissingError
-from stoker.model.prepared import prepared
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import UNDECODABLE, Value, prepared
 
 
 class InsidePython(Value, frozen=True, kw_only=True):

@@ -15,9 +15,8 @@ from packaging.utils import canonicalize_name
 
 from stoker.knowledge.sonames import is_nvidias, unhashed
 from stoker.model.errors import ArtifactError, StorageError, StorageErrors, UsageError
-from stoker.model.prepared import prepared
 from stoker.model.slimming import LibrarySlim, SlimRecord
-from stoker.model.value import UNDECODABLE, Value, indented_json, size
+from stoker.model.value import UNDECODABLE, Value, indented_json, prepared, size
 from stoker.model.variant import GpuTarget
 from stoker.outside.files import Stamp, stamp_of
 from stoker.outside.long_work import stage

@@ -26,9 +26,8 @@ import msgspec
 
 from stoker.model.artifact import TargetKind
 from stoker.model.errors import StokerError, StorageError, StorageErrors, UsageError
-from stoker.model.prepared import prepared
 from stoker.model.slimming import SLIM_MEMBER
-from stoker.model.value import UNDECODABLE, Value
+from stoker.model.value import UNDECODABLE, Value, prepared
 from stoker.outside import locks
 from stoker.outside.deleting import remove_empty, remove_file, remove_tree
 from stoker.outside.files import Stamp, file_made_whole, sha256_of, stamp_of, write_whole
