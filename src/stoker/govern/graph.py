@@ -59,8 +59,8 @@ class _Folder:
         self.paths: dict[str, float] = {}
         self.expected = {""}  # outputs of steps that will ask, and those that have surprised
         self.reading: _Reading | None = None  # the latest one; it may not have ended yet
-        # Outputs that are left, and when they were changed before the graph was read.
-        self.missing: deque[tuple[str, float | None]] = deque()
+        # Outputs that are left, their paths, and when they were changed before the graph was read.
+        self.missing: deque[tuple[str, str, float | None]] = deque()
 
 
 class Graphs:
@@ -111,17 +111,16 @@ class Graphs:
         """Yield outputs that were left and have been made since. A few files are looked at in each
         call, and all of them in turn.
         """
-        for (number, folder), known in self._folders.items():
+        for (number, _), known in self._folders.items():
             if number != run:
                 continue
-            # A graph that is read again brings another list, from its own thread.
-            files, missing = _Files(Path(folder)), known.missing
+            missing = known.missing  # a graph that is read again brings another list
             for _ in range(min(_LOOKS, len(missing))):
-                output, before = missing.popleft()
-                if files.age(output) in (before, None):
-                    missing.append((output, before))
-                else:
+                output, path, before = missing.popleft()
+                if _is_made(path, before):
                     yield output
+                else:
+                    missing.append((output, path, before))
 
     def _load(self, run: int, folder: str, reading: "_Reading", seen: Mapping[str, float]) -> None:
         place = Path(folder)
@@ -133,7 +132,10 @@ class Graphs:
         if known and known.reading is reading:  # else the run has ended, or it is read again
             known.expected.update(left)
             known.paths = {"": max(paths.values(), default=0.0), **paths}
-            known.missing = deque((output, files.age(output)) for output in left)
+            known.missing = deque(
+                (output, os.path.join(folder, output), files.age(output))  # noqa: PTH118
+                for output in left
+            )
             self._left.append((run, left))
 
 
@@ -261,6 +263,16 @@ class _Files:
             except (OSError, ValueError):
                 self._known[path] = None
         return self._known[path]
+
+
+def _is_made(path: str, before: float | None) -> bool:
+    """Return whether a file is there that was not, or has changed."""
+    if before is None:  # a missing file is the usual case, in which os.stat makes an exception
+        return "\0" not in path and os.access(path, os.F_OK)
+    try:
+        return os.stat(path).st_mtime != before  # noqa: PTH116 - as above
+    except OSError:
+        return False
 
 
 class Ninja(NamedTuple):
