@@ -23,7 +23,7 @@ _CLOSES = re.compile(r"\w*(?:NAMESPACE_END|END_NAMESPACE|NS_END|END_NS|CLOSE_NAM
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]*|Py\w+_(?:FUNC|DATA)")
 _ACCESS = ("public", "protected", "private")
 _CLASSES = ("class", "struct", "union")
-# What stands before parentheses that hold no parameters of a function.
+# Words whose parentheses hold no parameters of a function.
 _NO_FUNCTION = set(
     re.findall(
         r"\w+",
@@ -163,7 +163,7 @@ class _Reader:
         if scope.kind == "code":
             if not parens and not (state.scopes and state.scopes[-1].kind == "code"):
                 self._declare(statement)
-            # What an initializer follows can go on: `int x{}, y;`; a body of a function ends.
+            # A declaration continues after an initializer (`int x{}, y;`), but not after a body.
             state.statement = statement if parens else []
         scope.parens = parens
         state.scopes.append(scope)

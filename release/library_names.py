@@ -24,7 +24,7 @@ from stoker.knowledge.library_names import NamedLibrary, NameRow, library_names_
 HERE = Path(__file__).parent
 TABLE = HERE.parent / "src/stoker/knowledge/library_names.tsv"
 SOURCES = HERE / "library_names.toml"
-# Headers that a message about a moved name must not send anybody to.
+# Headers that no fix for a moved name may suggest.
 INTERNAL = re.compile(
     r"(?:^|/)(?:details?|internal|impl|bits|_?private|experimental)(?:/|\.)|_impl\b"
 )

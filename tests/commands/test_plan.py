@@ -29,6 +29,29 @@ def test_without_a_variant_a_package_is_portable(stoker: Stoker, project: str) -
     assert pytorch["variant"]["cpu"] == named["variant"]["cpu"]
 
 
+@pytest.mark.parametrize("form", ["archive", "repository"])
+def test_a_source_that_is_no_folder_is_put_into_the_cache_first(
+    stoker: Stoker, tmp_path: Path, form: str
+) -> None:
+    tree = tmp_path / "mine"
+    shutil.copytree(PROJECTS / "mini-cmake", tree)
+    if form == "archive":
+        source = shutil.make_archive(str(tmp_path / "mine-1.0"), "gztar", tmp_path, "mine")
+    else:
+        git = ("git", "-C", str(tree), "-c", "user.name=x", "-c", "user.email=x@example.org")
+        for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "1"), ("tag", "v1")):
+            subprocess.run([*git, *words], check=True)
+        source = f"{tree}@v1"
+    folder = json.loads(stoker("plan", "cpu", "--source", str(tree), "--json").stdout)
+    for words in (("cpu", source), ("cpu", "--source", source)):
+        plan = json.loads(stoker("plan", *words, "--json").stdout)
+        assert plan["source"]["name"] == folder["source"]["name"]
+        assert plan["cmake"] == folder["cmake"]
+    assert stoker("doctor", source).returncode == stoker("doctor", str(tree)).returncode
+    listed = stoker("options", "--source", source, "--json")
+    assert listed.stdout == stoker("options", "--source", str(tree), "--json").stdout
+
+
 def test_commands_start_the_python_that_the_plan_is_about(stoker: Stoker, tmp_path: Path) -> None:
     """An environment may be active without being on the PATH; `python3` was then another Python."""
     active = tmp_path / "active"

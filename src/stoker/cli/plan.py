@@ -8,7 +8,8 @@ import click
 
 from stoker.cli.asking import AskingCommand, ask_options, asked_plan, write_recipe
 from stoker.cli.chosen import chain_options, told_request, with_settings
-from stoker.cli.request import check_no_folder, request_options, setting_options, variant_words
+from stoker.cli.request import request_options, setting_options
+from stoker.cli.words import check_no_folder, folder_of, variant_words
 from stoker.model.errors import ExitStatus, UsageError
 from stoker.settings.declared import OPTIONS, SettingGroup
 
@@ -77,6 +78,7 @@ def plan(
     stoker plan                       for this machine, the tree in this folder
     stoker plan h100 --source pytorch
     stoker plan ./pytorch --variant h100    the same
+    stoker plan h5py==3.14.0          any source that stoker build takes
     stoker plan "NVIDIA A100-SXM4-80GB" --blas openblas
     stoker plan cu128-sm90 --against cu130-sm90
     stoker plan cpu --shell > build.sh
@@ -243,7 +245,7 @@ def doctor(as_json: bool, **options: Any) -> int:
 
 @click.command()
 @click.argument("pattern", default="", metavar="[PATTERN]")
-@click.option("--source", default=".", metavar="DIR", help="The source tree. Default: this folder.")
+@click.option("--source", default=".", metavar="SOURCE", help="The source. Default: this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the options as JSON.")
 def options(pattern: str, source: str, as_json: bool) -> None:
     """List the options of a source tree, and the environment variables that its build reads.
@@ -261,7 +263,8 @@ def options(pattern: str, source: str, as_json: bool) -> None:
     from stoker.plan.words_page import options_page
 
     try:
-        tree, found = options(Path(source), pattern)
+        with folder_of(source) as folder:
+            tree, found = options(Path(folder or source), pattern)
     except UsageError:
         if pattern and source == ".":
             check_no_folder([pattern], "a pattern")

@@ -1,15 +1,12 @@
 """Flags of the declared settings, of features and of CMake options."""
 
-import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
-from pathlib import Path
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import click
 
-from stoker.model.errors import UnknownWordError, UsageError
+from stoker.model.errors import UsageError
 from stoker.settings.declared import OPTIONS, Declared, SettingGroup, SettingKind
 
 # A command that an option is added to.
@@ -58,58 +55,6 @@ def _help_all(function: F) -> F:
         callback=show,
         help="Show this message with all options and features.",
     )(function)
-
-
-def variant_words(function: F) -> F:
-    """Add the argument VARIANT, which may have several words; --variant says the same. A path among
-    the words that cannot be a part of the variant is the source tree.
-    """
-
-    @wraps(function)
-    def with_source(words: tuple[str, ...], **options: Any) -> Any:
-        folders = [word for word in words if Path(word).is_dir()]
-        if any("/" in word or word in (".", "..") for word in folders) or (
-            options.get("variant") and folders
-        ):
-            words, options = _source_among(words, options)
-        try:
-            return function(words=words, **options)
-        except UnknownWordError as error:
-            if error.text != " ".join(words) or not any(map(_names_a_path, words)):
-                raise
-        words, options = _source_among(words, options)
-        return function(words=words, **options)
-
-    return click.argument("words", nargs=-1, metavar="[VARIANT]...")(cast("F", with_source))
-
-
-def _names_a_path(word: str) -> bool:
-    return Path(word).exists() or word.startswith(("/", "./", "../"))
-
-
-def _source_among(
-    words: tuple[str, ...], options: dict[str, Any]
-) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Return the words without the one that names a path, and the options with it as the source;
-    whoever reads the source says what is wrong with a path that is not a folder.
-    """
-    path = next(filter(_names_a_path, sorted(words, key=lambda word: not Path(word).is_dir())))
-    if options.get("source") or options.get("listed"):
-        check_no_folder((path,), "a variant")
-    return tuple(word for word in words if word != path), options | {"source": path}
-
-
-def check_no_folder(words: Sequence[str], what: str) -> None:
-    """Raise an error for a folder among words that mean something else, as in `stoker plan .`."""
-    for word in words:
-        if Path(word).is_dir():
-            context = click.get_current_context()
-            command = context.info_name if "source" in context.params else "plan"
-            others = [other for other in words if other != word]
-            if variant := context.params.get("variant"):
-                others += ["--variant", variant]
-            hint = f"`stoker {command} {shlex.join([*others, '--source', word])}`"
-            raise UsageError(f"'{word}' is a folder, not {what}", hints=[hint])
 
 
 def request_options(*, source: bool = True) -> Callable[[F], F]:

@@ -61,8 +61,8 @@ _PLAN = (
     Declared(
         name="source",
         local=True,
-        help="Source tree of PyTorch, an extension or a CMake project. Default: this folder.",
-        metavar="DIR",
+        help="Source of PyTorch, an extension or a CMake project. Default: this folder.",
+        metavar="SOURCE",
     ),
     Declared(
         name="platform",

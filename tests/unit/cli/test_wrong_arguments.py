@@ -66,11 +66,15 @@ def test_a_folder_is_not_a_variant(arguments: tuple[str, ...], hint: str) -> Non
     assert (error.message, error.hints) == ("'pytorch' is a folder, not a variant", (hint,))
 
 
+@pytest.mark.parametrize("others", [("--list",), ("--source", "pytorch")])
+def test_a_source_that_is_no_folder_is_not_a_variant_either(others: tuple[str, ...]) -> None:
+    said = "'h5py==3.14.0' is a source, not a variant"
+    assert _error("plan", "h5py==3.14.0", *others).message == said
+
+
 def test_a_path_that_is_no_source_tree_is_not_taken_for_a_variant() -> None:
-    Path("mine-1.0.tar.gz").touch()
-    archive = _error("plan", "mine-1.0.tar.gz")
-    assert archive.message.endswith("mine-1.0.tar.gz is not a folder")
-    assert archive.hints == ("unpack it first",)
+    Path("notes.txt").write_text("see the README\n")
+    assert "neither a folder nor an archive" in _error("plan", "notes.txt").message
     assert "there is no folder" in _error("plan", "./nosuch").message
     assert "there is no folder" in _error("doctor", "h100", "../nosuch").message
 
