@@ -183,7 +183,12 @@ def heavy(*values: object) -> "pytest.ParameterSet":
 
 
 # What shows that a tool works, where --version does not.
-_TRIALS = {"sh": ("-c", ":"), "dash": ("-c", ":"), "podman": ("info",)}
+_TRIALS = {
+    "sh": ("-c", ":"),
+    "dash": ("-c", ":"),
+    "podman": ("info",),
+    "swig": ("-version",),
+}
 
 
 @cache

@@ -17,6 +17,7 @@ class KnownProgram(Row, frozen=True, kw_only=True):
     commands: tuple[str, ...] = ()
     variable: str | None = None
     folders: tuple[str, ...] = ()
+    asked: str = "--version"
     version: str = DOTTED_NUMBER
     launcher: bool = False
 

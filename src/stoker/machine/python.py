@@ -47,11 +47,13 @@ class Probe(Value, frozen=True, kw_only=True):
             return ProgramAnswer(problem=f"{outcome.problem}: the machine is busy, try again later")
         return ProgramAnswer(printed=f"{outcome.stdout}\n{outcome.stderr}", problem=outcome.problem)
 
-    def ask_version(self, program: Argument, *patterns: str) -> tuple[str | None, str | None]:
-        """Return the version that ``--version`` prints, by the first pattern that fits, or the
+    def ask_version(
+        self, program: Argument, *patterns: str, option: str = "--version"
+    ) -> tuple[str | None, str | None]:
+        """Return the version that ``option`` prints, by the first pattern that fits, or the
         problem.
         """
-        answer = self.ask([program, "--version"])
+        answer = self.ask([program, option])
         if answer.problem:
             return None, answer.problem
         found = (re.search(pattern, answer.printed, re.ASCII) for pattern in patterns)

@@ -52,7 +52,8 @@ def _find(names: Iterable[str], searched: Iterable[str]) -> list[str]:
 
 
 def _read(program: KnownProgram, path: str, probe: Probe) -> Tool:
-    version, problem = probe.ask_version(path, program.version, DOTTED_NUMBER)
+    patterns = (program.version, DOTTED_NUMBER)
+    version, problem = probe.ask_version(path, *patterns, option=program.asked)
     return Tool(name=program.name, path=path, version=version, problem=problem)
 
 

@@ -147,7 +147,7 @@ def unmet_requirements(lines: Iterable[str], python: PythonInstallation) -> list
             missing.append(str(requirement))
         elif requirement.name == "setuptools" and version_numbers(version) < _WHEELS_ALONE:
             missing += [] if "wheel" in python.packages else ["wheel"]
-    return missing
+    return list(dict.fromkeys(missing))
 
 
 def check_needs(planned: PlannedBuild) -> Iterator[Finding]:

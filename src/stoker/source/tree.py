@@ -234,7 +234,9 @@ def _kind(files: TreeFiles, package: Package, python: PythonAsks) -> ProjectKind
         return ProjectKind.EXTENSION if _holds(files, _SOURCES) else None
     if cmake and not _compiles_itself(files, package, python):
         return ProjectKind.CMAKE
-    return ProjectKind.PACKAGE if package.front_end and _holds(files, _SOURCES) else None
+    # Its sources may be in a folder of vendored code, or made by a program such as SWIG.
+    compiles = _holds(files, _SOURCES) or _names_extensions(files, python)
+    return ProjectKind.PACKAGE if package.front_end and compiles else None
 
 
 def _compiles_itself(files: TreeFiles, package: Package, python: PythonAsks) -> bool:
@@ -245,7 +247,12 @@ def _compiles_itself(files: TreeFiles, package: Package, python: PythonAsks) -> 
         return False
     texts = [files.text(name) or "" for name in (*python.files, "pyproject.toml", "setup.cfg")]
     starts_nothing = not any(map(_MAY_START_CMAKE.search, texts))
-    return starts_nothing and any(map(_OWN_EXTENSION.search, texts))
+    return starts_nothing and _names_extensions(files, python)
+
+
+def _names_extensions(files: TreeFiles, python: PythonAsks) -> bool:
+    texts = (files.text(name) or "" for name in (*python.files, "pyproject.toml", "setup.cfg"))
+    return any(map(_OWN_EXTENSION.search, texts))
 
 
 def _holds(files: TreeFiles, suffixes: tuple[str, ...]) -> bool:

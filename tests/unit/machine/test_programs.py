@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import Need
 from stoker.knowledge.tools import KnownProgram, programs
 from stoker.machine.file_tree import FileTree
 from stoker.machine.python import Probe
@@ -25,6 +26,7 @@ PRINTED = {
     "docker": ("Docker version 24.0.5, build ced0996\n", "24.0.5"),
     "git": ("git version 2.39.5\n", "2.39.5"),
     "icpx": ("Intel(R) oneAPI DPC++/C++ Compiler 2025.0.4 (2025.0.4.20241205)\n", "2025.0.4"),
+    "swig": ("\nSWIG Version 4.1.0\n\nCompiled with g++ [x86_64-pc-linux-gnu]\n", "4.1.0"),
     "hipcc": ("HIP version: 6.2.41134-65d174c3e\nAMD clang version 18.0.0git", "6.2.41134"),
 }
 
@@ -43,8 +45,14 @@ def read(name: str, folder: Path, timeout_s: float = 20.0, **environment: str) -
 def test_versions(name: str, script: Script, tmp_path: Path) -> None:
     printed, version = PRINTED[name]
     (tmp_path / "printed").write_text(printed)
-    path = script(f"bin/{program(name).names[0]}", f"/bin/cat {tmp_path}/printed")
+    asked = f'[ "$1" = {program(name).asked} ]'
+    path = script(f"bin/{program(name).names[0]}", f"{asked} && /bin/cat {tmp_path}/printed")
     assert read(name, tmp_path / "bin") == (Tool(name=name, path=str(path), version=version),)
+
+
+def test_the_real_swig(need: Need) -> None:
+    """SWIG 4.1 takes -version only: `doctor` said that there is none."""
+    assert read("swig", Path(need("swig")).parent)[0].version
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:

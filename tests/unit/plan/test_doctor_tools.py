@@ -210,6 +210,13 @@ def test_an_old_setuptools_makes_no_wheel_alone(
     assert needs("setuptools>=42", packages=packages) == missing
 
 
+def test_a_package_is_missing_once() -> None:
+    box = toolbox(python=python(packages={"setuptools": "65.5.0"}))
+    tree = pytorch_tree(requirements=("setuptools", "wheel", "setuptools>=40"))
+    missing = named(doctor("cpu", tree=tree, toolbox=box), "requirements-missing")
+    assert missing.evidence == "wheel"
+
+
 def test_the_count_of_requirements_is_good_news() -> None:
     finding = named(doctor("cpu", tree=pytorch_tree()), "requirements")
     assert finding.severity is Severity.OK

@@ -280,6 +280,17 @@ def test_a_setup_that_compiles_alone_uses_no_cmake(tmp_path: Path) -> None:
     assert tree.kind is ProjectKind.CMAKE
 
 
+def test_extensions_of_vendored_sources_make_a_package(tmp_path: Path) -> None:
+    """All sources of faiss-cpu are below third-party, and it was called a package without code."""
+    setup = """from setuptools import Extension, setup
+setup(name="mini", ext_modules=[Extension("mini", ["third-party/mini/mini.i"])])
+"""
+    tree = make(tmp_path, setup__py=setup)
+    (tree / "third-party/mini").mkdir(parents=True)
+    (tree / "third-party/mini/mini.i").write_text("%module mini\n")
+    assert read_tree(tree).kind is ProjectKind.PACKAGE
+
+
 def test_a_cmake_project_outside_of_a_package_is_named(tmp_path: Path) -> None:
     """cufinufft was called a package without code to compile."""
     said = """
