@@ -1,10 +1,12 @@
 """Restores a line as the tool printed it, without what terminals and CI systems added to it."""
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 
 LONGEST = 4096  # characters that are looked at as one line
-_DATE = r"\d{4}-\d\d-\d\d"
+_DATE = r"\d{4}[-/]\d\d[-/]\d\d"
 _TIME = r"\d{1,2}:\d\d:\d\d(?:[.,]\d{1,9})?"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _STAMP = rf"{_DATE}[T ]{_TIME}(?:Z| ?[+-]\d\d:?\d\d)?"
@@ -18,7 +20,7 @@ _ENTITY = r"&(?:lt|gt|quot|#39|#x27|amp);"  # of a page that was copied as its s
 _PREFIX = "|".join(
     (
         rf"[^\t]{{1,80}}\t[^\t]{{1,80}}\t(?=\ufeff?{_DATE})",  # GitHub: job, step
-        rf"\ufeff?\[?{_STAMP}\]?(?: \d\d[OE]\+?)?(?:[ \t:]|$)",  # most CI systems
+        rf"\ufeff?\[?{_STAMP}\]?(?: \d\d[OE]\+?)?(?: \| ?|[ \t:]|$)",  # most CI systems
         rf"\[?{_TIME}\]?[:]?(?:[ \t]|$)",
         r"\s?:?[ \t]{0,4}\[Step \d{1,3}/\d{1,3}\] ",  # TeamCity
         r"(?:stdout|stderr) [FP] ",  # Kubernetes
@@ -73,6 +75,18 @@ _FOLDED = 150
 _LEAST_BEGINNINGS = 2
 _BREAK = "\\n"  # a backslash and a letter
 _OF_WINDOWS = r"\b[A-Za-z]:\\"  # where it may be a part of a path
+# What most lines of a log may begin with: a name, a time or a number, and a mark that ends it.
+_HEAD = (
+    r"(?!\s{0,8}\[\s{0,4}\d{1,7}\s?(?:/|%|\])|\[?(?:INFO|WARN|ERROR|DEBUG|NOTE|error|warning)\b)"
+    r"(?P<prefix>[\w\[(][\w.@ :,+()-]{0,60}(?:[>|]|(?<=[A-Za-z])\])(?: |$))"
+)
+_FEWEST_PREFIXED = 5
+_MOST_OF_ALL = 0.7
+# The field of a record of JSON in which a tool puts what another one printed.
+_FIELD = (
+    r"^\s{0,40}(?:\{.{0,2000}?)?\"(?:message|msg|log|stream|rendered|text|line|output|stderr)\"\s?:\s?"
+    r"(?P<said>\"(?:[^\"\\]|\\.){12,4000}\")\s{0,4}[,}]?"
+)
 _BEGINNINGS = (
     r" (?=\[\d{1,6}/\d{1,6}\] [A-Z]|\[ {0,2}\d{1,3}%\] [A-Z]|FAILED: |ninja: "
     r"|g?make(?:\[\d+\])?: \*\*\* "
@@ -99,6 +113,23 @@ def clean(text: str) -> str:
     return text.rstrip()
 
 
+def said_in_json(text: str) -> list[str]:
+    """Return the lines in the field of a record that has what a tool printed; empty if there is
+    none.
+    """
+    is_record = text.lstrip()[:1] in ("{", '"') and '"' in text[2:]
+    found = re.match(_FIELD, text) if is_record else None
+    if not found:
+        return []
+    import json  # few logs are records
+
+    try:
+        said = json.loads(found["said"])
+    except ValueError:
+        return []
+    return [clean(line) for line in said.splitlines()] if " " in said else []
+
+
 def _may_have_prefix(text: str) -> bool:
     """Return whether a prefix is possible: most lines have none, and the pattern is a large one."""
     begin = text.lstrip()
@@ -111,6 +142,19 @@ def _may_have_prefix(text: str) -> bool:
     if text[3:4] == " " and text[4:6].strip().isdigit():  # a month and a day
         return True
     return any(mark in text[:_PREFIX_ENDS] for mark in _WITHIN)
+
+
+def shared_prefix(texts: Sequence[str]) -> str:
+    """Return a pattern of what most lines of a log begin with, such as the name of the part of a
+    build in brackets; empty if there is no such thing.
+    """
+    heads = [head["prefix"] for text in texts if text and (head := re.match(_HEAD, text))]
+    shapes = Counter(re.sub(r"\d", "0", head) for head in heads)
+    lines = sum(1 for text in texts if text)
+    for shape, count in shapes.most_common(1):
+        if count >= _FEWEST_PREFIXED and count >= lines * _MOST_OF_ALL:
+            return re.sub("0+", r"\\d{1,12}", re.escape(shape))
+    return ""
 
 
 def unfolded(text: str) -> list[str]:

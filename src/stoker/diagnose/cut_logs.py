@@ -14,7 +14,7 @@ _HOLLOW = (
     r"|(?:[Cc]ommand|process|[Tt]ask|step|job|[Bb]uild|stage)\b.{0,120}\bfailed"
     r"|did not complete successfully|^\s*Error \d{1,3}$|exit (?:status|code):? [1-9]"
     r"|(?:[Bb]uild|BUILD) (?:failed|FAILED)|error: Cannot build '|\b(?:Aborting|aborted due to)\b"
-    r"|ERROR: A failure occurred"
+    r"|ERROR: A failure occurred|error making: |Failed to install the following packages"
     r"|Bad return status|Could not build wheels|Failed building wheel|subprocess-exited-with-error"
     r"|metadata-generation-failed|linker command failed|ld returned \d|[1-9]\d* errors? generated"
     r"|too many errors emitted"

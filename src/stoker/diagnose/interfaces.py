@@ -27,6 +27,11 @@ _ERRORS = (
     rf"^\s{{0,24}}(?P<file>{_OF_RUST})\[E0\d{{3}}\]: {_SAID}",
     r"^\s{0,24}(?P<file>)error: " + _SAID,  # a part of a message
 )
+# A note whose error was cut off: an argument is not what a declaration in this file wants.
+_OTHER_ARGUMENT = (
+    r"^\s{0,24}(?P<file>[^\s:'\"][^:'\"\n]{0,300}\.\w{1,5}):\d{1,7}(?::\d{1,5})?: note: "
+    r"expected ['\"\u2018](?P<name>[^'\"\u2019\n]{1,80})['\"\u2019].{0,120} but argument is of "
+)
 _NOTE = (
     r"^\s{0,24}(?:In file included from )?(?P<file>[^\s:'\"][^:'\"\n]{0,300}\.\w{1,5})"
     r"(?::\d{1,7}|\(\d{1,7}).{0,12}: (?:note|message)\s?: "
@@ -138,6 +143,11 @@ def misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
         said = _by_name(message, file) or _by_mark(message, below) or _by_note(message, file, below)
         if said:
             yield line, said
+    for line in search.steps.errors:
+        note = compiled(_OTHER_ARGUMENT).match(search.lines[line].text)
+        if note and (owner := owner_of_path(note["file"])):
+            member = f"{note['name']} for this argument"
+            yield line, _named(owner.name, member, str(owner))
 
 
 def unowned_misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:

@@ -44,7 +44,8 @@ PATTERNS = _NO_ATTRIBUTE
 # CMake and Meson print.
 _SHOWN_VERSION = (
     r"\b(?:lib)?(?:NAMES)(?:-(?:cpp|dev|devel|cxx))?"
-    r"(?:==|[-_/@= ]v?|: v?|.{0,120}?\((?:found|Required).{0,30}?version \"|.{0,20} found: YES )"
+    r"(?:==|[-_/@= ]v?|: v?|.{0,120}?\((?:found|Required).{0,30}?version \"|.{0,20} found: YES "
+    r"|::(?:lts_|v))"
     r"(\d+(?:\.\d+){0,3})(?!\w)"
 )
 
@@ -161,7 +162,8 @@ def _is_its_own(library: NamedLibrary, file: str) -> bool:
     """Return whether a file is one of the library itself."""
     owner = owner_of_path(file) if file else None
     names = {library.name.lower(), *(word.lower() for word in library.shown)}
-    return bool(owner and owner.name.lower().removeprefix("lib") in names)
+    is_installed = any(f"/include/{name}/" in file.lower() for name in names)
+    return is_installed or bool(owner and owner.name.lower().removeprefix("lib") in names)
 
 
 def _is_shown(search: LogSearch, library: NamedLibrary, lacking: _Lacking) -> bool:

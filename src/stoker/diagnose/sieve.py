@@ -4,11 +4,12 @@ A log of a few megabytes is kept whole. What an error means is not known here, o
 lines about errors have in common.
 """
 
+import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
-from stoker.diagnose.cleaned import LONGEST, clean, unfolded
+from stoker.diagnose.cleaned import LONGEST, clean, said_in_json, shared_prefix, unfolded
 from stoker.model.value import Value
 
 _CHUNK = 512 * 1024  # the first one and the last two are kept whole
@@ -33,6 +34,7 @@ _RECENT = 2  # parts at the end that are kept whole
 _MOST_PIECES = 32  # of a very long line, at either end
 _MOST_LINES = 30_000  # of a part: a megabyte of usual lines has a third of that
 _FEW_LINES = 5
+_FIRST_LINES = 2000  # in which a prefix is looked for
 _SHORTEST = 32  # bytes that a line counts as where it is shorter, since each takes its time
 _UTF16 = b"\xff\xfe"  # how Windows shells write what they redirect
 
@@ -102,9 +104,9 @@ class Sieve:
             lines = [
                 Line(number=line.number, text=text)
                 for line in lines
-                for text in unfolded(line.text)
+                for text in said_in_json(line.text) or unfolded(line.text)
             ]
-        return Log(lines=tuple(lines), total=total)
+        return Log(lines=tuple(_without_wrapping(lines)), total=total)
 
     def content(self) -> bytes:
         """Return what was kept so far as one text; a line says where something was left out."""
@@ -177,6 +179,17 @@ def _marks(content: bytes) -> Iterator[tuple[int, int]]:
             after = found + len(word)
             yield found, after
             found = content.find(word, content.find(b"\n", after) + 1 or len(content))
+
+
+def _without_wrapping(lines: Sequence[Line]) -> Iterator[Line]:
+    """Yield the lines without what another tool wrapped them in: records, or a common prefix."""
+    prefix = re.compile(shared_prefix([line.text for line in lines[:_FIRST_LINES]]))
+    for line in lines:
+        text = line.text
+        if prefix.pattern and (found := prefix.match(text)):
+            text = text[found.end() :]
+        for said in said_in_json(text) or [text]:
+            yield line if said == line.text else Line(number=line.number, text=said)
 
 
 def _each_once(parts: list[_Part]) -> Iterator[_Part]:

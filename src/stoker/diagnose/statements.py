@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from stoker.diagnose.lines import compiled
 from stoker.diagnose.messages import message_text
+from stoker.diagnose.said_versions import declared_versions
 from stoker.diagnose.signs import LogSearch
 
 _MOST = 50  # statements of one kind that are looked into
@@ -44,6 +45,7 @@ _NO_REASON = (
     r"|^Failed to (?:build|compile|run|install)\b"
 )
 _WARNS = r"CMake (?:Deprecation |Author )?Warning\b"  # the output of another CMake
+_OF_COMPILER = r"\bfatal error: |ClangDiagnostic\("  # quoted by who called it
 _SEE = r"[;,.(]?\s{0,3}\b[Ss]ee .{0,80}(?:log|details|above|below|output).{0,80}$"
 _OF_MSBUILD = r"\s{1,4}\[[^\]]{1,300}proj[^\]]{0,100}\]$"
 _OPTION = (
@@ -137,7 +139,7 @@ def statement(message: str) -> dict[str, str]:
     text = " ".join(compiled(_OF_MSBUILD).sub("", message).split()).strip("\"' ")
     text = compiled(_SEE).sub("", text)
     words = compiled(r"[A-Za-z]{2,}").findall(text)
-    if compiled(_WARNS).match(text):
+    if compiled(_WARNS).match(text) or compiled(_OF_COMPILER).search(text):
         return {}
     if len(words) < _LEAST_WORDS or compiled(_NO_REASON).search(text):
         return {}
@@ -146,6 +148,22 @@ def statement(message: str) -> dict[str, str]:
     package = compiled(_PACKAGE).search(text)
     named |= {"debian": package["debian"]} if package else {}
     return {"message": text} | _asked_release(text) | named
+
+
+def conflicting_versions(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the messages that say which version is required and which one is there; of a tool that
+    pip installs, the tool and what it has to be at least.
+    """
+    for line in search.steps.errors[:_MOST]:
+        text = search.lines[line].text
+        if compiled(_OF_SOURCE).match(text) or compiled(_WARNS).match(text):
+            continue
+        if span := search.steps.refusals.get(line):
+            text = message_text(search.lines, span)
+        if said := declared_versions(text):
+            name, least = said["product"].lower(), said["wanted"].removeprefix(">= ")
+            is_tool = name in _BY_PIP and said["wanted"] != least
+            yield line, {"tool": name, "wanted": least} if is_tool else said
 
 
 def _asked_release(text: str) -> dict[str, str]:

@@ -119,6 +119,7 @@ _ERROR = (
     r"^Configuration failed because ",
     r"^\s{0,24}(?:[\w.]{1,100})?(?:Error|Exception)(?::|$)",
     r"\bfatal\s{0,4}: ",
+    r"^panic: ",  # Go
     r"^\s{0,24}ERROR[: ]",
     r"meson\.build:\d{1,6}:\d{1,6}: ERROR: ",
     r"(?:^|[\s>|:\]])E: [A-Z][a-z']",  # apt and bootstrappers, also behind the name of a tool
@@ -171,7 +172,12 @@ _COMPLAINT = (
     r"|unexpected|[Nn]ot found|No such file|[Dd]enied|[Rr]efused|[Aa]borted)(?![\w-]|\.\w|: 0\b)"
 )
 # Notes that compilers print below an error, or below a warning.
-_NOTES = (r": note: {1,3}(?:initializing argument|no known conversion|candidate|declared here)",)
+_NOTES = (
+    (
+        r": note: {1,3}(?:initializing argument|no known conversion|candidate|declared here"
+        r"|expected .{1,200} but argument is of type)"
+    ),
+)
 _LAST = 12  # lines with text at the end of a log
 _QUOTES = r"\s{0,9}\d{0,7} ?\|"  # source that a compiler shows below its message
 _OF_CMAKE = (r"^\s{0,24}CMake Error",)  # old ones say after it that files were written

@@ -20,9 +20,15 @@ from stoker.diagnose.interfaces import (
 )
 from stoker.diagnose.lines import compiled
 from stoker.diagnose.messages import message_text
+from stoker.diagnose.said_programs import missing_programs
 from stoker.diagnose.sieve import Line
 from stoker.diagnose.signs import MOST_OF_A_KIND, LogSearch, Match, symptom
-from stoker.diagnose.statements import requirements, statement, statements
+from stoker.diagnose.statements import (
+    conflicting_versions,
+    requirements,
+    statement,
+    statements,
+)
 from stoker.diagnose.unlinked import failed_links
 from stoker.knowledge.owners import (
     owner_of_name,
@@ -157,6 +163,8 @@ def find_symptoms(search: LogSearch, explained: Collection[int]) -> list[Match]:
     """
     kinds: tuple[Callable[[LogSearch], Iterable[Match]], ...] = (
         _stated,
+        _versions,
+        _programs,
         _misfits,
         _required,
         _missing_includes,
@@ -183,6 +191,19 @@ def _stated(search: LogSearch) -> Iterator[Match]:
         yield symptom("stated-by-project", line, _STATED, groups)
 
 
+def _versions(search: LogSearch) -> Iterator[Match]:
+    for line, groups in conflicting_versions(search):
+        is_old = "tool" in groups
+        yield symptom(
+            "build-tool-too-old" if is_old else "version-not-accepted", line, 0.82, groups
+        )
+
+
+def _programs(search: LogSearch) -> Iterator[Match]:
+    for line, program in missing_programs(search):
+        yield symptom("build-tool-missing", line, 0.82, {"program": program})
+
+
 def _required(search: LogSearch) -> Iterator[Match]:
     for line, groups in requirements(search):
         yield symptom("stated-by-tool", line, 0.71, groups)
@@ -205,7 +226,8 @@ def _missing_includes(search: LogSearch) -> Iterator[Match]:
 def _missing_headers(search: LogSearch) -> Iterator[Match]:
     for line, groups in search.hits([NO_HEADER]):
         opened = groups.get("opened") or groups.get("translated", "")
-        header = groups.get("header") or opened
+        named_at = groups.get("header") or opened
+        header = included(named_at)
         folder = header.partition("/")[0]
         library = library_of_namespace(folder) or owner_of_name(f"{folder}::")
         on_windows = bool(opened)
@@ -218,6 +240,10 @@ def _missing_headers(search: LogSearch) -> Iterator[Match]:
         elif library and compiled(_INTERNAL).search(header):
             named = {"library": library, "owner": library, "member": header}
             yield symptom("dependency-api-changed", line, 0.78, named)
+        elif known and header != named_at:  # the folder of the library was found
+            library = library or known.packages.get("apt", "").removeprefix("lib").partition("-")[0]
+            named = {"library": library, "owner": library, "member": header}
+            yield symptom("dependency-api-changed", line, 0.76, named)
         elif known and _C_LIBRARY & set(known.packages.values()) and _on_apple(search):
             yield symptom("macos-sdk-missing", line, 0.86, {})
         elif known:
@@ -231,6 +257,11 @@ def _missing_headers(search: LogSearch) -> Iterator[Match]:
             source = compiled(_COMPILER_ERRORS[0]).match(search.lines[line].text)
             file = {"file": source["file"]} if source else {}
             yield symptom("file-missing", line, 0.7, {"header": header} | file)
+
+
+def included(header: str) -> str:
+    """Return a header as a source includes it, where it is named with its whole path."""
+    return header.rpartition("/include/")[2] if header.startswith("/") else header
 
 
 def _on_apple(search: LogSearch) -> bool:

@@ -443,12 +443,12 @@ NOT_FOUND = {"torch-abi-schema", "supercell-eigen5"}
 # folder without Go and of a back end that is there and cannot be imported; of a message that a
 # console of Windows broke, of a generated file of CMake, of a header whose first error was cut off.
 UNKNOWN = {
-    "openssl-backport", "llama-termux-glslc", "slicer-pythonqt", "nvidia-linux7",
+    "openssl-backport", "slicer-pythonqt", "nvidia-linux7",
     "conan-boost-cobalt", "parquet-fdw-17",
     "memtools-r46", "gowin7-cgo", "skbuild-conan",
     "sdl-mixer-note", "aws-sdk-swift63",
     "cryfs-conan-freebsd", "hipify-diaguids", "espzha-build-properties",
-    "wolfi-clang16-smallvector",
+    "wolfi-clang16-smallvector", "ort-vcpkg-absl-cxx20", "please-go126",
     # the words of a tool, which are no answer since they were wrong in half of the unseen logs
     "brew-tap", "novatel-conan", "brew-swift-sdk", "ttl-formula",
 }  # fmt: skip
