@@ -274,7 +274,9 @@ def _nothing_to_build(files: TreeFiles, package: Package, content: list[str]) ->
         ]
     elif package.front_end:
         command = f"stoker run -- pip wheel {shlex.quote(str(files.root))}"
-        hints.append(f"this is a Python package without code to compile: `{command}`")
+        of_rust = required_names(package.requirements) & {"maturin", "setuptools-rust"}
+        what = "whose code is Rust" if of_rust else "without code to compile"
+        hints.append(f"this is a Python package {what}: `{command}`")
     below = [name for name in content if files.is_file(f"{name}/CMakeLists.txt")]
     if below:
         hints.append(_did_you_mean(files.root, below[:3]))

@@ -205,6 +205,12 @@ def test_a_plain_python_package(tmp_path: Path) -> None:
     assert "`stoker run -- pip wheel " in hints
 
 
+def test_a_package_of_rust_is_named_as_one(tmp_path: Path) -> None:
+    said = '[build-system]\nrequires = ["maturin>=1"]\nbuild-backend = "maturin"\n'
+    _, hints = refused(make(tmp_path, pyproject__toml=said, Cargo__toml="[package]\n"))
+    assert "a Python package whose code is Rust: `stoker run -- pip wheel " in hints
+
+
 def test_the_folder_above(tmp_path: Path) -> None:
     make(tmp_path / "llvm", CMakeLists__txt="project(LLVM)")
     assert f"did you mean {tmp_path / 'llvm'}?" in refused(tmp_path)[1]
