@@ -173,6 +173,17 @@ def test_a_missing_file_of_others_is_no_cause(tmp_path: Path) -> None:
     assert [one.text for one in found.unexplained] == [log.strip()]
 
 
+def test_a_makefile_is_no_program(tmp_path: Path) -> None:
+    """The configure step of sentencepiece had failed; `apt-file search Makefile` was its fix."""
+    log = (
+        "-- Configuring incomplete, errors occurred!\n"
+        "gmake: Makefile: No such file or directory\n"
+        "gmake: *** No rule to make target 'Makefile'.  Stop.\n"
+    )
+    found = answer(log, machine(tmp_path, BOOKWORM))
+    assert "build-tool-missing" not in [one.cause for one in found.findings]
+
+
 def test_no_command_for_sh_on_windows(tmp_path: Path) -> None:
     log = (
         "C:\\VS\\bin\\cl.exe /c a.cpp\n"
