@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 enum {
-    OOM_SCORE = 800, /* of 1000: the kernel kills what is repeated before ninja, sshd and the launcher */
     /* The governor learns the keeper with the first sample, so it is soon; but a compile of a small C
      * file ends before it, so that it costs no reading of /proc and no message. */
     FIRST_SAMPLE_US = 25 * 1000,
@@ -49,15 +48,19 @@ _Noreturn void end_as(int status)
     _exit(WEXITSTATUS(status));
 }
 
-/* Raises the score but never lowers it: in some containers every process already has 1000. */
+/* The kernel kills what is repeated before ninja, sshd and the launcher. Raises the score but never lowers
+ * it: in some containers every process already has 1000. */
 static void raise_oom_score(void)
 {
+    static const char SCORE[] = "800"; /* of 1000 */
     char digits[16] = "";
     int file = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
     if (file < 0)
         return;
-    if (read(file, digits, sizeof digits - 1) > 0 && atoi(digits) < OOM_SCORE)
-        dprintf(file, "%d", OOM_SCORE);
+    if (read(file, digits, sizeof digits - 1) > 0 && atoi(digits) < atoi(SCORE) &&
+        write(file, SCORE, sizeof SCORE - 1) < 0) {
+        /* The kernel then chooses by size alone. */
+    }
     close(file);
 }
 

@@ -1,6 +1,7 @@
 /* The TMPDIR of one attempt. Independent of the governor and of processes. */
 #define _GNU_SOURCE
 #include "launcher.h"
+#include "programs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,9 +26,13 @@ static void make_inside(char *path, const char *parent, const char *name)
 /* Resolves the parent: if it is a link, its target may change before the command exits. */
 void folder_make(char *path, const char *parent)
 {
-    char *real = realpath(parent, NULL);
-    make_inside(path, real ? real : parent, "stoker");
-    free(real);
+    char real[PATH_MAX];
+    bool known = parent[0] == '/' && strlen(parent) < sizeof real;
+    if (known)
+        follow_links(strcpy(real, parent));
+    else
+        known = realpath(parent, real);
+    make_inside(path, known ? real : parent, "stoker");
 }
 
 static int remove_entry(const char *path, const struct stat *found, int kind, struct FTW *place)

@@ -8,7 +8,6 @@
 #define _GNU_SOURCE
 #include "compilers.h"
 #include "launcher.h"
-#include "programs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,15 +64,14 @@ static void stop_preloading(void)
 
 /* True for a script under a compiler's name that runs with our library, which governs the compiler that
  * the script starts. */
-static bool is_script_with_library(const char *program)
+static bool is_script_with_library(char **command)
 {
-    char path[PATH_MAX];
-    const char *name = program_name(program), *list = getenv("LD_PRELOAD");
+    const char *name = program_name(command[0]), *list = getenv("LD_PRELOAD");
     bool found = false;
     for (size_t length; list && !found && (length = next_preloaded(&list)) > 0; list += length)
         found = is_preload_library(list, length);
     return found && is_compiler(name, NULL) && !is_extra_compiler(name, getenv("STOKER_COMPILERS")) &&
-           locate(program, true, path) != ABSENT && is_script(path);
+           command_is_script(command);
 }
 
 /* Runs the command under the governor. Returns if it must run without. */
@@ -109,7 +107,7 @@ int main(int count, char **arguments)
     else if (*command[0] == '-')
         return obey_option(command[0]);
 #ifdef __linux__
-    if (command_kind == COMPILE && is_script_with_library(command[0]))
+    if (command_kind == COMPILE && is_script_with_library(command))
         command_execute(command);
     if (command_kind == COMPILE)
         stop_preloading();

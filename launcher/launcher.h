@@ -77,6 +77,9 @@ void files_undo(bool repeated);
  * else why it is not: "it reads ...". */
 const char *command_unrepeatable(char **command);
 
+/* Returns whether the program of a command is a script. */
+bool command_is_script(char **command);
+
 /* Returns whether a word of the command is a name of stdin or of the terminal. */
 bool command_reads_stdin(char **command);
 
@@ -163,8 +166,8 @@ struct output {
     size_t used, last;       /* bytes in memory; offset of the last record among them */
     bool passing;            /* buffering failed, so output is written directly */
     int error;               /* why data on stdout could not be written, or 0 */
-    char tail[TAIL_BYTES];   /* the last bytes of both streams */
     size_t tail_length;
+    char tail[TAIL_BYTES];   /* the last bytes of both streams */
 };
 
 #define NO_OUTPUT {.pipes = {-1, -1}, .spill = -1}
@@ -226,7 +229,6 @@ uint64_t tree_kill(void);
 
 struct attempt {
     char **command;        /* NULL: there is no attempt */
-    char folder[PATH_MAX]; /* its TMPDIR; empty if it could not be created */
     pid_t keeper;          /* the compiler's parent and the leader of its process group */
     bool leased; /* it runs without the governor's knowledge, so it is short and not paused */
     bool running;
@@ -240,6 +242,7 @@ struct attempt {
     double byte_us; /* the integral of memory over time */
     uint64_t reported;
     int64_t reported_us;
+    char folder[PATH_MAX]; /* its TMPDIR; empty if it could not be created */
 };
 
 int64_t now_us(void);

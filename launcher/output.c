@@ -118,7 +118,7 @@ static size_t fetch(struct output *output, off_t at, void *bytes, size_t length)
 
 void output_print(struct output *output)
 {
-    char piece[PIECE];
+    static char piece[PIECE];
     off_t end = output->spilled + (off_t)output->used;
     for (off_t at = 0; at < end;) {
         struct record record;
@@ -183,7 +183,7 @@ static void hold(struct output *output, uint32_t stream, const char *bytes, size
 
 static size_t collect(struct output *output, int stream, size_t most)
 {
-    char piece[PIECE];
+    static char piece[PIECE]; /* on the stack, an output of nothing would need pages too */
     ssize_t count = read(output->pipes[stream], piece, most < sizeof piece ? most : sizeof piece);
     if (count > 0) {
         hold(output, (uint32_t)stream, piece, (size_t)count);

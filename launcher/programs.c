@@ -37,8 +37,12 @@ enum program examine(const char *path)
     long size = read_start(path, &header, sizeof header);
     if (size < 0)
         return ABSENT;
-    if (size < (long)sizeof header || !starts_with((char *)header.e_ident, ELFMAG))
-        return NATIVE; /* also a program that may be executed but not read */
+    if (size == 0)
+        return HIDDEN;
+    if (size < SELFMAG || !starts_with((char *)header.e_ident, ELFMAG))
+        return SCRIPT;
+    if (size < (long)sizeof header)
+        return NATIVE;
     bool same = header.e_ident[EI_CLASS] == __ehdr_start.e_ident[EI_CLASS] &&
                 header.e_machine == __ehdr_start.e_machine;
     return same ? NATIVE : FOREIGN;
@@ -61,12 +65,6 @@ bool is_dynamic(const char *path)
             return true;
     }
     return false;
-}
-
-bool is_script(const char *path)
-{
-    char start[SELFMAG + 1] = "";
-    return read_start(path, start, SELFMAG) > 0 && !starts_with(start, ELFMAG);
 }
 
 bool is_file(const char *path)
@@ -228,6 +226,12 @@ static bool follow(char *path)
         return false;
     copy(path + folder, target, text_length(target));
     return true;
+}
+
+void follow_links(char *path)
+{
+    for (int depth = 0; depth < DEEPEST_LINK && follow(path); depth++)
+        ;
 }
 
 static bool leads_to(const char *path, bool is_wanted(const char *name))

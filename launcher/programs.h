@@ -14,20 +14,19 @@
 
 /* ---- what a file is --------------------------------------------------------------------------*/
 
-/* A program is foreign if it is of another architecture than this library, which its dynamic loader
- * would complain about. */
-enum program { ABSENT, NATIVE, FOREIGN };
+enum program {
+    ABSENT, /* also a folder, and a file that may not be executed */
+    NATIVE,
+    FOREIGN, /* of another architecture than this library, which its dynamic loader would complain about */
+    SCRIPT,  /* a text, with or without its interpreter in the first line */
+    HIDDEN,  /* it may be executed but not read */
+};
 
-/* What a path leads to. A folder and a file that may not be executed count as absent; a script, and a
- * program that may be executed but not read, as native. */
+/* What a path leads to. */
 enum program examine(const char *path);
 
 /* False for an ELF program without a dynamic loader, into which nothing can be preloaded. */
 bool is_dynamic(const char *path);
-
-/* True for a file that can be read and is no ELF program: a text, with or without its interpreter in
- * the first line. */
-bool is_script(const char *path);
 
 /* True for a regular file. */
 bool is_file(const char *path);
@@ -53,6 +52,9 @@ bool leads_to_programs(const char *prefix, size_t length);
 
 /* Writes the path of a file without links to PATH_MAX bytes. False: there is none. */
 bool real_path(const char *path, char *real);
+
+/* Replaces the path of a link, in PATH_MAX bytes, by what it leads to. */
+void follow_links(char *path);
 
 /* True if the path is a link to ccache or the like, also through other links. */
 bool leads_to_wrapper(const char *path);

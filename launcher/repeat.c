@@ -258,11 +258,34 @@ static bool file_is_known(struct knowledge *known, const char *path, int depth)
     return good;
 }
 
-static bool is_known_compiler(const char *command)
-{
+/* The file of a program. */
+struct program_file {
+    bool known;
+    enum program kind;
     char path[PATH_MAX];
-    return is_compiler(program_name(command), NULL) && locate(command, true, path) != ABSENT &&
-           !is_script(path) && !leads_to_wrapper(path) && access(path, R_OK) == 0;
+};
+
+static struct program_file own; /* of the command, which is asked for twice */
+
+static void find(const char *name, struct program_file *file)
+{
+    if (!file->known)
+        file->kind = locate(name, true, file->path);
+    file->known = true;
+}
+
+bool command_is_script(char **command)
+{
+    find(command[0], &own);
+    return own.kind == SCRIPT;
+}
+
+static bool is_known_compiler(const char *name, struct program_file *file)
+{
+    if (!is_compiler(program_name(name), NULL))
+        return false;
+    find(name, file);
+    return (file->kind == NATIVE || file->kind == FOREIGN) && !leads_to_wrapper(file->path);
 }
 
 /* ---- scripts ---------------------------------------------------------------------------------*/
@@ -293,7 +316,8 @@ static bool only_executes_compiler(struct knowledge *known, char *line)
     if (strpbrk(line, "$`\\;|&<>(){}[]*?~!'"))
         return false;
     const char *program = strtok_r(line + sizeof EXEC - 1, " \t\"", &words);
-    return program && is_known_compiler(program) && words_are_known(known, words, 0);
+    struct program_file file = {.known = false};
+    return program && is_known_compiler(program, &file) && words_are_known(known, words, 0);
 }
 
 /* True for a script that only puts words before those of a compiler, as hosts of nvcc often are. */
@@ -341,7 +365,7 @@ bool command_reads_stdin(char **command)
 const char *command_unrepeatable(char **command)
 {
     struct knowledge known = {.tokens = strncmp(program_name(command[0]), "rustc", 5) == 0};
-    if (!is_known_compiler(command[0]))
+    if (!is_known_compiler(command[0], &own))
         return "its program is a script, or no known compiler";
     if (!stdin_is_empty())
         return "its stdin is not empty";

@@ -170,11 +170,9 @@ static void run_and_forget(void)
 /* Files that we open must not become the command's stdin, stdout or stderr. */
 static void fill_standard_streams(void)
 {
-    int file;
-    while ((file = open("/dev/null", O_RDWR)) >= 0 && file <= STDERR_FILENO)
-        ;
-    if (file >= 0)
-        close(file);
+    for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)
+        if (fcntl(file, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
+            return;
 }
 
 /* Returns the process id of our `stoker run`; zero if that is in another pid namespace. */

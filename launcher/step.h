@@ -16,7 +16,6 @@ extern struct step {
     int signals;        /* a signalfd */
     int run;            /* a pidfd of our `stoker run`; -1 if it is unknown */
     int builder;        /* a pidfd of our parent's parent: ninja starts us through a shell */
-    struct channel governor;
     struct line line; /* the next messages */
     struct message heard;
     int64_t timeout_us;  /* after this time without a message we send a ping */
@@ -31,10 +30,12 @@ extern struct step {
     bool adopted;        /* it ran by a lease, and the governor was told */
     char id[32];
     bool told_start; /* the governor knows that the command runs */
-    struct attempt attempt; /* without a command while we wait */
-    struct output output;
     int interrupted; /* the signal by which the user ended it; nothing is repeated then */
     char *complaint; /* the governor's message when it gave up the step */
+    /* Their buffers are large: what is used lies together, on few pages. */
+    struct output output;
+    struct attempt attempt; /* without a command while we wait */
+    struct channel governor;
 } step;
 
 /* When a governor dies, its run starts another one, which takes a moment. */

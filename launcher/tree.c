@@ -33,7 +33,7 @@ static int level;
 
 /* For kernels that do not list the children of a thread: pairs of each process and its parent. */
 static struct {
-    bool needed, known;
+    bool needed;
     struct pids pairs;
 } census;
 
@@ -196,10 +196,10 @@ static bool kernel_lists_children(void)
 /* Reads what cannot change during the life of this process. */
 static void look_at_proc(void)
 {
-    if (census.known)
+    static bool known;
+    if (known)
         return;
-    census.known = true;
-    census.needed = !kernel_lists_children();
+    known = true;
     const char *status = read_proc("/proc/self/status");
     while (namespace_number(status, level + 1) > 0)
         level++;
@@ -238,8 +238,12 @@ pid_t tree_grandparent(void)
  * signals. */
 static uint64_t walk(pid_t root, struct pids *found, struct pids *own)
 {
+    static bool known; /* most commands end before their first sample */
     uint64_t kib = 0;
     look_at_proc();
+    if (!known)
+        census.needed = !kernel_lists_children();
+    known = true;
     if (census.needed)
         take_census();
     found->count = own->count = 0;

@@ -182,6 +182,11 @@ static bool is_safe_with(const char *wrapper, const struct call *call, const cha
            (caching == SAFE_BY_LIST && (!leads_to_ccache(wrapper) || has_depend_mode(call, words)));
 }
 
+static bool can_run(enum program program)
+{
+    return program != ABSENT && program != FOREIGN;
+}
+
 /* True if a cache or distributor (STOKER_WRAPPER) is to start this compiler. Caches do not look at
  * the flags that nvcc reads from the environment, so these must be the ones that stoker has told
  * the cache of. */
@@ -194,18 +199,19 @@ static bool is_wrapped(const struct call *call, const char *path)
            is_safe_with(wrapper, call, path) &&
            same_variable(call, "NVCC_APPEND_FLAGS", "STOKER_NVCC_APPEND_FLAGS") &&
            same_variable(call, "NVCC_PREPEND_FLAGS", "STOKER_NVCC_PREPEND_FLAGS") &&
-           examine(wrapper) == NATIVE && (is_dynamic(wrapper) || takes_prefix(call, wrapper)) &&
+           can_run(examine(wrapper)) && (is_dynamic(wrapper) || takes_prefix(call, wrapper)) &&
            !has_limits();
 }
 
 /* A script under a compiler's name may do anything, and reads what it likes. So it runs as it is, and
  * the compiler that it starts is the step: that one's command line is known, to us and to a cache. */
-static bool is_compiler_script(const char *path, const char *extra)
+static bool is_compiler_script(enum program program, const char *path, const char *extra)
 {
-    return is_script(path) && !is_extra_compiler(program_name(path), extra);
+    return program == SCRIPT && !is_extra_compiler(program_name(path), extra);
 }
 
-static enum verdict judge_compiler(const struct call *call, const char *path, const char *extra)
+static enum verdict judge_compiler(const struct call *call, enum program program, const char *path,
+                                   const char *extra)
 {
     char own[PATH_MAX];
     const char *caller = calling_program(own);
@@ -214,7 +220,7 @@ static enum verdict judge_compiler(const struct call *call, const char *path, co
     bool below_wrapper = is_compiler_wrapper(caller);
     if (is_probe(program_name(path), call->arguments, below_wrapper))
         return WITHOUT_US;
-    if (is_compiler_script(path, extra))
+    if (is_compiler_script(program, path, extra))
         return is_out_of_reach(call->environment) ? WITHOUT_US : WITH_US;
     return !below_wrapper && is_wrapped(call, path) ? WRAPPED : LAUNCHED;
 }
@@ -287,7 +293,7 @@ enum verdict judge(const struct call *call, char *path)
     bool governs = call->launcher && call->launcher[0] == '/' && !is_of_another_user(call);
     bool compiles = governs && is_compiler(program_name(path), extra);
     if (compiles && !leads_to_wrapper(path))
-        return judge_compiler(call, path, extra);
+        return judge_compiler(call, program, path, extra);
     if ((compiles || (governs && is_ccache(program_name(path)))) && leads_to_ccache(path) &&
         (takes_prefix(call, path) || needs_variables(call, path)))
         return CCACHED;
