@@ -3,6 +3,7 @@
 #include "compilers.h"
 #include "launcher.h"
 #include "options.h"
+#include "programs.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -40,12 +41,29 @@ char **command_with(char **command, char *const *words, size_t count)
     return whole;
 }
 
+/* A text that names no interpreter is run by a shell. execvp of musl leaves that to its caller. */
+static void execute_text(char *file, char **command)
+{
+#ifdef __linux__
+    char path[PATH_MAX], *word = path;
+    char **whole = locate(file, true, path) == SCRIPT ? command_with(command, &word, 1) : NULL;
+    if (whole) {
+        whole[0] = "/bin/sh";
+        execv(whole[0], whole);
+    }
+#else
+    (void)file, (void)command;
+#endif
+}
+
 _Noreturn void command_execute(char **command)
 {
     char *file = command[0];
     if (own_name)
         command[0] = own_name;
     execvp(file, command);
+    if (errno == ENOEXEC)
+        execute_text(file, command);
     int reason = errno;
     bool missing = reason == ENOENT || reason == ENOTDIR;
     dprintf(STDERR_FILENO, "stoker-launcher: %s: %s\n", file,

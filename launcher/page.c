@@ -10,7 +10,6 @@
 #include "launcher.h"
 
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -32,6 +31,7 @@ struct shared {
     uint64_t families[FAMILIES];             /* each at its number modulo FAMILIES */
 };
 
+enum { FUTEX_WAIT = 0, FUTEX_WAKE = 1 }; /* of linux/futex.h, which musl lacks */
 enum { STALE_US = 1000 * 1000, SEARCH_US = 1000 * 1000 };
 
 static struct {

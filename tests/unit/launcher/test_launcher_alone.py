@@ -53,6 +53,17 @@ def test_a_command_that_does_not_exist(
     assert err.endswith(b"file: Permission denied\n")
 
 
+@pytest.mark.parametrize("found", ["by its path", "on the PATH"])
+def test_a_script_that_names_no_interpreter(plain: Launch, tmp_path: Path, found: str) -> None:
+    """A shell runs it, as execvp of glibc does."""
+    (tmp_path / "no-interpreter").write_text('echo "$0" "$@"; exit 3\n')
+    (tmp_path / "no-interpreter").chmod(0o755)
+    plain.environment["PATH"] += f":{tmp_path}"
+    word = "no-interpreter" if found == "on the PATH" else str(tmp_path / "no-interpreter")
+    said = f"{tmp_path / 'no-interpreter'} -c a  b\n".encode()
+    assert result(plain(word, "-c", "a  b")) == (3, said, b"")
+
+
 def test_its_own_options(plain: Launch) -> None:
     status, out, _ = result(plain("--version"))
     assert (status, out.split()[0], out.split()[-2:]) == (
