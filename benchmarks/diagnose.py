@@ -10,7 +10,8 @@ because wall time is unreliable on a shared machine.
 
 The second form diagnoses logs whose cause is known, those of labelled.toml and of a folder with an
 index.tsv (file, cause), and prints for each band of confidence how many of the first answers are
-right. Of answers that say 90 %, at least 90 % must be.
+right. Of answers that say 90 %, at least 90 % must be. Unknown ones of which stoker rightly says
+that no cause is in the excerpt are counted once more.
 """
 
 import argparse
@@ -123,9 +124,11 @@ def calibration(errors: Path | None, wanted: str | None) -> dict[str, Any]:
     ends, bands = Counter[str](), {least: list[tuple[float, bool]]() for least in BANDS}
     missed = {}
     for name, content, causes in labelled(errors, wanted):
-        findings = diagnose(read_log(BytesIO(content))).findings
+        diagnosis = diagnose(read_log(BytesIO(content)))
+        findings, kind = diagnosis.findings, diagnosis.kind
         if not findings:
             ends["unknown"] += 1
+            ends["of which without a cause"] += bool(kind and kind.cause in causes)
             missed[name] = "unknown"
             continue
         best = findings[0]
@@ -136,7 +139,7 @@ def calibration(errors: Path | None, wanted: str | None) -> dict[str, Any]:
         band = next(least for least in BANDS if best.confidence >= least)
         bands[band].append((best.confidence, right))
     return {
-        "logs": ends.total(),
+        "logs": ends["right"] + ends["wrong"] + ends["unknown"],
         **ends,
         "missed": missed,
         "by confidence": [summary(least, answers) for least, answers in bands.items() if answers],

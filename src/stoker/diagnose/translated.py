@@ -28,7 +28,7 @@ _LISTED = re.compile(
     r"(?:\t(?P<project>[^\t]{0,200}))?(?:\t(?P<file>[^\t]{0,300}))?(?:\t(?P<line>\d{1,7}))?"
 )
 _WITHOUT_CODE = re.compile(r"\.(?:obj|lib|exe|dll)\)? ?: (?=unresolved external symbol )")
-_OF_MICROSOFT = ("LNK", " C1", " C2", " C3", " C4", "\tC", "unresolved external")
+_OF_MICROSOFT = ("LNK", " C1", " C2", " C3", " C4", "\tC", "\tMSB", "unresolved external")
 
 
 class _Phrase(NamedTuple):
