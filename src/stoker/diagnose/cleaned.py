@@ -45,6 +45,7 @@ _PREFIX = "|".join(
         r"(?:warning: [\w-]{1,60}@[\w.+-]{1,30}: |\s{0,4}cargo:warning=)(?=.{0,200}error\b)",
         r"npm (?:error|ERR!) (?=\S{1,200}:\d{1,6}(?::\d{1,5})?: |make|ninja|In file included)",
         r"[a-z][\w.-]{0,40}[-_]\d{1,3}[ \t]{1,20}\| ",  # docker compose
+        r"\[[\w.+-]{1,60}\] {1,4}\[spkg-install\] {1,2}",  # Sage
         r"\[(?:rank|default)\d{1,4}\]: ?",  # torchrun
         r"\([\w ]{1,40}pid=\d{1,9}\) ",  # Ray, vLLM
         r"(?:INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./-]{1,80}:\d{1,5}\] ",

@@ -38,6 +38,36 @@ _BY_CARGO = (
     r"custom build command for `|^\s{0,24}Compiling [\w-]+ v\d"
     r"|\bcargo(?:\.exe)? (?:build|install|run)\b|error: could not compile `|error: linking with `"
 )
+_HOMEBREW_LLVM = r"/(?:opt/homebrew|usr/local)/(?:opt|Cellar)/llvm(?:@\d{1,2})?/"
+# An unpacked archive has no .git. pip and uv say so too: what they take from an index is one.
+_ARCHIVE = (
+    r"fatal: not a git repository|/pip-install-\w{4,12}/|/sdists-v\d/"
+    r"|^\s{0,8}(?:Downloading|Using cached|Collecting) \S{1,200}\.(?:tar\.(?:gz|xz|bz2)|zip)\b"
+    r"|(?:unpacking source archive|[Ee]xtracting|[Uu]npacking|tar x\w{1,4}) \S{1,200}"
+    r"\.(?:tar\.\w{2,4}|tgz|zip)\b"
+)
+# What the groups of a macro's name stand for, and the packages that have those macros.
+_MACROS = ("standard", "pkg", "libtool", "gettext", "archive")
+_WITH_MACROS = {
+    "apt": ("pkg-config", "pkg-config", "libtool", "gettext autopoint", "autoconf-archive"),
+    "dnf": (
+        "pkgconf-pkg-config",
+        "pkgconf-pkg-config",
+        "libtool",
+        "gettext-devel",
+        "autoconf-archive",
+    ),
+    "pacman": ("pkgconf", "pkgconf", "libtool", "gettext", "autoconf-archive"),
+    "apk": ("pkgconf", "pkgconf", "libtool", "gettext-dev", "autoconf-archive"),
+    "zypper": (
+        "pkgconf-pkg-config",
+        "pkgconf-pkg-config",
+        "libtool",
+        "gettext-tools",
+        "autoconf-archive",
+    ),
+    "brew": ("pkgconf", "pkgconf", "libtool", "gettext", "autoconf-archive"),
+}
 _GRADLE_PLUGIN = r"applying plugin request \[id: '(?P<id>[\w.-]{3,80})'"
 _INSTALLED_BY_CARGO = r"error: failed to compile [`'\"](?P<crate>[\w-]{1,60}) v"
 _TEMPORARY_FILE = (
@@ -184,9 +214,25 @@ def _family(package: str) -> str:
     return package.partition("-")[0].rstrip("0123456789")
 
 
+@FACTS.command("run.autoconf_parts", "the command that installs what has autoconf's macros")
+def _autoconf_parts(about: About) -> ShellScript | None:
+    manager = about.here.manager
+    named = _WITH_MACROS.get(manager or "") if not about.here.conda else None
+    kinds = [kind for kind in _MACROS if about.words(kind)]
+    if not manager or not named or not kinds:
+        return None
+    packages = [name for kind in kinds for name in named[_MACROS.index(kind)].split()]
+    return system_commands(packages, about.here, manager)
+
+
 @FACTS.text("run.cargo", "the word cargo, if cargo built")
 def _cargo(about: About) -> str | None:
     return "cargo" if about.first(_BY_CARGO) else None
+
+
+@FACTS.text("run.homebrew_llvm", "the word llvm, if the log shows the clang of Homebrew")
+def _homebrew_llvm(about: About) -> str | None:
+    return "llvm" if about.first(_HOMEBREW_LLVM, "/opt/llvm") else None
 
 
 @FACTS.text("run.cargo_install", "the crate that cargo could not install")
@@ -261,6 +307,12 @@ def _no_git(about: About) -> str | None:
     folder = Path(about.run.folder or ".").absolute()
     is_git = any((one / ".git").exists() for one in (folder, *folder.parents))
     return str(folder) if about.run.folder and not is_git else None
+
+
+@FACTS.text("run.of_archive", "the archive whose source is built, which is no clone")
+def _of_archive(about: About) -> str | None:
+    found = about.first(_ARCHIVE)
+    return found[0].strip()[:80] if found else None
 
 
 @FACTS.text("run.read_only", "the folder of the run, if it cannot be written")

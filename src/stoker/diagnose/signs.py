@@ -27,6 +27,15 @@ _Hits = Mapping[int, re.Match[str]]  # by line
 # A message continues in the next line: clang does so after `error:`, CMake and nvcc near column 78.
 _WRAPS = range(55, 86)  # characters of a line that may have been wrapped
 _CONTINUES = re.compile(r"\s{1,24}(?!\d{1,6} \|)[\w'\"`(/<]").match  # and quotes no source
+# Terminals and writers of logs wrap at any width: an error resumes in words, which are no source.
+_ERROR = re.compile(r"\berror: \S.{10,2000}[\w:,'\"\u2019]$").search
+_RESUMES = re.compile(
+    r"(?!\s*(?:in instantiation|candidate|required |note\b|compilation |from |at ))"
+    r"(?:\s{1,8}(?!\d{1,6} \|)(?:[A-Za-z]{1,20}|\d{1,3}-\w{2,10})|[a-z]{2,20})"
+    r"(?: [^;{}=#|\\:]{2,300})$"
+).match
+_UNDERLINE = re.compile(r"[\s^~]*\^[\s^~]*$").match
+_MOST_WRAPPED = 3  # lines in which it resumes
 
 Given = Callable[[str], bool]
 
@@ -118,6 +127,10 @@ def _whole_messages(lines: Sequence[Line], texts: Texts) -> Iterator[tuple[int, 
     for index, line in enumerate(lines[:-1]):
         if _may_wrap(line.text) and _CONTINUES(rest := lines[index + 1].text):
             yield index, f"{line.text} {rest.lstrip()}", len(line.text)
+    for index in texts.having("error: "):
+        if _ERROR(lines[index].text) and (end := _end_of_error(lines, index)) > index + 1:
+            whole = joined_lines(lines, range(index, end))
+            yield index, whole, len(lines[index].text.strip(" \t│"))
     for span in messages(lines, texts)["Error"]:
         whole = message_text(lines, span)
         yield span.start, whole, len(whole)
@@ -126,6 +139,15 @@ def _whole_messages(lines: Sequence[Line], texts: Texts) -> Iterator[tuple[int, 
         for begin in paragraph[:-1]:
             whole = joined_lines(lines, range(begin, paragraph.stop))
             yield begin, whole, len(lines[begin].text.strip(" \t│"))
+
+
+def _end_of_error(lines: Sequence[Line], begin: int) -> int:
+    """Return the end of an error that was wrapped; a line with a mark below it is source."""
+    end = begin + 1
+    while end < min(begin + 1 + _MOST_WRAPPED, len(lines)) and _RESUMES(lines[end].text):
+        end += 1
+    below = lines[end].text if end < len(lines) else ""
+    return end - 1 if end > begin + 1 and _UNDERLINE(below) else end
 
 
 def _may_wrap(text: str) -> bool:

@@ -99,6 +99,11 @@ def _arch_of_the_chip(about: About) -> str | None:
     return ";".join(arch for arch in archs if release is None or arch in release.archs) or None
 
 
+@FACTS.text("machine.arch_numbers_of_the_chip", "the same as numbers, such as 90a, for CMake")
+def _arch_numbers_of_the_chip(about: About) -> str | None:
+    return (_arch_of_the_chip(about) or "").replace(".", "") or None
+
+
 @FACTS.text("machine.arch_numbers", "the same as numbers, for CMake")
 def _arch_numbers(about: About) -> str | None:
     archs = _arch_list(about)

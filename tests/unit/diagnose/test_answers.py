@@ -283,7 +283,7 @@ CMake Error at torch/share/cmake/Caffe2/select_compute_arch.cmake:228 (message):
         (NO_VULKAN, "cmake-package-missing", "apt-get install -y libvulkan-dev"),
         (NO_VULKAN, "cmake-package-missing", "apt-get install -y glslc"),
         (SUFFIX, "unknown-arch-name", "TORCH_CUDA_ARCH_LIST=9.0"),
-        (WGMMA, "arch-too-old-for-kernel", "TORCH_CUDA_ARCH_LIST=9.0a"),
+        (WGMMA, "arch-variant-missing", "TORCH_CUDA_ARCH_LIST=9.0a"),
         (NO_TORCH_HEADER, "torch-cmake-missing", "export CPATH"),
         (
             NO_EXTENSION,
