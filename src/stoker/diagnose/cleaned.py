@@ -78,6 +78,7 @@ _BREAK = "\\n"  # a backslash and a letter
 _OF_WINDOWS = r"\b[A-Za-z]:\\"  # where it may be a part of a path
 # What most lines of a log may begin with: a name, a time or a number, and a mark that ends it.
 _HEAD = (
+    r"(?!\s{0,8}\d{1,7} [>|])"  # a line of source that a compiler quotes
     r"(?!\s{0,8}\[\s{0,4}\d{1,7}\s?(?:/|%|\])|\[?(?:INFO|WARN|ERROR|DEBUG|NOTE|error|warning)\b)"
     r"(?P<prefix>[\w\[(][\w.@ :,+()-]{0,60}(?:[>|]|(?<=[A-Za-z])\])(?: |$))"
 )

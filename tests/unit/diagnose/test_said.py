@@ -96,8 +96,8 @@ def test_a_prefix_of_most_lines_is_removed(prefix: str) -> None:
     assert texts("".join(f"{prefix}{line}\n" for line in lines)) == lines
 
 
-def test_progress_and_levels_are_no_prefix() -> None:
-    for begin in ("[{}/9] ", "[ {}0%] ", "[INFO] "):
+def test_progress_levels_and_quoted_source_are_no_prefix() -> None:
+    for begin in ("[{}/9] ", "[ {}0%] ", "[INFO] ", "22{} | "):
         log = [f"{begin.format(number)}mill" for number in range(1, 7)]
         assert texts("\n".join(log)) == log
 
