@@ -76,7 +76,8 @@ _TOOLS = ("Xcode", "apple-sdk", "rustc")
 
 def cause_of(change: Change) -> Failure:
     """Return a change as the cause of a failed build. The fixes bring the old behaviour back."""
-    fixes = [fix for restore in change.restore if (fix := _fix(restore))]
+    fixes = [fix for one in change.restore if (fix := _by_make(one))]
+    fixes += [fix for restore in change.restore if (fix := _fix(restore))]
     release = f"{change.product} {change.since}"
     elder = f"Use {change.product} before {change.since}, or a release of the project that supports"
     last = f"Use {release} or later" if change.is_needed else f"{elder} {release}"
@@ -111,6 +112,23 @@ def cause_of(change: Change) -> Failure:
         product="" if change.is_needed else change.product,
         since="" if change.is_needed else change.since,
         released="" if change.is_needed or change.is_general else change.released,
+    )
+
+
+def _by_make(restore: Restore) -> Fix | None:
+    """Return the fix for a makefile that sets its flags itself, which no exported variable reaches:
+    the name of the compiler does, and leaves those flags as they are.
+    """
+    if not restore.flags or restore.language not in {Language.C, Language.CXX}:
+        return None
+    name, compiler = ("CC", "cc") if restore.language is Language.C else ("CXX", "c++")
+    return Fix(
+        text=(
+            f"Bring the behaviour before it back with {restore.flags}: "
+            f"{{run.makefile}} sets {restore.language.variable} itself, so pass it with {name}"
+        ),
+        build=Template(f'{{run.command}} {name}="${{{name}:-{compiler}}} {restore.flags}"'),
+        when=("run.makefile",),
     )
 
 

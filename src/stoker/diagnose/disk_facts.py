@@ -23,6 +23,8 @@ _NEARLY_FULL = 0.01  # of a file system
 _FEW = 2 * 1024**3  # bytes that are not few, even on a large one
 _SMALL = 64 * 1024**2  # bytes: less than this is little on any file system
 _FOR_FILES = ("ext4", "xfs", "btrfs", "zfs")
+# What a log says could not be written in the folder for temporary files.
+_IN_TMP = r"/tmp/\S{0,200}.{0,80}(?:No space left|Errno 28|os error 28)|writing file"
 _PROGRESS = r"\[ {0,2}(\d{1,3})%\]|\[(\d{1,6})/(\d{1,6})\]"
 
 
@@ -52,7 +54,7 @@ def _full_is_temporary(about: About) -> str | None:
 
 @FACTS.text("machine.room", "a folder on the file system with most room")
 def _room(about: About) -> str | None:
-    full = _full_disk(about)
+    full = _full_disk(about) or (_disk(Path("/tmp")) if about.first(_IN_TMP, "/tmp/") else None)
     home = about.here.environment.get("HOME", "")
     mounted = [mount.point for mount in _mounts() if mount.filesystem in _FOR_FILES]
     places = [about.run.folder, "/var/tmp", home, "/tmp", *mounted]

@@ -68,6 +68,8 @@ _WITH_MACROS = {
     ),
     "brew": ("pkgconf", "pkgconf", "libtool", "gettext", "autoconf-archive"),
 }
+_ONLY_MAKE = r"^(?:\S*/)?g?make\b(?!.{0,200}\s-(?:C|f)\b)"
+_SETS_FLAGS = r"(?m)^(?:override )?C(?:XX)?FLAGS\s{0,8}:{0,2}="
 _GRADLE_PLUGIN = r"applying plugin request \[id: '(?P<id>[\w.-]{3,80})'"
 _INSTALLED_BY_CARGO = r"error: failed to compile [`'\"](?P<crate>[\w-]{1,60}) v"
 _TEMPORARY_FILE = (
@@ -233,6 +235,23 @@ def _cargo(about: About) -> str | None:
 @FACTS.text("run.homebrew_llvm", "the word llvm, if the log shows the clang of Homebrew")
 def _homebrew_llvm(about: About) -> str | None:
     return "llvm" if about.first(_HOMEBREW_LLVM, "/opt/llvm") else None
+
+
+@FACTS.text("run.native", "the option -march=native, if a command of the log has it")
+def _native(about: About) -> str | None:
+    return "-march=native" if about.first(r"-m(?:arch|cpu)=native\b", "=native") else None
+
+
+@FACTS.text("run.makefile", "the makefile of the run, if it sets the flags of compilers itself")
+def _makefile(about: About) -> str | None:
+    if not (about.run.folder and compiled(_ONLY_MAKE).match(about.run.command)):
+        return None
+    for name in ("GNUmakefile", "makefile", "Makefile"):
+        file = Path(about.run.folder, name)
+        if file.is_file():
+            text = file.read_text(errors="replace")
+            return name if compiled(_SETS_FLAGS).search(text) else None
+    return None
 
 
 @FACTS.text("run.cargo_install", "the crate that cargo could not install")

@@ -67,7 +67,7 @@ NO_HEADER = (
 )
 # What CMake, Meson and configure say of a library that is there.
 _IS_FOUND = (
-    r"-- Found (?P<name>[A-Za-z][\w+.-]{1,40})",
+    r"--\s{1,4}Found (?P<name>[A-Za-z][\w+.-]{1,40})",
     r"[Dd]ependency (?P<name>[A-Za-z][\w+.-]{1,40}) found: YES",
     r"checking for (?P<name>[A-Za-z][\w+.-]{1,40})(?: [<>=]{1,2} \S{1,20})?\.\.\. yes",
 )
@@ -143,6 +143,12 @@ _FOREIGN = (
     r"|(?:^|/)(?:third[_-]?party|_deps|vendor(?:ed)?|extern(?:al)?s?|deps|subprojects|submodules"
     r"|node_modules|vcpkg(?:_installed)?|\.conan2?|bazel-\w+/external)/"
 )
+# Each has a header of its name. Those that Qt 6 removed, or has in other modules, are not meant.
+_CLASS_OF_QT = (
+    r"(?!Q(?:RegExp|TextCodec|Text(?:De|En)coder|DesktopWidget|StringRef|LinkedList|Matrix|GL|Xml"
+    r"|Audio|Media|Sound|Script|Declarative|WebView|WebPage|X11|Win|Mac|Platform|Ssl|State|FinalState)"
+    r"|QML|QT_|Q_|QString\b|QObject\b)Q[A-Z][A-Za-z0-9]{2,40}"
+)
 _INTERNAL = r"/(?:details?|internal|impl)/"  # headers of a library that no other project should use
 PATTERNS = (
     *_COMPILER_ERRORS,
@@ -211,7 +217,12 @@ def _required(search: LogSearch) -> Iterator[Match]:
 
 def _misfits(search: LogSearch) -> Iterator[Match]:
     for line, groups in misfits(search):
-        yield symptom("dependency-api-changed", line, 0.78, groups)
+        source = compiled(_COMPILER_ERRORS[0]).match(search.lines[line].text)
+        if source and compiled(_CLASS_OF_QT).fullmatch(groups.get("member", "")):
+            named = {"member": groups["member"], "file": source["file"]}
+            yield symptom("missing-include-qt", line, 0.8, named)
+        else:
+            yield symptom("dependency-api-changed", line, 0.78, groups)
     for line, groups in collisions(search):
         yield symptom("declared-by-library-too", line, 0.74, groups)
     for line, groups in unowned_misfits(search):
@@ -278,8 +289,13 @@ def _lacking_header(search: LogSearch, line: int, header: str, known: Provider) 
     names = {name.lower().rstrip("0123456789.") for name in names if "." not in name}
     if not names & _found(search):
         return symptom("system-headers-missing", line, 0.84, {"header": header})
-    if known.root and not search.texts.having(f"include/{known.root.rpartition('/')[2]}"):
-        groups = {"header": header, "library": library, "folder": known.root}
+    searched = known.root and search.texts.having(f"include/{known.root.rpartition('/')[2]}")
+    is_main = header.rpartition("/")[2].partition(".")[0].lower() == library.lower()
+    if (known.root and not searched) or (is_main and not known.root):
+        groups = {"header": header, "library": library, "folder": known.root or ""}
+        groups = {name: text for name, text in groups.items() if text}
+        if known.root and "@" not in known.root:
+            groups["path"] = known.root
         return symptom("header-folder-not-searched", line, 0.76, groups)
     named = {"library": library, "owner": library, "member": header}
     return symptom("dependency-api-changed", line, 0.76, named)
