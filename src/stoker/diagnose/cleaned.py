@@ -16,6 +16,7 @@ _ESCAPES = (
     r"\x1b(?:\[[0-9;:?]{0,40}[ -/]{0,4}[@-~]|[\]_PX^][^\x07\x1b]{0,400}(?:\x07|\x1b\\)"
     r"|[()][0-9A-B]|[=>78cDEHM])"
 )
+_BYTES = r"(?:<[89A-F][0-9A-F]>){2,4}"  # a character of UTF-8 that a pager or a log writer escaped
 _ENTITY = r"&(?:lt|gt|quot|#39|#x27|amp);"  # of a page that was copied as its source
 _PREFIX = "|".join(
     (
@@ -108,11 +109,18 @@ def clean(text: str) -> str:
         from html import unescape  # its table of entities is large, and few logs need it
 
         text = unescape(text)
+    if "<E" in text or "<C" in text:
+        text = re.sub(_BYTES, _character, text)
     for _ in range(_MOST_PREFIXES):
         if not (_may_have_prefix(text) and (prefix := re.match(_PREFIX, text))):
             break
         text = text[prefix.end() :]
     return text.rstrip()
+
+
+def _character(escaped: re.Match[str]) -> str:
+    escapes = escaped[0].replace("<", "").replace(">", "")
+    return bytes.fromhex(escapes).decode(errors="replace")
 
 
 def said_in_json(text: str) -> list[str]:

@@ -28,7 +28,11 @@ _DIRECT = (
     rf"{_PLACE_IN_BRACKETS}error(?: C\d{{4}})?: static.assert\w{{0,3}} failed(?: with|:)? {_SAID}",
 )
 _CMAKE = r"^\s{0,24}CMake Error at (?P<file>\S{1,300}):\d{1,6} \(message\):"
-_OF_CMAKE = r"/share/cmake[^/]{0,10}/Modules/|CMakeFiles/\d"  # CMake's own files
+# CMake's own files, those of an installed package and of the step that installs.
+_NOT_OF_PROJECT = (
+    r"/share/cmake[^/]{0,10}/Modules/|CMakeFiles/\d|(?:[Cc]onfig|-targets|Targets)\.cmake$"
+    r"|^/(?:usr|opt)/\S{0,200}/cmake/|(?:^|/)(?:cmake_install|ament_cmake_symlink_install)\.cmake$"
+)
 _QUOTED = r"^\s{0,9}\d{1,7} \|\s{1,12}#\s{0,4}error\b"  # clang shows the line below its message
 _COMPILER = _PLACE + r"(?:fatal )?error: (?P<message>[^#\s].{0,300})"
 _PANIC = r"panicked at (?P<file>\S{0,300}\.rs):\d{1,6}:\d{1,5}:$"
@@ -179,7 +183,7 @@ def _messages(search: LogSearch) -> Iterator[tuple[int, str, str]]:
     lines, texts = search.lines, search.texts
     for begin, span in search.steps.refusals.items():
         head = compiled(_CMAKE).match(lines[begin].text)
-        if head and not compiled(_OF_CMAKE).search(head["file"]):
+        if head and not compiled(_NOT_OF_PROJECT).search(head["file"]):
             yield begin, head["file"], message_text(lines, span)
     for pattern in _DIRECT:
         for line, match in texts.search(pattern, most=_MOST).items():

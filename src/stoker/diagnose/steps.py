@@ -52,7 +52,7 @@ _GIVEN_UP: _Tables = {
         r"cc1(?:plus)?: (?:all|some) warnings being treated as errors",
         r"compilation terminated\.",
         r"\d+ errors? (?:generated|detected in the compilation)",
-        r"^exit status [1-9]\d{0,2}$",
+        r"(?:^|\.exe: )exit status [1-9]\d{0,2}$",
         r"^thread \d{1,9} panic: ",
         r"\b(?:failed|exited|finished) with (?:exit |return )?(?:code|status):? [1-9]\d{0,2}\b",
         r"\bbad exit status: [1-9]",

@@ -8,6 +8,13 @@ from stoker.diagnose.cleaned import clean
 ERROR = "    a.cpp:1:2: error: no"
 
 
+def test_quotes_that_a_pager_wrote_as_bytes_are_quotes() -> None:
+    said = "a.c:1:2: error: unknown type name <E2><80><98>mill<E2><80><99>"
+    assert clean(said) == "a.c:1:2: error: unknown type name \u2018mill\u2019"
+    template = "std::pair<EA, std::vector<CB>> x;"
+    assert clean(template) == template
+
+
 @pytest.mark.parametrize(
     "line",
     [

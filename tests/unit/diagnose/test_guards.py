@@ -23,6 +23,7 @@ from stoker.outside.process import run
         "Run make\nProcess completed with exit code 2.\n",
         "The command '/bin/sh -c pip install .' returned a non-zero code: 137\n",
         "thread 4321 panic: index out of bounds\n",
+        "go build -x .\nruntime/cgo: C:\\Go\\pkg\\tool\\cgo.exe: exit status 2\n",
         "./main.go:5:2: undefined: foo\nexit status 2\n",
         "main.obj : unresolved external symbol f referenced in function main\n",
         "/opt/rocm/include/hip/a.h:3:5: note: initializing argument 2 of 'int f(int, char)'\n",
