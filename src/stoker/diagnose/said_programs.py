@@ -32,6 +32,8 @@ _PERHAPS = (
     rf"(?:^|[\s:]){_NAME} (?:(?:is|was) )?(?:not (?:found|installed)|missing)(?=[\s.,;:!)]|$)",
     rf"(?:^|[\s:])[Mm]issing {_NAME}[.!]?$",
 )
+# Each of these messages has one of them; the patterns take longer to compile than a short log to read.
+_WORDS = ("not", "n't", "issing", "nable to", "ailed to", "ENOENT")
 # Words of messages that programs are also called; and compilers, whose lack is another cause.
 _WORD = (
     r"(?:test|link|install|file|time|dir|target|column|look|host|read|write|date|make\.|group|users?"
@@ -47,7 +49,7 @@ def missing_programs(search: LogSearch) -> Iterator[tuple[int, str]]:
         text = search.lines[line].text
         if span := search.steps.refusals.get(line):
             text = message_text(search.lines, span)
-        if program := _missing(text):
+        if any(word in text for word in _WORDS) and (program := _missing(text)):
             yield line, program
 
 
