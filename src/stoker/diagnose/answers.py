@@ -1,6 +1,5 @@
 """Fills the fixes of a cause in: each placeholder from its source, or the fix is not offered."""
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -51,16 +50,16 @@ _FACTS = {
 NAMES: Mapping[str, str] = {name: what for name, (what, _) in sorted(_FACTS.items())}
 _AGAIN = Template("{run.command}")
 _LONGEST = 300  # characters of a value in a text
-_FLAGS = re.compile(r'export (CFLAGS|CXXFLAGS|LDFLAGS)="\$\{\1:-\} ([^"$]+)"')
+_FLAGS = r'export (CFLAGS|CXXFLAGS|LDFLAGS)="\$\{\1:-\} ([^"$]+)"'
 _VARIABLE = r"(?:\bexport |-D|\s)([A-Z][A-Z0-9_]{2,60})="
-_BY_MAKEFLAGS = re.compile(r"export (MAKEFLAGS)=(.+)")
+_BY_MAKEFLAGS = r"export (MAKEFLAGS)=(.+)"
 # Commands that cmd understands as sh does: of tools that Windows has, without quotes and variables.
-_SAME_ON_WINDOWS = re.compile(
+_SAME_ON_WINDOWS = (
     r"(?:bundle|cargo|conan|dotnet|gem|git|go|luarocks|mvn|npm|opam|pnpm|poetry|rustup|swift|uv|yarn)"
     r"(?: [\w./@:=+,-]+)+"
-).fullmatch
-_SETS_PLAINLY = re.compile(r"export ([A-Z][A-Z0-9_]*=[\w./:+-]+)").fullmatch
-_BY_PIP = re.compile(r"(?:/\S+/)?python[\d.]* -m pip install((?: [\w./=+-]+)+)").fullmatch
+)
+_SETS_PLAINLY = r"export ([A-Z][A-Z0-9_]*=[\w./:+-]+)"
+_BY_PIP = r"(?:/\S+/)?python[\d.]* -m pip install((?: [\w./=+-]+)+)"
 _ERROR = "error: "
 _IN_FILE = r"\.\w{1,3}:\d+:\d+: (?:fatal )?error: "
 _FILES = {
@@ -146,11 +145,11 @@ def filled_fix(fix: Fix, about: About) -> FilledFix | None:
 
 def _for_cmd(command: ShellScript) -> ShellScript | None:
     """Return a command for sh as one for cmd; ``None`` if it has no such form."""
-    if _SAME_ON_WINDOWS(command):
+    if compiled(_SAME_ON_WINDOWS).fullmatch(command):
         return command
-    if set_here := _SETS_PLAINLY(command):
+    if set_here := compiled(_SETS_PLAINLY).fullmatch(command):
         return fill(Template("set {setting}"), {"setting": outside(set_here[1])})
-    if by_pip := _BY_PIP(command):
+    if by_pip := compiled(_BY_PIP).fullmatch(command):
         words = Outside(words=tuple(by_pip[1].split()))
         return fill(Template("python -m pip install {words}"), {"words": words})
     return None
@@ -190,7 +189,7 @@ def is_compiled(commands: Iterable[str], about: About) -> bool:
 
 def compiled_flags(line: str) -> tuple[str, str] | None:
     """Return the variable and the flags that a line adds to it; ``None`` for other lines."""
-    found = _FLAGS.fullmatch(line) or _BY_MAKEFLAGS.match(line)
+    found = compiled(_FLAGS).fullmatch(line) or compiled(_BY_MAKEFLAGS).match(line)
     return (found[1], found[2]) if found else None
 
 

@@ -32,7 +32,7 @@ _PERHAPS = (
     rf"(?:^|[\s:]){_NAME} (?:(?:is|was) )?(?:not (?:found|installed)|missing)(?=[\s.,;:!)]|$)",
     rf"(?:^|[\s:])[Mm]issing {_NAME}[.!]?$",
 )
-# Each of these messages has one of them; the patterns take longer to compile than a short log to read.
+# Each of these messages has one of them; most logs need no pattern of these compiled.
 _WORDS = ("not", "n't", "issing", "nable to", "ailed to", "ENOENT")
 # Words of messages that programs are also called; and compilers, whose lack is another cause.
 _WORD = (

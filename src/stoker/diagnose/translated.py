@@ -11,23 +11,24 @@ from typing import NamedTuple
 
 import msgspec
 
+from stoker.diagnose.lines import compiled
 from stoker.diagnose.sieve import Line
 from stoker.knowledge.translations import microsoft_messages, translations
 
 _QUOTES = "`'\"\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u300c\u300d\u300e\u300f"
 _QUOTED_VALUE = rf"[{_QUOTES}]\s?(.{{1,300}}?)\s?[{_QUOTES}]"
-_VALUE = re.compile(r"<(\d)>|\{(\d)\}")
-_WORD = re.compile(r"[^\s{}<>\[\]*:.,()]{2,}")
+_VALUE = r"<(\d)>|\{(\d)\}"
+_WORD = r"[^\s{}<>\[\]*:.,()]{2,}"
 _COLON = r"\s?\uff1a\s?|(?<=\S)[ \u00a0]: "  # as Chinese and French write it
 # A message of Microsoft's tools, by its code.
-_BY_CODE = re.compile(r"(?<![A-Za-z])(?P<code>C\d{4}|LNK\d{4}):? ?(?P<message>.{1,600})")
-_VALUES = re.compile(rf"[{_QUOTES}](?P<value>[^{_QUOTES}]{{1,400}})[{_QUOTES}]")
+_BY_CODE = r"(?<![A-Za-z])(?P<code>C\d{4}|LNK\d{4}):? ?(?P<message>.{1,600})"
+_VALUES = rf"[{_QUOTES}](?P<value>[^{_QUOTES}]{{1,400}})[{_QUOTES}]"
 # What the list of errors of Visual Studio has in columns, and a linker's line that lost its code.
-_LISTED = re.compile(
+_LISTED = (
     r"\s*(?:[^\t]{1,40}\t)?(?P<code>C\d{4}|LNK\d{4}|MSB\d{4})\t(?P<message>[^\t]{1,600})"
     r"(?:\t(?P<project>[^\t]{0,200}))?(?:\t(?P<file>[^\t]{0,300}))?(?:\t(?P<line>\d{1,7}))?"
 )
-_WITHOUT_CODE = re.compile(r"\.(?:obj|lib|exe|dll)\)? ?: (?=unresolved external symbol )")
+_WITHOUT_CODE = r"\.(?:obj|lib|exe|dll)\)? ?: (?=unresolved external symbol )"
 _OF_MICROSOFT = ("LNK", " C1", " C2", " C3", " C4", "\tC", "\tMSB", "unresolved external")
 
 
@@ -58,7 +59,7 @@ def _phrases(language: str, whole: str) -> Iterator[_Phrase]:
     """Yield the messages of a language that may be in a log, the longest first."""
     rows = [row.split("\t") for row in translations()[1:] if row.startswith(f"{language}\t")]
     for _, english, said in sorted(rows, key=lambda row: -len(row[2])):
-        words = _WORD.findall(_VALUE.sub(" ", said))
+        words = compiled(_WORD).findall(compiled(_VALUE).sub(" ", said))
         if all(word in whole for word in words):
             yield _Phrase(pattern=_pattern(said), english=english)
 
@@ -66,7 +67,7 @@ def _phrases(language: str, whole: str) -> Iterator[_Phrase]:
 def _pattern(said: str) -> re.Pattern[str]:
     """Return what finds a message; its values are groups, and a space may be any or none."""
     parts, end = [], 0
-    for value in _VALUE.finditer(said):
+    for value in compiled(_VALUE).finditer(said):
         parts.append(_literal(said[end : value.start()]))
         number = value[1] or value[2]
         content = _QUOTED_VALUE if value[1] else r"(.{0,300}?)"
@@ -100,25 +101,25 @@ def _filled(english: str, found: re.Match[str]) -> str:
         said = values.get(f"v{place[1] or place[2]}") or ""
         return f"\u2018{said}\u2019" if place[1] else said
 
-    return _VALUE.sub(value, english)
+    return compiled(_VALUE).sub(value, english)
 
 
 def _of_microsoft(text: str) -> str:
-    if listed := _LISTED.fullmatch(text):
+    if listed := compiled(_LISTED).fullmatch(text):
         place = listed["file"] or listed["project"] or "file"
         place += " " if listed["code"].startswith("LNK") else f"({listed['line'] or 1})"
         text = f"{place}: error {listed['code']}: {listed['message'].strip()}"
-    text = _WITHOUT_CODE.sub(lambda found: f"{found[0]}error LNK2019: ", text)
-    found = _BY_CODE.search(text)
+    text = compiled(_WITHOUT_CODE).sub(lambda found: f"{found[0]}error LNK2019: ", text)
+    found = compiled(_BY_CODE).search(text)
     known = microsoft_messages().get(found["code"]) if found else None
     if not found or not known or _is_english(found["message"], known):
         return text
-    values = [value["value"] for value in _VALUES.finditer(found["message"])]
+    values = [value["value"] for value in compiled(_VALUES).finditer(found["message"])]
     needed = {int(number) for number in re.findall(r"\{(\d)\}", known)}
     if needed and max(needed) > len(values):
         return text
     message = re.sub(r"\{(\d)\}", lambda place: values[int(place[1]) - 1], known)
-    number = re.search(r"(?<!\w)\d{1,3}(?!\w)", _VALUES.sub(" ", found["message"]))
+    number = re.search(r"(?<!\w)\d{1,3}(?!\w)", compiled(_VALUES).sub(" ", found["message"]))
     message = message.replace("{#}", number[0] if number else "1")
     return f"{text[: found.start()]}{found['code']}: {message}"
 
@@ -127,6 +128,6 @@ def _is_english(message: str, known: str) -> bool:
     """Return whether a message has one of the first words of the English one, outside of what it
     quotes.
     """
-    plain = _VALUES.sub(" ", message)
-    words = re.findall(r"[A-Za-z]{3,}", _VALUES.sub(" ", known))
+    plain = compiled(_VALUES).sub(" ", message)
+    words = re.findall(r"[A-Za-z]{3,}", compiled(_VALUES).sub(" ", known))
     return any(word in plain for word in words[:2])

@@ -10,22 +10,21 @@ _FIRST_NVCC_ON_INDEX = 13  # the wheels of earlier toolkits hold no nvcc
 _FIRST_CUDA_ON_INDEX = 12  # some of NVIDIA's libraries have no wheels for earlier toolkits
 
 
-class _PackageTable(Row, frozen=True, kw_only=True):
+class _Managers(Row, frozen=True, kw_only=True):
     manager: dict[str, Template]
     distribution: dict[str, str]
     gcc: dict[str, tuple[int, ...]]
-    package: dict[str, dict[str, Template]]
 
 
-_package_table = table("packages", _PackageTable)
+_managers = table("package_managers", _Managers)
+_packages = table("packages", dict[str, dict[str, Template]])
 
 
 def install_command(
     what: str, system: OperatingSystem, cuda: str | None = None
 ) -> tuple[ShellScript, ...]:
     """Return the command that installs something; nothing if no package is known."""
-    table = _package_table()
-    names = table.package.get(what, {})
+    names = _packages().get(what, {})
     manager = system_manager(system)
     major = int((cuda or "0").partition(".")[0])
     everywhere = ("stoker", "pip") if major >= _FIRST_NVCC_ON_INDEX else ("pip",)
@@ -34,27 +33,25 @@ def install_command(
         if package and ("{cuda" not in package or major >= _FIRST_CUDA_ON_INDEX):
             versions = {"cuda_major": outside(str(major)), "cuda": outside(cuda or "")}
             if packages := fill(package, versions):
-                command = fill(table.manager[each or ""], {"packages": packages})
+                command = fill(managers()[each or ""], {"packages": packages})
                 return (command,) if command else ()
     return ()
 
 
 def managers() -> dict[str, Template]:
     """Return the command of each package manager, with ``{packages}``."""
-    return _package_table().manager
+    return _managers().manager
 
 
 def system_manager(system: OperatingSystem) -> str | None:
     """Return the package manager of an operating system."""
     names = (system.id, *system.like) if system.system == "linux" else (system.system,)
-    return next(
-        (known for name in names if (known := _package_table().distribution.get(name))), None
-    )
+    return next((known for name in names if (known := _managers().distribution.get(name))), None)
 
 
 def gcc_versions(system: OperatingSystem) -> tuple[int, ...]:
     """Return the major versions of g++ that this release of a distribution has as packages."""
-    return _package_table().gcc.get(f"{system.id}-{system.version}", ())
+    return _managers().gcc.get(f"{system.id}-{system.version}", ())
 
 
 def fitting_gcc(

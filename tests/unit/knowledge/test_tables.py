@@ -225,18 +225,17 @@ def test_packages_of_cuda_need_its_version() -> None:
 
 
 def test_no_package_holds_an_unfilled_place() -> None:
-    content = _content("packages")
     debian = _system("linux", "debian")
-    for what in content["package"]:
+    for what in _content("packages"):
         for version in (None, "12.8", "13.0"):
             assert not [line for line in install_command(what, debian, version) if "{" in line]
 
 
 def test_every_package_names_managers_that_exist() -> None:
-    content = _content("packages")
+    content = _content("package_managers")
     managers = set(content["manager"])
     assert set(content["distribution"].values()) <= managers
-    for names in content["package"].values():
+    for names in _content("packages").values():
         assert set(names) <= managers
 
 
