@@ -1,8 +1,8 @@
 """Finds the names that a header of C or C++ declares for its users.
 
-It is no compiler: it follows braces, namespaces and classes, and takes both branches of each
-condition of the preprocessor. What is private, inside functions, or only declared in advance is
-left out.
+libclang would need the headers that each library includes, as configured, and sees one branch of
+each condition. This is no compiler: it follows braces, namespaces and classes, and takes both
+branches. What is private, inside functions, or only declared in advance is left out.
 """
 
 import re

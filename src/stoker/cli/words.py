@@ -1,5 +1,6 @@
 """The words behind `stoker plan` and `doctor`: a variant, a source, or both in any order."""
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -64,7 +65,11 @@ def folder_of(source: str | None) -> Iterator[str | None]:
 
 
 def _is_fetched(word: str) -> bool:
-    """Return whether the word names a source that is not a folder."""
+    """Return whether the word names a source that is not a folder. A word of a variant has none of
+    the marks of a source.
+    """
+    if not (re.search(r"[/:@]|==", word) or Path(word).exists()):
+        return False
     from stoker.builds.acquire.naming import parse_source
 
     try:

@@ -14,6 +14,7 @@ from stoker.diagnose.about import About, Facts
 from stoker.diagnose.installing import search_settings, system_commands
 from stoker.diagnose.lines import compiled
 from stoker.knowledge.failures import shows_reader
+from stoker.knowledge.packages import packages_of
 from stoker.knowledge.providers import ProvidedKind, built_with, provider
 from stoker.model.shell import ShellScript, Template, fill, joined, outside, quoted, recorded
 
@@ -46,27 +47,14 @@ _ARCHIVE = (
     r"|(?:unpacking source archive|[Ee]xtracting|[Uu]npacking|tar x\w{1,4}) \S{1,200}"
     r"\.(?:tar\.\w{2,4}|tgz|zip)\b"
 )
-# What the groups of a macro's name stand for, and the packages that have those macros.
-_MACROS = ("standard", "pkg", "libtool", "gettext", "archive")
+# Where the macros are that the groups of a name stand for: those of autoconf itself stay where a
+# macro of pkg-config around them is unknown.
 _WITH_MACROS = {
-    "apt": ("pkg-config", "pkg-config", "libtool", "gettext autopoint", "autoconf-archive"),
-    "dnf": (
-        "pkgconf-pkg-config",
-        "pkgconf-pkg-config",
-        "libtool",
-        "gettext-devel",
-        "autoconf-archive",
-    ),
-    "pacman": ("pkgconf", "pkgconf", "libtool", "gettext", "autoconf-archive"),
-    "apk": ("pkgconf", "pkgconf", "libtool", "gettext-dev", "autoconf-archive"),
-    "zypper": (
-        "pkgconf-pkg-config",
-        "pkgconf-pkg-config",
-        "libtool",
-        "gettext-tools",
-        "autoconf-archive",
-    ),
-    "brew": ("pkgconf", "pkgconf", "libtool", "gettext", "autoconf-archive"),
+    "standard": "pkg-config",
+    "pkg": "pkg-config",
+    "libtool": "libtool",
+    "gettext": "gettext",
+    "archive": "autoconf-archive",
 }
 _ONLY_MAKE = r"^(?:\S*/)?g?make\b(?!.{0,200}\s-(?:C|f)\b)"
 _SETS_FLAGS = r"(?m)^(?:override )?C(?:XX)?FLAGS\s{0,8}:{0,2}="
@@ -218,13 +206,10 @@ def _family(package: str) -> str:
 
 @FACTS.command("run.autoconf_parts", "the command that installs what has autoconf's macros")
 def _autoconf_parts(about: About) -> ShellScript | None:
-    manager = about.here.manager
-    named = _WITH_MACROS.get(manager or "") if not about.here.conda else None
-    kinds = [kind for kind in _MACROS if about.words(kind)]
-    if not manager or not named or not kinds:
-        return None
-    packages = [name for kind in kinds for name in named[_MACROS.index(kind)].split()]
-    return system_commands(packages, about.here, manager)
+    manager = None if about.here.conda else about.here.manager
+    owners = [owner for kind, owner in _WITH_MACROS.items() if about.words(kind)]
+    packages = [name for owner in owners for name in packages_of(owner, manager or "")]
+    return system_commands(packages, about.here, manager) if manager and packages else None
 
 
 @FACTS.text("run.cargo", "the word cargo, if cargo built")
@@ -247,10 +232,11 @@ def _makefile(about: About) -> str | None:
     if not (about.run.folder and compiled(_ONLY_MAKE).match(about.run.command)):
         return None
     for name in ("GNUmakefile", "makefile", "Makefile"):
-        file = Path(about.run.folder, name)
-        if file.is_file():
-            text = file.read_text(errors="replace")
-            return name if compiled(_SETS_FLAGS).search(text) else None
+        try:
+            text = Path(about.run.folder, name).read_text(errors="replace")
+        except OSError:
+            continue
+        return name if compiled(_SETS_FLAGS).search(text) else None
     return None
 
 

@@ -110,9 +110,8 @@ def _versions(message: str) -> Iterator[_Said]:
         before = message[max(end, match.start() - _BEFORE) : match.start()]
         after = message[match.end() : match.end() + _AFTER]
         end = match.end()
-        if not (found := _said(match, before, after)):
-            continue
-        yield found
+        if found := _said(match, before, after):
+            yield found
 
 
 def _said(match: re.Match[str], before: str, after: str) -> _Said | None:

@@ -238,7 +238,7 @@ def _missing_headers(search: LogSearch) -> Iterator[Match]:
     for line, groups in search.hits([NO_HEADER]):
         opened = groups.get("opened") or groups.get("translated", "")
         named_at = groups.get("header") or opened
-        header = included(named_at)
+        header = _included(named_at)
         folder = header.partition("/")[0]
         library = library_of_namespace(folder) or owner_of_name(f"{folder}::")
         on_windows = bool(opened)
@@ -270,7 +270,7 @@ def _missing_headers(search: LogSearch) -> Iterator[Match]:
             yield symptom("file-missing", line, 0.7, {"header": header} | file)
 
 
-def included(header: str) -> str:
+def _included(header: str) -> str:
     """Return a header as a source includes it, where it is named with its whole path."""
     return header.rpartition("/include/")[2] if header.startswith("/") else header
 

@@ -1,4 +1,7 @@
-"""The commands that install missing tools and libraries, by distribution."""
+"""The commands that install missing tools and libraries, by distribution.
+
+The names of packages are in packages.toml, the managers of distributions in package_managers.toml.
+"""
 
 from collections.abc import Iterable
 
@@ -36,6 +39,11 @@ def install_command(
                 command = fill(managers()[each or ""], {"packages": packages})
                 return (command,) if command else ()
     return ()
+
+
+def packages_of(what: str, manager: str) -> list[str]:
+    """Return the packages in which a package manager has something; empty if it has none."""
+    return _packages().get(what, {}).get(manager, "").split()
 
 
 def managers() -> dict[str, Template]:

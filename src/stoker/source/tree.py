@@ -235,7 +235,7 @@ def _kind(files: TreeFiles, package: Package, python: PythonAsks) -> ProjectKind
     if cmake and not _compiles_itself(files, package, python):
         return ProjectKind.CMAKE
     # Its sources may be in a folder of vendored code, or made by a program such as SWIG.
-    compiles = _holds(files, _SOURCES) or _names_extensions(files, python)
+    compiles = _holds(files, _SOURCES) or _says(files, python, _OWN_EXTENSION)
     return ProjectKind.PACKAGE if package.front_end and compiles else None
 
 
@@ -245,14 +245,14 @@ def _compiles_itself(files: TreeFiles, package: Package, python: PythonAsks) -> 
     """
     if package.front_end is not FrontEnd.SETUPTOOLS or "setup.py" not in python.files:
         return False
-    texts = [files.text(name) or "" for name in (*python.files, "pyproject.toml", "setup.cfg")]
-    starts_nothing = not any(map(_MAY_START_CMAKE.search, texts))
-    return starts_nothing and _names_extensions(files, python)
+    starts_nothing = not _says(files, python, _MAY_START_CMAKE)
+    return starts_nothing and _says(files, python, _OWN_EXTENSION)
 
 
-def _names_extensions(files: TreeFiles, python: PythonAsks) -> bool:
-    texts = (files.text(name) or "" for name in (*python.files, "pyproject.toml", "setup.cfg"))
-    return any(map(_OWN_EXTENSION.search, texts))
+def _says(files: TreeFiles, python: PythonAsks, pattern: re.Pattern[str]) -> bool:
+    """Return whether one of the files that describe a package has a match of a pattern."""
+    names = (*python.files, "pyproject.toml", "setup.cfg")
+    return any(pattern.search(files.text(name) or "") for name in names)
 
 
 def _holds(files: TreeFiles, suffixes: tuple[str, ...]) -> bool:
