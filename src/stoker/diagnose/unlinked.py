@@ -4,9 +4,11 @@ A name leads to its library, to the system, or to the project itself (knowledge/
 providers.py).
 """
 
+import re
 from collections.abc import Iterator
 
 from stoker.diagnose.lines import compiled
+from stoker.diagnose.mixed_releases import mixed_releases
 from stoker.diagnose.signs import LogSearch, Match, symptom
 from stoker.knowledge.owners import library_of_system, owner_of_name
 from stoker.knowledge.providers import ProvidedKind, library_of, provider
@@ -35,6 +37,7 @@ _IN_BUNDLED = (
 )
 _GLOBAL = r"\w{3,80}\(.{1,300}\)(?: const)?$"  # C has no parameters in names, libraries namespaces
 _NAMES_USER = 6  # lines above an undefined symbol in which the function that uses it is named
+_FROM_DLL = r"^__imp_{1,2}|@\d{1,3}$"
 _SHORTEST = 2  # letters of a namespace, or of the beginning of names of C
 _NO_LIBRARY = (
     r"cannot find -l:?(?P<library>[\w.+-]{1,60})(?::|\s|$)",
@@ -95,7 +98,10 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
         needed = compiled(_NEEDS_SYMBOL).search(search.lines[max(line - 1, 0)].text)
         symbol = needed["symbol"] if needed else groups["library"]
         yield symptom("library-not-linked", line, 0.85, {"symbol": symbol} | groups)
-    for line, groups in search.hits(UNDEFINED):
+    undefined = list(search.hits(UNDEFINED))
+    for line, groups in mixed_releases(search, sorted({line for line, _ in undefined})):
+        yield symptom("library-release-mismatch", line, 0.93, groups)
+    for line, groups in undefined:
         symbol = compiled(_RETURNED).sub("", groups["symbol"])
         text = search.lines[line].text
         if of_system := library_of_system(symbol, text):
@@ -106,7 +112,13 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
         if finished:
             needs = {"symbol": symbol, "library": finished["library"]}
             yield symptom("library-needs-other-library", line, 0.76, needs)
-        elif library := library_of(symbol):
+        elif imported := _imported(symbol):
+            named = {"symbol": symbol, "library": imported}
+            yield symptom("library-of-other-kind", line, 0.86, named)
+        elif (library := library_of(symbol)) and _is_linked(search, library):
+            named = {"symbol": symbol, "library": library}
+            yield symptom("library-symbol-missing", line, 0.76, named)
+        elif library:
             yield symptom("library-not-linked", line, 0.8, {"symbol": symbol, "library": library})
         elif (owner := owner_of_name(symbol)) and not _is_its_own(search, line, owner):
             groups = {"symbol": symbol, "library": owner}
@@ -115,6 +127,19 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
             yield symptom("own-symbol-not-linked", line, 0.72, {"symbol": symbol})
         else:
             yield symptom("undefined-reference", line, 0.6, {"symbol": symbol})
+
+
+def _imported(symbol: str) -> str | None:
+    """Return the library of a function that was compiled to be taken from a DLL."""
+    plain = compiled(_FROM_DLL).sub("", symbol)
+    return library_of(plain) or owner_of_name(plain) if plain != symbol else None
+
+
+def _is_linked(search: LogSearch, library: str) -> bool:
+    """Return whether the linker speaks of an object of a library, which it read therefore."""
+    name = re.escape(library)
+    member = rf"(?:^|[\\/\s>])(?:lib)?{name}d?(?:[-_][\w.]{{1,12}})?\.(?:lib|a)\(\w"
+    return bool(search.texts.search(member, most=1))
 
 
 def _is_its_own(search: LogSearch, line: int, owner: str) -> bool:

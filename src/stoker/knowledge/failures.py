@@ -204,6 +204,7 @@ class OwnerTable(Row, frozen=True, kw_only=True):
     platforms: dict[str, str]
     not_of_windows: dict[str, str]
     system_libraries: dict[str, dict[str, str]]  # words
+    inline_versions: dict[str, str]
 
 
 # The literals of patterns: as one text, which is read in parts, because most logs need few of them.
