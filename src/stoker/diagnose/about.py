@@ -16,6 +16,7 @@ from stoker.diagnose.lines import compiled
 from stoker.diagnose.sieve import Line
 from stoker.diagnose.values import FailedRun
 from stoker.knowledge.failures import Known, shown_manager
+from stoker.knowledge.recipes import Recipe, recipes
 from stoker.model.shell import Outside, ShellScript, is_plain, outside
 
 _LONGEST = 200  # characters of a word of a log in a command
@@ -155,6 +156,12 @@ class About:
         if not manager or manager == self._here.manager:
             return self._here
         return self._here.with_manager(None if manager == "none" else manager)
+
+    @cached_property
+    def recipe(self) -> Recipe | None:
+        """The recipe of a build in a sandbox, which has only what that names."""
+        may = (one for one in recipes() if any(word in self._small for word in one.words))
+        return next((one for one in may if self.first(one.shown)), None)
 
     @cached_property
     def is_here(self) -> bool:

@@ -92,6 +92,6 @@ def _needed_gcc(about: About) -> int | None:
     from stoker.knowledge.tools import first_gcc
 
     asked = [int(match[0]) for word in about.words("needed") if (match := re.match(r"\d+", word))]
-    for group in ("standard", "header"):
+    for group in ("standard", "header", "intrinsic"):
         asked += [number for word in about.words(group) if (number := first_gcc(group, word))]
     return max(asked, default=None)

@@ -91,6 +91,18 @@ _TYPE = (
     rf"{_OPEN}(?:const )?{_KIND}(?P<owner>[A-Za-z_][\w:]{{2,120}})[ *&]{{0,4}}(?:const)?{_CLOSE}"
 )
 _NO_MATCH = rf"no matching (?:member )?function for call to {_OWNER}"
+_CUT_OFF = rf"{_OWNER}.{{0,300}} has no member \.\.\.$"  # by who pasted it
+# A call with another number of arguments; the function is named, or marked below the message.
+_COUNT = (
+    r"too (?:few|many) arguments (?:to|in|for)\b"
+    r"|(?:function|method) does not take \d+ arguments?"
+)
+_COUNTED = (
+    rf"too (?:few|many) arguments (?:to|in|for) (?:function |method |call to ){{0,2}}{_NAME}",
+    rf"^{_NAME}[^\n]{{0,80}}: function does not take \d+ arguments?",
+)
+_CALLED = r"(?P<name>[A-Za-z_]\w{2,80}(?:::\w{2,80}){0,4}) ?$"
+_POINTS = r"^[\s\d|]{0,20}(?P<before>[\s~|]{0,300})\^[\s~^]*$"
 # nvcc names neither the name nor what it would be: it marks it in the line that it quotes.
 _NO_NAMESPACE = 'name followed by "::" must be a class or namespace name'
 _MARK = r"^(?P<before>\s{1,300})\^\s{0,4}$"
@@ -140,7 +152,12 @@ def misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
     for line, found in _errors(search):
         message, file = found["message"], found["file"]
         below = _below(search, line)
-        said = _by_name(message, file) or _by_mark(message, below) or _by_note(message, file, below)
+        said = (
+            _by_name(message, file)
+            or _by_mark(message, below)
+            or _by_note(message, file, below)
+            or _by_count(message, file, below)
+        )
         if said:
             yield line, said
     for line in search.steps.errors:
@@ -276,6 +293,8 @@ def _by_name(message: str, file: str) -> dict[str, str]:
     """Return the library of a name that is unknown, or of the type that lacks a member."""
     if found := _first(_LACKS, message):
         kind, member, library = found["owner"], found["name"], _library_of(found["owner"])
+    elif found := compiled(_CUT_OFF).search(message):
+        kind, member, library = found["owner"], f"such member of {found['owner']}", None
     elif found := _first(_INCOMPLETE, message):
         kind, member, library = found["owner"], f"visible {found['owner']}", None
     elif found := _first(_UNKNOWN, message):
@@ -334,6 +353,33 @@ def _by_mark(message: str, below: Sequence[Line]) -> dict[str, str]:
             library = owner_of_name(f"{name[0]}::") if name else None
             return _named(library, f"visible {name[0]}") if library and name else {}
     return {}
+
+
+def _by_count(message: str, file: str, below: Sequence[Line]) -> dict[str, str]:
+    """Return the library of a function that is called with another number of arguments."""
+    if not compiled(_COUNT).search(message):
+        return {}
+    found = _first(_COUNTED, message)
+    name = found["name"] if found else _marked_call(below)
+    library = owner_of_name(name) if name else None
+    is_header = file.endswith((".h", ".hpp", ".cuh")) and file.startswith(("/usr/", "/opt/"))
+    if not library or (is_of(library, file) and not is_header):
+        return {}
+    return _named(library, f"{name} with these arguments")
+
+
+def _marked_call(below: Sequence[Line]) -> str:
+    """Return the function in whose arguments a mark below the quoted source points."""
+    for quoted, line in pairwise(below[:4]):
+        mark = compiled(_POINTS).match(line.text)
+        end = mark.end("before") if mark else 0
+        depth = 0
+        for at in range(min(end, len(quoted.text) - 1), -1, -1):
+            depth += {")": 1, "(": -1}.get(quoted.text[at], 0) if at < end else 0
+            if depth < 0:
+                called = compiled(_CALLED).search(quoted.text[:at])
+                return called["name"] if called else ""
+    return ""
 
 
 def _by_note(message: str, file: str, below: Sequence[Line]) -> dict[str, str]:

@@ -65,6 +65,21 @@ def _released_name(about: About) -> str | None:
     return str(release) if release else None
 
 
+@FACTS.text("run.recipe", "the file that names all that a build in a sandbox has")
+def _recipe(about: About) -> str | None:
+    return about.recipe.file if about.recipe else None
+
+
+@FACTS.text("run.recipe_field", "where such a file names it")
+def _recipe_field(about: About) -> str | None:
+    return about.recipe.field if about.recipe else None
+
+
+@FACTS.text("run.flatpak", "flatpak-builder, if the log is of a build by it")
+def _flatpak(about: About) -> str | None:
+    return "flatpak-builder" if about.recipe and "flatpak" in about.recipe.file else None
+
+
 @FACTS.text("run.windows", "Windows, if the log is of a build there")
 def _windows(about: About) -> str | None:
     return "Windows" if about.is_windows else None

@@ -54,6 +54,7 @@ def named(group: str) -> re.Pattern[str]:
 class _CxxFeatures(Row, frozen=True, kw_only=True):
     standard: dict[str, int]
     header: dict[str, int]
+    intrinsic: dict[str, int]  # by a pattern of names
     declares: dict[str, str]  # words
     declares_in_c: dict[str, str]  # words
 
@@ -62,8 +63,13 @@ _cxx_features = table("cxx_features", _CxxFeatures)
 
 
 def first_gcc(kind: str, name: str) -> int | None:
-    """Return the first major version of gcc with a ``standard``, such as 20, or a ``header``."""
+    """Return the first major version of gcc with a ``standard``, such as 20, a ``header``, or an
+    ``intrinsic``, a function for instructions of the CPU.
+    """
     features = _cxx_features()
+    if kind == "intrinsic":
+        rows = features.intrinsic.items()
+        return next((since for names, since in rows if re.fullmatch(names, name)), None)
     return (features.standard if kind == "standard" else features.header).get(name)
 
 
