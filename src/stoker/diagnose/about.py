@@ -44,13 +44,14 @@ _MARKS = (
     "MSYS",
     "mingw64",
     "Visual",
+    "Perhaps the",
 )  # of lines of Windows
 _OF_WINDOWS = (
     r"(?:^|[\s\"'(=])[A-Za-z]:\\[\w.$ ()-]{1,60}\\|\bcl\.exe\b|\bLNK\d{4}\b|\b[Ee]rror C\d{4}\b"
     r"|(?:^|[\s\"'(=])(?:[C-H]:/\w|[B-Zb-z]:/(?:Users|Program Files|Windows|msys64|a/|vcpkg|dev"
     r"|src|git|hostedtoolcache))"
     r"|\b(?:cmake|cmd|git|link|nvcc|ninja|node|pip|python|swig|uv)\.exe\b"
-    r"|Selecting Windows SDK version|-- Building for: Visual Studio"
+    r"|was not found in the PATH\.  Perhaps the\b|Selecting Windows SDK version|-- Building for: Visual Studio"
     r"|pc-windows-(?:msvc|gnu)\b|\bwin-amd64\b|windows-(?:latest|20\d\d)\b|\bMINGW(?:32|64)_NT\b"
 )
 # Folders that differ between machines, other than those of every distribution.

@@ -44,6 +44,7 @@ _PREFIX = "|".join(
         r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d (?:WARN|INFO|ERRO) ",  # melange
         # what a build script of cargo prints of its compiler
         r"(?:warning: [\w-]{1,60}@[\w.+-]{1,30}: |\s{0,4}cargo:warning=)(?=.{0,200}error\b)",
+        r":(?:info|debug|error|msg|notice|warn):\w{1,20} (?=\S|\s{1,8}\d)",  # MacPorts
         r"npm (?:error|ERR!) (?=\S{1,200}:\d{1,6}(?::\d{1,5})?: |make|ninja|In file included)",
         r"[a-z][\w.-]{0,40}[-_]\d{1,3}[ \t]{1,20}\| ",  # docker compose
         r"\[[\w.+-]{1,60}\] {1,4}\[spkg-install\] {1,2}",  # Sage
@@ -57,7 +58,7 @@ _PREFIX = "|".join(
 )
 _MOST_PREFIXES = 4
 # What a prefix begins with, or has in it if it begins with a letter.
-_FIRST = "[#>=│(\ufeff"
+_FIRST = "[#>=:│(\ufeff"
 _WITHIN = (
     "@",
     "cargo:warning=",

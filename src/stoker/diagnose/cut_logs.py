@@ -9,7 +9,7 @@ from stoker.diagnose.steps import failed_step
 # A line that only says that something failed, by its status.
 _HOLLOW = (
     r"(?:return(?:ed|s)?|exit(?:ed)?|failed|finished).{0,60}\b(?:code|status|value):? ?-?[1-9]"
-    r"|\bnon-?zero\b|\*\*\* \[.{1,300}\] Error \d{1,3}|subcommand failed|^\s*raise "
+    r"|\bnon-?zero\b|\*\*\* \[.{1,300}\] [^\W\d]{2,12} \d{1,3}|subcommand failed|^\s*raise "
     r"|Error (?:compiling objects|building extension)|[Ff]ailed to (?:build|compile|make)\b"
     r"|(?:[Cc]ommand|process|[Tt]ask|step|job|[Bb]uild|stage)\b.{0,120}\bfailed"
     r"|did not complete successfully|^\s*Error \d{1,3}$|exit (?:status|code):? [1-9]"

@@ -130,7 +130,11 @@ _ERROR = (
     r"^Error in \w{1,40}:",  # Bazel
     r"^(?:npm ERR!|npm error|gyp ERR!) ",
     r"\*\*\* .{1,300}\.\s{1,4}Stop\.$",  # make, of its Makefile
-    r"^go: (?:errors? |.{0,200}(?:requires go|: invalid|not found))",
+    # Go, but for what it tells of downloads and of its go.mod
+    r"^go: (?!(?:downloading|finding|found|added|upgraded|downgraded|removed|creating|to add|warning"
+    r"|extracting|switching|copying|converting|upgrading|no module dependencies|trying|selecting)\b"
+    r"|module \S{1,200} is deprecated|.{0,200}(?:=>|retracted))\S",
+    r"^autopoint: \*\*\* (?!Stop)",
     r"^You have not agreed to the Xcode",
     r"^\* What went wrong:",  # Gradle
     r"^link: \S{1,200}: |^package \S{1,200} is not in std|^go: no Go |: use of internal package ",
