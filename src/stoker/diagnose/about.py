@@ -51,7 +51,8 @@ _OF_WINDOWS = (
     r"|(?:^|[\s\"'(=])(?:[C-H]:/\w|[B-Zb-z]:/(?:Users|Program Files|Windows|msys64|a/|vcpkg|dev"
     r"|src|git|hostedtoolcache))"
     r"|\b(?:cmake|cmd|git|link|nvcc|ninja|node|pip|python|swig|uv)\.exe\b"
-    r"|was not found in the PATH\.  Perhaps the\b|Selecting Windows SDK version|-- Building for: Visual Studio"
+    r"|was not found in the PATH\.  Perhaps the\b"
+    r"|Selecting Windows SDK version|-- Building for: Visual Studio"
     r"|pc-windows-(?:msvc|gnu)\b|\bwin-amd64\b|windows-(?:latest|20\d\d)\b|\bMINGW(?:32|64)_NT\b"
 )
 # Folders that differ between machines, other than those of every distribution.

@@ -19,7 +19,8 @@ _HOLLOW = (
     r"|Could not build wheels|Failed building wheel|subprocess-exited-with-error"
     r"|metadata-generation-failed|linker command failed|ld returned \d|[1-9]\d* errors? generated"
     r"|too many errors emitted"
-    r"|Configuring incomplete|returned an error$|^\s*(?:ERROR|Error|error|FAILED|Failed)\W{0,4}$"
+    r"|Configuring incomplete|returned an error$|\.\.\. error$"
+    r"|^\s*(?:ERROR|Error|error|FAILED|Failed)\W{0,4}$"
 )
 _NOTE = r": note: |^\s*\d{0,7} \||^In file included from|^\s{2,}from "
 # What the excerpt is of, the innermost tool that the user starts first.

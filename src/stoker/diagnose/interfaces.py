@@ -30,7 +30,13 @@ _ERRORS = (
 # A note whose error was cut off: an argument is not what a declaration in this file wants.
 _OTHER_ARGUMENT = (
     r"^\s{0,24}(?P<file>[^\s:'\"][^:'\"\n]{0,300}\.\w{1,5}):\d{1,7}(?::\d{1,5})?: note: "
-    r"expected ['\"\u2018](?P<name>[^'\"\u2019\n]{1,80})['\"\u2019].{0,120} but argument is of "
+    r"expected ['\"\u2018](?P<name>[^'\"\u2019\n]{1,80})['\"\u2019]"
+    r"(?: \{aka ['\"\u2018](?P<aka>[^'\"\u2019\n]{1,80})['\"\u2019]\})?.{0,60} but argument is of "
+    r"type ['\"\u2018](?P<given>[^'\"\u2019\n]{1,80})['\"\u2019]"
+)
+_ARGUMENT = (
+    r"error: (?:passing argument|incompatible type for argument) (?P<number>\d{1,2}) of "
+    r"['\"\u2018](?P<name>\w{3,80})['\"\u2019]"
 )
 _NOTE = (
     r"^\s{0,24}(?:In file included from )?(?P<file>[^\s:'\"][^:'\"\n]{0,300}\.\w{1,5})"
@@ -117,6 +123,7 @@ _OTHER_CALL = (
 )
 _UNDECLARED = rf"error: (?:implicit declaration of function|call to undeclared function) {_NAME}"
 _MEANT = rf"did you mean {_NAME}"
+_TYPE_OF_C = rf"(?:type|to) {_OPEN}(?:const )?{_KIND}(?P<name>\w{{3,80}}) \*"  # in an error
 # A function or a macro that a source in C uses without its header.
 _UNDECLARED_IN_C = (
     (
@@ -129,6 +136,7 @@ _UNDECLARED_IN_C = (
         rf"|use of undeclared identifier {_OPEN}(?P<other>[A-Z]\w{{2,40}}){_CLOSE})"
     ),
 )
+_MANY_ARGUMENTS = 3  # of one function that are wrong, so that it has others now
 _SUGGESTED = 6  # lines in which the compiler suggests a name
 _DEEPEST = 2  # parts of the name of a namespace that a library has
 _STANDARD = ("std", "__gnu_cxx", "__cxxabiv1")
@@ -142,6 +150,11 @@ _TWICE = (
 _OF_SYSTEM = (
     r"^/usr/include/(?:[\w-]{1,40}-linux-\w{1,12}/)?(?:(?P<cxx>c\+\+)/|(?:bits|sys|arpa|net\w{0,8})/"
     r"|[a-z]{3,12}\.h$)|/(?P<cxx2>c\+\+)/(?:v1|\d{1,2})/|/SDKs/\w{1,20}[\w.]{0,12}\.sdk/usr/include/"
+)
+# The header of a project that is copied into the tree of another one.
+_COPY = (
+    r"(?P<root>(?!/usr/|/opt/)\S{1,200}/)(?P<name>(?!src/|include/|lib/)[\w.+-]{3,40})/(?:include|src)/"
+    r"(?:(?P=name)/\S{1,100}|(?P=name)\.(?:h|hpp))$"
 )
 _QUOTED = rf"{_OPEN}(?P<name>[\w:~<>.]{{2,80}})"
 PATTERNS = (*_ERRORS, _UNDECLARED, *_UNDECLARED_IN_C)
@@ -189,16 +202,51 @@ def unknown_names(search: LogSearch) -> Iterator[tuple[int, str, str, str]]:
 
 def removed_functions(search: LogSearch) -> Iterator[int]:
     """Yield the lines about a function that is not declared although other names of its library
-    are: the compiler suggests one of them.
+    are: the compiler suggests one of them, or names one in an error about something else.
     """
-    for line, found in search.texts.search(_UNDECLARED, most=_MOST).items():
+    undeclared = search.texts.search(_UNDECLARED, most=_MOST)
+    names = {found["name"] for found in undeclared.values()}
+    for line, found in undeclared.items():
         owner = owner_of_name(found["name"])
         if not owner:
             continue
         text = " ".join(one.text for one in search.lines[line : line + _SUGGESTED])
         meant = compiled(_MEANT).search(text)
-        if meant and owner_of_name(meant["name"]) == owner:
+        others = {one["name"] for one in compiled(_TYPE_OF_C).finditer(text)} - names
+        is_known = any(owner_of_name(one) == owner for one in others)
+        if is_known or (meant and owner_of_name(meant["name"]) == owner):
             yield line
+
+
+def shifted_calls(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the errors about an argument of a function of an installed library, where several
+    arguments of one call are of other types: the library gave the function other parameters.
+    """
+    calls: dict[str, dict[str, int]] = {}
+    for line, found in search.texts.search(_ARGUMENT, most=_MOST).items():
+        calls.setdefault(found["name"], {}).setdefault(found["number"], line)
+    if not calls:
+        return
+    notes = search.texts.search(_OTHER_ARGUMENT, most=_MOST)
+    owners = [owner_of_path(note["file"]) for note in notes.values()]
+    owner = next(filter(None, owners), None)
+    types = ((note["aka"] or note["name"], note["given"]) for note in notes.values())
+    others = any(_is_other_kind(wanted, given) for wanted, given in types)
+    for name, lines in calls.items():
+        if owner and (others or len(lines) >= _MANY_ARGUMENTS):
+            for line in lines.values():
+                yield line, _named(owner.name, f"{name} with these arguments", str(owner))
+
+
+def _is_other_kind(wanted: str, given: str) -> bool:
+    """Return whether of two types in C one is a pointer and the other a number with a fraction or
+    a structure, between which no compiler ever converted.
+    """
+    plain = r"(?:float|double|struct \w+)$"
+    return any(
+        pointer.endswith("*") and bool(re.match(plain, other))
+        for pointer, other in ((wanted, given), (given, wanted))
+    )
 
 
 def without_include(search: LogSearch) -> Iterator[tuple[int, str]]:
@@ -390,12 +438,32 @@ def _by_note(message: str, file: str, below: Sequence[Line]) -> dict[str, str]:
     if file == _OF_RUST:
         file, places = (places[0], places[1:]) if places else ("", [])
     own = owner_of_path(file)
+    if copy := _of_copy(file, places):
+        quoted = compiled(_QUOTED).search(message)
+        member = f"{quoted['name']} as it is used here" if quoted else "such interface"
+        return _named(copy, member) | {"copy": copy}
     for owner in filter(None, map(owner_of_path, places)):
         if not own or owner.name != own.name:
             quoted = compiled(_QUOTED).search(message)
             member = f"{quoted['name']} as it is used here" if quoted else "such interface"
             return _named(owner.name, member, str(owner))
     return {}
+
+
+def _of_copy(file: str, places: Sequence[str]) -> str:
+    """Return the library whose header a note names, if a copy of it lies in the tree of the file:
+    its folder has the name of the header, and it is one that other projects use too.
+    """
+    for place in places[:1]:
+        found = compiled(_COPY).match(place.replace("\\", "/"))
+        root = found["root"] if found else ""
+        own = file.replace("\\", "/")
+        if not (found and root and own.startswith(root)) or f"/{found['name']}/" in own:
+            continue
+        name = found["name"]
+        if owner_of_name(f"{name}_") or owner_of_name(f"{name}::") or library_of_namespace(name):
+            return name
+    return ""
 
 
 def _named(library: str, member: str, owner: str = "") -> dict[str, str]:

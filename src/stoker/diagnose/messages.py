@@ -75,7 +75,17 @@ def _end(lines: Sequence[Line], begin: int, indent: str) -> int:
         if text and not text.startswith((f"{indent}  ", f"{indent}{_CALLERS}")):
             break
         end = index + 1 if text else end
-    return end
+    return end if end > begin else _end_without_indent(lines, begin)
+
+
+def _end_without_indent(lines: Sequence[Line], begin: int) -> int:
+    """Return the end of a message whose lines lost their indentation when they were pasted: it is
+    followed by who called it.
+    """
+    near = range(begin, min(begin + _LONGEST_PLAIN, len(lines)))
+    callers = (index for index in near if lines[index].text.startswith(_CALLERS))
+    end = next(callers, begin)
+    return begin if any(_ENDS_PLAIN(lines[one].text) for one in range(begin, end)) else end
 
 
 def _within(lines: Sequence[Line], begin: int, indent: str) -> Iterator[range]:

@@ -112,6 +112,12 @@ _SUCCEEDED: _Tables = {
     Level.IMAGE: (r"naming to \S{1,300} .{0,20}done$", r"^Successfully tagged "),
     Level.JOB: (r"^Job succeeded", r"^Finished: SUCCESS"),
 }
+# What go says, but for downloads and changes of its go.mod.
+_OF_GO = (
+    r"^go: (?!(?:downloading|finding|found|added|upgraded|downgraded|removed|creating|to add"
+    r"|warning|extracting|switching|copying|converting|upgrading|no module dependencies|trying)\b"
+    r"|module \S{1,200} is deprecated|.{0,200}(?:=>|retracted))\S"
+)
 _ERROR = (
     r"(?:^|[\s\]\)'])(?:fatal |internal compiler )?[Ee]rror\s{0,4}: ",
     r"\berror (?:[A-Z]{1,4}\d{4}|#\d+)\b",
@@ -130,10 +136,7 @@ _ERROR = (
     r"^Error in \w{1,40}:",  # Bazel
     r"^(?:npm ERR!|npm error|gyp ERR!) ",
     r"\*\*\* .{1,300}\.\s{1,4}Stop\.$",  # make, of its Makefile
-    # Go, but for what it tells of downloads and of its go.mod
-    r"^go: (?!(?:downloading|finding|found|added|upgraded|downgraded|removed|creating|to add|warning"
-    r"|extracting|switching|copying|converting|upgrading|no module dependencies|trying|selecting)\b"
-    r"|module \S{1,200} is deprecated|.{0,200}(?:=>|retracted))\S",
+    _OF_GO,
     r"^autopoint: \*\*\* (?!Stop)",
     r"^You have not agreed to the Xcode",
     r"^\* What went wrong:",  # Gradle

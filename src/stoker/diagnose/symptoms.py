@@ -15,6 +15,7 @@ from stoker.diagnose.interfaces import (
     misfits,
     missing_name,
     other_call,
+    shifted_calls,
     unowned_misfits,
     without_include,
 )
@@ -223,6 +224,8 @@ def _misfits(search: LogSearch) -> Iterator[Match]:
             yield symptom("missing-include-qt", line, 0.8, named)
         else:
             yield symptom("dependency-api-changed", line, 0.78, groups)
+    for line, groups in shifted_calls(search):
+        yield symptom("dependency-api-changed", line, 0.86, groups)
     for line, groups in collisions(search):
         yield symptom("declared-by-library-too", line, 0.74, groups)
     for line, groups in unowned_misfits(search):
@@ -264,6 +267,9 @@ def _missing_headers(search: LogSearch) -> Iterator[Match]:
         ):
             named = {"library": owner, "owner": owner, "member": header}
             yield symptom("dependency-api-changed", line, 0.74, named)
+        elif owner := _owner_of_header(header):
+            named = {"library": owner, "owner": owner, "member": header}
+            yield symptom("dependency-api-changed", line, 0.72, named)
         else:
             source = compiled(_COMPILER_ERRORS[0]).match(search.lines[line].text)
             file = {"file": source["file"]} if source else {}
@@ -307,6 +313,13 @@ def _searched_owner(search: LogSearch, header: str) -> str | None:
     folders = search.texts.search(_SEARCHED, most=MOST_OF_A_KIND).values() if owner else ()
     named = (owner or "").lower()
     return owner if any(named in match["folders"].lower() for match in folders) else None
+
+
+def _owner_of_header(header: str) -> str | None:
+    """Return the library whose names begin like a header and like the folder that it is in."""
+    folder, _, rest = header.partition("/")
+    owner = owner_of_name(rest.rpartition("/")[2].partition(".")[0]) if rest else None
+    return owner if owner and owner_of_name(f"{folder}_") == owner else None
 
 
 def _shown_owner(search: LogSearch, library: str | None) -> str | None:

@@ -12,7 +12,7 @@ from stoker.diagnose.ages import source_month, suspects, versions_of
 from stoker.diagnose.answers import answers, headline, value
 from stoker.diagnose.copies import stale_objects
 from stoker.diagnose.cut_logs import hollow_excerpt
-from stoker.diagnose.interfaces import removed_functions, without_include
+from stoker.diagnose.interfaces import removed_functions, shifted_calls, without_include
 from stoker.diagnose.lines import Texts
 from stoker.diagnose.other_releases import other_releases
 from stoker.diagnose.sieve import Line, Log
@@ -56,7 +56,8 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
         given=lambda name: bool(value(name, about)),
         versions=versions_of(texts),
     )
-    removed = {*removed_functions(search), *(line for line, _ in without_include(search))}
+    uses = (*without_include(search), *shifted_calls(search))
+    removed = {*removed_functions(search), *(line for line, _ in uses)}
     found = [
         match
         for match in (*find_matches(search), *stale_objects(search), *split_paths(search))
