@@ -448,7 +448,7 @@ UNKNOWN = {
     "memtools-r46", "gowin7-cgo", "skbuild-conan",
     "sdl-mixer-note", "aws-sdk-swift63",
     "cryfs-conan-freebsd", "hipify-diaguids", "espzha-build-properties",
-    "wolfi-clang16-smallvector", "ort-vcpkg-absl-cxx20", "please-go126",
+    "wolfi-clang16-smallvector", "ort-vcpkg-absl-cxx20", "please-go126", "trse-freebsd-rasm",
     "swiftlog-module-name",
     # the words of a tool, which are no answer since they were wrong in half of the unseen logs
     "brew-tap", "novatel-conan", "brew-swift-sdk", "ttl-formula",
