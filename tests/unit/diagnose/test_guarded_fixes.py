@@ -24,6 +24,36 @@ CMake Error at CMakeLists.txt:14 (find_package):
     assert not diagnose(read_log(BytesIO(log.encode()))).findings[0].fix
 
 
+@pytest.mark.parametrize(
+    ("sandbox", "recipe"),
+    [
+        ("Error: module mill: Child process exited with code 1", "flatpak-builder"),
+        ("error: builder for '/nix/store/abc-mill.drv' failed with exit code 1", "Nix"),
+        ("make: Leaving directory '/poky/build/tmp/work/core2-64/mill/1.0/build'", "Yocto"),
+        ("make: Leaving directory '/home/abuild/rpmbuild/BUILD/mill'", "spec file"),
+    ],
+)
+def test_a_build_in_a_sandbox_gets_what_it_lacks_from_its_recipe(
+    sandbox: str, recipe: str, tmp_path: Path
+) -> None:
+    log = "a.cpp:1:10: fatal error: zlib.h: No such file or directory\n"
+    here = machine(tmp_path, BOOKWORM)
+    inside, outside = (answer(text, here).findings[0] for text in (log + sandbox, log))
+    assert "apt" in str(outside.fix[0].commands)
+    assert recipe in inside.fix[0].edits
+    assert not any(fix.commands for fix in inside.fix)
+
+
+def test_a_variable_for_a_build_in_a_sandbox_is_set_in_its_recipe() -> None:
+    log = """mill.c:3:8: error: unknown type name 'loff_t'; did you mean 'off_t'?
+Error: module mill: Child process exited with code 2
+"""
+    (found,) = diagnose(read_log(BytesIO(log.encode()))).findings
+    assert "-D_GNU_SOURCE" in found.fix[0].text
+    assert found.fix[0].edits
+    assert not found.fix[0].commands
+
+
 def test_a_package_that_refuses_something_is_not_installed(tmp_path: Path) -> None:
     head = "CMake Error at /usr/lib/cmake/{}/{}Config.cmake:9 (message):\n"
     rest = "  Could NOT find CURL (missing: CURL_LIBRARY)\n-- Configuring incomplete\n"

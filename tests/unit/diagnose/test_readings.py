@@ -58,6 +58,32 @@ MISFITS = [
     ),
     pytest.param(
         (
+            "src/mill.cu(20): error: too few arguments in function call",
+            "      grind(avcodec_mill(1, size(2)));",
+            "                                   ^",
+            '1 error detected in the compilation of "src/mill.cu".',
+        ),
+        "FFmpeg has no avcodec_mill with these arguments: the source is for another release of"
+        " FFmpeg",
+        id="marked-call",
+    ),
+    pytest.param(
+        ("mill.c(20): error C2660: 'gst_mill': function does not take 2 arguments",),
+        "GStreamer has no gst_mill with these arguments: the source is for another release of"
+        " GStreamer",
+        id="arguments-in-msvc",
+    ),
+    pytest.param(
+        (
+            'mill.cuh(62): error: class "cub::Mill<int, ...>" has no member ...',
+            'Error limit reached. 100 errors detected in the compilation of "mill.cu".',
+        ),
+        "CCCL (Thrust, CUB) has no such member of cub::Mill: the source is for another release of"
+        " CCCL (Thrust, CUB)",
+        id="name-cut-off",
+    ),
+    pytest.param(
+        (
             "/build/mill.cpp:20:15: error: 'QRegExp' was not declared in this scope",
             "make: *** [Makefile:3: mill.o] Error 1",
         ),
