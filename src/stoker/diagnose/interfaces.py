@@ -96,6 +96,11 @@ _CONVERTS = r"(?:conver|initializ|incompatible|assign|no known)"
 _TYPE = (
     rf"{_OPEN}(?:const )?{_KIND}(?P<owner>[A-Za-z_][\w:]{{2,120}})[ *&]{{0,4}}(?:const)?{_CLOSE}"
 )
+# Types that functions of any library take and return: a value of one tells nothing of its library.
+_OF_ANY = (
+    r"(?:absl|boost|fmt|llvm|tbb|QtPrivate)::(?:\w{1,20}::)?(?:basic_)?(?:string_view|string_ref"
+    r"|StringRef|Span|span|optional|variant|any|shared_ptr|Cord|Status|StatusOr|ArrayRef)\b"
+)
 _NO_MATCH = rf"no matching (?:member )?function for call to {_OWNER}"
 _CUT_OFF = rf"{_OWNER}.{{0,300}} has no member \.\.\.$"  # by who pasted it
 # A call with another number of arguments; the function is named, or marked below the message.
@@ -381,7 +386,8 @@ def is_of(library: str, file: str) -> bool:
 def _known_type(message: str) -> re.Match[str] | None:
     """Return the first type in a message whose library is known by its name."""
     types = compiled(_TYPE).finditer(message)
-    return next((one for one in types if owner_of_name(one["owner"])), None)
+    known = (one for one in types if not compiled(_OF_ANY).match(one["owner"]))
+    return next((one for one in known if owner_of_name(one["owner"])), None)
 
 
 def _library_of(kind: str) -> str | None:

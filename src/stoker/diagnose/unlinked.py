@@ -51,6 +51,11 @@ _NO_INPUT = (
     r"(?P<file>(?P<folder>[^'\"\n]{0,260}[\\/])?(?P<name>[^'\"\n\\/]{1,100})\.(?P<kind>lib|obj|res|o))['\"]"
 )
 _DRIVE = r"[A-Za-z]:[\\/]|[\\/]"  # with which a whole path begins
+# A link for WebAssembly, for which no package of this system has a library.
+_OF_WASM = (
+    r"\bwasm-ld\b|\bemcc\b|\bem\+\+|may need to be added to EXPORTED_FUNCTIONS"
+    r"|use `-sERROR_ON_UNDEFINED_SYMBOLS"
+)
 PATTERNS = (*_NOT_NAMED, *UNDEFINED, *_NO_LIBRARY, _NO_INPUT)
 
 
@@ -101,6 +106,7 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
     undefined = list(search.hits(UNDEFINED))
     for line, groups in mixed_releases(search, sorted({line for line, _ in undefined})):
         yield symptom("library-release-mismatch", line, 0.93, groups)
+    of_wasm = bool(search.texts.search(_OF_WASM, most=1))
     for line, groups in undefined:
         symbol = compiled(_RETURNED).sub("", groups["symbol"])
         text = search.lines[line].text
@@ -115,7 +121,9 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
         elif imported := _imported(symbol):
             named = {"symbol": symbol, "library": imported}
             yield symptom("library-of-other-kind", line, 0.86, named)
-        elif (library := library_of(symbol)) and _is_linked(search, library):
+        elif (library := library_of(symbol)) and (
+            (of_wasm and library != "stdc++") or _is_linked(search, library)
+        ):
             named = {"symbol": symbol, "library": library}
             yield symptom("library-symbol-missing", line, 0.76, named)
         elif library:

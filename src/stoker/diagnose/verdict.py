@@ -36,7 +36,14 @@ _MOST_LINKS = 2
 # What compilers refuse in C: not the cause where a library removed the function, or where the
 # source only lacks the header of a function of the C library.
 _STRICT = ("gcc-strict-c", "clang-strict-c", "werror-new-gcc")
+# An error that is no warning made one: what -Werror refuses below it follows from it, or is second.
+_OF_WARNING = "werror-new-gcc"
+_HARD_ERROR = (
+    r"\.(?:[chly]|cc|cpp|cxx|C|hh|hpp|hxx|cu|cuh|mm?):\d{1,7}:\d{1,5}: (?:fatal )?error: "
+    r"(?!incompatible function pointer|.{0,2000}\[-W)"
+)
 _MESSAGE = "message"  # a group that is a whole sentence
+_MOST_ERRORS = 20  # that are looked for above a warning
 _MOST_EVIDENCE = 12  # lines of an excerpt
 _MOST_BELOW = 3  # lines that belong to a message of a compiler
 
@@ -61,7 +68,9 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
     found = [
         match
         for match in (*find_matches(search), *stale_objects(search), *split_paths(search))
-        if _counts(match, steps) and not (match.line in removed and match.cause.name in _STRICT)
+        if _counts(match, steps)
+        and not (match.line in removed and match.cause.name in _STRICT)
+        and not _is_behind_error(match, search)
     ]
     if not found and not steps.failed:
         return Diagnosis(
@@ -222,6 +231,17 @@ def _counts(match: Match, steps: LogSteps) -> bool:
     if steps.refusals and (match.quiet or match.line in steps.notices):
         return any(match.line in message for message in steps.refusals.values())
     return not steps.taken_back(match.line) or (steps.failed and not match.quiet)
+
+
+def _is_behind_error(match: Match, search: LogSearch) -> bool:
+    """Return whether a match is a warning made an error, and a line above it in the same step an
+    error in itself.
+    """
+    if match.cause.name != _OF_WARNING:
+        return False
+    step = search.steps.step
+    hard = search.texts.search(_HARD_ERROR, most=_MOST_ERRORS)
+    return any(line < match.line and step[line] == step[match.line] for line in hard)
 
 
 def _strength(match: Match, steps: LogSteps) -> float:
