@@ -1,6 +1,6 @@
 """Fills the fixes of a cause in: each placeholder from its source, or the fix is not offered."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from stoker.diagnose import (
@@ -59,6 +59,13 @@ _SAME_ON_WINDOWS = (
     r"(?: [\w./@:=+,-]+)+"
 )
 _SETS_PLAINLY = r"export ([A-Z][A-Z0-9_]*=[\w./:+-]+)"
+_SETS_COMPILER = r"export (?:CC|CXX|CFLAGS|CXXFLAGS|FFLAGS|LDFLAGS|CUDAFLAGS|HIPFLAGS|CUDAHOSTCXX)="
+# Texts, in small letters, of builds by CMake, and of tools that configure in a folder of their own.
+_OF_CMAKE = ("cmakefiles/", "building c object", "building cxx object", "building cuda object")
+_MAKES_FOLDERS = (
+    "pip ", "setup.py", "site-packages", "cargo", "conda", "vcpkg", "conan", "homebrew", "makepkg",
+    "rpmbuild", "dpkg-buildpackage", "gradle", "colcon", "pyproject", "-- the c compiler",
+)  # fmt: skip
 _BY_PIP = r"(?:/\S+/)?python[\d.]* -m pip install((?: [\w./=+-]+)+)"
 _ERROR = "error: "
 _IN_FILE = r"\.\w{1,3}:\d+:\d+: (?:fatal )?error: "
@@ -144,8 +151,22 @@ def filled_fix(fix: Fix, about: About) -> FilledFix | None:
         typed = [_for_cmd(command) for command in commands]
         known = tuple(filter(None, typed)) if all(typed) else ()
         return FilledFix(text=text, commands=known, shell=Shell.CMD, edits=edits)
+    if _is_read_once(commands, about):
+        text += (
+            "; CMake reads it only when it configures: in a new build folder, or `cmake --fresh`"
+        )
     build = _build(fix, about)
     return FilledFix(text=text, commands=commands, build=build, shell=fix.shell, edits=edits)
+
+
+def _is_read_once(commands: Sequence[ShellScript], about: About) -> bool:
+    """Return whether commands only set variables that CMake reads when it configures, and the log
+    is of a build in a folder that is configured, which no tool makes again by itself.
+    """
+    sets = bool(commands) and all(map(compiled(_SETS_COMPILER).match, commands))
+    if not sets or about.run.command:
+        return False
+    return about.shows(_OF_CMAKE) and not about.shows(_MAKES_FOLDERS)
 
 
 def _for_cmd(command: ShellScript) -> ShellScript | None:

@@ -150,6 +150,7 @@ _CLASS_OF_QT = (
     r"|Audio|Media|Sound|Script|Declarative|WebView|WebPage|X11|Win|Mac|Platform|Ssl|State|FinalState)"
     r"|QML|QT_|Q_|QString\b|QObject\b)Q[A-Z][A-Za-z0-9]{2,40}"
 )
+_INSTALLED = r"^(?:/usr/include|/opt/homebrew/(?:include|Cellar|opt)|/usr/local/(?:Cellar|opt))/"
 _INTERNAL = r"/(?:details?|internal|impl)/"  # headers of a library that no other project should use
 PATTERNS = (
     *_COMPILER_ERRORS,
@@ -293,7 +294,7 @@ def _lacking_header(search: LogSearch, line: int, header: str, known: Provider) 
     library = known.packages.get("apt", "").removeprefix("lib").partition("-")[0]
     names = {library, header.partition("/")[0]}
     names = {name.lower().rstrip("0123456789.") for name in names if "." not in name}
-    if not names & _found(search):
+    if not names & _found(search) and not _is_asked_for_by_package(search, line, known):
         return symptom("system-headers-missing", line, 0.84, {"header": header})
     searched = known.root and search.texts.having(f"include/{known.root.rpartition('/')[2]}")
     is_main = header.rpartition("/")[2].partition(".")[0].lower() == library.lower()
@@ -305,6 +306,16 @@ def _lacking_header(search: LogSearch, line: int, header: str, known: Provider) 
         return symptom("header-folder-not-searched", line, 0.76, groups)
     named = {"library": library, "owner": library, "member": header}
     return symptom("dependency-api-changed", line, 0.76, named)
+
+
+def _is_asked_for_by_package(search: LogSearch, line: int, known: Provider) -> bool:
+    """Return whether a header of another installed package includes a header that has a folder of
+    its own: package managers install with it what it needs.
+    """
+    source = compiled(_COMPILER_ERRORS[0]).match(search.lines[line].text)
+    if not source or not known.root or not compiled(_INSTALLED).match(source["file"]):
+        return False
+    return bool(owner_of_path(source["file"]))
 
 
 def _searched_owner(search: LogSearch, header: str) -> str | None:
