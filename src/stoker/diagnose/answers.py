@@ -34,7 +34,7 @@ from stoker.knowledge.failures import (
 )
 from stoker.knowledge.providers import ProvidedKind
 from stoker.model.secrets import redact
-from stoker.model.shell import NOTHING, Outside, ShellScript, Template, fill, lines, outside
+from stoker.model.shell import NOTHING, Outside, ShellScript, Template, fill, lines, outside, quoted
 
 _FACTS = {
     **run_facts.FACTS,
@@ -176,8 +176,7 @@ def _for_cmd(command: ShellScript) -> ShellScript | None:
     if set_here := compiled(_SETS_PLAINLY).fullmatch(command):
         return fill(Template("set {setting}"), {"setting": outside(set_here[1])})
     if by_pip := compiled(_BY_PIP).fullmatch(command):
-        words = Outside(words=tuple(by_pip[1].split()))
-        return fill(Template("python -m pip install {words}"), {"words": words})
+        return quoted(["python", "-m", "pip", "install", *by_pip[1].split()])
     return None
 
 

@@ -114,6 +114,15 @@ _COUNTED = (
 )
 _CALLED = r"(?P<name>[A-Za-z_]\w{2,80}(?:::\w{2,80}){0,4}) ?$"
 _POINTS = r"^[\s\d|]{0,20}(?P<before>[\s~|]{0,300})\^[\s~^]*$"
+_FILLED = (
+    r"(?:too many initializers for|excess elements in (?:struct|class) initializer for"
+    rf"|no matching constructor for initialization of) {_OWNER}"
+)
+# nvcc names no type where a list in braces does not fit: the folder of the file may tell whose.
+_OTHER_VALUE = (
+    r"^(?:a value of type \".{1,120}\" cannot be used to initialize an entity of type"
+    r"|too many initializer values|no suitable (?:conversion function|constructor))"
+)
 # nvcc names neither the name nor what it would be: it marks it in the line that it quotes.
 _NO_NAMESPACE = 'name followed by "::" must be a class or namespace name'
 _MARK = r"^(?P<before>\s{1,300})\^\s{0,4}$"
@@ -175,6 +184,7 @@ def misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
             or _by_mark(message, below)
             or _by_note(message, file, below)
             or _by_count(message, file, below)
+            or _by_folder(message, file, below)
         )
         if said:
             yield line, said
@@ -358,6 +368,9 @@ def _by_name(message: str, file: str) -> dict[str, str]:
     elif (found := compiled(_NO_MATCH).search(message)) and (not file or owner_of_path(file)):
         kind, library = found["owner"], _library_of(found["owner"])
         member = f"{kind.rpartition('::')[2]} for this call"
+    elif found := compiled(_FILLED).search(message):
+        kind, library = found["owner"], _library_of(found["owner"])
+        member = f"{kind.rpartition('::')[2]} with the parts that are given here"
     else:
         return {}
     root = kind.partition("::")[0]
@@ -434,6 +447,20 @@ def _marked_call(below: Sequence[Line]) -> str:
                 called = compiled(_CALLED).search(quoted.text[:at])
                 return called["name"] if called else ""
     return ""
+
+
+def _by_folder(message: str, file: str, below: Sequence[Line]) -> dict[str, str]:
+    """Return the library whose structure is filled with values that do not fit: the folder or the
+    file is named after it, and the templates that nvcc lists below are of its namespace.
+    """
+    if not compiled(_OTHER_VALUE).match(message):
+        return {}
+    listed = " ".join(line.text for line in below)
+    for word in compiled(r"[a-z]{3,40}").findall(file.lower().rpartition("/csrc/")[2]):
+        library = owner_of_name(f"{word}::") if f"{word}::" in listed else None
+        if library and not is_of(library, file):
+            return _named(library, "structure with the fields that are given here")
+    return {}
 
 
 def _by_note(message: str, file: str, below: Sequence[Line]) -> dict[str, str]:

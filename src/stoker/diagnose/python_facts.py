@@ -28,6 +28,8 @@ def _python(about: About) -> str | None:
 
 @FACTS.command("run.pip", "the command that installs Python packages for the build")
 def _pip(about: About) -> ShellScript | None:
+    if about.is_windows:  # a log of another machine
+        return fill(Template("python -m pip install"), {})
     return None if about.interpreter.managed else pip_command(about.here, about.interpreter)
 
 

@@ -186,6 +186,9 @@ _NOTES = (
         r"|expected .{1,200} but argument is of type)"
     ),
 )
+# A file that was included, as compilers list it above a message in any language, and a message.
+_INCLUDES = r"\.(?:[ch]\w{0,2}|[ch]\+\+|cuh?|inl|ipp|tcc|mm?):\d{1,7}(?::\d{1,5})?[,:]$"
+_PLACED = r"\.\w{1,5}:\d{1,7}:\d{1,5}: "
 _LAST = 12  # lines with text at the end of a log
 _QUOTES = r"\s{0,9}\d{0,7} ?\|"  # source that a compiler shows below its message
 _OF_CMAKE = (r"^\s{0,24}CMake Error",)  # old ones say after it that files were written
@@ -301,7 +304,7 @@ def find_steps(lines: Sequence[Line], texts: Texts) -> LogSteps:
     echoes = set(levels)
     named = {*_with(_ERROR, texts), *_last_words(lines)} - echoes - successes.keys()
     errors = sorted(line for line in named if _counts(lines[line]))
-    cut = _cut_traceback(lines, texts)
+    cut = _cut_traceback(lines, texts) or ([] if errors or levels else _cut_includes(lines))
     errors = sorted({*(errors or _orphans(texts)), *cut})
     of_cmake = set(_with(_OF_CMAKE, texts))
     levels |= {line: Level.BUILD if line in of_cmake else Level.LINE for line in errors}
@@ -341,6 +344,17 @@ def _cut_traceback(lines: Sequence[Line], texts: Texts) -> list[int]:
     least = len(lines[heads[-1]].text) - len(lines[heads[-1]].text.lstrip())
     inside = all(len(text) - len(text.lstrip()) > least for text in within)
     return [end] if inside else []
+
+
+def _cut_includes(lines: Sequence[Line]) -> list[int]:
+    """Return the last line of a log that ends below a list of includes, whose message was cut
+    off.
+    """
+    last = [index for index in range(len(lines)) if lines[index].text.strip()][-_LAST:]
+    listed = [index for index in last if compiled(_INCLUDES).search(lines[index].text)]
+    below = last[last.index(listed[-1]) + 1 :] if listed else []
+    said = any(compiled(_PLACED).search(lines[index].text) for index in below)
+    return last[-1:] if listed and not said else []
 
 
 def failed_step(texts: Texts) -> str:
