@@ -39,7 +39,8 @@ _ARGUMENT = (
     r"['\"\u2018](?P<name>\w{3,80})['\"\u2019]"
 )
 _NOTE = (
-    r"^\s{0,24}(?:In file included from )?(?P<file>[^\s:'\"][^:'\"\n]{0,300}\.\w{1,5})"
+    r"^\s{0,24}(?:In file included from )?"
+    r"(?P<file>(?:[A-Za-z]:)?[^\s:'\"][^:'\"\n]{0,300}\.\w{1,5})"
     r"(?::\d{1,7}|\(\d{1,7}).{0,12}: (?:note|message)\s?: "
 )
 _RUST_PLACE = r"^\s{0,12}(?:-->|:::) (?P<file>\S{1,300}?):\d{1,7}:\d{1,5}"
@@ -187,7 +188,7 @@ def misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
             or _by_folder(message, file, below)
         )
         if said:
-            yield line, said
+            yield line, said | _copied(message, file, below)
     for line in search.steps.errors:
         note = compiled(_OTHER_ARGUMENT).match(search.lines[line].text)
         if note and (owner := owner_of_path(note["file"])):
@@ -473,14 +474,20 @@ def _by_note(message: str, file: str, below: Sequence[Line]) -> dict[str, str]:
     own = owner_of_path(file)
     if copy := _of_copy(file, places):
         quoted = compiled(_QUOTED).search(message)
-        member = f"{quoted['name']} as it is used here" if quoted else "such interface"
-        return _named(copy, member) | {"copy": copy}
+        return _named(copy, f"{quoted['name']} as it is used here" if quoted else "such interface")
     for owner in filter(None, map(owner_of_path, places)):
         if not own or owner.name != own.name:
             quoted = compiled(_QUOTED).search(message)
             member = f"{quoted['name']} as it is used here" if quoted else "such interface"
             return _named(owner.name, member, str(owner))
     return {}
+
+
+def _copied(message: str, file: str, below: Sequence[Line]) -> dict[str, str]:
+    """Return the library of which a copy in the tree does not fit its use, if a note names it."""
+    differs = compiled(_DIFFERS).search(message)
+    copy = _of_copy(file, _places(below)) if differs else ""
+    return {"copy": copy} if copy else {}
 
 
 def _of_copy(file: str, places: Sequence[str]) -> str:
