@@ -17,6 +17,7 @@ from release_changes import Change, ChangeTable, ReleaseTable, cause_of
 from stoker.diagnose import (
     copies,
     interfaces,
+    loaded,
     other_releases,
     split_paths,
     statements,
@@ -211,6 +212,7 @@ def header(causes: Sequence[Failure], sizes: Iterable[int]) -> FailureIndex:
                 *statements.PATTERNS,
                 *symptoms.PATTERNS,
                 *unlinked.PATTERNS,
+                *loaded.PATTERNS,
                 *interfaces.PATTERNS,
                 *copies.PATTERNS,
                 *split_paths.PATTERNS,

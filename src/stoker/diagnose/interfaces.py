@@ -103,6 +103,7 @@ _OF_ANY = (
     r"|StringRef|Span|span|optional|variant|any|shared_ptr|Cord|Status|StatusOr|ArrayRef)\b"
 )
 _NO_MATCH = rf"no matching (?:member )?function for call to {_OWNER}"
+_OF_C = r"[a-z][a-z\d]{1,20}(?:_\w{2,60}|[A-Z]\w{2,60})"  # a function of C has one form
 _CUT_OFF = rf"{_OWNER}.{{0,300}} has no member \.\.\.$"  # by who pasted it
 # A call with another number of arguments; the function is named, or marked below the message.
 _COUNT = (
@@ -366,7 +367,9 @@ def _by_name(message: str, file: str) -> dict[str, str]:
     elif compiled(_CONVERTS).search(message) and (found := _known_type(message)):
         kind, library = found["owner"], _library_of(found["owner"])
         member = f"{kind} as it is used here"
-    elif (found := compiled(_NO_MATCH).search(message)) and (not file or owner_of_path(file)):
+    elif (found := compiled(_NO_MATCH).search(message)) and (
+        not file or owner_of_path(file) or compiled(_OF_C).fullmatch(found["owner"])
+    ):
         kind, library = found["owner"], _library_of(found["owner"])
         member = f"{kind.rpartition('::')[2]} for this call"
     elif found := compiled(_FILLED).search(message):

@@ -17,7 +17,7 @@ FACTS = Facts()
 _OF_PYTHON = r"/usr/include/python(3\.\d{1,2})\b"
 _BY_UV = (
     r"Failed to (?:download and )?build `|\buv (?:pip|sync|build|add|run) "
-    r"|Using C?Python \d.{1,80} environment at: "
+    r"|hint: This error likely indicates|Using C?Python \d.{1,80} environment at: "
 )
 
 

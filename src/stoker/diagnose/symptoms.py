@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from stoker.diagnose.found_packages import declined_versions, refused_packages
+from stoker.diagnose.header_copies import mixed_headers
 from stoker.diagnose.interfaces import (
     collisions,
     declared_at,
@@ -20,6 +21,7 @@ from stoker.diagnose.interfaces import (
     without_include,
 )
 from stoker.diagnose.lines import compiled
+from stoker.diagnose.loaded import failed_loads
 from stoker.diagnose.messages import message_text
 from stoker.diagnose.said_programs import missing_programs
 from stoker.diagnose.sieve import Line
@@ -177,6 +179,8 @@ def find_symptoms(search: LogSearch, explained: Collection[int]) -> list[Match]:
         _required,
         _missing_includes,
         _missing_headers,
+        _mixed_headers,
+        failed_loads,
         failed_links,
         _source_errors,
         _missing_inputs,
@@ -236,6 +240,11 @@ def _misfits(search: LogSearch) -> Iterator[Match]:
 def _missing_includes(search: LogSearch) -> Iterator[Match]:
     for line, name in without_include(search):
         yield symptom("missing-include-c", line, 0.88, {"function": name})
+
+
+def _mixed_headers(search: LogSearch) -> Iterator[Match]:
+    for line, groups in mixed_headers(search):
+        yield symptom("headers-of-two-releases", line, 0.82, groups)
 
 
 def _missing_headers(search: LogSearch) -> Iterator[Match]:

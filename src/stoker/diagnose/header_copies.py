@@ -1,0 +1,45 @@
+"""Finds headers of a library that do not know a name of that library: they are of two releases.
+
+Ranks nothing.
+"""
+
+import re
+from collections.abc import Iterator
+
+from stoker.diagnose.interfaces import unknown_names
+from stoker.diagnose.lines import compiled
+from stoker.diagnose.signs import LogSearch
+from stoker.knowledge.owners import owner_of_name
+
+# A header that was installed, and what its place is called below the folder of headers.
+_INSTALLED = (
+    r"^(?:/|[A-Za-z]:[\\/]).{0,300}?[\\/](?:[Ii]nclude|include-\w{1,20})[\\/](?P<below>.{1,200}"
+    r"\.(?:h|hpp|hh|hxx|inl|cuh))$"
+)
+_SOURCES = r"[\\/](?:third_?party|vendor|externals?|subprojects|_deps|src)[\\/]"
+_LEAST_WORD = 2
+
+
+def mixed_headers(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the errors in an installed header about an unknown name of its own library: the line,
+    the library, the header and the name.
+    """
+    for line, file, owner, name in unknown_names(search):
+        header = compiled(_INSTALLED).match(file.rpartition("] ")[2])  # without progress
+        if not header or owner or not name or "::" in name or compiled(_SOURCES).search(file):
+            continue
+        library = owner_of_name(name)
+        if library and is_header_of(library, header["below"]):
+            yield line, {"library": library, "header": header["below"], "name": name}
+
+
+def is_header_of(library: str, below: str) -> bool:
+    """Return whether a header is of a library, as its own name or that of its folder tells."""
+    word = re.split(r"[^a-z]", library.lower())[0]
+    for part in re.split(r"[\\/]", below):
+        plain = part.removeprefix("lib")
+        if len(word) >= _LEAST_WORD and plain.lower().startswith(word):
+            return True
+        if library in {owner_of_name(plain), owner_of_name(f"{plain}_")}:
+            return True
+    return False
