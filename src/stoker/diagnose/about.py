@@ -45,6 +45,8 @@ _MARKS = (
     "mingw64",
     "Visual",
     "Perhaps the",
+    "WinError",
+    "DLL load",
 )  # of lines of Windows
 _OF_WINDOWS = (
     r"(?:^|[\s\"'(=])[A-Za-z]:\\[\w.$ ()-]{1,60}\\|\bcl\.exe\b|\bLNK\d{4}\b|\b[Ee]rror C\d{4}\b"
@@ -52,7 +54,7 @@ _OF_WINDOWS = (
     r"|src|git|hostedtoolcache))"
     r"|\b(?:cmake|cmd|git|link|nvcc|ninja|node|pip|python|swig|uv)\.exe\b"
     r"|was not found in the PATH\.  Perhaps the\b"
-    r"|Selecting Windows SDK version|-- Building for: Visual Studio"
+    r"|\[WinError \d|DLL load failed|Selecting Windows SDK version|-- Building for: Visual Studio"
     r"|pc-windows-(?:msvc|gnu)\b|\bwin-amd64\b|windows-(?:latest|20\d\d)\b|\bMINGW(?:32|64)_NT\b"
 )
 # Folders that differ between machines, other than those of every distribution.
