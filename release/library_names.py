@@ -1,19 +1,19 @@
 """Makes the table of the names that releases of libraries added, moved and removed.
 
-    python release/library_names.py read FOLDER [--git CLONES] [--pythons INSTALLED] [LIBRARY ...]
+    python release/library_names.py read FOLDER [--git CLONES] [--unpacked FOLDERS] [LIBRARY ...]
     python release/library_names.py table FOLDER
 
 `read` finds the names of each release of the libraries in library_names.toml and leaves a file in
 FOLDER for each; what is there already is not read again. Headers and modules of wheels come from
 the package index of pip by range requests, those of others from the tags of clones in CLONES,
-called owner+name, and the headers of Python from the folders of installed releases in INSTALLED.
-`table` writes src/stoker/knowledge/library_names.tsv from all files in FOLDER.
+called owner+name, and those without either from FOLDERS/LIBRARY/VERSION, unpacked archives.
+`table` writes src/stoker/knowledge/library_names.z from all files in FOLDER.
 """
 
 import argparse
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -22,12 +22,15 @@ from library_releases import ReadRelease, Source, kept_releases, read_releases
 from stoker.knowledge.library_names import NamedLibrary, NameRow, library_names_table
 
 HERE = Path(__file__).parent
-TABLE = HERE.parent / "src/stoker/knowledge/library_names.tsv"
+TABLE = HERE.parent / "src/stoker/knowledge/library_names.z"
 SOURCES = HERE / "library_names.toml"
 # Headers that no fix for a moved name may suggest.
 INTERNAL = re.compile(
     r"(?:^|/)(?:details?|internal|impl|bits|_?private|experimental)(?:/|\.)|_impl\b"
 )
+COMMON = re.compile(r"[a-z]{1,8}")  # such words are variables of any source
+# What happened before is of no use: releases that old are hardly met.
+ADDED_SINCE, REMOVED_SINCE = "2021-06", "2019-06"
 PRIVATE = r"(?:^|::|[./])_|::(?:detail|internal|impl)::"  # only old source uses what is gone
 
 
@@ -44,14 +47,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("library", nargs="*")
     parser.add_argument("--git", type=Path)
-    parser.add_argument("--pythons", type=Path)
+    parser.add_argument("--unpacked", type=Path)
     asked = parser.parse_intermixed_args()
     chosen = [one for one in sources() if not asked.library or one.name in asked.library]
     if asked.what == "table":
         write_table(asked.folder, sources())
         return
     for source in chosen:
-        for release in read_releases(source, asked.folder, asked.git, asked.pythons):
+        for release in read_releases(source, asked.folder, asked.git, asked.unpacked):
             print(source.name, release.version, release.released, len(release.names), flush=True)
 
 
@@ -72,6 +75,7 @@ def write_table(folder: Path, chosen: Iterable[Source]) -> None:
                 shown=source.shown,
                 pip=source.pip,
                 numbered=source.numbered,
+                plain=source.plain,
                 releases={one.version: one.released for one in read},
             )
         )
@@ -79,7 +83,7 @@ def write_table(folder: Path, chosen: Iterable[Source]) -> None:
             "moved" if row.moved else "removed" if row.removed else "added" for row in found
         )
         print(source.name, len(read), "releases", dict(kinds))
-    TABLE.write_text(library_names_table(libraries, rows))
+    TABLE.write_bytes(library_names_table(libraries, rows))
     print(f"{TABLE.name}: {TABLE.stat().st_size} bytes")
 
 
@@ -91,9 +95,11 @@ def changed(library: str, read: list[ReadRelease], source: Source) -> Iterator[N
     for at, release in enumerate(read):
         for name in release.names:
             lives[name] = (lives.get(name, (at, at))[0], at)
+    months = {one.version: one.released or ADDED_SINCE for one in read}
     last = len(read) - 1
     for name, (first, end) in sorted(lives.items()):
-        if re.search(source.leave_out, name):
+        is_common = COMMON.fullmatch(name) or not name.startswith(source.begins)
+        if is_common or re.search(source.leave_out, name):
             continue
         parent = parent_of(name)
         of_parent = lives.get(parent, (0, last))
@@ -105,8 +111,13 @@ def changed(library: str, read: list[ReadRelease], source: Source) -> Iterator[N
             moved = ""
         if removed and is_header(name):
             moved = successor(name, read[end], read[end + 1])
-        if added or removed or moved:
+        if _is_recent(added, removed, moved.partition(" ")[0], months):
             yield NameRow(name=name, library=library, added=added, removed=removed, moved=moved)
+
+
+def _is_recent(added: str, removed: str, moved: str, months: Mapping[str, str]) -> bool:
+    since = max(months.get(added, ""), months.get(moved, ""))
+    return since >= ADDED_SINCE or months.get(removed, "") >= REMOVED_SINCE
 
 
 def parent_of(name: str) -> str:

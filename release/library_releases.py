@@ -1,9 +1,10 @@
-"""Reads the names of releases of libraries: from tags of clones, wheels, and installed Pythons."""
+"""Reads the names of releases of libraries: from tags of clones, wheels, and unpacked archives."""
 
 import lzma
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from posixpath import dirname, join, normpath
 from typing import NamedTuple
@@ -25,7 +26,7 @@ MACHINES = ("none-any.whl", "manylinux2014_x86_64.whl", "x86_64.whl")
 DEFAULT_PYTHON = (3, 12)  # for stubs that depend on it
 _GUARD = re.compile(r"_(?:H|HPP|CUH|INC|INCLUDED|GUARD|HEADER_FILE)_{0,3}$")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([\w./+-]+)", re.MULTILINE)
-_REQUIRED = re.compile(r"^Requires-Dist: ([\w-]+)==([\w.]+)", re.MULTILINE)
+_REQUIRED = re.compile(r"^Requires-Dist: ([\w-]+)==([\d.]*\d)", re.MULTILINE)
 
 
 class Source(Value, frozen=True, kw_only=True):
@@ -34,11 +35,11 @@ class Source(Value, frozen=True, kw_only=True):
     name: str
     begins: tuple[str, ...]  # how names in the table begin
     shown: tuple[str, ...] = ()  # what shows in a log that the library is there, beside its names
-    git: str = ""
+    git: tuple[str, ...] = ()  # repositories; all have the same versions
     tags: str = ""  # a pattern with the group of the version
+    unpacked: bool = False  # each release is a folder
     package: str = ""  # of the package index
     toolkit: bool = False  # the package only requires others, which have the headers
-    pythons: bool = False
     least: str = ""  # the oldest release
     parts: int = 2  # numbers of a version that a release is told by
     headers: str = ""  # a pattern of paths; its group is what is included
@@ -47,6 +48,7 @@ class Source(Value, frozen=True, kw_only=True):
     namespaces: dict[str, str] = {}
     leave_out: str = "$^"  # names
     pip: str = ""  # the requirement that pins it
+    plain: bool = False  # any word may be a name of it
     numbered: str = ""  # a pattern of other numbers of a release; its group is the number here
 
 
@@ -65,13 +67,13 @@ class ReadRelease(Value, frozen=True, kw_only=True):
 
 
 def read_releases(
-    source: Source, folder: Path, clones: Path | None, pythons: Path | None
+    source: Source, folder: Path, clones: Path | None, unpacked: Path | None
 ) -> Iterator[ReadRelease]:
     """Read the releases that have no file in a folder yet, and leave one for each."""
     if source.git and clones:
         yield from _of_git(source, clones, folder)
-    elif source.pythons and pythons:
-        yield from _of_pythons(source, pythons, folder)
+    elif source.unpacked and unpacked:
+        yield from _of_folders(source, unpacked / source.name.replace(" ", "-"), folder)
     elif source.package:
         yield from _of_index(source, read_index(), folder)
 
@@ -108,21 +110,45 @@ def _first_of_each(versions: Iterable[str], source: Source) -> Iterator[tuple[st
 
 
 def _of_git(source: Source, clones: Path, folder: Path) -> Iterator[ReadRelease]:
-    clone = clones / source.git.replace("/", "+")
-    clone = clone / "repo" if (clone / "repo").is_dir() else clone
-    tags = {
+    """Yield the releases of which any repository has a tag; one without it counts with the tag
+    before that.
+    """
+    tags = {clone: _tags(source, clone) for clone in _clones(source, clones)}
+    known: dict[str, _Header] = {}
+    for release, version in _first_of_each({one for of in tags.values() for one in of}, source):
+        if _file_of(folder, source, release).exists():
+            continue
+        taken = {clone: _tag_of(version, of) for clone, of in tags.items()}
+        files = (
+            file
+            for clone, tag in taken.items()
+            for file in (_git_files(source, clone, tag) if tag else ())
+        )
+        names, includes = _read_headers(source, files, known)
+        dated = next(clone for clone, of in tags.items() if version in of)
+        month = _git(dated, "log", "-1", "--format=%cs", taken[dated]).decode()[:7]
+        read = ReadRelease(version=release, released=month, names=names, includes=includes)
+        yield _keep(folder, source, read)
+
+
+def _clones(source: Source, clones: Path) -> Iterator[Path]:
+    for repository in source.git:
+        clone = clones / repository.replace("/", "+")
+        yield clone / "repo" if (clone / "repo").is_dir() else clone
+
+
+def _tags(source: Source, clone: Path) -> dict[str, str]:
+    """Return the tags of releases by version."""
+    return {
         found[1].replace("_", ".").replace("-", "."): tag
         for tag in _git(clone, "tag").decode().split()
         if (found := re.fullmatch(source.tags, tag))
     }
-    known: dict[str, _Header] = {}
-    for release, version in _first_of_each(tags, source):
-        if not _file_of(folder, source, release).exists():
-            tag = tags[version]
-            month = _git(clone, "log", "-1", "--format=%cs", tag).decode()[:7]
-            names, includes = _read_headers(source, _git_files(source, clone, tag), known)
-            read = ReadRelease(version=release, released=month, names=names, includes=includes)
-            yield _keep(folder, source, read)
+
+
+def _tag_of(version: str, tags: Mapping[str, str]) -> str:
+    before = [one for one in tags if version_numbers(one) <= version_numbers(version)]
+    return tags[max(before, key=version_numbers)] if before else ""
 
 
 def _git(clone: Path, *words: str, given: bytes = b"") -> bytes:
@@ -142,7 +168,11 @@ def _git_files(source: Source, clone: Path, tag: str) -> Iterator[tuple[str, str
     at = 0
     for path, digest in wanted:
         end = content.index(b"\n", at)
-        length = int(content[at:end].split()[2])
+        kind = content[at:end].split()
+        if kind[1] == b"missing":  # a partial clone
+            at = end + 1
+            continue
+        length = int(kind[2])
         yield path, digest, content[end + 1 : end + 1 + length]
         at = end + length + 2
 
@@ -195,7 +225,7 @@ def _of_index(source: Source, index: PackageIndex, folder: Path) -> Iterator[Rea
     wheels: dict[str, File] = {}
     for file in files_of(source.package, index):
         version = _wheel_version(file)
-        if version and not version.is_prerelease:
+        if version and not version.is_prerelease and not version.local:
             kept = wheels.get(version.public)
             if kept is None or _preference(file) < _preference(kept):
                 wheels[version.public] = file
@@ -306,16 +336,18 @@ def _stubs_of(files: Mapping[str, bytes], python: tuple[int, ...]) -> dict[str, 
     }
 
 
-def _of_pythons(source: Source, installed: Path, folder: Path) -> Iterator[ReadRelease]:
-    """Yield the headers of installed Pythons: INSTALLED/3.x.y/include/python3.x."""
-    for include in sorted(installed.glob("*/include/python3.*")):
-        version = include.name.removeprefix("python")
-        if _file_of(folder, source, version).exists():
+def _of_folders(source: Source, unpacked: Path, folder: Path) -> Iterator[ReadRelease]:
+    """Yield the releases of which each is a folder, called by its version."""
+    known: dict[str, _Header] = {}
+    for root in sorted(unpacked.iterdir()):
+        if _file_of(folder, source, root.name).exists():
             continue
+        paths = {str(path.relative_to(root)): path for path in sorted(root.rglob("*"))}
         files = (
-            (str(path.relative_to(include)), str(path), path.read_bytes())
-            for path in sorted(include.rglob("*.h"))
+            (next(filter(None, found.groups())), sha256(content).hexdigest(), content)
+            for path, found in ((path, re.fullmatch(source.headers, path)) for path in paths)
+            if found and (content := paths[path].read_bytes()) is not None
         )
-        names, includes = _read_headers(source, files, {})
-        read = ReadRelease(version=version, released="", names=names, includes=includes)
+        names, includes = _read_headers(source, files, known)
+        read = ReadRelease(version=root.name, released="", names=names, includes=includes)
         yield _keep(folder, source, read)

@@ -395,7 +395,7 @@ def _has_name(file: str, root: str) -> bool:
 def is_of(library: str, file: str) -> bool:
     """Return whether a file is in the source tree of a library, as the name of a folder tells."""
     name = re.escape(library.lower().partition(" ")[0].removeprefix("lib"))
-    release = r"[-_.]?v?\d[\d.]*(?:[-_.]?(?:rc|alpha|beta|dev|post|p)\d*)?"
+    release = r"(?:[-_.]v?\d[\d.]*|v?\d+\.[\d.]*)(?:[-_.]?(?:rc|alpha|beta|dev|post|p)\d*)?"
     folder = rf"(?:^|/)(?:lib)?{name}(?:{release}(?:[-.](?:src|git|build))?|-src|-git)/"
     return bool(re.search(folder, file.lower().replace("\\", "/")))
 

@@ -6,7 +6,8 @@ nothing else explains. Ranks nothing.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 
 from stoker.diagnose.interfaces import is_of, unknown_names
 from stoker.diagnose.lines import compiled
@@ -57,6 +58,7 @@ class _Lacking(Value, frozen=True, kw_only=True):
     file: str = ""
     name: str
     is_header: bool = False
+    is_linked: bool = False  # the linker says it
     is_member: bool = False  # of a class that is there, so that no include is missing
 
 
@@ -64,10 +66,16 @@ def other_releases(search: LogSearch, explained: Collection[int]) -> Iterator[Ma
     """Yield the errors about a name that the table has, without the lines that are ``explained``
     already and the steps whose cause is known.
     """
-    for one in _lacking(search):
-        is_known = one.line in explained or search.steps.step[one.line] in search.settled
-        if not is_known and not search.steps.taken_back(one.line):
-            yield from _of_other_release(search, one)
+    lacking = [
+        one
+        for one in _lacking(search)
+        if one.line not in explained
+        and search.steps.step[one.line] not in search.settled
+        and not search.steps.taken_back(one.line)
+    ]
+    agreed = _agreed(lacking)
+    for one in lacking:
+        yield from _of_other_release(search, one, agreed)
 
 
 def _lacking(search: LogSearch) -> Iterator[_Lacking]:
@@ -79,7 +87,8 @@ def _lacking(search: LogSearch) -> Iterator[_Lacking]:
         header = groups.get("header") or groups.get("opened") or groups.get("translated", "")
         yield _Lacking(line=line, name=header, is_header=True)
     for line, groups in search.hits(UNDEFINED, most=_MOST):
-        yield _Lacking(line=line, name=_plain(groups["symbol"].partition("(")[0]))
+        symbol = groups["symbol"].partition("(")[0]
+        yield _Lacking(line=line, name=_plain(symbol), is_linked=True)
     for line, groups in search.hits(_NO_ATTRIBUTE, most=_MOST):
         name = ".".join(filter(None, (groups["module"], groups.get("name"))))
         yield _Lacking(line=line, name=name)
@@ -90,21 +99,38 @@ def _plain(name: str) -> str:
     return compiled(_OF_RELEASE).sub("", name.removeprefix("struct ")).strip(" :&*")
 
 
-def _of_other_release(search: LogSearch, lacking: _Lacking) -> Iterator[Match]:
-    rows = _rows(search, lacking)
+def _agreed(lacking: Sequence[_Lacking]) -> frozenset[str]:
+    """Return the libraries of which a release removed more than one name that stands without its
+    namespace: that they are there is shown by this alone.
+    """
+    names = {one.name for one in lacking if re.fullmatch(r"\w{5,}", one.name)}
+    removed = [
+        {(row.library, row.removed) for row in rows_ending(name) if row.removed} for name in names
+    ]
+    counts = Counter(pair for pairs in removed for pair in pairs)
+    return frozenset(library for (library, _), count in counts.items() if count > 1)
+
+
+def _of_other_release(
+    search: LogSearch, lacking: _Lacking, agreed: Collection[str]
+) -> Iterator[Match]:
+    rows = _rows(search, lacking, agreed)
     for row in rows:
         library = named_library(row.library)
-        if is_of(library.name, lacking.file) or _is_its_own(library, lacking.file):
+        file = search.lines[lacking.line].text if lacking.is_linked else lacking.file
+        if is_of(library.name, file) or _is_its_own(library, lacking.file):
             continue
         has = _version(search, library)
-        if lacking.is_header and not (has or _is_shown(search, library, lacking)):
+        is_telling = lacking.is_header and row.removed and _is_recent(library, row)
+        is_vague = library.plain or (lacking.is_header and not is_telling)
+        if is_vague and not (has or _is_shown(search, library, lacking)):
             continue
         if match := _match(lacking, row, library, has):
             yield match
             return
 
 
-def _rows(search: LogSearch, lacking: _Lacking) -> tuple[NameRow, ...]:
+def _rows(search: LogSearch, lacking: _Lacking, agreed: Collection[str]) -> tuple[NameRow, ...]:
     """Return the rows of a name, of the module or namespace that it is in, or of the only library
     that has such a name in a namespace, if the log shows that library.
     """
@@ -114,9 +140,13 @@ def _rows(search: LogSearch, lacking: _Lacking) -> tuple[NameRow, ...]:
     if "::" not in name and "." in name and not lacking.is_header:
         parents = (name[: found.start()] for found in reversed([*re.finditer(r"\.", name)]))
         return next(filter(None, map(rows_of, parents)), ())
-    if "::" in name or lacking.is_header or len(name) < _DISTINCT:
+    if "::" in name or lacking.is_header:
         return ()
     rows = rows_ending(name)
+    if of_agreed := [row for row in rows if row.library in agreed and row.removed]:
+        return tuple(of_agreed[:1])
+    if len(name) < _DISTINCT:
+        return ()
     if len({row.library for row in rows}) != 1:
         return ()
     library = named_library(rows[0].library)
@@ -168,7 +198,8 @@ def _is_its_own(library: NamedLibrary, file: str) -> bool:
 
 def _is_shown(search: LogSearch, library: NamedLibrary, lacking: _Lacking) -> bool:
     """Return whether another line of the log has a header, a name or a folder of a library."""
-    words = [*library.begins, *(f"/{word}/" for word in library.shown)]
+    telling = (word for word in library.begins if len(word) > 4 or word[-1:] in (":", "/"))
+    words = [*telling, *(f"/{word}/" for word in library.shown)]
     own = search.lines[lacking.line].text
     places = {at for word in words for at in search.texts.having(word)} - {lacking.line}
     others = (search.lines[at].text for at in places)

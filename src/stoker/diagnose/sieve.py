@@ -35,6 +35,11 @@ _MOST_PIECES = 32  # of a very long line, at either end
 _MOST_LINES = 30_000  # of a part: a megabyte of usual lines has a third of that
 _FEW_LINES = 5
 _FIRST_LINES = 2000  # in which a prefix is looked for
+# A terminal shows the place of an error, and the name that it is about, in lines of their own.
+_ONLY_A_PLACE = re.compile(r"\s{0,24}\S[^'\"\n]{0,300}(?::\d{1,7}|\(\d{1,7}(?:,\d{1,5})?\)):$")
+_BEFORE_A_NAME = re.compile(r"\berror: [^'\"\u2018\u2019`]*[^'\"\u2018\u2019`.;:)]$")
+_ERROR_RESUMES = re.compile(r"\s+(?:fatal )?error: ")
+_NAME_RESUMES = re.compile(r"\s{2,12}['\"\u2018]")
 _SHORTEST = 32  # bytes that a line counts as where it is shorter, since each takes its time
 _UTF16 = b"\xff\xfe"  # how Windows shells write what they redirect
 
@@ -106,7 +111,7 @@ class Sieve:
                 for line in lines
                 for text in said_in_json(line.text) or unfolded(line.text)
             ]
-        return Log(lines=tuple(_without_wrapping(lines)), total=total)
+        return Log(lines=tuple(_rejoined([*_without_wrapping(lines)])), total=total)
 
     def content(self) -> bytes:
         """Return what was kept so far as one text; a line says where something was left out."""
@@ -190,6 +195,21 @@ def _without_wrapping(lines: Sequence[Line]) -> Iterator[Line]:
             text = text[found.end() :]
         for said in said_in_json(text) or [text]:
             yield line if said == line.text else Line(number=line.number, text=said)
+
+
+def _rejoined(lines: list[Line]) -> list[Line]:
+    """Return the lines with errors as compilers print them where no width is set; what was joined
+    leaves an empty line.
+    """
+    for place in range(len(lines) - 2, -1, -1):
+        text, below = lines[place].text, lines[place + 1].text
+        if below[:1].isspace() and (
+            (text.endswith(":") and _ERROR_RESUMES.match(below) and _ONLY_A_PLACE.match(text))
+            or (_NAME_RESUMES.match(below) and _BEFORE_A_NAME.search(text))
+        ):
+            lines[place] = Line(number=lines[place].number, text=f"{text} {below.lstrip()}")
+            lines[place + 1] = Line(number=lines[place + 1].number, text="")
+    return lines
 
 
 def _each_once(parts: list[_Part]) -> Iterator[_Part]:

@@ -83,7 +83,9 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
     known = (match for match in found if match.strength >= _SURE)
     settled = {steps.step[one.line] for one in known if one.cause.depth is not Depth.SYMPTOM}
     search = msgspec.structs.replace(search, settled=frozenset(settled))
-    matches = [*found, *other_releases(search, explained), *find_symptoms(search, explained)]
+    released = list(other_releases(search, explained))
+    explained |= {match.line for match in released}
+    matches = [*found, *released, *find_symptoms(search, explained)]
     ranked = list(_independent(_best_of_each(matches, steps), steps))
     named = [
         finding_of(

@@ -1,30 +1,31 @@
 """Names that releases of common libraries added, moved to another header, or removed.
 
-The table, library_names.tsv, is made by release/library_names.py of the headers and modules of the
-releases. It is searched as text, because a diagnosis looks up a few of its thousands of rows; of a
-class, module or namespace that came or went as a whole, it has only the name of the whole.
+The table, library_names.z, is made by release/library_names.py of the headers and modules of the
+releases. Of a class, module or namespace that came or went as a whole, it has only the name of the
+whole. A diagnosis looks up a few of its rows: they are in the order of their last words, in blocks
+that are compressed one by one.
 """
 
+import re
+import zlib
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from functools import cache
 
-from stoker.knowledge import Row, file_content
-from stoker.model.value import version_numbers
+import msgspec
 
-_LIBRARY = "library"  # the first word of a row about a library
-_HEAD = """
-# Names that releases of libraries added, moved or removed; made by release/library_names.py.
-# Rows `library`: its name, how its names begin, what else shows that it is there, the requirement
-# of pip that pins it, a pattern of other numbers of a release, and the releases with their months.
-# Other rows: the name, the library, the releases that added it and that removed it, and the one
-# that moved it to another header, or the header that has most of what a removed one had.
-"""
+from stoker.knowledge import Row, file_content
+from stoker.model.value import prepared, version_numbers
+
+_TABLE = "library_names.z"
+_BLOCK = 1500  # rows
+_SEPARATOR = re.compile(r"::|/|\.(?!(?:h|hpp|cuh|inl|hh|hxx|def)$)")
 
 
 class NamedLibrary(Row, frozen=True, kw_only=True):
     """A library in the table. ``releases`` are the versions that were compared, the oldest first,
     with the year and month of each, if known; ``numbered`` is a pattern of other numbers that a
-    release has, with its number here as the group.
+    release has, with its number here as the group. Names of a ``plain`` library may be any words.
     """
 
     name: str
@@ -32,6 +33,7 @@ class NamedLibrary(Row, frozen=True, kw_only=True):
     shown: tuple[str, ...] = ()
     pip: str = ""
     numbered: str = ""
+    plain: bool = False
     releases: dict[str, str]
 
     def before(self, release: str) -> str:
@@ -59,68 +61,80 @@ class NameRow(Row, frozen=True, kw_only=True):
         return after and (not self.removed or number < version_numbers(self.removed))
 
 
-def library_names_table(libraries: Iterable[NamedLibrary], names: Iterable[NameRow]) -> str:
-    """Return the content of the table."""
-    lines = [*_HEAD.strip().splitlines()]
-    for one in libraries:
-        releases = " ".join(f"{version}={month}" for version, month in one.releases.items())
-        words = (" ".join(one.begins), " ".join(one.shown), one.pip, one.numbered)
-        lines.append("\t".join((_LIBRARY, one.name, *words, releases)))
-    for row in sorted(names, key=lambda row: (row.name, row.library)):
-        fields = (row.name, row.library, row.added, row.removed, row.moved)
-        lines.append("\t".join(fields).rstrip("\t"))
-    return "".join(f"{line}\n" for line in lines)
+class _Block(Row, frozen=True, kw_only=True):
+    last: str  # the last word of its last row
+    size: int  # compressed
+
+
+class _Head(Row, frozen=True, kw_only=True):
+    libraries: tuple[NamedLibrary, ...]
+    blocks: tuple[_Block, ...]
+
+
+def library_names_table(
+    libraries: Iterable[NamedLibrary], names: Iterable[NameRow], block: int = _BLOCK
+) -> bytes:
+    """Return the content of the table, with so many rows in a block."""
+    rows = sorted(names, key=lambda row: (_last_word(row.name), row.name, row.library))
+    parts = [rows[at : at + block] for at in range(0, len(rows), block)]
+    packed = [zlib.compress("".join(map(_line, part)).encode(), 9) for part in parts]
+    blocks = (
+        _Block(last=_last_word(part[-1].name), size=len(content))
+        for part, content in zip(parts, packed, strict=True)
+    )
+    head = _Head(libraries=tuple(libraries), blocks=tuple(blocks))
+    return b"\n".join((msgspec.json.encode(head), b"".join(packed)))
 
 
 def rows_of(name: str) -> tuple[NameRow, ...]:
     """Return what happened to a name with its namespaces, a header or a module."""
-    return tuple(_rows(_table(), f"\n{name}\t"))
+    return tuple(row for row in _rows(_last_word(name)) if row.name == name)
 
 
 def rows_ending(name: str) -> tuple[NameRow, ...]:
     """Return what happened to all names that are this one in some namespace or class."""
-    return tuple(_rows(_table(), f"::{name}\t"))
+    return tuple(row for row in _rows(name) if row.name.endswith(f"::{name}"))
 
 
 def named_library(name: str) -> NamedLibrary:
     """Return a library of the table."""
-    return _libraries()[name]
+    return next(one for one in libraries() if one.name == name)
 
 
-def rows_in(table: str) -> Iterator[NameRow]:
-    """Yield the rows about names in the text of a table."""
-    for line in table.splitlines():
-        if line and not line.startswith(("#", f"{_LIBRARY}\t")):
-            yield _row(line)
+def libraries() -> tuple[NamedLibrary, ...]:
+    """Return the libraries of the table."""
+    return _head().libraries
 
 
-def libraries_in(table: str) -> Iterator[NamedLibrary]:
-    """Yield the rows about libraries in the text of a table."""
-    for line in table.splitlines():
-        if line.startswith(f"{_LIBRARY}\t"):
-            _, name, begins, shown, pip, numbered, releases = line.split("\t")
-            pairs = (one.partition("=") for one in releases.split())
-            yield NamedLibrary(
-                name=name,
-                begins=tuple(begins.split()),
-                shown=tuple(shown.split()),
-                pip=pip,
-                numbered=numbered,
-                releases={version: month for version, _, month in pairs},
-            )
-        elif not line.startswith("#"):
+def all_rows() -> Iterator[NameRow]:
+    """Yield all rows of the table."""
+    for place in range(len(_head().blocks)):
+        yield from map(_row, _lines(place))
+
+
+def forget() -> None:
+    """Read the table again when it is needed."""
+    for kept in (_lines, _head, _content):
+        kept.cache_clear()
+
+
+def _rows(last_word: str) -> Iterator[NameRow]:
+    """Yield the rows with a last word; more than one block may have them."""
+    ends = [block.last for block in _head().blocks]
+    for place in range(bisect_left(ends, last_word), len(ends)):
+        for line in _lines(place):
+            if last_word in line and _last_word(line.partition("\t")[0]) == last_word:
+                yield _row(line)
+        if ends[place] > last_word:
             return
 
 
-def _rows(table: str, text: str) -> Iterator[NameRow]:
-    found = table.find(text)
-    while found >= 0:
-        start = table.rindex("\n", 0, found + 1) + 1
-        end = table.index("\n", found + 1)
-        line = table[start:end]
-        if not line.startswith(("#", f"{_LIBRARY}\t")):
-            yield _row(line)
-        found = table.find(text, end)
+def _last_word(name: str) -> str:
+    return _SEPARATOR.split(name)[-1]
+
+
+def _line(row: NameRow) -> str:
+    return "\t".join((row.name, row.library, row.added, row.removed, row.moved)).rstrip("\t") + "\n"
 
 
 def _row(line: str) -> NameRow:
@@ -129,10 +143,19 @@ def _row(line: str) -> NameRow:
 
 
 @cache
-def _libraries() -> dict[str, NamedLibrary]:
-    return {one.name: one for one in libraries_in(_table())}
+def _lines(place: int) -> list[str]:
+    blocks = _head().blocks
+    start = len(_content()) - sum(block.size for block in blocks[place:])
+    packed = _content()[start : start + blocks[place].size]
+    return zlib.decompress(packed).decode().splitlines()
 
 
 @cache
-def _table() -> str:
-    return file_content("library_names.tsv").decode()
+def _head() -> _Head:
+    end = _content().index(b"\n")
+    return msgspec.json.decode(_content()[:end], type=prepared(_Head))
+
+
+@cache
+def _content() -> bytes:
+    return file_content(_TABLE)

@@ -19,7 +19,7 @@ SLUICE = NamedLibrary(
     begins=("sluice::", "SLUICE_", "sluice/", "sluice."),
     shown=("libsluice",),
     pip="sluice",
-    releases={"1.0": "2021-02", "2.0": "2023-05", "3.0": "2025-06"},
+    releases={"1.0": "2021-02", "2.0": "2022-05", "3.0": "2025-06"},
 )
 OTHER = NamedLibrary(name="other", begins=("other::",), releases={"1.0": "2020-01", "2.0": ""})
 NAMES = {
@@ -28,6 +28,8 @@ NAMES = {
     "other::open_quickly": ("other", "", "2.0", ""),
     "sluice.gate": ("sluice", "", "3.0", ""),
     "sluice/old_gate.h": ("sluice", "", "3.0", "3.0 sluice/gate.h"),
+    "sluice/older_gate.h": ("sluice", "", "2.0", ""),
+    "other::open_later": ("other", "", "2.0", ""),
     "sluice::Gate::width": ("sluice", "2.0", "", ""),
     "sluice::Gate::old_width": ("sluice", "", "3.0", ""),
     "sluice::back_and_forth": ("sluice", "2.0", "3.0", ""),
@@ -44,13 +46,10 @@ TABLE = library_names_table(
 
 @pytest.fixture(autouse=True)
 def small_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(library_names, "file_content", lambda _: TABLE.encode())
-    caches = (library_names._table, library_names._libraries)
-    for cached in caches:
-        cached.cache_clear()
+    monkeypatch.setattr(library_names, "file_content", lambda _: TABLE)
+    library_names.forget()
     yield
-    for cached in caches:
-        cached.cache_clear()
+    library_names.forget()
 
 
 def found(*lines: str) -> FoundCause | None:
@@ -77,7 +76,7 @@ def test_a_name_that_was_removed(line: str) -> None:
     cause = found(line)
     assert cause
     assert cause.cause == "name-removed"
-    assert cause.title.startswith("sluice 3.0 removed ")
+    assert cause.title.startswith("sluice 3.0 no longer has ")
     assert cause.title.endswith("the source is for sluice 2.0 or older")
 
 
@@ -123,8 +122,8 @@ def test_a_name_that_came_and_went_long_ago_says_nothing_without_a_version() -> 
     assert found("mill.cpp:7:3: error: 'back_and_forth' is not a member of 'other'") is None
 
 
-def test_a_header_needs_another_sign_of_its_library() -> None:
-    error = "mill.c:1:10: fatal error: sluice/old_gate.h: No such file or directory"
+def test_a_header_that_was_removed_long_ago_needs_another_sign_of_its_library() -> None:
+    error = "mill.c:1:10: fatal error: sluice/older_gate.h: No such file or directory"
     assert found(error) is None
     cause = found("gcc -I/opt/include/libsluice/ -c mill.c", error)
     assert cause
@@ -158,3 +157,35 @@ def test_the_table_is_not_read_without_an_unknown_name(monkeypatch: pytest.Monke
 def test_names_are_compared_without_what_belongs_to_one_release() -> None:
     assert other_releases._plain("struct fmt::v11::detail::x<a::b>") == "fmt::detail::x"
     assert other_releases._plain("absl::lts_20250814::any") == "absl::any"
+
+
+def test_two_names_that_one_release_removed_show_their_library() -> None:
+    first = "mill.cpp:7:3: error: 'open_quickly' was not declared in this scope"
+    second = "mill.cpp:9:3: error: 'open_later' was not declared in this scope"
+    assert found(first) is None
+    cause = found(first, second)
+    assert cause
+    assert cause.title.startswith("other 2.0 no longer has open_quickly and open_later")
+
+
+def test_a_header_that_a_recent_release_removed_is_known_by_its_path() -> None:
+    assert found("mill.c:1:10: fatal error: sluice/new_gate.h: No such file or directory") is None
+    cause = found("mill.c:1:10: fatal error: sluice/old_gate.h: No such file or directory")
+    assert cause
+    assert cause.cause == "name-removed"
+
+
+def test_a_name_in_a_line_of_its_own_is_read() -> None:
+    cause = found(
+        "/src/mill.cpp(7,3):",
+        "      error: use of undeclared identifier",
+        "      'SLUICE_WIDE_GATE'",
+    )
+    assert cause
+    assert cause.cause == "name-removed"
+
+
+def test_a_folder_for_a_major_release_is_not_the_source_of_the_library() -> None:
+    error = ":7:3: error: 'old_width' is not a member of 'sluice::Gate'"
+    assert found(f"/home/x/mill/Sluice3/mill.cpp{error}")
+    assert found(f"/home/x/sluice-3/mill.cpp{error}") is None
