@@ -53,10 +53,10 @@ _NO_INPUT = (
 _DRIVE = r"[A-Za-z]:[\\/]|[\\/]"  # with which a whole path begins
 # A link for WebAssembly, for which no package of this system has a library.
 _OF_WASM = (
-    r"\bwasm-ld\b|\bemcc\b|\bem\+\+|may need to be added to EXPORTED_FUNCTIONS"
+    r"\bwasm-ld\b|\bemcc\b|may need to be added to EXPORTED_FUNCTIONS"
     r"|use `-sERROR_ON_UNDEFINED_SYMBOLS"
 )
-PATTERNS = (*_NOT_NAMED, *UNDEFINED, *_NO_LIBRARY, _NO_INPUT)
+PATTERNS = (_OF_WASM, *_NOT_NAMED, *UNDEFINED, *_NO_LIBRARY, _NO_INPUT)
 
 
 def failed_links(search: LogSearch) -> Iterator[Match]:
@@ -106,7 +106,7 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
     undefined = list(search.hits(UNDEFINED))
     for line, groups in mixed_releases(search, sorted({line for line, _ in undefined})):
         yield symptom("library-release-mismatch", line, 0.93, groups)
-    of_wasm = bool(search.texts.search(_OF_WASM, most=1))
+    of_wasm = bool(undefined and search.texts.search(_OF_WASM, most=1))
     for line, groups in undefined:
         symbol = compiled(_RETURNED).sub("", groups["symbol"])
         text = search.lines[line].text
