@@ -125,8 +125,8 @@ def said_by(table: ConfidenceTable, record: dict[str, tuple[int, int]], answer: 
 
 
 def records(found: Iterable[Answer]) -> dict[str, tuple[int, int]]:
-    """Return how often each cause was right, and how often it was named, if more than three times. Those
-    that only say what the log says are no answers any more.
+    """Return how often each cause was right, and how often it was named, if more than three times.
+    Those that only say what the log says are no answers any more.
     """
     right, named = Counter[str](), Counter[str]()
     for answer in found:

@@ -23,7 +23,6 @@ _OPTIONAL = "? "
 # Between the groups of literals in the index, and the literals of a group: JSON writes it as it is.
 GROUPS, WORDS = "\x7f\x7f", "\x7f"
 _BEFORE_CAUSES = 2  # lines after the first one that have no cause
-_DESPITE_RECORD = 0.6  # what an answer with a bad record must say: none that said less was right
 _GOVERNED = re.compile(r"\bstoker run((?: \S+)*?) -- (\{run\.command\})")
 
 
@@ -336,13 +335,11 @@ def possible_failures(
 
 def stated(name: str, strength: float) -> float:
     """Return how sure an answer says it is, by the strength of its sign and by how often its cause
-    was right: see confidence.toml. It is 0 for a cause that was more often wrong than right, if the
-    sign is not a strong one.
+    was right: see confidence.toml.
     """
     table = _file().index.confidence
     right, named = table.record.get(name, (0, 0))
-    said = (right + table.weight * _by_strength(table.points, strength)) / (named + table.weight)
-    return said if right * 2 >= named or said >= _DESPITE_RECORD else 0.0
+    return (right + table.weight * _by_strength(table.points, strength)) / (named + table.weight)
 
 
 def _by_strength(points: Sequence[tuple[float, float]], strength: float) -> float:
