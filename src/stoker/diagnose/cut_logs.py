@@ -22,7 +22,7 @@ _HOLLOW = (
     r"|Configuring incomplete|returned an error$|\.\.\. error$"
     r"|^\s*(?:ERROR|Error|error|FAILED|Failed)\W{0,4}$"
 )
-_NOTE = r": note: |^\s*\d{0,7} \||^In file included from|^\s{2,}from "
+_NOTE = r": note: |^\s{0,8}>>> |^\s*\d{0,7} \||^In file included from|^\s{2,}from "
 # What the excerpt is of, the innermost tool that the user starts first.
 _TOOLS = (
     ("apt", r"apt(?:-get)? (?:update|install|-y|upgrade|dist-upgrade).{0,400}exit code: 100"),

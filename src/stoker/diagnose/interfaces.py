@@ -273,8 +273,15 @@ def without_include(search: LogSearch) -> Iterator[tuple[int, str]]:
     for pattern in _UNDECLARED_IN_C:
         for line, found in search.texts.search(pattern, most=_MOST).items():
             name = next(filter(None, found.groups()))
-            if _is_of_c(name):
+            if _is_of_c(name) or is_hidden_without_gnu(name):
                 yield line, name
+
+
+def is_hidden_without_gnu(name: str) -> bool:
+    """Return whether the headers of C declare a function only with _GNU_SOURCE."""
+    from stoker.knowledge.tools import is_gnu_function  # its tables take 15 ms
+
+    return is_gnu_function(name)
 
 
 def _is_of_c(name: str) -> bool:

@@ -150,6 +150,8 @@ _ERROR = (
     r"\b(?:ninja|make(?:\[\d+\])?): (?:error|fatal|\*\*\*)",
     r"died due to signal",
     r"undefined reference to",
+    r"^\s{0,8}>>> (?:referenced by|defined (?:at|in)) ",  # ld.lld, of an error above
+    r"^\s{0,8}Imported target \".{1,80}\" includes non-existent path",
     r"unresolved external symbol .{1,300} referenced in function",
     r"(?:错误|エラー|오류|[Ff]ehler|erreur|ошибка)\s{0,2}[:\uff1a]",  # as gcc speaks elsewhere
     r"未定义的引用|référence indéfinie|[Nn]icht definierter Verweis",

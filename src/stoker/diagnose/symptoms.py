@@ -13,6 +13,7 @@ from stoker.diagnose.header_copies import mixed_headers
 from stoker.diagnose.interfaces import (
     collisions,
     declared_at,
+    is_hidden_without_gnu,
     misfits,
     missing_name,
     other_call,
@@ -239,7 +240,10 @@ def _misfits(search: LogSearch) -> Iterator[Match]:
 
 def _missing_includes(search: LogSearch) -> Iterator[Match]:
     for line, name in without_include(search):
-        yield symptom("missing-include-c", line, 0.88, {"function": name})
+        if is_hidden_without_gnu(name) and not search.texts.having("_GNU_SOURCE"):
+            yield symptom("gnu-source-missing", line, 0.9, {"function": name})
+        else:
+            yield symptom("missing-include-c", line, 0.88, {"function": name})
 
 
 def _mixed_headers(search: LogSearch) -> Iterator[Match]:

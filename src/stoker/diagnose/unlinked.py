@@ -37,6 +37,8 @@ _IN_BUNDLED = (
 )
 _GLOBAL = r"\w{3,80}\(.{1,300}\)(?: const)?$"  # C has no parameters in names, libraries namespaces
 _NAMES_USER = 6  # lines above an undefined symbol in which the function that uses it is named
+# What Microsoft's linker says below an undefined symbol if the libraries have others of its name.
+_HINT = "Hint on symbols that are defined and could potentially match"
 _FROM_DLL = r"^__imp_{1,2}|@\d{1,3}$"
 _SHORTEST = 2  # letters of a namespace, or of the beginning of names of C
 _NO_LIBRARY = (
@@ -115,7 +117,9 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
             yield symptom("library-not-linked", line, 0.86, groups)
             continue
         finished = compiled(_FINISHED).search(text)
-        if finished:
+        if line + 1 < len(search.lines) and _HINT in search.lines[line + 1].text:
+            yield symptom("function-not-exported", line, 0.84, {"symbol": symbol})
+        elif finished:
             needs = {"symbol": symbol, "library": finished["library"]}
             yield symptom("library-needs-other-library", line, 0.76, needs)
         elif imported := _imported(symbol):

@@ -57,6 +57,7 @@ class _CxxFeatures(Row, frozen=True, kw_only=True):
     intrinsic: dict[str, int]  # by a pattern of names
     declares: dict[str, str]  # words
     declares_in_c: dict[str, str]  # words
+    gnu_functions: str  # words
 
 
 _cxx_features = table("cxx_features", _CxxFeatures)
@@ -81,6 +82,11 @@ def declaring_header(name: str) -> str | None:
 def declaring_header_of_c(name: str) -> str | None:
     """Return the header of C or POSIX that declares a name, such as ``open``."""
     return _declaring(_cxx_features().declares_in_c, name)
+
+
+def is_gnu_function(name: str) -> bool:
+    """Return whether the C library declares a function only where _GNU_SOURCE is defined."""
+    return name in _cxx_features().gnu_functions.split()
 
 
 def _declaring(table: dict[str, str], name: str) -> str | None:
