@@ -39,6 +39,7 @@ _GLOBAL = r"\w{3,80}\(.{1,300}\)(?: const)?$"  # C has no parameters in names, l
 _NAMES_USER = 6  # lines above an undefined symbol in which the function that uses it is named
 # What Microsoft's linker says below an undefined symbol if the libraries have others of its name.
 _HINT = "Hint on symbols that are defined and could potentially match"
+_HINT_BELOW = 12  # lines, as other steps print between
 _FROM_DLL = r"^__imp_{1,2}|@\d{1,3}$"
 _SHORTEST = 2  # letters of a namespace, or of the beginning of names of C
 _NO_LIBRARY = (
@@ -117,7 +118,7 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
             yield symptom("library-not-linked", line, 0.86, groups)
             continue
         finished = compiled(_FINISHED).search(text)
-        if line + 1 < len(search.lines) and _HINT in search.lines[line + 1].text:
+        if _has_others_of_its_name(search, line):
             yield symptom("function-not-exported", line, 0.84, {"symbol": symbol})
         elif finished:
             needs = {"symbol": symbol, "library": finished["library"]}
@@ -139,6 +140,16 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
             yield symptom("own-symbol-not-linked", line, 0.72, {"symbol": symbol})
         else:
             yield symptom("undefined-reference", line, 0.6, {"symbol": symbol})
+
+
+def _has_others_of_its_name(search: LogSearch, line: int) -> bool:
+    """Return whether Microsoft's linker says that the libraries have other functions of a name."""
+    for one in search.lines[line + 1 : line + 1 + _HINT_BELOW]:
+        if _HINT in one.text:
+            return True
+        if "error LNK" in one.text:
+            return False
+    return False
 
 
 def _imported(symbol: str) -> str | None:
