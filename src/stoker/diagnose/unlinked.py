@@ -35,6 +35,13 @@ _IN_FUNCTION = r"in function [`'\u2018](?P<user>[^\n]{1,400}?)['\u2019]:?$"
 _IN_BUNDLED = (
     r"(?:^|[\s/])(?:third[_-]?party|vendor|externals?|subprojects|submodules)/\S{1,200}\.a\("
 )
+# What ld.lld says below an undefined symbol: the object, and the function that uses it.
+_BELOW = r"^\s{0,24}>>> .{1,1000}?\.(?:o|obj)(?: in archive \S{1,300})?:\((?P<user>[^\n]{2,400})"
+_BELOW_LINES = 4
+_CONVENTION = (
+    r"^(?:(?:public|private|protected): )?(?:[\w:*& ]{1,60} )?"
+    r"__(?:cdecl|thiscall|stdcall|vectorcall) "
+)
 _GLOBAL = r"\w{3,80}\(.{1,300}\)(?: const)?$"  # C has no parameters in names, libraries namespaces
 _NAMES_USER = 6  # lines above an undefined symbol in which the function that uses it is named
 # What Microsoft's linker says below an undefined symbol if the libraries have others of its name.
@@ -111,7 +118,8 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
         yield symptom("library-release-mismatch", line, 0.93, groups)
     of_wasm = bool(undefined and search.texts.search(_OF_WASM, most=1))
     for line, groups in undefined:
-        symbol = compiled(_RETURNED).sub("", groups["symbol"])
+        symbol = compiled(_CONVENTION).sub("", groups["symbol"])
+        symbol = compiled(_RETURNED).sub("", symbol)
         text = search.lines[line].text
         if of_system := library_of_system(symbol, text):
             groups = {"symbol": symbol, "library": of_system}
@@ -133,7 +141,7 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
             yield symptom("library-symbol-missing", line, 0.76, named)
         elif library:
             yield symptom("library-not-linked", line, 0.8, {"symbol": symbol, "library": library})
-        elif (owner := owner_of_name(symbol)) and not _is_its_own(search, line, owner):
+        elif (owner := owner_of_name(symbol)) and not _is_its_own(search, line, owner, symbol):
             groups = {"symbol": symbol, "library": owner}
             yield symptom("library-symbol-missing", line, 0.74, groups)
         elif owner or _is_of_user(search, line, symbol):
@@ -165,10 +173,21 @@ def _is_linked(search: LogSearch, library: str) -> bool:
     return bool(search.texts.search(member, most=1))
 
 
-def _is_its_own(search: LogSearch, line: int, owner: str) -> bool:
+def _is_its_own(search: LogSearch, line: int, owner: str, symbol: str) -> bool:
     """Return whether a line is about a file of the library itself."""
     place = search.lines[line].text.partition("undefined")[0].partition("unresolved")[0]
-    return owner.lower() in place.lower()
+    return owner.lower() in place.lower() or _is_of_user_below(search, line, symbol)
+
+
+def _is_of_user_below(search: LogSearch, line: int, symbol: str) -> bool:
+    """Return whether the function that uses a symbol is in the namespace of it, as ld.lld says."""
+    mine = _beginning(symbol)
+    if not mine or "::" not in symbol:
+        return False
+    for one in search.lines[line + 1 : line + 1 + _BELOW_LINES]:
+        if found := compiled(_BELOW).match(one.text):
+            return _beginning(found["user"].partition("(")[0].split(" ")[-1]) == mine
+    return False
 
 
 def _is_of_user(search: LogSearch, line: int, symbol: str) -> bool:
@@ -176,6 +195,8 @@ def _is_of_user(search: LogSearch, line: int, symbol: str) -> bool:
     a folder of bundled projects uses it, or it is a function of C++ in no namespace.
     """
     if compiled(_IN_BUNDLED).search(search.lines[line].text) or compiled(_GLOBAL).match(symbol):
+        return True
+    if _is_of_user_below(search, line, symbol):
         return True
     above = search.lines[max(0, line - _NAMES_USER) : line + 1]
     users = [found["user"] for one in above if (found := compiled(_IN_FUNCTION).search(one.text))]
