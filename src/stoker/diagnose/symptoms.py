@@ -115,6 +115,7 @@ _VAGUE = (
     r"|it|flags?|options?|cannot|can|could|not|configure|support|path|version|value|command|must|this"
     r"|that|you|we|no)$"
 )
+_NOT_GNU = ("mingw", "MSVC", "reebsd", "reeBSD", "OpenBSD", "openbsd", "NetBSD")  # systems
 _C_LIBRARY = {"libc6-dev", "linux-libc-dev"}  # packages that are never what is lacking
 _MESON = (r"^\s{0,24}(?:\S{1,200}meson\.build:\d+:\d+: )ERROR: (?P<message>\S.{0,300})",)
 # Where a tool says that the output of a build is.
@@ -240,10 +241,10 @@ def _misfits(search: LogSearch) -> Iterator[Match]:
 
 def _missing_includes(search: LogSearch) -> Iterator[Match]:
     for line, name in without_include(search):
-        if is_hidden_without_gnu(name) and not search.texts.having("_GNU_SOURCE"):
-            yield symptom("gnu-source-missing", line, 0.9, {"function": name})
-        else:
+        if not is_hidden_without_gnu(name) or search.texts.having("_GNU_SOURCE"):
             yield symptom("missing-include-c", line, 0.88, {"function": name})
+        elif not any(map(search.texts.having, _NOT_GNU)) and not _on_apple(search):
+            yield symptom("gnu-source-missing", line, 0.9, {"function": name})
 
 
 def _mixed_headers(search: LogSearch) -> Iterator[Match]:
