@@ -95,7 +95,7 @@ def test_a_name_that_newer_releases_have() -> None:
     assert cause
     assert cause.cause == "name-not-added-yet"
     assert (
-        cause.title == "sluice::Gate::width is in sluice since 2.0: the installed release is older"
+        cause.title == "sluice has sluice::Gate::width since 2.0: the installed release is older"
     )
 
 
