@@ -15,14 +15,17 @@ import msgspec
 from log_patterns import literals, problem
 from release_changes import Change, ChangeTable, ReleaseTable, cause_of
 from stoker.diagnose import (
+    c_functions,
     copies,
     interfaces,
     loaded,
+    missing_headers,
     other_releases,
     split_paths,
     statements,
     steps,
     symptoms,
+    tracebacks,
     unlinked,
 )
 from stoker.diagnose.answers import NAMES
@@ -211,6 +214,9 @@ def header(causes: Sequence[Failure], sizes: Iterable[int]) -> FailureIndex:
                 *steps.PATTERNS,
                 *statements.PATTERNS,
                 *symptoms.PATTERNS,
+                *missing_headers.PATTERNS,
+                *tracebacks.PATTERNS,
+                *c_functions.PATTERNS,
                 *unlinked.PATTERNS,
                 *loaded.PATTERNS,
                 *interfaces.PATTERNS,

@@ -5,7 +5,6 @@ declared. Which of the two is older cannot be told from the message.
 """
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -28,15 +27,11 @@ _ERRORS = (
     r"^\s{0,24}(?P<file>)error: " + _SAID,  # a part of a message
 )
 # A note whose error was cut off: an argument is not what a declaration in this file wants.
-_OTHER_ARGUMENT = (
+OTHER_ARGUMENT = (
     r"^\s{0,24}(?P<file>[^\s:'\"][^:'\"\n]{0,300}\.\w{1,5}):\d{1,7}(?::\d{1,5})?: note: "
     r"expected ['\"\u2018](?P<name>[^'\"\u2019\n]{1,80})['\"\u2019]"
     r"(?: \{aka ['\"\u2018](?P<aka>[^'\"\u2019\n]{1,80})['\"\u2019]\})?.{0,60} but argument is of "
     r"type ['\"\u2018](?P<given>[^'\"\u2019\n]{1,80})['\"\u2019]"
-)
-_ARGUMENT = (
-    r"error: (?:passing argument|incompatible type for argument) (?P<number>\d{1,2}) of "
-    r"['\"\u2018](?P<name>\w{3,80})['\"\u2019]"
 )
 _NOTE = (
     r"^\s{0,24}(?:In file included from )?"
@@ -128,32 +123,6 @@ _OTHER_VALUE = (
 # nvcc names neither the name nor what it would be: it marks it in the line that it quotes.
 _NO_NAMESPACE = 'name followed by "::" must be a class or namespace name'
 _MARK = r"^(?P<before>\s{1,300})\^\s{0,4}$"
-_NO_ATTRIBUTE = (
-    r"module '(?P<module>[\w.]{1,80})' has no attribute '(?P<name>\w{1,80})'",
-    r"cannot import name '(?P<name>\w{1,80})' from '(?P<module>[\w.]{1,80})' \((?P<path>[^)]+)\)",
-)
-_OTHER_CALL = (
-    r"^(?P<name>[\w.<>]{2,80})\(\) (?:got an unexpected keyword argument '\w{1,60}'"
-    r"|missing \d{1,2} required (?:positional|keyword-only) arguments?"
-    r"|takes (?:from )?\d{1,2}.{0,20} positional arguments? but \d{1,2} (?:was|were) given)"
-)
-_UNDECLARED = rf"error: (?:implicit declaration of function|call to undeclared function) {_NAME}"
-_MEANT = rf"did you mean {_NAME}"
-_TYPE_OF_C = rf"(?:type|to) {_OPEN}(?:const )?{_KIND}(?P<name>\w{{3,80}}) \*"  # in an error
-# A function or a macro that a source in C uses without its header.
-_UNDECLARED_IN_C = (
-    (
-        r"\.[ch]:\d{1,7}:\d{1,5}: error: (?:implicit declaration of function"
-        rf"|call to undeclared (?:library )?function) {_OPEN}(?P<function>\w{{2,40}}){_CLOSE}"
-    ),
-    (
-        r"\.[ch]:\d{1,7}:\d{1,5}: error: "
-        rf"(?:{_OPEN}(?P<function>[A-Z]\w{{2,40}}){_CLOSE} undeclared"
-        rf"|use of undeclared identifier {_OPEN}(?P<other>[A-Z]\w{{2,40}}){_CLOSE})"
-    ),
-)
-_MANY_ARGUMENTS = 3  # of one function that are wrong, so that it has others now
-_SUGGESTED = 6  # lines in which the compiler suggests a name
 _DEEPEST = 2  # parts of the name of a namespace that a library has
 _STANDARD = ("std", "__gnu_cxx", "__cxxabiv1")
 # A name that is declared twice, and the files of the C library and of C++'s standard library.
@@ -173,7 +142,7 @@ _COPY = (
     r"(?:(?P=name)/\S{1,100}|(?P=name)\.(?:h|hpp))$"
 )
 _QUOTED = rf"{_OPEN}(?P<name>[\w:~<>.]{{2,80}})"
-PATTERNS = (*_ERRORS, _UNDECLARED, *_UNDECLARED_IN_C)
+PATTERNS = _ERRORS
 
 
 def misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
@@ -191,10 +160,10 @@ def misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
         if said:
             yield line, said | _copied(message, file, below)
     for line in search.steps.errors:
-        note = compiled(_OTHER_ARGUMENT).match(search.lines[line].text)
+        note = compiled(OTHER_ARGUMENT).match(search.lines[line].text)
         if note and (owner := owner_of_path(note["file"])):
             member = f"{note['name']} for this argument"
-            yield line, _named(owner.name, member, str(owner))
+            yield line, as_member(owner.name, member, str(owner))
 
 
 def unowned_misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
@@ -215,79 +184,6 @@ def unknown_names(search: LogSearch) -> Iterator[tuple[int, str, str, str]]:
         if named := _first((*_LACKS, *_INCOMPLETE, *_UNKNOWN), found["message"]):
             groups = named.groupdict()
             yield line, found["file"], groups.get("owner", ""), groups.get("name", "")
-
-
-def removed_functions(search: LogSearch) -> Iterator[int]:
-    """Yield the lines about a function that is not declared although other names of its library
-    are: the compiler suggests one of them, or names one in an error about something else.
-    """
-    undeclared = search.texts.search(_UNDECLARED, most=_MOST)
-    names = {found["name"] for found in undeclared.values()}
-    for line, found in undeclared.items():
-        owner = owner_of_name(found["name"])
-        if not owner:
-            continue
-        text = " ".join(one.text for one in search.lines[line : line + _SUGGESTED])
-        meant = compiled(_MEANT).search(text)
-        others = {one["name"] for one in compiled(_TYPE_OF_C).finditer(text)} - names
-        is_known = any(owner_of_name(one) == owner for one in others)
-        if is_known or (meant and owner_of_name(meant["name"]) == owner):
-            yield line
-
-
-def shifted_calls(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the errors about an argument of a function of an installed library, where several
-    arguments of one call are of other types: the library gave the function other parameters.
-    """
-    calls: dict[str, dict[str, int]] = {}
-    for line, found in search.texts.search(_ARGUMENT, most=_MOST).items():
-        calls.setdefault(found["name"], {}).setdefault(found["number"], line)
-    if not calls:
-        return
-    notes = search.texts.search(_OTHER_ARGUMENT, most=_MOST)
-    owners = [owner_of_path(note["file"]) for note in notes.values()]
-    owner = next(filter(None, owners), None)
-    types = ((note["aka"] or note["name"], note["given"]) for note in notes.values())
-    others = any(_is_other_kind(wanted, given) for wanted, given in types)
-    for name, lines in calls.items():
-        if owner and (others or len(lines) >= _MANY_ARGUMENTS):
-            for line in lines.values():
-                yield line, _named(owner.name, f"{name} with these arguments", str(owner))
-
-
-def _is_other_kind(wanted: str, given: str) -> bool:
-    """Return whether of two types in C one is a pointer and the other a number with a fraction or
-    a structure, between which no compiler ever converted.
-    """
-    plain = r"(?:float|double|struct \w+)$"
-    return any(
-        pointer.endswith("*") and bool(re.match(plain, other))
-        for pointer, other in ((wanted, given), (given, wanted))
-    )
-
-
-def without_include(search: LogSearch) -> Iterator[tuple[int, str]]:
-    """Yield the lines about a function or macro of the C library that a source in C uses without
-    its header, and the name.
-    """
-    for pattern in _UNDECLARED_IN_C:
-        for line, found in search.texts.search(pattern, most=_MOST).items():
-            name = next(filter(None, found.groups()))
-            if _is_of_c(name) or is_hidden_without_gnu(name):
-                yield line, name
-
-
-def is_hidden_without_gnu(name: str) -> bool:
-    """Return whether the headers of C declare a function only with _GNU_SOURCE."""
-    from stoker.knowledge.tools import is_gnu_function  # its tables take 15 ms
-
-    return is_gnu_function(name)
-
-
-def _is_of_c(name: str) -> bool:
-    from stoker.knowledge.tools import declaring_header_of_c  # its tables take 15 ms
-
-    return bool(declaring_header_of_c(name))
 
 
 def collisions(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
@@ -337,30 +233,6 @@ def _places(lines: Sequence[Line]) -> list[str]:
     return [place["file"] for place in found if place]
 
 
-def other_call(kind: str, message: str, files: Sequence[str]) -> dict[str, str]:
-    """Return the package that calls a function in another way than it is defined, if the project
-    calls the package; ``files`` are those of the traceback.
-    """
-    found = compiled(_OTHER_CALL).match(message)
-    owners = [owner_of_path(file) for file in files]
-    if not found or kind != "TypeError" or not owners or not owners[-1] or all(owners):
-        return {}
-    return _named(owners[-1].name, f"{found['name']} as it is defined here")
-
-
-def missing_name(kind: str, message: str, asking: str) -> dict[str, str]:
-    """Return the Python module that lacks a name, if it is not the one of the file that asks."""
-    found = _first(_NO_ATTRIBUTE, message)
-    if not found or not kind.endswith(("AttributeError", "ImportError")):
-        return {}
-    module, path = found["module"].partition(".")[0], found.groupdict().get("path", "")
-    if f"/{module}/" in asking or asking.endswith(f"/{module}.py"):
-        return {}
-    if path and not (owner_of_path(path) or "/lib/python" in path):
-        return {}
-    return _named("Python" if module in sys.stdlib_module_names else module, found["name"])
-
-
 def _by_name(message: str, file: str) -> dict[str, str]:
     """Return the library of a name that is unknown, or of the type that lacks a member."""
     if found := _first(_LACKS, message):
@@ -390,7 +262,7 @@ def _by_name(message: str, file: str) -> dict[str, str]:
         return {}
     if _has_name(file, root) or is_of(library, file):
         return {}
-    return _named(library, member)
+    return as_member(library, member)
 
 
 def _has_name(file: str, root: str) -> bool:
@@ -429,7 +301,7 @@ def _by_mark(message: str, below: Sequence[Line]) -> dict[str, str]:
         if mark := compiled(_MARK).match(line.text):
             name = compiled(r"\w{0,80}").match(quoted.text, len(mark["before"]))
             library = owner_of_name(f"{name[0]}::") if name else None
-            return _named(library, f"visible {name[0]}") if library and name else {}
+            return as_member(library, f"visible {name[0]}") if library and name else {}
     return {}
 
 
@@ -443,7 +315,7 @@ def _by_count(message: str, file: str, below: Sequence[Line]) -> dict[str, str]:
     is_header = file.endswith((".h", ".hpp", ".cuh")) and file.startswith(("/usr/", "/opt/"))
     if not library or (is_of(library, file) and not is_header):
         return {}
-    return _named(library, f"{name} with these arguments")
+    return as_member(library, f"{name} with these arguments")
 
 
 def _marked_call(below: Sequence[Line]) -> str:
@@ -470,7 +342,7 @@ def _by_folder(message: str, file: str, below: Sequence[Line]) -> dict[str, str]
     for word in compiled(r"[a-z]{3,40}").findall(file.lower().rpartition("/csrc/")[2]):
         library = owner_of_name(f"{word}::") if f"{word}::" in listed else None
         if library and not is_of(library, file):
-            return _named(library, "structure with the fields that are given here")
+            return as_member(library, "structure with the fields that are given here")
     return {}
 
 
@@ -484,12 +356,14 @@ def _by_note(message: str, file: str, below: Sequence[Line]) -> dict[str, str]:
     own = owner_of_path(file)
     if copy := _of_copy(file, places):
         quoted = compiled(_QUOTED).search(message)
-        return _named(copy, f"{quoted['name']} as it is used here" if quoted else "such interface")
+        return as_member(
+            copy, f"{quoted['name']} as it is used here" if quoted else "such interface"
+        )
     for owner in filter(None, map(owner_of_path, places)):
         if not own or owner.name != own.name:
             quoted = compiled(_QUOTED).search(message)
             member = f"{quoted['name']} as it is used here" if quoted else "such interface"
-            return _named(owner.name, member, str(owner))
+            return as_member(owner.name, member, str(owner))
     return {}
 
 
@@ -516,7 +390,8 @@ def _of_copy(file: str, places: Sequence[str]) -> str:
     return ""
 
 
-def _named(library: str, member: str, owner: str = "") -> dict[str, str]:
+def as_member(library: str, member: str, owner: str = "") -> dict[str, str]:
+    """Return what the texts about a name of a library are filled with."""
     return {"library": library, "owner": owner or library, "member": member}
 
 

@@ -16,6 +16,18 @@ _LONG = 300_000  # characters up to which a literal is also looked for as a whol
 _LEAST = 4  # letters of a word of the vocabulary
 _WORDS = re.compile(rf"[A-Za-z]{{{_LEAST},}}")  # without numbers, so that there are few of them
 
+# How compilers name a place: gcc and clang, nvcc, Microsoft's.
+COMPILER_ERRORS = (
+    (
+        r"^\s{0,24}(?P<file>[^\s:'\"][^:'\"\n]{0,300}\.\w{1,5}):(?P<line>\d{1,7})(?::\d{1,5})?"
+        r": (?:fatal )?error: (?P<message>\S.{0,300})"
+    ),
+    (
+        r"^\s{0,24}(?P<file>[^\s('\"][^('\"\n]{0,300}\.\w{1,5})\((?P<line>\d{1,7})(?:,\d{1,5})?\)"
+        r": (?:fatal )?error(?: [A-Z]{0,3}#?[\d-]{1,7}D?)?: (?P<message>\S.{0,300})"
+    ),
+)
+
 
 class Texts:
     """Texts that are searched for patterns. A pattern is compiled and tried only where the

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 from stoker.diagnose.interfaces import is_of, unknown_names
 from stoker.diagnose.lines import compiled
+from stoker.diagnose.missing_headers import NO_HEADER
 from stoker.diagnose.signs import LogSearch, Match, symptom
-from stoker.diagnose.symptoms import NO_HEADER
 from stoker.diagnose.unlinked import UNDEFINED
 from stoker.knowledge.library_names import (
     NamedLibrary,

@@ -12,6 +12,7 @@ from stoker.diagnose.messages import message_text
 from stoker.diagnose.said_versions import declared_versions
 from stoker.diagnose.signs import LogSearch
 
+STATED = 0.76  # strength of what a project says itself
 _MOST = 50  # statements of one kind that are looked into
 _LEAST_WORDS = 5
 _PLACE = r"^\s{0,24}(?P<file>[^\s:'\"][^:'\"\n]{0,300}\.\w{1,5}):\d{1,7}(?::\d{1,5})?: "

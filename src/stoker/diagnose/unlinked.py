@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 
 from stoker.diagnose.lines import compiled
-from stoker.diagnose.mixed_releases import mixed_releases
 from stoker.diagnose.signs import LogSearch, Match, symptom
+from stoker.diagnose.two_releases import mixed_releases
 from stoker.knowledge.owners import library_of_system, owner_of_name
 from stoker.knowledge.providers import ProvidedKind, library_of, provider
 

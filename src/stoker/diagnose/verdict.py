@@ -10,9 +10,9 @@ import msgspec
 from stoker.diagnose.about import About
 from stoker.diagnose.ages import source_month, suspects, versions_of
 from stoker.diagnose.answers import answers, headline, value
+from stoker.diagnose.c_functions import removed_functions, shifted_calls, without_include
 from stoker.diagnose.copies import stale_objects
 from stoker.diagnose.cut_logs import hollow_excerpt
-from stoker.diagnose.interfaces import removed_functions, shifted_calls, without_include
 from stoker.diagnose.lines import Texts
 from stoker.diagnose.other_releases import other_releases
 from stoker.diagnose.sieve import Line, Log

@@ -14,6 +14,7 @@ from stoker.model.value import Value
 
 _MANAGERS = ("apt", "dnf", "conda", "apk", "pacman", "brew", "pip")
 _NONE = "-"
+_OF_C = {"libc6-dev", "linux-libc-dev"}
 
 
 class ProvidedKind(StrEnum):
@@ -33,6 +34,11 @@ class Provider(Value, frozen=True, kw_only=True):
 
     packages: dict[str, str]
     root: str = ""
+
+    @property
+    def is_c_library(self) -> bool:
+        """Whether it is the C library or the kernel's headers, which every compiler has."""
+        return not _OF_C.isdisjoint(self.packages.values())
 
 
 def provider(kind: ProvidedKind, name: str) -> Provider | None:

@@ -94,9 +94,7 @@ def test_a_name_that_newer_releases_have() -> None:
     cause = found("mill.cpp:7:3: error: 'class sluice::Gate' has no member named 'width'")
     assert cause
     assert cause.cause == "name-not-added-yet"
-    assert (
-        cause.title == "sluice has sluice::Gate::width since 2.0: the installed release is older"
-    )
+    assert cause.title == "sluice has sluice::Gate::width since 2.0: the installed release is older"
 
 
 def test_a_name_in_another_header() -> None:
