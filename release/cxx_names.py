@@ -72,6 +72,11 @@ def declared_names(text: str, namespaces: Mapping[str, str]) -> set[str]:
     return set(_Reader(namespaces).read(code))
 
 
+def words_in(text: str) -> set[str]:
+    """Return all words of a header's code, declared or only used."""
+    return set(_NAME.findall(_COMMENT.sub(_blanked, text)))
+
+
 def _blanked(found: re.Match[str]) -> str:
     return '""' if found[0][0] in "\"'R" else " "
 
@@ -86,6 +91,7 @@ class _Reader:
         self._ends = {macro.replace("BEGIN", "END") for macro in namespaces} - set(namespaces)
         self._state = _State()
         self._branches: list[tuple[_State, _State | None]] = []
+        self._conditions: list[str] = []
         self._anonymous = 0
         self._found: list[str] = []
         self._named: dict[str, str] = {}
@@ -109,12 +115,18 @@ class _Reader:
         word, rest = (found[1], found[2]) if found else ("", "")
         if word in ("if", "ifdef", "ifndef"):
             self._branches.append((self._state.copy(), None))
+            self._conditions.append(rest)
         elif word in ("else", "elif", "elifdef", "elifndef") and self._branches:
             before, first = self._branches.pop()
             self._branches.append((before, first or self._state))
             self._state = before.copy()
         elif word == "endif" and self._branches:
-            _, first = self._branches.pop()
+            before, first = self._branches.pop()
+            condition = self._conditions.pop()
+            # A namespace that only some macro opens is left out, as where that is not defined.
+            is_optional = first is None and "__cplusplus" not in condition
+            if is_optional and len(self._state.scopes) != len(before.scopes):
+                self._state = before
             self._state = first or self._state
         elif word == "define" and (name := _NAME.match(rest)):
             self._found.append(name[0])
@@ -170,6 +182,8 @@ class _Reader:
 
     def _scope_of(self, statement: Sequence[str]) -> _Scope:
         words = [*_without_templates(statement)]
+        while _MACRO.fullmatch("".join(words[:1])) and words[1:2] == ["("]:
+            words = words[_closing(words, 1) + 1 :]
         if "namespace" in words[:2]:
             names = [one for one in words if _NAME.fullmatch(one)]
             names = [one for one in names if one not in ("inline", "namespace")]

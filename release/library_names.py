@@ -106,6 +106,12 @@ def changed(library: str, read: list[ReadRelease], source: Source) -> Iterator[N
         is_private = re.search(PRIVATE, name)
         added = read[first].version if first and of_parent[0] != first and not is_private else ""
         removed = read[end + 1].version if end < last and of_parent[1] != end else ""
+        # A construct that was not understood may have hidden the name.
+        word = re.split(r"\W", name)[-1]
+        if added and read[first - 1].has_word(word, read[first].names[name]):
+            added = ""
+        if removed and read[end + 1].has_word(word, read[end].names[name]):
+            removed = ""
         moved = "" if removed or is_private else moved_to(name, read, first, end)
         if moved and parent in lives and moved == moved_to(parent, read, *of_parent):
             moved = ""

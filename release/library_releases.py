@@ -10,7 +10,8 @@ from posixpath import dirname, join, normpath
 from typing import NamedTuple
 
 import msgspec
-from cxx_names import declared_names
+from cxx_names import declared_names, words_in
+from msgspec.structs import replace
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 from python_names import python_names
@@ -55,15 +56,23 @@ class Source(Value, frozen=True, kw_only=True):
 class _Header(NamedTuple):
     names: frozenset[str]
     included: frozenset[str]
+    words: str
 
 
 class ReadRelease(Value, frozen=True, kw_only=True):
-    """The names of one release, the headers that declare them, and which includes which."""
+    """The names of one release, the headers that declare them, which includes which, and the words
+    of each.
+    """
 
     version: str
     released: str  # year and month
     names: dict[str, tuple[str, ...]]
     includes: dict[str, tuple[str, ...]] = {}
+    words: dict[str, str] = {}
+
+    def has_word(self, word: str, headers: Iterable[str]) -> bool:
+        """Return whether any of some headers has a word in its code."""
+        return any(f" {word} " in self.words.get(header, "") for header in headers)
 
 
 def read_releases(
@@ -124,11 +133,10 @@ def _of_git(source: Source, clones: Path, folder: Path) -> Iterator[ReadRelease]
             for clone, tag in taken.items()
             for file in (_git_files(source, clone, tag) if tag else ())
         )
-        names, includes = _read_headers(source, files, known)
+        read = _read_headers(source, files, known)
         dated = next(clone for clone, of in tags.items() if version in of)
         month = _git(dated, "log", "-1", "--format=%cs", taken[dated]).decode()[:7]
-        read = ReadRelease(version=release, released=month, names=names, includes=includes)
-        yield _keep(folder, source, read)
+        yield _keep(folder, source, replace(read, version=release, released=month))
 
 
 def _clones(source: Source, clones: Path) -> Iterator[Path]:
@@ -179,27 +187,31 @@ def _git_files(source: Source, clone: Path, tag: str) -> Iterator[tuple[str, str
 
 def _read_headers(
     source: Source, files: Iterable[tuple[str, str, bytes]], known: dict[str, _Header]
-) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
+) -> ReadRelease:
     """Return the names of headers, and the headers themselves, with those that declare them; and
     what the headers include. ``known`` is by digest.
     """
     found: dict[str, list[str]] = {}
     included: dict[str, frozenset[str]] = {}
+    words_of: dict[str, str] = {}
     for path, digest, content in files:
         if digest not in known:
             text = content.decode(errors="replace")
             names = declared_names(text, source.namespaces)
             kept = frozenset(name for name in names if _is_kept(name, source))
-            known[digest] = _Header(kept, frozenset(_INCLUDE.findall(text)))
+            words = f" {' '.join(sorted(words_in(text)))} "
+            known[digest] = _Header(kept, frozenset(_INCLUDE.findall(text)), words)
         found.setdefault(path, [])
         included[path] = known[digest].included
+        words_of[path] = known[digest].words
         for name in known[digest].names:
             found.setdefault(name, []).append(path)
     includes = {
         path: tuple(sorted(one for one in _resolved(path, names) if one in included))
         for path, names in included.items()
     }
-    return {name: tuple(sorted(headers)) for name, headers in found.items()}, includes
+    declared = {name: tuple(sorted(headers)) for name, headers in found.items()}
+    return ReadRelease(version="", released="", names=declared, includes=includes, words=words_of)
 
 
 def _resolved(header: str, included: Iterable[str]) -> Iterator[str]:
@@ -241,9 +253,8 @@ def _of_index(source: Source, index: PackageIndex, folder: Path) -> Iterator[Rea
             print(f"{wheel.name}: {error}", flush=True)
             continue
         python = version_numbers(release)[:2] if source.wheels else DEFAULT_PYTHON
-        names, includes = _names_in(source, files, python, known)
-        read = ReadRelease(version=release, released=month, names=names, includes=includes)
-        yield _keep(folder, source, read)
+        read = _names_in(source, files, python, known)
+        yield _keep(folder, source, replace(read, version=release, released=month))
 
 
 def _files_of(
@@ -288,20 +299,20 @@ def _names_in(
     files: Mapping[str, bytes],
     python: tuple[int, ...],
     known: dict[str, _Header],
-) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
+) -> ReadRelease:
     headers = [
         (next(filter(None, found.groups())), str(hash(content)), content)
         for path, content in files.items()
         if source.headers and (found := re.fullmatch(source.headers, path))
     ]
-    names, includes = _read_headers(source, headers, known)
+    read = _read_headers(source, headers, known)
     if source.modules:
         is_module = re.compile(r".*\.pyi" if source.wheels else source.modules).fullmatch
         modules = {path: one for path, one in files.items() if is_module(path)}
         for name in python_names(modules, python):
             if _is_kept(name, source):
-                names.setdefault(name, ())
-    return names, includes
+                read.names.setdefault(name, ())
+    return read
 
 
 def _toolkit_files(
@@ -348,6 +359,5 @@ def _of_folders(source: Source, unpacked: Path, folder: Path) -> Iterator[ReadRe
             for path, found in ((path, re.fullmatch(source.headers, path)) for path in paths)
             if found and (content := paths[path].read_bytes()) is not None
         )
-        names, includes = _read_headers(source, files, known)
-        read = ReadRelease(version=root.name, released="", names=names, includes=includes)
-        yield _keep(folder, source, read)
+        read = _read_headers(source, files, known)
+        yield _keep(folder, source, replace(read, version=root.name))

@@ -1,7 +1,7 @@
 """The names that headers declare: namespaces, classes, macros, C, and what is left out."""
 
 import pytest
-from cxx_names import declared_names
+from cxx_names import declared_names, words_in
 
 HEADERS = [
     pytest.param("namespace a { namespace b { void grind(int); } }", {"a::b::grind"}, id="nested"),
@@ -45,6 +45,19 @@ HEADERS = [
         {"Mill", "Mill::grind", "x"},
         id="both-branches",
     ),
+    pytest.param(
+        'A_PUSH()\nA_IGNORE("-Wall")\nnamespace a { int grind(); }', {"a::grind"}, id="calls-before"
+    ),
+    pytest.param(
+        "#ifdef A\nnamespace a {\n#endif\nint grind();\n#ifdef A\n}\n#endif\nint x;",
+        {"grind", "x"},
+        id="optional-namespace",
+    ),
+    pytest.param(
+        "#ifdef __cplusplus\nnamespace a {\n#endif\nint grind();\n#ifdef __cplusplus\n}\n#endif",
+        {"a::grind"},
+        id="namespace-of-cxx",
+    ),
     pytest.param("#define MILL(x) \\\n  int not_this\n// int nor_this;\n", {"MILL"}, id="macro"),
 ]
 
@@ -52,3 +65,13 @@ HEADERS = [
 @pytest.mark.parametrize(("header", "names"), HEADERS)
 def test_the_names_of_a_header(header: str, names: set[str]) -> None:
     assert declared_names(header, {"A_BEGIN_NAMESPACE": "a"}) == names
+
+
+def test_the_words_of_a_header_are_those_of_its_code() -> None:
+    assert words_in('int x; // gone\n/* too */ #define MILL "text" y') == {
+        "int",
+        "x",
+        "define",
+        "MILL",
+        "y",
+    }
