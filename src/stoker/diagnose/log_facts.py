@@ -3,6 +3,7 @@
 from stoker.diagnose.about import About, Facts
 from stoker.diagnose.lines import compiled
 from stoker.diagnose.run_facts import missing_headers
+from stoker.knowledge.other_systems import windows_programs
 from stoker.knowledge.owners import owner_of_path, release_of
 from stoker.model.shell import ShellScript, Template, fill, joined, outside
 
@@ -131,8 +132,6 @@ def _cl_include(about: About) -> ShellScript | None:
 
 @FACTS.command("run.winget", "the command that installs the missing program on Windows")
 def _winget(about: About) -> ShellScript | None:
-    from stoker.knowledge.windows_programs import windows_programs  # few logs are of Windows
-
     words = [word for group in ("program", "windows", "lacking") for word in about.words(group)]
     known = windows_programs().package
     found = next((known[word] for word in words if word in known), None)

@@ -195,14 +195,32 @@ def test_a_variable_is_set_only_for_what_reads_it(line: str, reads: bool, tmp_pa
     assert ("TORCH_CUDA_ARCH_LIST" in str(answer(log, here).findings[0].advice)) is reads
 
 
-def test_each_warning_is_an_option_of_its_own(tmp_path: Path) -> None:
-    log = (
-        "a.c:3:5: error: unused variable 'x' [-Werror=unused-variable]\n"
-        "a.c:4:5: error: 'y' may be used uninitialized [-Werror=maybe-uninitialized]\n"
-        "cc1: all warnings being treated as errors\n"
-    )
+@pytest.mark.parametrize(
+    ("log", "given", "left_out"),
+    [
+        (
+            "a.c:3:5: error: unused variable 'x' [-Werror=unused-variable]\n"
+            "a.c:4:5: error: 'y' may be used uninitialized [-Werror=maybe-uninitialized]\n"
+            "cc1: all warnings being treated as errors\n",
+            '-Wno-error=unused-variable -Wno-error=maybe-uninitialized" CXXFLAGS',
+            "-Wno-error=unused-variable,",
+        ),
+        (
+            "error: linking with `cc` failed: exit status: 1\n"
+            "  = note: rust-lld: error: undefined symbol: FcPatternCreate\n"
+            'error: could not compile `mill` (bin "mill") due to 1 previous error\n',
+            "RUSTFLAGS",
+            "LDLIBS",
+        ),
+    ],
+    ids=["an option for each warning", "the linker of cargo by its own variable"],
+)
+def test_options_reach_the_failing_tool(
+    log: str, given: str, left_out: str, tmp_path: Path
+) -> None:
     found = commands(only(log, machine(tmp_path, BOOKWORM)))
-    assert '-Wno-error=unused-variable -Wno-error=maybe-uninitialized" CXXFLAGS' in found
+    assert given in found
+    assert left_out not in found
 
 
 def test_a_broken_cache_is_left_out_completely(tmp_path: Path) -> None:
@@ -298,17 +316,6 @@ def test_flags_are_offered_only_if_they_silence_every_error(
     assert found.cause == "gcc-strict-c"
     assert found.advice
     assert ("-Wno-error" in str(found.advice)) is helps
-
-
-def test_cargo_links_by_its_own_variable(tmp_path: Path) -> None:
-    log = (
-        "error: linking with `cc` failed: exit status: 1\n"
-        "  = note: rust-lld: error: undefined symbol: FcPatternCreate\n"
-        'error: could not compile `mill` (bin "mill") due to 1 previous error\n'
-    )
-    found = commands(only(log, machine(tmp_path, BOOKWORM)))
-    assert "RUSTFLAGS" in found
-    assert "LDLIBS" not in found
 
 
 @pytest.mark.parametrize(
