@@ -199,16 +199,20 @@ def test_a_variable_is_set_only_for_what_reads_it(line: str, reads: bool, tmp_pa
     ("log", "given", "left_out"),
     [
         (
-            "a.c:3:5: error: unused variable 'x' [-Werror=unused-variable]\n"
-            "a.c:4:5: error: 'y' may be used uninitialized [-Werror=maybe-uninitialized]\n"
-            "cc1: all warnings being treated as errors\n",
+            (
+                "a.c:3:5: error: unused variable 'x' [-Werror=unused-variable]\n"
+                "a.c:4:5: error: 'y' may be used uninitialized [-Werror=maybe-uninitialized]\n"
+                "cc1: all warnings being treated as errors\n"
+            ),
             '-Wno-error=unused-variable -Wno-error=maybe-uninitialized" CXXFLAGS',
             "-Wno-error=unused-variable,",
         ),
         (
-            "error: linking with `cc` failed: exit status: 1\n"
-            "  = note: rust-lld: error: undefined symbol: FcPatternCreate\n"
-            'error: could not compile `mill` (bin "mill") due to 1 previous error\n',
+            (
+                "error: linking with `cc` failed: exit status: 1\n"
+                "  = note: rust-lld: error: undefined symbol: FcPatternCreate\n"
+                'error: could not compile `mill` (bin "mill") due to 1 previous error\n'
+            ),
             "RUSTFLAGS",
             "LDLIBS",
         ),
