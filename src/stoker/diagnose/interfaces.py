@@ -11,7 +11,7 @@ from itertools import pairwise
 from stoker.diagnose.lines import compiled
 from stoker.diagnose.sieve import Line
 from stoker.diagnose.signs import LogSearch
-from stoker.knowledge.owners import owner_of_name, owner_of_path
+from stoker.knowledge.owners import is_in_tree, owner_of_name, owner_of_path
 from stoker.knowledge.providers import library_of_namespace
 
 _MOST = 40  # errors that are looked into
@@ -123,6 +123,8 @@ _OTHER_VALUE = (
 # nvcc names neither the name nor what it would be: it marks it in the line that it quotes.
 _NO_NAMESPACE = 'name followed by "::" must be a class or namespace name'
 _MARK = r"^(?P<before>\s{1,300})\^\s{0,4}$"
+# A structure of functions that are loaded later.
+_TABLE = r"(?:API|Api|Driver|Lib|Library|Loader|Functions?|Table|Stubs?|Symbols?|Dispatch)\w{0,4}$"
 _DEEPEST = 2  # parts of the name of a namespace that a library has
 _STANDARD = ("std", "__gnu_cxx", "__cxxabiv1")
 # A name that is declared twice, and the files of the C library and of C++'s standard library.
@@ -258,11 +260,21 @@ def _by_name(message: str, file: str) -> dict[str, str]:
         return {}
     root = kind.partition("::")[0]
     library = owner_of_name(kind) or owner_of_name(f"{kind}::") or library
-    if not library or root in _STANDARD:
+    if root in _STANDARD:
         return {}
-    if _has_name(file, root) or is_of(library, file):
-        return {}
-    return as_member(library, member)
+    if _has_name(file, root) or (library and is_of(library, file)):
+        return _by_member(kind, member)
+    return as_member(library, member) if library else {}
+
+
+def _by_member(kind: str, member: str) -> dict[str, str]:
+    """Return the library after which a member of a type of the project's own is called, if the type
+    is a table of functions that are loaded later: it has those of the releases that it knows.
+    """
+    name = member.rstrip("_")
+    is_table = compiled(_TABLE).search(kind) and name.isidentifier()
+    library = owner_of_name(name) if is_table else None
+    return as_member(library, name) if library else {}
 
 
 def _has_name(file: str, root: str) -> bool:
@@ -276,7 +288,8 @@ def is_of(library: str, file: str) -> bool:
     name = re.escape(library.lower().partition(" ")[0].removeprefix("lib"))
     release = r"(?:[-_.]v?\d[\d.]*|v?\d+\.[\d.]*)(?:[-_.]?(?:rc|alpha|beta|dev|post|p)\d*)?"
     folder = rf"(?:^|/)(?:lib)?{name}(?:{release}(?:[-.](?:src|git|build))?|-src|-git)/"
-    return bool(re.search(folder, file.lower().replace("\\", "/")))
+    plain = file.replace("\\", "/")
+    return bool(re.search(folder, plain.lower())) or is_in_tree(library, plain)
 
 
 def _known_type(message: str) -> re.Match[str] | None:

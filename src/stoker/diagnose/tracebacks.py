@@ -26,6 +26,7 @@ _TOOLS = (
     r"|<string>|<frozen|^<|in_process"
 )
 _ECHOES = ("CalledProcessError", "SystemExit", "KeyboardInterrupt", "DeprecationWarning")
+_CUT = 60  # lines before an exception that may be frames if the head of the traceback was cut off
 _RAISED = 4  # lines before an exception in which the statement that raised it is shown
 _NO_ATTRIBUTE = (
     r"module '(?P<module>[\w.]{1,80})' has no attribute '(?P<name>\w{1,80})'",
@@ -36,19 +37,20 @@ _CALLED_OTHERWISE = (
     r"|missing \d{1,2} required (?:positional|keyword-only) arguments?"
     r"|takes (?:from )?\d{1,2}.{0,20} positional arguments? but \d{1,2} (?:was|were) given)"
 )
+_IN_SITE = r"/(?:site|dist)-packages/(?P<name>[A-Za-z][\w-]{1,60})/"
+# Packages that run what others ask for: they call nothing of their own accord.
+_RUNNERS = ("pip", "pyproject_hooks", "pep517", "build", "uv", "wheel", "pytest", "_pytest")
 PATTERNS = (_EXCEPTION,)
 
 
 def exceptions(search: LogSearch) -> Iterator[Match]:
     """Yield the exceptions that end a traceback, with the last frame outside of the tools."""
     for line, groups in search.hits([_EXCEPTION]):
-        heads = [head for head in search.steps.tracebacks if head < line]
-        if not heads or groups["kind"].endswith(_ECHOES) or line in search.steps.echoes:
+        begin = _begin(search, line)
+        if begin is None or groups["kind"].endswith(_ECHOES) or line in search.steps.echoes:
             continue
         frames = [
-            match
-            for one in search.lines[heads[-1] : line]
-            if (match := compiled(_FRAME).match(one.text))
+            match for one in search.lines[begin:line] if (match := compiled(_FRAME).match(one.text))
         ]
         own = [frame for frame in frames if not compiled(_TOOLS).search(frame["file"])]
         said = statement(groups.get("message", ""))
@@ -68,11 +70,27 @@ def exceptions(search: LogSearch) -> Iterator[Match]:
         ):
             yield symptom("dependency-api-changed", line, 0.78, other)
         elif own and (
+            mixed := _mixed_packages(
+                groups["kind"], groups.get("message", ""), [frame["file"] for frame in frames]
+            )
+        ):
+            yield symptom("python-packages-mismatch", line, 0.86, mixed)
+        elif own and (
             lacking := _missing_name(groups["kind"], groups.get("message", ""), own[-1]["file"])
         ):
             yield symptom("dependency-api-changed", line, 0.74, lacking)
         elif own:
             yield symptom("python-error", line, 0.6, groups | own[-1].groupdict())
+
+
+def _begin(search: LogSearch, line: int) -> int | None:
+    """Return the line with which the traceback of an exception begins, which may be cut off."""
+    heads = [head for head in search.steps.tracebacks if head < line]
+    if heads:
+        return heads[-1]
+    above = range(max(0, line - _CUT), line)
+    frames = (one for one in above if compiled(_FRAME).match(search.lines[one].text))
+    return next(frames, None)
 
 
 def cut_imports(search: LogSearch) -> Iterator[Match]:
@@ -109,6 +127,26 @@ def _other_call(kind: str, message: str, files: Sequence[str]) -> dict[str, str]
     if not found or kind != "TypeError" or not owners or not owners[-1] or all(owners):
         return {}
     return as_member(owners[-1].name, f"{found['name']} as it is defined here")
+
+
+def _mixed_packages(kind: str, message: str, files: Sequence[str]) -> dict[str, str]:
+    """Return the installed package that calls another one in a way that this one is not defined, if
+    the files at the end of a traceback are of the two; ``files`` are all of the traceback.
+    """
+    found = compiled(_CALLED_OTHERWISE).match(message)
+    owners = [owner_in_site(file) for file in files]
+    last = owners[-1] if owners else ""
+    others = [one for one in owners if one and one != last and one not in _RUNNERS]
+    if not found or kind != "TypeError" or not last or not others:
+        return {}
+    named = {"user": others[-1], "library": last, "function": found["name"]}
+    return named | ({"setuptools": others[-1]} if others[-1] == "setuptools" else {})
+
+
+def owner_in_site(file: str) -> str:
+    """Return the installed package of Python that a file is of; setuptools is one here too."""
+    found = compiled(_IN_SITE).search(file.replace("\\", "/"))
+    return found["name"] if found else ""
 
 
 def _missing_name(kind: str, message: str, asking: str) -> dict[str, str]:

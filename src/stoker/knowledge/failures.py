@@ -199,6 +199,7 @@ class OwnerTable(Row, frozen=True, kw_only=True):
     releases: tuple[str, ...]
     no_release: str
     no_owner: str
+    trees: dict[str, str]
     names: dict[str, str]  # words
     platforms: dict[str, str]
     not_of_windows: dict[str, str]

@@ -35,6 +35,12 @@ def release_of(path: str) -> Owner | None:
     return _owner_in(plain, owner_table().releases)
 
 
+def is_in_tree(library: str, path: str) -> bool:
+    """Return whether a path is in the source tree of a library whose folders have other names."""
+    folders = owner_table().trees.get(library)
+    return bool(folders and re.search(folders, path))
+
+
 def _plain(path: str) -> str:
     """Return a path without what `..` takes back, and without the progress in front of it."""
     plain = path.replace("\\", "/").rpartition(" ")[2]
