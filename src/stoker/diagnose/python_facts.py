@@ -14,7 +14,7 @@ from stoker.model.shell import ShellScript, Template, fill, joined, outside, quo
 
 FACTS = Facts()
 
-_OF_PYTHON = r"/usr/include/python(3\.\d{1,2})\b"
+_OF_PYTHON = r"/usr/include/python(3\.\d{1,2})\b|\bPython3? .{0,300}found version \"(3\.\d{1,2})"
 _BY_UV = (
     r"Failed to (?:download and )?build `|\buv (?:pip|sync|build|add|run) "
     r"|hint: This error likely indicates|Using C?Python \d.{1,80} environment at: "
@@ -93,7 +93,7 @@ def _by_new_python(about: About) -> ShellScript | None:
 def _python_headers(about: About) -> ShellScript | None:
     manager = about.here.manager
     named = about.first(_OF_PYTHON)
-    version = named[1] if named else about.interpreter.version
+    version = (named[1] or named[2]) if named else about.interpreter.version
     if not version or manager not in ("apt", "dnf", "apk", "zypper"):
         return None
     ending = {"apt": "-dev", "apk": "3-dev"}.get(manager, "-devel")
