@@ -41,7 +41,7 @@ def missing_headers(search: LogSearch) -> Iterator[Match]:
         library = library_of_namespace(folder) or owner_of_name(f"{folder}::")
         on_windows = bool(opened)
         known = provider(ProvidedKind.HEADER, header.removeprefix("./"))
-        foreign = on_windows or not known
+        foreign = on_windows or not known or known.is_c_library  # of another C library
         if foreign and (platform := platform_of(header, on_windows=on_windows)):
             named = {"header": header, "platform": platform}
             windows = {"windows": header} if on_windows else {}
