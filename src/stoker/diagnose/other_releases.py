@@ -185,7 +185,8 @@ def _moved(
 
 
 def _is_recent(library: NamedLibrary, row: NameRow) -> bool:
-    return library.releases.get(row.removed, "") >= _RECENT
+    """Return whether a name was removed lately; releases of some libraries have no date."""
+    return (library.releases.get(row.removed) or _RECENT) >= _RECENT
 
 
 def _is_its_own(library: NamedLibrary, file: str) -> bool:
