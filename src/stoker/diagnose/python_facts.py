@@ -15,6 +15,7 @@ from stoker.model.shell import ShellScript, Template, fill, joined, outside, quo
 FACTS = Facts()
 
 _OF_PYTHON = r"/usr/include/python(3\.\d{1,2})\b|\bPython3? .{0,300}found version \"(3\.\d{1,2})"
+_BUILT_FOR = r"\bcpython-3(\d{1,2})\b"  # in the names of modules and of build folders
 _BY_UV = (
     r"Failed to (?:download and )?build `|\buv (?:pip|sync|build|add|run) "
     r"|hint: This error likely indicates|Using C?Python \d.{1,80} environment at: "
@@ -89,11 +90,18 @@ def _by_new_python(about: About) -> ShellScript | None:
     return quoted(word.replace(old, new) for word in shlex.split(about.run.command))
 
 
+def _version_in_log(about: About) -> str | None:
+    """Return the version of Python whose headers or modules a log names."""
+    if named := about.first(_OF_PYTHON):
+        return named[1] or named[2]
+    built = about.first(_BUILT_FOR)
+    return f"3.{built[1]}" if built else None
+
+
 @FACTS.command("machine.python_headers", "the command that installs the headers of the interpreter")
 def _python_headers(about: About) -> ShellScript | None:
     manager = about.here.manager
-    named = about.first(_OF_PYTHON)
-    version = (named[1] or named[2]) if named else about.interpreter.version
+    version = _version_in_log(about) or about.interpreter.version
     if not version or manager not in ("apt", "dnf", "apk", "zypper"):
         return None
     ending = {"apt": "-dev", "apk": "3-dev"}.get(manager, "-devel")
