@@ -74,7 +74,8 @@ _GIVEN_UP: _Tables = {
         r"^\s{0,8}(?:[╰`])\S{1,3} Call to `[\w.:]{3,80}` failed(?!: \w)",
     ),
     Level.IMAGE: (
-        r"ERROR: failed to (?:build|solve: (?:process|executor failed|rpc error))",
+        r"ERROR: failed to (?:build: failed to )?solve: (?:process|executor failed|rpc error)",
+        r"ERROR: failed to build(?!: failed to solve)",
         r"ERROR: process \"",
         r"^Error: (?:building at STEP|error building at STEP)",
         r"The command '[^']{0,300}' returned a non-zero code",
