@@ -82,12 +82,13 @@ def cause_of(change: Change) -> Failure:
     elder = f"Use {change.product} before {change.since}, or a release of the project that supports"
     last = f"Use {release} or later" if change.is_needed else f"{elder} {release}"
     if change.is_general:
-        last = f"Use a release of the project for this {change.product}, or an older one of it"
+        last = f"Use a release of the project for this {change.product}, or the one that it is for"
     newer = f"Take the newest release of the project; if it does not know {release}, "
     newer += f"use {change.product} before {change.since}"
     if change.is_general:
         newer = (
-            f"Take the newest release of the project; if this is it, use an older {change.product}"
+            "Take the newest release of the project; if this is it, use the release of "
+            f"{change.product} that it is written for"
         )
     by_project = Fix(text=newer, commands=(Template("{run.newer_project}"),))
     others = () if change.is_needed or change.product in _TOOLS else (by_project,)

@@ -47,7 +47,8 @@ _DIFFERS = (
     r"|incompatible (?:pointer|type|function)|cannot initialize|pure virtual|abstract class"
     r"|not all trait items implemented|takes \d+ (?:generic )?arguments?|mismatched types"
     r"|no (?:method|field|function)|missing (?:structure )?field|has no field"
-    r"|(?:expected|does not take) \d+ arguments?"
+    r"|(?:expected|does not take) \d+ arguments?|missing arguments? for parameters?"
+    r"|extra (?:trailing closure|arguments?)|incorrect argument label"
 )
 _OPEN, _CLOSE, _KIND = r"['\"`\u2018]", r"['\"`\u2019]", r"(?:(?:class|struct|union|enum) )?"
 _NAME = rf"{_OPEN}(?P<name>[\w:]{{2,100}})"
@@ -106,7 +107,16 @@ _COUNT = (
     r"|(?:function|method) does not take \d+ arguments?"
 )
 _COUNTED = (
-    rf"too (?:few|many) arguments (?:to|in|for) (?:function |method |call to ){{0,2}}{_NAME}",
+    (
+        r"too (?:few|many) arguments (?:to|in|for) (?:function |method |call to ){0,2}"
+        rf"{_NAME}{_CLOSE}"
+    ),
+    # gcc quotes a function of C++ with what it returns
+    (
+        r"too (?:few|many) arguments (?:to|in|for) (?:function |method |call to ){0,2}"
+        rf"{_OPEN}(?:[\w:<>,*&]{{1,60}} {{1,2}}[*&]{{0,2}}){{0,3}}"
+        r"(?P<name>[A-Za-z_][\w:]{1,100})(?:<.{0,80}>)?\("
+    ),
     rf"^{_NAME}[^\n]{{0,80}}: function does not take \d+ arguments?",
 )
 _CALLED = r"(?P<name>[A-Za-z_]\w{2,80}(?:::\w{2,80}){0,4}) ?$"
@@ -143,7 +153,14 @@ _COPY = (
     r"(?P<root>(?!/usr/|/opt/)\S{1,200}/)(?P<name>(?!src/|include/|lib/)[\w.+-]{3,40})/(?:include|src)/"
     r"(?:(?P=name)/\S{1,100}|(?P=name)\.(?:h|hpp))$"
 )
-_QUOTED = rf"{_OPEN}(?P<name>[\w:~<>.]{{2,80}})"
+_QUOTED = (
+    # a function with what it returns and its parameters, then any other name
+    rf"{_OPEN}[^\n'\"\u2018\u2019(]{{1,120}}[ *&](?P<name>[A-Za-z_~][\w:]{{1,80}})\(",
+    rf"{_OPEN}(?P<name>[\w:~<>.]{{2,80}})",
+)
+_DECLARED = (
+    rf"note: {_OPEN}(?P<name>[A-Za-z_~][\w:~]{{1,80}})(?:\(.{{0,80}}\))?{_CLOSE} declared here"
+)
 PATTERNS = _ERRORS
 
 
@@ -155,8 +172,8 @@ def misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
         said = (
             _by_name(message, file)
             or _by_mark(message, below)
-            or _by_note(message, file, below)
             or _by_count(message, file, below)
+            or _by_note(message, file, below)
             or _by_folder(message, file, below)
         )
         if said:
@@ -279,6 +296,8 @@ def _by_member(kind: str, member: str) -> dict[str, str]:
 
 def _has_name(file: str, root: str) -> bool:
     """Return whether a file, or a folder of its path, has the name of a namespace or a class."""
+    if file.endswith((".yaml", ".yml")):  # code that a user wrote into a configuration
+        return False
     own = rf"(?:^|[/\\])(?:lib)?{re.escape(root.lower())}(?:[/\\]|\.\w{{1,5}}$)"
     return bool(re.search(own, file.lower()))
 
@@ -368,16 +387,18 @@ def _by_note(message: str, file: str, below: Sequence[Line]) -> dict[str, str]:
         file, places = (places[0], places[1:]) if places else ("", [])
     own = owner_of_path(file)
     if copy := _of_copy(file, places):
-        quoted = compiled(_QUOTED).search(message)
-        return as_member(
-            copy, f"{quoted['name']} as it is used here" if quoted else "such interface"
-        )
+        return as_member(copy, _said_member(message, below))
     for owner in filter(None, map(owner_of_path, places)):
         if not own or owner.name != own.name:
-            quoted = compiled(_QUOTED).search(message)
-            member = f"{quoted['name']} as it is used here" if quoted else "such interface"
-            return as_member(owner.name, member, str(owner))
+            return as_member(owner.name, _said_member(message, below), str(owner))
     return {}
+
+
+def _said_member(message: str, below: Sequence[Line]) -> str:
+    """Return what of a library does not fit, as the error or a note below it names it."""
+    noted = (found for line in below if (found := compiled(_DECLARED).search(line.text)))
+    quoted = _first(_QUOTED, message) or next(noted, None)
+    return f"{quoted['name']} as it is used here" if quoted else "such interface"
 
 
 def _copied(message: str, file: str, below: Sequence[Line]) -> dict[str, str]:

@@ -55,6 +55,7 @@ _NO_CHECKOUT = (
     r"|/feedstock_root/|/spack-stage/|/macports/|node_modules|installing \*source\* package"
     r"|/gems/|pip-install|pip-req-build|/sdists-v|registry[/\\]src|[/\\]Pods[/\\]|\.pioenvs"
     r"|\.platformio|/managed_components/|makepkg|==> Making package|PKGBUILD|[/\\]pkg[/\\]mod[/\\]"
+    r"|[/\\]Epic Games[/\\]"
 )
 
 

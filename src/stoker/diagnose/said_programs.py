@@ -65,7 +65,7 @@ def _missing(text: str) -> str:
 
 
 def _is_program(name: str) -> bool:
-    return not compiled(_WORD).match(name) and bool(provider(ProvidedKind.PROGRAM, name))
+    return not compiled(_WORD).match(name.lower()) and bool(provider(ProvidedKind.PROGRAM, name))
 
 
 def _is_more(name: str) -> bool:

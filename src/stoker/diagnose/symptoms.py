@@ -8,7 +8,7 @@ case (statements.py), and one about a name that a library does not have.
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from stoker.diagnose.c_functions import is_hidden_without_gnu, shifted_calls, without_include
-from stoker.diagnose.found_packages import declined_versions, refused_packages
+from stoker.diagnose.found_packages import declined_versions, incomplete_packages, refused_packages
 from stoker.diagnose.interfaces import collisions, declared_at, misfits, unowned_misfits
 from stoker.diagnose.lines import COMPILER_ERRORS, compiled
 from stoker.diagnose.loaded import failed_loads
@@ -252,6 +252,9 @@ def _unusable_packages(search: LogSearch) -> Iterator[Match]:
         yield symptom("cmake-package-refuses", line, 0.88, groups)
     for line, groups in declined_versions(search):
         yield symptom("version-not-accepted", line, 0.9, groups)
+    for line, is_misplaced, groups in incomplete_packages(search):
+        name = "package-prefix-wrong" if is_misplaced else "package-files-missing"
+        yield symptom(name, line, 0.93, groups)
 
 
 def _cmake_errors(search: LogSearch) -> Iterator[Match]:

@@ -1,7 +1,8 @@
 """Restores the English words of tools that spoke another language, so that all signs find them.
 
 The words are those of the tools' own catalogues (knowledge/translations.tsv). Messages of
-Microsoft's compiler are known by their code in any language. A line keeps what the tool said.
+Microsoft's compiler are known by their code in any language, and those of Xcode's list of issues by
+how they begin. A line keeps what the tool said.
 """
 
 import re
@@ -29,6 +30,23 @@ _LISTED = (
     r"(?:\t(?P<project>[^\t]{0,200}))?(?:\t(?P<file>[^\t]{0,300}))?(?:\t(?P<line>\d{1,7}))?"
 )
 _WITHOUT_CODE = r"\.(?:obj|lib|exe|dll)\)? ?: (?=unresolved external symbol )"
+# What the list of issues of Xcode has: no word `error`, and a capital letter. Warnings look the
+# same, so that only beginnings of messages that are errors count.
+_OF_XCODE = (
+    r"(?m)^\s{0,8}(?P<place>/[^:\n]{1,300}"
+    r"(?:\.(?:swift|mm?|[ch]|cc|cpp|cxx|hpp|hh|metal)|/c\+\+/v1/\w{2,40}):\d{1,7}:\d{1,5}):? "
+    r"(?P<message>(?:Implicit instantiation of"
+    r"|No (?:member|type|such|matching|viable|visible|known)"
+    r"|Use of undeclared|Unknown (?:type|receiver)|Undeclared|Cannot |Redefinition of"
+    r"|Typedef redefinition|Reference to|Call to|Expected |Value of (?:type|optional)"
+    r"|Type ['\u2018\"]|Could not (?:build|find)|Module ['\u2018\"]|Too (?:few|many) arguments"
+    r"|Missing (?:argument|return)|Extra argument|Static assertion|Static_assert|Incomplete "
+    r"|Field has incomplete|Variable has incomplete|Member access into|Member reference"
+    r"|Invalid operands|Incompatible |Ambiguous |Allocating an object"
+    r"|['\u2018\"][^'\u2019\"\n]{1,120}['\u2019\"] (?:file not found|is unavailable|is not a"
+    r"|is inaccessible|has been (?:explicitly|renamed)|was not)).{0,600})$"
+)
+_APPLE_FOLDERS = ("/Users/", "/Applications/", "/Volumes/", "/Library/")
 _OF_MICROSOFT = ("LNK", " C1", " C2", " C3", " C4", "\tC", "\tMSB", "unresolved external")
 
 
@@ -44,9 +62,20 @@ def in_english(lines: Sequence[Line]) -> Sequence[Line]:
     whole = "\n".join(line.text for line in lines)
     phrases = [phrase for name in _languages(whole) for phrase in _phrases(name, whole)]
     by_microsoft = any(mark in whole for mark in _OF_MICROSOFT)
+    if any(mark in whole for mark in _APPLE_FOLDERS) and compiled(_OF_XCODE).search(whole):
+        lines = list(map(_of_xcode, lines))
     if not phrases and not by_microsoft:
         return lines
     return [_translated(line, phrases, by_microsoft=by_microsoft) for line in lines]
+
+
+def _of_xcode(line: Line) -> Line:
+    """Return a line of Xcode's list of issues as the compiler prints it."""
+    if not (found := compiled(_OF_XCODE).match(line.text)):
+        return line
+    message = f"{found['message'][:1].lower()}{found['message'][1:]}"
+    text = f"{found['place']}: error: {message}"
+    return msgspec.structs.replace(line, text=text, said=line.text)
 
 
 def _languages(whole: str) -> list[str]:
