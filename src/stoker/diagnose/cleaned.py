@@ -16,6 +16,8 @@ _ESCAPES = (
     r"\x1b(?:\[[0-9;:?]{0,40}[ -/]{0,4}[@-~]|[\]_PX^][^\x07\x1b]{0,400}(?:\x07|\x1b\\)"
     r"|[()][0-9A-B]|[=>78cDEHM])"
 )
+# What is left of a link around the name of a warning where only the escape itself was taken away.
+_LINK_LEFT = r"\]?8;;(?:https?://[^\s\]]{1,200}?(?P<option>W[\w=+-]{2,80}?)(?=-(?P=option)))?"
 _BYTES = r"(?:<[89A-F][0-9A-F]>){2,4}"  # a character of UTF-8 that a pager or a log writer escaped
 _ENTITY = r"&(?:lt|gt|quot|#39|#x27|amp);"  # of a page that was copied as its source
 _PREFIX = "|".join(
@@ -106,6 +108,8 @@ def clean(text: str) -> str:
     """
     if "\x1b" in text:
         text = re.sub(_ESCAPES, "", text)
+    if "8;;" in text:
+        text = re.sub(_LINK_LEFT, "", text)
     if "&" in text and re.search(_ENTITY, text):
         from html import unescape  # its table of entities is large, and few logs need it
 

@@ -13,6 +13,7 @@ _HOLLOW = (
     r"|Error (?:compiling objects|building extension)|[Ff]ailed to (?:build|compile|make)\b"
     r"|(?:[Cc]ommand|process|[Tt]ask|step|job|[Bb]uild|stage)\b.{0,120}\bfailed"
     r"|did not complete successfully|^\s*Error \d{1,3}$|exit (?:status|code):? [1-9]"
+    r"|^\s*Error generating(?: file)?$"
     r"|(?:[Bb]uild|BUILD) (?:failed|FAILED)|error: Cannot build '|\b(?:Aborting|aborted due to)\b"
     r"|ERROR: A failure occurred|error making: |Failed to install the following packages"
     r"|Bad return status|failed with: BUILD_FAILED"

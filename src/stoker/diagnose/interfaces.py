@@ -22,7 +22,7 @@ _SAID = r"(?P<message>\S.{0,400})"
 _ERRORS = (
     r"^\s{0,24}(?P<file>[^\s:'\"][^:'\"\n]{0,300}\.\w{1,5}):\d{1,7}(?::\d{1,5})?: error: " + _SAID,
     r"^\s{0,24}(?P<file>[^\s('\"][^('\"\n]{0,300}\.\w{1,5})\(\d{1,7}(?:,\d{1,5})?\)"
-    r": error(?: [A-Z]{1,3}\d{4})?: " + _SAID,
+    r": error(?: [A-Z]{1,3}\d{4})?\s?: " + _SAID,
     rf"^\s{{0,24}}(?P<file>{_OF_RUST})\[E0\d{{3}}\]: {_SAID}",
     r"^\s{0,24}(?P<file>)error: " + _SAID,  # a part of a message
 )

@@ -18,6 +18,7 @@ NO_HEADER = (
     r"fatal error: ['\"\u2018]?(?P<header>[\w./+-]{2,120}?)['\"\u2019]?"
     r"(?:: No such file or directory| file not found)"
     r"|Cannot open include file: '(?P<opened>[\w./+-]{2,120})'"
+    r"|(?:cannot|could not) open source file \\?\"(?P<quoted>[\w./+-]{2,120})(?:\\?\"|\\$)"
     r"|C1083: [^\"'\n]{5,80}[\"'\u201c](?P<translated>[\w./+-]{2,120}\.\w{1,3})[\"'\u201d]"
 )
 # What CMake, Meson and configure say of a library that is there.
@@ -35,7 +36,7 @@ PATTERNS = (NO_HEADER, *_IS_FOUND, _SEARCHED)
 def missing_headers(search: LogSearch) -> Iterator[Match]:
     for line, groups in search.hits([NO_HEADER]):
         opened = groups.get("opened") or groups.get("translated", "")
-        named_at = groups.get("header") or opened
+        named_at = groups.get("header") or groups.get("quoted") or opened
         header = _included(named_at)
         folder = header.partition("/")[0]
         library = library_of_namespace(folder) or owner_of_name(f"{folder}::")

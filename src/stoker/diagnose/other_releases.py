@@ -40,6 +40,14 @@ _NO_ATTRIBUTE = (
 )
 # An error about an object; others may be about a namespace.
 _OF_CLASS = r"has no member named|no member named ['\"\u2018]\w{1,80}['\"\u2019] in (?!namespace)"
+# Extensions that were put into the source tree of PHP: all but those that it has itself.
+_ADDED = (
+    r"/ext/(?!(?:bcmath|bz2|calendar|com_dotnet|ctype|curl|date|dba|dl_test|dom|enchant|exif|ffi"
+    r"|fileinfo|filter|ftp|gd|gettext|gmp|hash|iconv|imap|intl|json|ldap|lexbor|libxml|mbstring"
+    r"|mysqli|mysqlnd|oci8|odbc|opcache|openssl|pcntl|pcre|pdo\w*|pgsql|phar|posix|pspell|random"
+    r"|readline|reflection|session|shmop|simplexml|skeleton|snmp|soap|sockets|sodium|spl|sqlite3"
+    r"|standard|sysv\w{3}|tidy|tokenizer|uri|xml\w*|xsl|zend_test|zip|zlib)/)[a-z][\w-]{1,40}/"
+)
 PATTERNS = _NO_ATTRIBUTE
 # How a version stands beside the name of a library: fmt-12.0.0, numpy==2.1, fmt/12.0.0, and what
 # CMake and Meson print.
@@ -84,7 +92,7 @@ def _lacking(search: LogSearch) -> Iterator[_Lacking]:
         of_class = bool(compiled(_OF_CLASS).search(search.lines[line].text))
         yield _Lacking(line=line, file=file, name=full, is_member=of_class)
     for line, groups in search.hits([NO_HEADER], most=_MOST):
-        header = groups.get("header") or groups.get("opened") or groups.get("translated", "")
+        header = next(iter(groups.values()), "")
         yield _Lacking(line=line, name=header, is_header=True)
     for line, groups in search.hits(UNDEFINED, most=_MOST):
         symbol = groups["symbol"].partition("(")[0]
@@ -118,7 +126,8 @@ def _of_other_release(
     for row in rows:
         library = named_library(row.library)
         file = search.lines[lacking.line].text if lacking.is_linked else lacking.file
-        if is_of(library.name, file) or _is_its_own(library, lacking.file):
+        own = is_of(library.name, file) and not compiled(_ADDED).search(file)
+        if own or _is_its_own(library, lacking.file):
             continue
         has = _version(search, library)
         is_telling = lacking.is_header and row.removed and _is_recent(library, row)

@@ -37,8 +37,12 @@ _FEW_LINES = 5
 _FIRST_LINES = 2000  # in which a prefix is looked for
 # A terminal shows the place of an error, and the name that it is about, in lines of their own.
 _ONLY_A_PLACE = re.compile(r"\s{0,24}\S[^'\"\n]{0,300}(?::\d{1,7}|\(\d{1,7}(?:,\d{1,5})?\)):$")
-_BEFORE_A_NAME = re.compile(r"\berror: [^'\"\u2018\u2019`]*[^'\"\u2018\u2019`.;:)]$")
-_ERROR_RESUMES = re.compile(r"\s+(?:fatal )?error: ")
+_BEFORE_A_NAME = re.compile(
+    r"\berror: (?:[^'\"\u2018\u2019`]*[^'\"\u2018\u2019`.;:)]|.{1,300} in (?:namespace)?)$"
+)
+_ERROR_RESUMES = re.compile(r"\s*(?:fatal )?error(?: [A-Z]{1,3}\d{4})?: ")
+_HEADER_LACKS = re.compile(r"fatal error: [\w./+-]{2,120}:$")
+_LACKS = re.compile(r"\s*(?:No such file or directory|File or directory not found)\b")
 _NAME_RESUMES = re.compile(r"\s{2,12}['\"\u2018]")
 _SHORTEST = 32  # bytes that a line counts as where it is shorter, since each takes its time
 _UTF16 = b"\xff\xfe"  # how Windows shells write what they redirect
@@ -203,10 +207,13 @@ def _rejoined(lines: list[Line]) -> list[Line]:
     """
     for place in range(len(lines) - 2, -1, -1):
         text, below = lines[place].text, lines[place + 1].text
-        if below[:1].isspace() and (
-            (text.endswith(":") and _ERROR_RESUMES.match(below) and _ONLY_A_PLACE.match(text))
-            or (_NAME_RESUMES.match(below) and _BEFORE_A_NAME.search(text))
-        ):
+        if (
+            text.endswith(":")
+            and (
+                (_ERROR_RESUMES.match(below) and _ONLY_A_PLACE.match(text))
+                or (_LACKS.match(below) and _HEADER_LACKS.search(text))
+            )
+        ) or (_NAME_RESUMES.match(below) and _BEFORE_A_NAME.search(text)):
             lines[place] = Line(number=lines[place].number, text=f"{text} {below.lstrip()}")
             lines[place + 1] = Line(number=lines[place + 1].number, text="")
     return lines

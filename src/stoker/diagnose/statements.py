@@ -17,7 +17,8 @@ _MOST = 50  # statements of one kind that are looked into
 _LEAST_WORDS = 5
 _PLACE = r"^\s{0,24}(?P<file>[^\s:'\"][^:'\"\n]{0,300}\.\w{1,5}):\d{1,7}(?::\d{1,5})?: "
 _PLACE_IN_BRACKETS = (
-    r"^\s{0,24}(?P<file>[^\s('\"][^('\"\n]{0,300}\.\w{1,5})\(\d{1,7}(?:,\d{1,5})?\): "
+    r"^\s{0,24}(?P<file>[^\s('\"][^('\"\n]{0,300}(?:\.\w{1,5}|[/\\][a-z]{3,30}))"
+    r"\(\d{1,7}(?:,\d{1,5})?\): "
 )
 _SAID = r"(?P<message>\S.{0,300})"
 _DIRECT = (
@@ -32,6 +33,7 @@ _CMAKE = r"^\s{0,24}CMake Error at (?P<file>\S{1,300}):\d{1,6} \(message\):"
 # CMake's own files, those of an installed package and of the step that installs.
 _NOT_OF_PROJECT = (
     r"/share/cmake[^/]{0,10}/Modules/|CMakeFiles/\d|(?:[Cc]onfig|-targets|Targets)\.cmake$"
+    r"|\.cu\.(?:o|obj)(?:\.\w{2,20})?\.cmake$"
     r"|^/(?:usr|opt)/\S{0,200}/cmake/|(?:^|/)(?:cmake_install|ament_cmake_symlink_install)\.cmake$"
 )
 _QUOTED = r"^\s{0,9}\d{1,7} \|\s{1,12}#\s{0,4}error\b"  # clang shows the line below its message

@@ -39,6 +39,7 @@ _GIVEN_UP: _Tables = {
     ),
     Level.BUILD: (
         _START + r"FAILED: ",
+        r"^CMake Error at \S{1,300}\.cu\.(?:o|obj)(?:\.\w{2,20})?\.cmake:\d{1,6} \(message\)",
         r"ninja: build stopped",
         _START + r"(?:g|mingw32-)?make(?:\.exe)?(?:\[\d+\])?: "
         r"\*\*\* (?!No rule|No targets|internal error|/|.{0,300}\(ignored\))",
@@ -165,7 +166,10 @@ _ERROR = (
     r"line \d{1,6}: {1,4}\d{1,9} (?:Killed|Aborted|Segmentation fault|Bus error)\b",  # bash
 )
 _HARMLESS = (
-    r"\bwarning\b(?!.{0,300}\[-Werror)",
+    (  # but not in what an error of a compiler says
+        r"^(?!.{1,400}[):]\d{0,7}\s?: (?:fatal )?error(?: C\d{4})?: .{0,2000}\bwarning\b)"
+        r".{0,2000}?\bwarning\b(?!.{0,300}\[-Werror)"
+    ),
     r"ERROR: pip's dependency resolver",
     r"\bfatal: (?:not a git repository|[Nn]o (?:names|tags) found|no tag exactly)",
     r"Performing Test \w",

@@ -14,6 +14,7 @@ from stoker.diagnose.lines import COMPILER_ERRORS, compiled
 from stoker.diagnose.loaded import failed_loads
 from stoker.diagnose.messages import message_text
 from stoker.diagnose.missing_headers import NO_HEADER, missing_headers, on_apple
+from stoker.diagnose.mixed_ages import headers_not_included, mixed_ages
 from stoker.diagnose.said_programs import missing_programs
 from stoker.diagnose.signs import MOST_OF_A_KIND, LogSearch, Match, symptom
 from stoker.diagnose.statements import STATED, conflicting_versions, requirements, statements
@@ -100,6 +101,8 @@ def find_symptoms(search: LogSearch, explained: Collection[int]) -> list[Match]:
         _misfits,
         _required,
         _missing_includes,
+        _not_included,
+        mixed_ages,
         missing_headers,
         _mixed_headers,
         failed_loads,
@@ -165,6 +168,12 @@ def _missing_includes(search: LogSearch) -> Iterator[Match]:
             yield symptom("missing-include-c", line, 0.88, {"function": name})
         elif not any(map(search.texts.having, _NOT_GNU)) and not on_apple(search):
             yield symptom("gnu-source-missing", line, 0.9, {"function": name})
+
+
+def _not_included(search: LogSearch) -> Iterator[Match]:
+    for line, groups in headers_not_included(search):
+        strength = 0.74 if "library" in groups else 0.8
+        yield symptom("header-not-included", line, strength, groups)
 
 
 def _mixed_headers(search: LogSearch) -> Iterator[Match]:
@@ -259,6 +268,8 @@ def _unusable_packages(search: LogSearch) -> Iterator[Match]:
 
 def _cmake_errors(search: LogSearch) -> Iterator[Match]:
     for begin, span in search.steps.refusals.items():
+        if begin in search.steps.echoes:
+            continue
         written = message_text(search.lines, span)
         message = written or search.lines[begin].text.strip()
         if absent := compiled(_NOT_THERE).search(message):

@@ -14,7 +14,11 @@ import msgspec
 
 from stoker.diagnose.lines import compiled
 from stoker.diagnose.sieve import Line
-from stoker.knowledge.translations import microsoft_messages, translations
+from stoker.knowledge.translations import (
+    microsoft_messages,
+    translations,
+    windows_messages,
+)
 
 _QUOTES = "`'\"\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u300c\u300d\u300e\u300f"
 _QUOTED_VALUE = rf"[{_QUOTES}]\s?(.{{1,300}}?)\s?[{_QUOTES}]"
@@ -47,6 +51,9 @@ _OF_XCODE = (
     r"|is inaccessible|has been (?:explicitly|renamed)|was not)).{0,600})$"
 )
 _APPLE_FOLDERS = ("/Users/", "/Applications/", "/Volumes/", "/Library/")
+# What Python says before a message of Windows, which is then of no other tool.
+_OF_WINDOWS = ("DLL load failed", "[WinError ")
+_NOT_FOUND = "File or directory not found"  # of a C library that was translated back
 _OF_MICROSOFT = ("LNK", " C1", " C2", " C3", " C4", "\tC", "\tMSB", "unresolved external")
 
 
@@ -64,6 +71,8 @@ def in_english(lines: Sequence[Line]) -> Sequence[Line]:
     by_microsoft = any(mark in whole for mark in _OF_MICROSOFT)
     if any(mark in whole for mark in _APPLE_FOLDERS) and compiled(_OF_XCODE).search(whole):
         lines = list(map(_of_xcode, lines))
+    if any(mark in whole for mark in (*_OF_WINDOWS, _NOT_FOUND)):
+        lines = [_of_system(line) for line in lines]
     if not phrases and not by_microsoft:
         return lines
     return [_translated(line, phrases, by_microsoft=by_microsoft) for line in lines]
@@ -112,6 +121,22 @@ def _literal(text: str) -> str:
     return loose.replace(":", "[:\uff1a]")
 
 
+def _of_system(line: Line) -> Line:
+    """Return a line with the English words of what Windows or the C library says in it."""
+    text = line.text.replace(_NOT_FOUND, "No such file or directory")
+    if any(mark in text for mark in _OF_WINDOWS) and not text.isascii():
+        messages = windows_messages()
+        begin = next((text.find(one) for one in messages.begins if one in text), len(text))
+        for english, said in messages.said.items():
+            found = next((one for one in said if one in text[begin:]), None)
+            if found:
+                at = text.index(found, begin)
+                rest = text[at + len(found) :].lstrip(".\u3002")
+                text = f"{text[:at].rstrip()} {english}{rest}"
+                break
+    return line if text == line.text else msgspec.structs.replace(line, text=text, said=line.text)
+
+
 def _translated(line: Line, phrases: Iterable[_Phrase], *, by_microsoft: bool) -> Line:
     text = line.text
     for phrase in phrases:
@@ -120,7 +145,8 @@ def _translated(line: Line, phrases: Iterable[_Phrase], *, by_microsoft: bool) -
         text = re.sub(_COLON, ": ", text)
     if by_microsoft and any(mark in text for mark in _OF_MICROSOFT):
         text = _of_microsoft(text)
-    return line if text == line.text else msgspec.structs.replace(line, text=text, said=line.text)
+    said = line.said or line.text
+    return line if text == line.text else msgspec.structs.replace(line, text=text, said=said)
 
 
 def _filled(english: str, found: re.Match[str]) -> str:

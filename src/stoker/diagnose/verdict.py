@@ -14,6 +14,7 @@ from stoker.diagnose.c_functions import removed_functions, shifted_calls, withou
 from stoker.diagnose.copies import stale_objects
 from stoker.diagnose.cut_logs import hollow_excerpt
 from stoker.diagnose.lines import Texts
+from stoker.diagnose.mixed_ages import headers_not_included
 from stoker.diagnose.other_releases import other_releases
 from stoker.diagnose.sieve import Line, Log
 from stoker.diagnose.signs import LogSearch, Match, find_matches
@@ -63,7 +64,11 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
         given=lambda name: bool(value(name, about)),
         versions=versions_of(texts),
     )
-    uses = (*without_include(search), *shifted_calls(search))
+    uses = (
+        *without_include(search),
+        *shifted_calls(search),
+        *headers_not_included(search),
+    )
     removed = {*removed_functions(search), *(line for line, _ in uses)}
     found = [
         match

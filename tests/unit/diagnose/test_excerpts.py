@@ -105,7 +105,8 @@ def test_an_error_before_a_cut_traceback_is_not_hidden_by_it() -> None:
     ("path", "cause", "words"),
     [
         ("zstd.lib", "system-library-missing", ""),
-        ("python313.lib", "python-headers-missing", ""),
+        ("python313.lib", "python-import-library-missing", ""),
+        ("python311.lib", "python-headers-missing", ""),
         ("millwheel.lib", "link-input-missing", "If millwheel.lib is a part of the project"),
         ("build\\mill.res", "link-input-missing", "mill.res is made by an earlier step"),
         ("..\\lib\\Release\\gate.lib", "link-input-missing", "gate.lib is made by an earlier"),
