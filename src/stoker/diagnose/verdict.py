@@ -13,7 +13,7 @@ from stoker.diagnose.answers import answers, headline, value
 from stoker.diagnose.c_functions import removed_functions, shifted_calls, without_include
 from stoker.diagnose.copies import stale_objects
 from stoker.diagnose.cut_logs import hollow_excerpt
-from stoker.diagnose.lines import Texts
+from stoker.diagnose.lines import Texts, compiled
 from stoker.diagnose.mixed_ages import headers_not_included
 from stoker.diagnose.other_releases import other_releases
 from stoker.diagnose.sieve import Line, Log
@@ -23,7 +23,7 @@ from stoker.diagnose.steps import LogSteps, failed_step, find_steps
 from stoker.diagnose.symptoms import find_symptoms
 from stoker.diagnose.translated import in_english
 from stoker.diagnose.values import Diagnosis, FailedRun, FoundCause, LogEvidence, Status
-from stoker.knowledge.failures import Depth, Failure, stated
+from stoker.knowledge.failures import Depth, Failure, FailureStage, stated
 from stoker.model.secrets import redact
 
 _OF_ECHO = 0.5  # how sure a sign in a line that only repeats can be, at most
@@ -42,6 +42,23 @@ _OF_WARNING = "werror-new-gcc"
 _HARD_ERROR = (
     r"\.(?:[chly]|cc|cpp|cxx|C|hh|hpp|hxx|cu|cuh|mm?):\d{1,7}:\d{1,5}: (?:fatal )?error: "
     r"(?!incompatible function pointer|.{0,2000}\[-W)"
+)
+# Stages that are over once a compiler runs, and a line that shows that one does.
+_BEFORE_COMPILING = frozenset(
+    {
+        FailureStage.FETCH,
+        FailureStage.CONFIGURE,
+        FailureStage.PACKAGE,
+        FailureStage.INSTALL,
+        FailureStage.IMPORT,
+        FailureStage.RUN,
+    }
+)
+_COMPILES = (
+    r"\s{0,24}(?:\[ {0,4}\d{1,6}(?:/\d{1,6}|%)\] |(?:CC|CXX|CPP)(?: |\()|Compiling \w"
+    r"|(?:libtool: compile:|/bin/(?:ba)?sh \S{0,80}libtool).{0,200} -c "
+    r"|(?:\S{0,200}/)?(?:[\w-]{2,40}-)?(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|nvcc|hipcc|cl)"
+    r"(?:-[\d.]{1,5})?(?:\.exe)? .{0,2000}(?:\s-c\s|\s/c\s))"
 )
 _MESSAGE = "message"  # a group that is a whole sentence
 _MOST_ERRORS = 20  # that are looked for above a warning
@@ -74,6 +91,7 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
         match
         for match in (*find_matches(search), *stale_objects(search), *split_paths(search))
         if _counts(match, steps)
+        and not _is_gone_past(match, search)
         and not (match.line in removed and match.cause.name in _STRICT)
         and not _is_behind_error(match, search)
     ]
@@ -233,11 +251,32 @@ def _groups(match: Match, matches: Iterable[Match]) -> dict[str, tuple[str, ...]
 
 def _counts(match: Match, steps: LogSteps) -> bool:
     """Return whether a match is evidence: not if successful builds print it too, or if the build
-    recovered later. A warning of CMake does not count if CMake names an error itself.
+    recovered later. A warning of CMake does not count if CMake names an error itself, or wrote the
+    files of the build after it.
     """
     if steps.refusals and (match.quiet or match.line in steps.notices):
         return any(match.line in message for message in steps.refusals.values())
+    if match.line in steps.notices and steps.taken_back(match.line):
+        return False
     return not steps.taken_back(match.line) or (steps.failed and not match.quiet)
+
+
+def _is_gone_past(match: Match, search: LogSearch) -> bool:
+    """Return whether the build went on after what a tool said before anything was compiled, and
+    failed in a source later: such a message was about something that the build can do without.
+    """
+    if match.cause.stage not in _BEFORE_COMPILING:
+        return False
+    later = (line for line in search.texts.search(_HARD_ERROR, most=_MOST_ERRORS))
+    error = next((line for line in later if line > match.line), None)
+    if error is None or search.steps.taken_back(error):
+        return False
+    for line in range(match.line + 1, error):
+        if line in search.steps.echoes:
+            return False
+        if compiled(_COMPILES).match(search.lines[line].text):
+            return True
+    return False
 
 
 def _is_behind_error(match: Match, search: LogSearch) -> bool:

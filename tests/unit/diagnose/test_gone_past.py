@@ -1,0 +1,50 @@
+"""What a build said and then went on is not the cause of an error in a source that comes later."""
+
+import pytest
+
+from stoker.diagnose.values import Status
+from tests.unit.diagnose.test_readings import diagnosis
+
+BY_MAKE = """gcc -O2 -c -o mill.o mill.c
+mill.c:12:5: error: too many initializers for 'grind'
+make[1]: *** [Makefile:3: mill.o] Error 1
+make: *** [Makefile:9: all] Error 2
+"""
+BY_NINJA = """-- Configuring done (1.2s)
+-- Build files have been written to: /src/build
+[1/20] Building CXX object wheel.o
+[2/20] Building CXX object mill.o
+FAILED: mill.o
+/usr/bin/c++ -c mill.cc -o mill.o
+mill.cc:12:5: error: too many initializers for 'grind'
+ninja: build stopped: subcommand failed.
+"""
+TOLERATED = [
+    "-- No package 'libsystemd' found",
+    "--   Package 'wheel', required by 'virtual:world', not found",
+    "CMake Warning at CMakeLists.txt:3 (message):\n  NCCL not found.  Compiling without it\n",
+    "error: pathspec 'v1.0' did not match any file(s) known to git",
+    "fatal: No names found, cannot describe anything.",
+    "/bin/sh: 1: lsb_release: not found",
+    "bash: line 3: nvcc: command not found",
+    "which: no nvcc in (/usr/local/bin:/usr/bin)",
+    "cp: cannot stat 'README': No such file or directory",
+    "WARNING: Retrying (Retry(total=4, connect=None)) after connection broken by "
+    "'ReadTimeoutError(\"HTTPSConnectionPool: Read timed out.\")': /simple/wheel/",
+    "E: Unable to locate package libwheel-dev",
+    "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old",
+    "UserWarning: Failed to initialize NumPy: _ARRAY_API not found",
+    "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory",
+    "cc1plus: warning: unrecognized command line option '-Wno-wheel'",
+]
+
+
+@pytest.mark.parametrize("after", [BY_MAKE, BY_NINJA], ids=["make", "ninja"])
+@pytest.mark.parametrize("line", TOLERATED)
+def test_a_build_that_went_on_was_not_stopped(line: str, after: str) -> None:
+    assert diagnosis(f"{line}\n{after}").status is Status.UNKNOWN
+
+
+def test_a_build_that_gave_up_was_stopped() -> None:
+    found = diagnosis("/bin/sh: 1: flex: not found\nmake: *** [Makefile:3: lexer.c] Error 127\n")
+    assert found.findings[0].cause == "build-tool-missing"
