@@ -161,6 +161,9 @@ _QUOTED = (
 _DECLARED = (
     rf"note: {_OPEN}(?P<name>[A-Za-z_~][\w:~]{{1,80}})(?:\(.{{0,80}}\))?{_CLOSE} declared here"
 )
+_IN_HEADER = r"\.(?:h|hh|hpp|hxx|ipp|tcc|inl)$"
+_PROPOSED = r"no member named '\w{2,80}' in '[^'\n]{2,300}'; did you mean '\w{2,80}'"
+_USED = "in instantiation of "
 PATTERNS = _ERRORS
 
 
@@ -183,6 +186,19 @@ def misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
         if note and (owner := owner_of_path(note["file"])):
             member = f"{note['name']} for this argument"
             yield line, as_member(owner.name, member, str(owner))
+
+
+def mistyped_members(search: LogSearch) -> Iterator[tuple[int, str]]:
+    """Yield the errors within a header of a bundled library about a member that its class does not
+    have, where clang proposes another member of it and names no use: the line and the library.
+    Templates were not looked into before they were used.
+    """
+    for line, found in _errors(search):
+        owner = owner_of_path(found["file"]) if compiled(_IN_HEADER).search(found["file"]) else None
+        if not owner or not compiled(_PROPOSED).search(found["message"]):
+            continue
+        if not any(_USED in one.text for one in _below(search, line)):
+            yield line, str(owner)
 
 
 def unowned_misfits(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:

@@ -29,7 +29,15 @@ _IS_FOUND = (
 )
 _SEARCHED = r"\s-(?:I|isystem) ?(?P<folders>/\S{1,300}(?: -(?:I|isystem) ?/\S{1,300}){0,20})"
 _INSTALLED = r"^(?:/usr/include|/opt/homebrew/(?:include|Cellar|opt)|/usr/local/(?:Cellar|opt))/"
+_OF_APPLE = (
+    "/opt/homebrew/", "/Library/", "apple-darwin", ".sdk/", "/usr/local/opt/", "/usr/local/Cellar/"
+)  # fmt: skip
+_ABOVE = 24  # lines in which includes are listed
 _INTERNAL = r"/(?:details?|internal|impl)/"  # headers of a library that no other project should use
+# A source that was installed with a package of Python, which compiles it at its first use.
+_IN_PACKAGE = r"/(?:site|dist)-packages/(?P<name>[A-Za-z]\w{1,60})/(?!include/)"
+_INCLUDED = r"^\s{0,24}(?:In file included )?from (?P<file>[^\s:]{1,300}):\d{1,7}"
+_WITHOUT_SOURCES = ("numpy", "torch", "pybind11", "nanobind", "nvidia", "cmake", "include")
 PATTERNS = (NO_HEADER, *_IS_FOUND, _SEARCHED)
 
 
@@ -69,12 +77,28 @@ def missing_headers(search: LogSearch) -> Iterator[Match]:
         else:
             source = compiled(COMPILER_ERRORS[0]).match(search.lines[line].text)
             file = {"file": source["file"]} if source else {}
+            if source and (package := _compiled_package(search, line, source["file"])):
+                named = {"package": package, "header": header}
+                yield symptom("installed-headers-incomplete", line, 0.8, named)
+                continue
             yield symptom("file-missing", line, 0.7, {"header": header} | file)
+
+
+def _compiled_package(search: LogSearch, line: int, file: str) -> str | None:
+    """Return the package of Python that an error is within, if a source of this package is compiled
+    and not one of another project that includes its headers.
+    """
+    package = compiled(_IN_PACKAGE).search(file)
+    if not package or package["name"].startswith(_WITHOUT_SOURCES):
+        return None
+    above = (one.text for one in search.lines[max(0, line - _ABOVE) : line])
+    users = (found["file"] for text in above if (found := compiled(_INCLUDED).match(text)))
+    return package["name"] if all(f"/{package['name']}/" in user for user in users) else None
 
 
 def on_apple(search: LogSearch) -> bool:
     """Return whether the log is of macOS, where the C library is a part of the SDK."""
-    return any(map(search.texts.having, ("/opt/homebrew/", "/Library/", "apple-darwin", ".sdk/")))
+    return any(map(search.texts.having, _OF_APPLE))
 
 
 def _included(header: str) -> str:

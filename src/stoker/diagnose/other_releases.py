@@ -194,8 +194,9 @@ def _moved(
 
 
 def _is_recent(library: NamedLibrary, row: NameRow) -> bool:
-    """Return whether a name was removed lately; releases of some libraries have no date."""
-    return (library.releases.get(row.removed) or _RECENT) >= _RECENT
+    """Return whether a name was removed lately; no release of some libraries has a date."""
+    dated = any(library.releases.values())
+    return not dated or library.releases.get(row.removed, "") >= _RECENT
 
 
 def _is_its_own(library: NamedLibrary, file: str) -> bool:

@@ -5,7 +5,7 @@ lines about errors have in common.
 """
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
@@ -44,6 +44,9 @@ _ERROR_RESUMES = re.compile(r"\s*(?:fatal )?error(?: [A-Z]{1,3}\d{4})?: ")
 _HEADER_LACKS = re.compile(r"fatal error: [\w./+-]{2,120}:$")
 _LACKS = re.compile(r"\s*(?:No such file or directory|File or directory not found)\b")
 _NAME_RESUMES = re.compile(r"\s{2,12}['\"\u2018]")
+_CONSOLE = range(78, 260)  # characters of a line
+_FEWEST_BROKEN = 3
+_OF_WINDOWS = re.compile(r"[A-Za-z]:\\[\w. -]+\\\S")
 _SHORTEST = 32  # bytes that a line counts as where it is shorter, since each takes its time
 _UTF16 = b"\xff\xfe"  # how Windows shells write what they redirect
 
@@ -115,7 +118,7 @@ class Sieve:
                 for line in lines
                 for text in said_in_json(line.text) or unfolded(line.text)
             ]
-        return Log(lines=tuple(_rejoined([*_without_wrapping(lines)])), total=total)
+        return Log(lines=tuple(_rejoined(_unbroken([*_without_wrapping(lines)]))), total=total)
 
     def content(self) -> bytes:
         """Return what was kept so far as one text; a line says where something was left out."""
@@ -199,6 +202,24 @@ def _without_wrapping(lines: Sequence[Line]) -> Iterator[Line]:
             text = text[found.end() :]
         for said in said_in_json(text) or [text]:
             yield line if said == line.text else Line(number=line.number, text=said)
+
+
+def _unbroken(lines: list[Line]) -> list[Line]:
+    """Return the lines as they were before a console of Windows broke them at its width, if several
+    have the same length and none is longer; what was joined leaves an empty line.
+    """
+    widths = Counter(len(line.text) for line in lines[:_FIRST_LINES])
+    width = max(widths, default=0)
+    if width not in _CONSOLE or widths[width] < _FEWEST_BROKEN or len(lines) > _FIRST_LINES:
+        return lines
+    if not any(_OF_WINDOWS.search(line.text) for line in lines):
+        return lines
+    for place in range(len(lines) - 2, -1, -1):
+        line, below = lines[place], lines[place + 1]
+        if len(line.text) == width and not _OF_WINDOWS.match(below.text):
+            lines[place] = Line(number=line.number, text=f"{line.text}{below.text}")
+            lines[place + 1] = Line(number=below.number, text="")
+    return lines
 
 
 def _rejoined(lines: list[Line]) -> list[Line]:

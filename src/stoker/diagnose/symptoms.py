@@ -9,7 +9,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 from stoker.diagnose.c_functions import is_hidden_without_gnu, shifted_calls, without_include
 from stoker.diagnose.found_packages import declined_versions, incomplete_packages, refused_packages
-from stoker.diagnose.interfaces import collisions, declared_at, misfits, unowned_misfits
+from stoker.diagnose.interfaces import (
+    collisions,
+    declared_at,
+    misfits,
+    mistyped_members,
+    unowned_misfits,
+)
 from stoker.diagnose.lines import COMPILER_ERRORS, compiled
 from stoker.diagnose.loaded import failed_loads
 from stoker.diagnose.messages import message_text
@@ -158,6 +164,8 @@ def _misfits(search: LogSearch) -> Iterator[Match]:
         yield symptom("dependency-api-changed", line, 0.86, groups)
     for line, groups in collisions(search):
         yield symptom("declared-by-library-too", line, 0.74, groups)
+    for line, owner in mistyped_members(search):
+        yield symptom("bundled-source-error", line, 0.8, {"owner": owner})
     for line, groups in unowned_misfits(search):
         yield symptom("interface-mismatch", line, 0.72, groups)
 

@@ -10,16 +10,20 @@ from collections.abc import Iterator
 from stoker.diagnose.lines import compiled
 from stoker.diagnose.signs import LogSearch, Match, symptom
 from stoker.diagnose.two_releases import mixed_releases
-from stoker.knowledge.owners import library_of_system, owner_of_name
+from stoker.knowledge.owners import android_level, library_of_system, owner_of_name
 from stoker.knowledge.providers import ProvidedKind, library_of, provider
 
 UNDEFINED = (
     r"undefined reference to [`'\u2018](?P<symbol>[^'\u2019\n]{1,400})['\u2019]",
-    r"undefined symbol: (?P<symbol>[^\s'\"][^\n]{0,300}?)(?: \(|$)",
+    r"undefined symbol: (?P<symbol>[^\s'\"][^\n]{0,2000}?)(?: \(|$)",
     r"^\s{2,24}\"_?(?P<symbol>[^\"\n]{1,300})\", referenced from:",
     (
         r"error LNK20(?:01|19): .{1,80}?\b"
         r"(?P<symbol>\w{2,40}::[\w:~]{2,200}|__imp_\w{2,80}(?:@\d{1,3})?)"
+    ),
+    (
+        r"error LNK20(?:01|19): unresolved external symbol "
+        r"(?P<symbol>[A-Za-z]\w{2,80})(?= referenced in|\W{0,3}$)"
     ),
 )
 # The type that a template returns, before its name: it tells nothing of the library that lacks.
@@ -39,9 +43,11 @@ _IN_BUNDLED = (
 _BELOW = r"^\s{0,24}>>> .{1,1000}?\.(?:o|obj)(?: in archive \S{1,300})?:\((?P<user>[^\n]{2,400})"
 _BELOW_LINES = 4
 _CONVENTION = (
-    r"^(?:(?:public|private|protected): )?(?:[\w:*& ]{1,60} )?"
+    r"^(?:__declspec\(dll(?:im|ex)port\) )?(?:(?:public|private|protected): )?"
+    r"(?:[\w:*& ]{1,60} |[\w:*&<>, ]{1,1000}?[>*&] )?"
     r"__(?:cdecl|thiscall|stdcall|vectorcall) "
 )
+_ANONYMOUS = "`anonymous namespace'"
 _GLOBAL = r"\w{3,80}\(.{1,300}\)(?: const)?$"  # C has no parameters in names, libraries namespaces
 _NAMES_USER = 6  # lines above an undefined symbol in which the function that uses it is named
 # What Microsoft's linker says below an undefined symbol if the libraries have others of its name.
@@ -66,7 +72,9 @@ _OF_WASM = (
     r"\bwasm-ld\b|\bemcc\b|may need to be added to EXPORTED_FUNCTIONS"
     r"|use `-sERROR_ON_UNDEFINED_SYMBOLS"
 )
-PATTERNS = (_OF_WASM, *_NOT_NAMED, *UNDEFINED, *_NO_LIBRARY, _NO_INPUT)
+# A compiler for Android, which names the system in its target.
+_OF_ANDROID = r"\b(?:aarch64|armv7a?|arm|i686|x86_64|riscv64)-(?:unknown-|none-)?linux-android"
+PATTERNS = (_OF_WASM, _OF_ANDROID, *_NOT_NAMED, *UNDEFINED, *_NO_LIBRARY, _NO_INPUT)
 
 
 def failed_links(search: LogSearch) -> Iterator[Match]:
@@ -116,14 +124,25 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
     undefined = list(search.hits(UNDEFINED))
     for line, groups in mixed_releases(search, sorted({line for line, _ in undefined})):
         yield symptom("library-release-mismatch", line, 0.93, groups)
+    of_android = bool(undefined and search.texts.search(_OF_ANDROID, most=1))
+    own = {
+        _beginning(name)
+        for at, one in undefined
+        if _is_of_user_below(search, at, name := _plain_name(one["symbol"]))
+    }
     of_wasm = bool(undefined and search.texts.search(_OF_WASM, most=1))
     for line, groups in undefined:
-        symbol = compiled(_CONVENTION).sub("", groups["symbol"])
-        symbol = compiled(_RETURNED).sub("", symbol)
+        symbol = _plain_name(groups["symbol"])
         text = search.lines[line].text
         if of_system := library_of_system(symbol, text):
             groups = {"symbol": symbol, "library": of_system}
             yield symptom("library-not-linked", line, 0.86, groups)
+            continue
+        if of_android and (level := android_level(symbol)):
+            named = {"function": symbol, "level": level}
+            is_absent = level == "none"
+            cause = "android-function-missing" if is_absent else "android-api-level"
+            yield symptom(cause, line, 0.9, named)
             continue
         finished = compiled(_FINISHED).search(text)
         if _has_others_of_its_name(search, line):
@@ -141,13 +160,22 @@ def _undefined_symbols(search: LogSearch) -> Iterator[Match]:
             yield symptom("library-symbol-missing", line, 0.76, named)
         elif library:
             yield symptom("library-not-linked", line, 0.8, {"symbol": symbol, "library": library})
-        elif (owner := owner_of_name(symbol)) and not _is_its_own(search, line, owner, symbol):
+        elif (
+            (owner := owner_of_name(symbol))
+            and _beginning(symbol) not in own
+            and not _is_its_own(search, line, owner, symbol)
+        ):
             groups = {"symbol": symbol, "library": owner}
             yield symptom("library-symbol-missing", line, 0.74, groups)
         elif owner or _is_of_user(search, line, symbol):
             yield symptom("own-symbol-not-linked", line, 0.72, {"symbol": symbol})
         else:
             yield symptom("undefined-reference", line, 0.6, {"symbol": symbol})
+
+
+def _plain_name(symbol: str) -> str:
+    """Return the name of a symbol without its convention of calls and the type that it returns."""
+    return compiled(_RETURNED).sub("", compiled(_CONVENTION).sub("", symbol))
 
 
 def _has_others_of_its_name(search: LogSearch, line: int) -> bool:
@@ -186,7 +214,8 @@ def _is_of_user_below(search: LogSearch, line: int, symbol: str) -> bool:
         return False
     for one in search.lines[line + 1 : line + 1 + _BELOW_LINES]:
         if found := compiled(_BELOW).match(one.text):
-            return _beginning(found["user"].partition("(")[0].split(" ")[-1]) == mine
+            user = compiled(_CONVENTION).sub("", found["user"]).replace(_ANONYMOUS, "anonymous")
+            return _beginning(user.partition("(")[0].split(" ")[-1]) == mine
     return False
 
 

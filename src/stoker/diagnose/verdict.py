@@ -60,6 +60,7 @@ _COMPILES = (
     r"|(?:\S{0,200}/)?(?:[\w-]{2,40}-)?(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|nvcc|hipcc|cl)"
     r"(?:-[\d.]{1,5})?(?:\.exe)? .{0,2000}(?:\s-c\s|\s/c\s))"
 )
+_NO_FILE = r"No such file|file not found|cannot open (?:source|include)|Cannot open include"
 _MESSAGE = "message"  # a group that is a whole sentence
 _MOST_ERRORS = 20  # that are looked for above a warning
 _MOST_EVIDENCE = 12  # lines of an excerpt
@@ -263,13 +264,16 @@ def _counts(match: Match, steps: LogSteps) -> bool:
 
 def _is_gone_past(match: Match, search: LogSearch) -> bool:
     """Return whether the build went on after what a tool said before anything was compiled, and
-    failed in a source later: such a message was about something that the build can do without.
+    failed in a source later: such a message was about something that the build can do without. A
+    header that is not found may be what the tool missed.
     """
     if match.cause.stage not in _BEFORE_COMPILING:
         return False
     later = (line for line in search.texts.search(_HARD_ERROR, most=_MOST_ERRORS))
     error = next((line for line in later if line > match.line), None)
     if error is None or search.steps.taken_back(error):
+        return False
+    if compiled(_NO_FILE).search(search.lines[error].text):
         return False
     for line in range(match.line + 1, error):
         if line in search.steps.echoes:

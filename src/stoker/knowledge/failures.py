@@ -205,6 +205,7 @@ class OwnerTable(Row, frozen=True, kw_only=True):
     not_of_windows: dict[str, str]
     system_libraries: dict[str, dict[str, str]]  # words
     inline_versions: dict[str, str]
+    android_levels: dict[str, str]  # words, by the level, or `none`
 
 
 # The literals of patterns: as one text, which is read in parts, because most logs need few of them.

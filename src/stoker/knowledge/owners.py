@@ -95,6 +95,19 @@ def library_of_system(symbol: str, line: str) -> str | None:
     return None
 
 
+@cache
+def _android_levels() -> dict[str, str]:
+    rows = owner_table().android_levels.items()
+    return {name: level for level, names in rows for name in names.split()}
+
+
+def android_level(function: str) -> str | None:
+    """Return since which API level Android's C library has a function, or ``none`` if no release
+    has it; ``None`` for functions that are not known to be new.
+    """
+    return _android_levels().get(function)
+
+
 def platform_of(header: str, *, on_windows: bool) -> str | None:
     """Return the system that has a header, if it is one of the systems only."""
     others = owner_table().not_of_windows if on_windows else {}

@@ -1,9 +1,12 @@
 """What a build said and then went on is not the cause of an error in a source that comes later."""
 
+from io import BytesIO
+
 import pytest
 
+from stoker.diagnose.sieve import read_log
 from stoker.diagnose.values import Status
-from tests.unit.diagnose.test_readings import diagnosis
+from stoker.diagnose.verdict import diagnose
 
 BY_MAKE = """gcc -O2 -c -o mill.o mill.c
 mill.c:12:5: error: too many initializers for 'grind'
@@ -29,8 +32,10 @@ TOLERATED = [
     "bash: line 3: nvcc: command not found",
     "which: no nvcc in (/usr/local/bin:/usr/bin)",
     "cp: cannot stat 'README': No such file or directory",
-    "WARNING: Retrying (Retry(total=4, connect=None)) after connection broken by "
-    "'ReadTimeoutError(\"HTTPSConnectionPool: Read timed out.\")': /simple/wheel/",
+    (
+        "WARNING: Retrying (Retry(total=4, connect=None)) after connection broken by "
+        "'ReadTimeoutError(\"HTTPSConnectionPool: Read timed out.\")': /simple/wheel/"
+    ),
     "E: Unable to locate package libwheel-dev",
     "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old",
     "UserWarning: Failed to initialize NumPy: _ARRAY_API not found",
@@ -42,9 +47,10 @@ TOLERATED = [
 @pytest.mark.parametrize("after", [BY_MAKE, BY_NINJA], ids=["make", "ninja"])
 @pytest.mark.parametrize("line", TOLERATED)
 def test_a_build_that_went_on_was_not_stopped(line: str, after: str) -> None:
-    assert diagnosis(f"{line}\n{after}").status is Status.UNKNOWN
+    assert diagnose(read_log(BytesIO(f"{line}\n{after}".encode()))).status is Status.UNKNOWN
 
 
 def test_a_build_that_gave_up_was_stopped() -> None:
-    found = diagnosis("/bin/sh: 1: flex: not found\nmake: *** [Makefile:3: lexer.c] Error 127\n")
+    log = "/bin/sh: 1: flex: not found\nmake: *** [Makefile:3: lexer.c] Error 127\n"
+    found = diagnose(read_log(BytesIO(log.encode())))
     assert found.findings[0].cause == "build-tool-missing"
