@@ -263,7 +263,7 @@ def _counts(match: Match, steps: LogSteps) -> bool:
 
 
 def _is_gone_past(match: Match, search: LogSearch) -> bool:
-    """Return whether the build went on after what a tool said before anything was compiled, and
+    """Return whether the build continued after what a tool said before anything was compiled, and
     failed in a source later: such a message was about something that the build can do without. A
     header that is not found may be what the tool missed.
     """

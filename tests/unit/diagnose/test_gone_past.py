@@ -1,4 +1,4 @@
-"""What a build said and then went on is not the cause of an error in a source that comes later."""
+"""What a build said before it continued is not the cause of an error in a later source."""
 
 from io import BytesIO
 
@@ -46,7 +46,7 @@ TOLERATED = [
 
 @pytest.mark.parametrize("after", [BY_MAKE, BY_NINJA], ids=["make", "ninja"])
 @pytest.mark.parametrize("line", TOLERATED)
-def test_a_build_that_went_on_was_not_stopped(line: str, after: str) -> None:
+def test_a_build_that_continued_was_not_stopped(line: str, after: str) -> None:
     assert diagnose(read_log(BytesIO(f"{line}\n{after}".encode()))).status is Status.UNKNOWN
 
 
