@@ -13,8 +13,9 @@ from stoker.diagnose.answers import answers, headline, value
 from stoker.diagnose.c_functions import removed_functions, shifted_calls, without_include
 from stoker.diagnose.copies import stale_objects
 from stoker.diagnose.cut_logs import hollow_excerpt
-from stoker.diagnose.lines import Texts, compiled
+from stoker.diagnose.lines import Texts
 from stoker.diagnose.mixed_ages import headers_not_included
+from stoker.diagnose.not_fatal import is_behind_error, is_gone_past
 from stoker.diagnose.other_releases import other_releases
 from stoker.diagnose.sieve import Line, Log
 from stoker.diagnose.signs import LogSearch, Match, find_matches
@@ -23,7 +24,7 @@ from stoker.diagnose.steps import LogSteps, failed_step, find_steps
 from stoker.diagnose.symptoms import find_symptoms
 from stoker.diagnose.translated import in_english
 from stoker.diagnose.values import Diagnosis, FailedRun, FoundCause, LogEvidence, Status
-from stoker.knowledge.failures import Depth, Failure, FailureStage, stated
+from stoker.knowledge.failures import Depth, Failure, stated
 from stoker.model.secrets import redact
 
 _OF_ECHO = 0.5  # how sure a sign in a line that only repeats can be, at most
@@ -37,32 +38,7 @@ _MOST_LINKS = 2
 # What compilers refuse in C: not the cause where a library removed the function, or where the
 # source only lacks the header of a function of the C library.
 _STRICT = ("gcc-strict-c", "clang-strict-c", "werror-new-gcc")
-# An error that is no warning made one: what -Werror refuses below it follows from it, or is second.
-_OF_WARNING = "werror-new-gcc"
-_HARD_ERROR = (
-    r"\.(?:[chly]|cc|cpp|cxx|C|hh|hpp|hxx|cu|cuh|mm?):\d{1,7}:\d{1,5}: (?:fatal )?error: "
-    r"(?!incompatible function pointer|.{0,2000}\[-W)"
-)
-# Stages that are over once a compiler runs, and a line that shows that one does.
-_BEFORE_COMPILING = frozenset(
-    {
-        FailureStage.FETCH,
-        FailureStage.CONFIGURE,
-        FailureStage.PACKAGE,
-        FailureStage.INSTALL,
-        FailureStage.IMPORT,
-        FailureStage.RUN,
-    }
-)
-_COMPILES = (
-    r"\s{0,24}(?:\[ {0,4}\d{1,6}(?:/\d{1,6}|%)\] |(?:CC|CXX|CPP)(?: |\()|Compiling \w"
-    r"|(?:libtool: compile:|/bin/(?:ba)?sh \S{0,80}libtool).{0,200} -c "
-    r"|(?:\S{0,200}/)?(?:[\w-]{2,40}-)?(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|nvcc|hipcc|cl)"
-    r"(?:-[\d.]{1,5})?(?:\.exe)? .{0,2000}(?:\s-c\s|\s/c\s))"
-)
-_NO_FILE = r"No such file|file not found|cannot open (?:source|include)|Cannot open include"
 _MESSAGE = "message"  # a group that is a whole sentence
-_MOST_ERRORS = 20  # that are looked for above a warning
 _MOST_EVIDENCE = 12  # lines of an excerpt
 _MOST_BELOW = 3  # lines that belong to a message of a compiler
 
@@ -92,9 +68,9 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
         match
         for match in (*find_matches(search), *stale_objects(search), *split_paths(search))
         if _counts(match, steps)
-        and not _is_gone_past(match, search)
+        and not is_gone_past(match, search)
         and not (match.line in removed and match.cause.name in _STRICT)
-        and not _is_behind_error(match, search)
+        and not is_behind_error(match, search)
     ]
     if not found and not steps.failed:
         return Diagnosis(
@@ -260,38 +236,6 @@ def _counts(match: Match, steps: LogSteps) -> bool:
     if match.line in steps.notices and steps.taken_back(match.line):
         return False
     return not steps.taken_back(match.line) or (steps.failed and not match.quiet)
-
-
-def _is_gone_past(match: Match, search: LogSearch) -> bool:
-    """Return whether the build continued after what a tool said before anything was compiled, and
-    failed in a source later: such a message was about something that the build can do without. A
-    header that is not found may be what the tool missed.
-    """
-    if match.cause.stage not in _BEFORE_COMPILING:
-        return False
-    later = (line for line in search.texts.search(_HARD_ERROR, most=_MOST_ERRORS))
-    error = next((line for line in later if line > match.line), None)
-    if error is None or search.steps.taken_back(error):
-        return False
-    if compiled(_NO_FILE).search(search.lines[error].text):
-        return False
-    for line in range(match.line + 1, error):
-        if line in search.steps.echoes:
-            return False
-        if compiled(_COMPILES).match(search.lines[line].text):
-            return True
-    return False
-
-
-def _is_behind_error(match: Match, search: LogSearch) -> bool:
-    """Return whether a match is a warning made an error, and a line above it in the same step an
-    error in itself.
-    """
-    if match.cause.name != _OF_WARNING:
-        return False
-    step = search.steps.step
-    hard = search.texts.search(_HARD_ERROR, most=_MOST_ERRORS)
-    return any(line < match.line and step[line] == step[match.line] for line in hard)
 
 
 def _strength(match: Match, steps: LogSteps) -> float:

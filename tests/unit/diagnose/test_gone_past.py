@@ -22,6 +22,10 @@ FAILED: mill.o
 mill.cc:12:5: error: too many initializers for 'grind'
 ninja: build stopped: subcommand failed.
 """
+BY_MSBUILD = """  Building Custom Rule C:/src/CMakeLists.txt
+  mill.cpp
+C:\\src\\mill.cpp(12,5): error C2078: too many initializers [C:\\src\\build\\mill.vcxproj]
+"""
 TOLERATED = [
     "-- No package 'libsystemd' found",
     "--   Package 'wheel', required by 'virtual:world', not found",
@@ -44,10 +48,31 @@ TOLERATED = [
 ]
 
 
-@pytest.mark.parametrize("after", [BY_MAKE, BY_NINJA], ids=["make", "ninja"])
+@pytest.mark.parametrize("after", [BY_MAKE, BY_NINJA, BY_MSBUILD], ids=["make", "ninja", "msbuild"])
 @pytest.mark.parametrize("line", TOLERATED)
 def test_a_build_that_continued_was_not_stopped(line: str, after: str) -> None:
     assert diagnose(read_log(BytesIO(f"{line}\n{after}".encode()))).status is Status.UNKNOWN
+
+
+def test_nor_by_what_it_said_before_a_link() -> None:
+    log = """/bin/sh: 1: nvidia-smi: not found
+[100%] Linking CXX executable mill
+/usr/bin/ld: main.o: in function `main':
+main.cpp:(.text+0x9): undefined reference to `grind(int)'
+collect2: error: ld returned 1 exit status
+"""
+    found = diagnose(read_log(BytesIO(log.encode())))
+    assert [one.cause for one in found.findings] == ["own-symbol-not-linked"]
+
+
+def test_a_header_that_a_configure_missed_may_be_the_cause() -> None:
+    log = """configure: error: zlib.h not found
+gcc -O2 -c -o mill.o mill.c
+mill.c:1:10: fatal error: zlib.h: No such file or directory
+make: *** [Makefile:3: mill.o] Error 1
+"""
+    found = diagnose(read_log(BytesIO(log.encode())))
+    assert found.findings[0].cause == "system-headers-missing"
 
 
 def test_a_build_that_gave_up_was_stopped() -> None:
