@@ -42,6 +42,13 @@ UNSEEN = {  # in order of time: results, and the parts with logs for which no si
     "diagnose-threads-14": ("first run",),
     "diagnose-threads-15": ("first run",),
     "diagnose-threads-16": ("first run",),
+    "diagnose-threads-17": ("first run",),
+    "diagnose-threads-18": ("first run",),
+    "diagnose-threads-19": ("first run",),
+    "diagnose-threads-20": ("first run",),
+    "diagnose-threads-21": ("first run",),
+    "diagnose-threads-22": ("first run",),
+    "diagnose-threads-23": ("first run",),
 }
 # What answers said by the strength of their sign when a set was run.
 FIRST = ((0.0, -0.03), (1.0, 0.97))
