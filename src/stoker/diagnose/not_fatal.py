@@ -23,7 +23,8 @@ _BEFORE_COMPILING = _FINDING | {
     FailureStage.RUN,
 }
 _COMPILES = (
-    r"\s{0,24}(?:\[ {0,4}\d{1,6}(?:/\d{1,6}|%)\] |(?:CC|CXX|CPP|LD)(?: |\()|Compiling \w"
+    r"\s{0,24}(?:\[ {0,4}\d{1,6}(?:/\d{1,6}|%)\] |(?:CC|CXX|CPP|LD)(?: |\()"
+    r"|(?:Compiling|Building) \w"
     r"|(?:\d{1,3}>)?Building Custom Rule |(?:\d{1,3}>)?[\w.+-]{1,80}\.(?:c|cc|cpp|cxx|cu)$"
     r"|(?:libtool: compile:|/bin/(?:ba)?sh \S{0,80}libtool).{0,200} -c "
     r"|(?:\S{0,200}/)?(?:[\w-]{2,40}-)?(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|nvcc|hipcc|cl)"
@@ -32,11 +33,14 @@ _COMPILES = (
 _LATER_ERRORS = (
     _HARD_ERROR,
     r"\.(?:[chi]|cc|cpp|cxx|hpp|cu|cuh)\(\d{1,7}(?:,\d{1,5})?\): (?:fatal )?error C\d{4}: ",
+    r"\.(?:cu|cuh|h|hpp|inl|cpp)\(\d{1,7}\): (?:catastrophic )?error: |error\[E\d{4}\]: ",
     r": undefined reference to |unresolved external symbol |ld\S{0,8}: error: undefined symbol: ",
 )
 _NO_FILE = r"No such file|file not found|cannot open (?:source|include)|Cannot open include"
-# Said by a program that was started, at whatever stage.
-_NOT_LOADED = r"cannot open shared object file|^(?:Import|ModuleNotFound)Error: "
+# About a program or library that did not start, at whatever stage.
+_NOT_STARTED = (
+    r"cannot open shared object file|^(?:Import|ModuleNotFound)Error: |: (?:command )?not found$"
+)
 
 
 def is_gone_past(match: Match, search: LogSearch) -> bool:
@@ -44,7 +48,7 @@ def is_gone_past(match: Match, search: LogSearch) -> bool:
     failed in a source or at a link later: such a message was about something that the build can do
     without. A header that is not found may be what a configure missed.
     """
-    if not (match.cause.stage in _BEFORE_COMPILING or _is_about_loading(match, search)):
+    if not (match.cause.stage in _BEFORE_COMPILING or _is_about_a_start(match, search)):
         return False
     found = (search.texts.search(one, most=_MOST_ERRORS) for one in _LATER_ERRORS)
     later = (line for lines in found for line in lines if line > match.line)
@@ -72,5 +76,5 @@ def is_behind_error(match: Match, search: LogSearch) -> bool:
     return any(line < match.line and step[line] == step[match.line] for line in hard)
 
 
-def _is_about_loading(match: Match, search: LogSearch) -> bool:
-    return bool(compiled(_NOT_LOADED).search(search.lines[match.line].text))
+def _is_about_a_start(match: Match, search: LogSearch) -> bool:
+    return bool(compiled(_NOT_STARTED).search(search.lines[match.line].text))

@@ -85,7 +85,8 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
     search = msgspec.structs.replace(search, settled=frozenset(settled))
     released = list(other_releases(search, explained))
     explained |= {match.line for match in released}
-    matches = [*found, *released, *find_symptoms(search, explained)]
+    symptoms = (one for one in find_symptoms(search, explained) if not is_gone_past(one, search))
+    matches = [*found, *released, *symptoms]
     ranked = list(_independent(_best_of_each(matches, steps), steps))
     named = [
         finding_of(
