@@ -16,7 +16,7 @@ from stoker.diagnose.lines import compiled
 from stoker.diagnose.sieve import Line
 from stoker.diagnose.values import FailedRun
 from stoker.knowledge.failures import Known, shown_manager
-from stoker.knowledge.other_systems import Recipe, recipes
+from stoker.knowledge.packages import Recipe, recipes
 from stoker.model.shell import Outside, ShellScript, is_plain, outside
 
 _LONGEST = 200  # characters of a word of a log in a command

@@ -3,8 +3,8 @@
 from stoker.diagnose.about import About, Facts
 from stoker.diagnose.lines import compiled
 from stoker.diagnose.run_facts import missing_headers
-from stoker.knowledge.other_systems import windows_programs
 from stoker.knowledge.owners import owner_of_path, release_of
+from stoker.knowledge.packages import windows_programs
 from stoker.model.shell import ShellScript, Template, fill, joined, outside
 
 FACTS = Facts()
