@@ -5,7 +5,7 @@ of Meson, AC_MSG_ERROR of configure, `#error`, `static_assert`, `raise` in setup
 build.rs. What a tool says of its own accord does not count, nor that a step failed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from stoker.diagnose.lines import compiled
 from stoker.diagnose.messages import message_text
@@ -88,6 +88,12 @@ _REASON = (
     r"|define|select)"
     r"|expected .{1,60} (?:found|got))\b"
 )
+# What a message of a project wants of who builds it, beyond the reasons.
+_WISH = (
+    r"\b(?:must|needs?|should be|ha(?:ve|s) to|[Uu]se (?!of\b)[\w-]+|(?:in|re)stall|set [A-Z]\w+"
+    r"|define|could ?n[o']t (?:find|be found|locate)|exactly one|only|versions?"
+    r"|not (?:found|for|provided|specified|given|defined))\b"
+)
 _MARKED = (
     r"(?:^|[\s\]])(?:[Ee]rror(?: in fail| [A-Z]{2,6}\d{4})?|ERROR|[Ff]atal(?: error)?|FATAL"
     r"|[A-Z]\w{2,60}(?:Error|Exception))\]?: {1,4}(?P<message>\S.{0,400})"
@@ -155,6 +161,15 @@ def statement(message: str) -> dict[str, str]:
     package = compiled(_PACKAGE).search(text)
     named |= {"debian": package["debian"]} if package else {}
     return {"message": text} | _asked_release(text) | named
+
+
+def stated_cause(said: Mapping[str, str]) -> str:
+    """Return the cause that a project's own message is: without a word of what it wants, it only
+    says that something is not as the project expects.
+    """
+    wants = compiled(_REASON).search(said["message"]) or compiled(_WISH).search(said["message"])
+    named = any(name in said for name in ("option", "what", "debian"))
+    return "stated-by-project" if wants or named else "stated-by-tool"
 
 
 def conflicting_versions(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:

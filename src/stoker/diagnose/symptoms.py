@@ -23,7 +23,13 @@ from stoker.diagnose.missing_headers import NO_HEADER, missing_headers, on_apple
 from stoker.diagnose.mixed_ages import headers_not_included, mixed_ages
 from stoker.diagnose.said_programs import missing_programs
 from stoker.diagnose.signs import MOST_OF_A_KIND, LogSearch, Match, symptom
-from stoker.diagnose.statements import STATED, conflicting_versions, requirements, statements
+from stoker.diagnose.statements import (
+    STATED,
+    conflicting_versions,
+    requirements,
+    stated_cause,
+    statements,
+)
 from stoker.diagnose.tracebacks import cut_imports, exceptions
 from stoker.diagnose.two_releases import mixed_headers
 from stoker.diagnose.unlinked import failed_links
@@ -131,7 +137,7 @@ def find_symptoms(search: LogSearch, explained: Collection[int]) -> list[Match]:
 
 def _stated(search: LogSearch) -> Iterator[Match]:
     for line, groups in statements(search):
-        yield symptom("stated-by-project", line, STATED, groups)
+        yield symptom(stated_cause(groups), line, STATED, groups)
 
 
 def _versions(search: LogSearch) -> Iterator[Match]:
@@ -197,7 +203,11 @@ def _source_errors(search: LogSearch) -> Iterator[Match]:
             if owner and owner_of_path(_compiled_file(search, line, groups["file"])) == owner:
                 groups = {"owner": str(owner), "message": groups["message"]}
                 yield symptom("bundled-source-error", line, 0.66, groups)
-            elif (release := release_of(groups["file"])) and not _differ_within(search, line):
+            elif (
+                "#error" not in groups["message"]
+                and (release := release_of(groups["file"]))
+                and not _differ_within(search, line)
+            ):
                 groups = {"owner": str(release), "message": groups["message"]}
                 yield symptom("released-source-error", line, 0.68, groups)
             elif compiled(_FOREIGN).search(groups["file"]):

@@ -7,7 +7,7 @@ from stoker.diagnose.interfaces import as_member
 from stoker.diagnose.lines import compiled
 from stoker.diagnose.sieve import Line
 from stoker.diagnose.signs import LogSearch, Match, symptom
-from stoker.diagnose.statements import STATED, statement
+from stoker.diagnose.statements import STATED, stated_cause, statement
 from stoker.knowledge.owners import owner_of_path
 
 _EXCEPTION = (
@@ -60,7 +60,7 @@ def exceptions(search: LogSearch) -> Iterator[Match]:
             and said
             and _is_raised(search.lines[max(0, line - _RAISED) : line])
         ):
-            yield symptom("stated-by-project", line, STATED, {"file": own[-1]["file"]} | said)
+            yield symptom(stated_cause(said), line, STATED, {"file": own[-1]["file"]} | said)
         elif own and (
             other := _other_call(
                 groups["kind"],

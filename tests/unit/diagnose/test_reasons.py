@@ -149,6 +149,15 @@ def test_a_release_that_a_message_asks_for_is_installed() -> None:
             "make: *** [Makefile:3: grind] Error 1",
         ),
         ("configure: error: see config.log for details of this",),
+        (  # words of the project that want nothing
+            "mill.hpp:9:15: error: static assertion failed: the wheel and the river disagree here",
+            "make: *** [Makefile:2: mill.o] Error 1",
+        ),
+        (
+            "CMake Error at FindMill.cmake:43 (message):",
+            "  Error generating file /src/build/mill_generated_wheel.cpp.o",
+            "-- Configuring incomplete, errors occurred!",
+        ),
         (  # these words were not written for this case
             "Traceback (most recent call last):",
             '  File "/src/setup.py", line 7, in <module>',
