@@ -49,6 +49,8 @@ _DIFFERS = (
     r"|no (?:method|field|function)|missing (?:structure )?field|has no field"
     r"|(?:expected|does not take) \d+ arguments?|missing arguments? for parameters?"
     r"|extra (?:trailing closure|arguments?)|incorrect argument label"
+    r"|did not override any base class|use of undefined type|undeclared .{1,100}; did you mean"
+    r"|no instance of (?:overloaded|function)|is incompatible with"
 )
 _OPEN, _CLOSE, _KIND = r"['\"`\u2018]", r"['\"`\u2019]", r"(?:(?:class|struct|union|enum) )?"
 _NAME = rf"{_OPEN}(?P<name>[\w:]{{2,100}})"
@@ -61,7 +63,8 @@ _UNKNOWN = (
     ),
     (
         r"^(?:use of undeclared identifier|unknown type name|identifier|call to undeclared function"
-        rf"|implicit declaration of function) {_NAME}"
+        rf"|implicit declaration of function|syntax error: identifier"
+        rf"|syntax error: missing '.{{1,3}}' before identifier) {_NAME}"
     ),
 )
 _LACKS = (
@@ -87,6 +90,7 @@ _INCOMPLETE = (
         rf"(?:incomplete|undefined) type {_OWNER}"
     ),
     rf"(?:incomplete definition of|member access into incomplete) type {_OWNER}",
+    rf"(?:use of undefined type|uses undefined (?:class|struct|union|class/struct/union)) {_OWNER}",
 )
 # A value of one type where another is wanted; both are named, and may be of a library.
 _CONVERTS = r"(?:conver|initializ|incompatible|assign|no known)"
@@ -98,7 +102,10 @@ _OF_ANY = (
     r"(?:absl|boost|fmt|llvm|tbb|QtPrivate)::(?:\w{1,20}::)?(?:basic_)?(?:string_view|string_ref"
     r"|StringRef|Span|span|optional|variant|any|shared_ptr|Cord|Status|StatusOr|ArrayRef)\b"
 )
-_NO_MATCH = rf"no matching (?:member )?function for call to {_OWNER}"
+_NO_MATCH = (
+    r"no (?:matching (?:member )?function for call to"
+    rf"|instance of (?:overloaded function|function template)) {_OWNER}"
+)
 _OF_C = r"[a-z][a-z\d]{1,20}(?:_\w{2,60}|[A-Z]\w{2,60})"  # a function of C has one form
 _CUT_OFF = rf"{_OWNER}.{{0,300}} has no member \.\.\.$"  # by who pasted it
 # A call with another number of arguments; the function is named, or marked below the message.
@@ -149,6 +156,11 @@ _OF_SYSTEM = (
     r"|[a-z]{3,12}\.h$)|/(?P<cxx2>c\+\+)/(?:v1|\d{1,2})/|/SDKs/\w{1,20}[\w.]{0,12}\.sdk/usr/include/"
 )
 # The header of a project that is copied into the tree of another one.
+# nvcc names the other place in the message itself.
+_TWICE_THERE = (
+    r"\"(?P<name>~?[A-Za-z_]\w{1,80})(?:\([^\"]{0,200})?\" (?:\(\w.{0,40}\) )?has already been "
+    r"(?:defined|declared).{0,40} at line \d{1,7} of \"?(?P<other>[^\")\n]{3,300})"
+)
 _COPY = (
     r"(?P<root>(?!/usr/|/opt/)\S{1,200}/)(?P<name>(?!src/|include/|lib/)[\w.+-]{3,40})/(?:include|src)/"
     r"(?:(?P=name)/\S{1,100}|(?P=name)\.(?:h|hpp))$"
@@ -224,11 +236,13 @@ def unknown_names(search: LogSearch) -> Iterator[tuple[int, str, str, str]]:
 def collisions(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the errors about a name that a library declares too: the line, library and name."""
     for line, found in _errors(search):
-        named = compiled(_TWICE).search(found["message"])
+        named = _first((_TWICE_THERE, _TWICE), found["message"])
         if not named or found["file"] == _OF_RUST:
             continue
-        places = [found["file"], *_places(_below(search, line))]
+        there = [named["other"]] if named.re.pattern == _TWICE_THERE else []
+        places = [found["file"], *there, *_places(_below(search, line))]
         owners = [_declaring(place) for place in places]
+        owners += [owner_of_name(named["name"]) or "" for _ in there]
         if len(set(owners)) > 1:
             library = next(filter(None, owners))
             yield line, {"library": library, "member": named["name"]}

@@ -20,12 +20,13 @@ _SURE = (
     ),
     rf"\bspawn {_NAME} ENOENT\b",
     rf"{_NAME} {_KIND} (?:(?:is|was|could) )?(?:not (?:be )?(?:found|installed|located)|missing)\b",
-    (
-        rf"{_FAILS} (?:execute|run|spawn|start|exec|launch|invoke) (?:{_KIND} )?{_NAME}"
-        r".{0,40}(?:No such file|not found|NotFound|os error 2)"
-    ),
     rf"{_FAILS} (?:find|locate|execute) (?:the |an? )?{_KIND} {_NAME}(?=[\s.,;:!)]|$)",
     rf"{_FAILS} (?:find|locate|execute) (?:the |an? )?{_NAME} {_KIND}(?=[\s.,;:!)]|$)",
+)
+# What was to be run is a program, whatever word it is called by.
+_RUN = (
+    rf"{_FAILS} (?:execute|run|spawn|start|exec|launch|invoke) (?:{_KIND} )?{_NAME}"
+    r"(?![\w+-]).{0,40}(?:[Nn]o such file|not found|NotFound|os error 2)"
 )
 _PERHAPS = (
     rf"{_FAILS} (?:find|locate|execute) (?:the |an? )?{_NAME}(?=[\s.,;:!)]|$)",
@@ -54,6 +55,8 @@ def missing_programs(search: LogSearch) -> Iterator[tuple[int, str]]:
 
 
 def _missing(text: str) -> str:
+    if (found := compiled(_RUN).search(text)) and _is_listed(found["program"]):
+        return found["program"]
     for pattern in _SURE:
         if (found := compiled(pattern).search(text)) and _is_program(found["program"]):
             return found["program"]
@@ -65,7 +68,11 @@ def _missing(text: str) -> str:
 
 
 def _is_program(name: str) -> bool:
-    return not compiled(_WORD).match(name.lower()) and bool(provider(ProvidedKind.PROGRAM, name))
+    return not compiled(_WORD).match(name.lower()) and _is_listed(name)
+
+
+def _is_listed(name: str) -> bool:
+    return bool(provider(ProvidedKind.PROGRAM, name))
 
 
 def _is_more(name: str) -> bool:

@@ -39,6 +39,7 @@ _NOT_OF_PROJECT = (
 _QUOTED = r"^\s{0,9}\d{1,7} \|\s{1,12}#\s{0,4}error\b"  # clang shows the line below its message
 _COMPILER = _PLACE + r"(?:fatal )?error: (?P<message>[^#\s].{0,300})"
 _PANIC = r"panicked at (?P<file>\S{0,300}\.rs):\d{1,6}:\d{1,5}:$"
+_OF_BUILD = r"(?:^|[/\\])build(?:[/\\]\w{1,40})?\.rs$"  # the script that Cargo runs before a crate
 _PANIC_BEFORE = r"panicked at ['\"](?P<message>.{1,300})['\"], (?P<file>\S{1,300}\.rs):\d{1,6}"
 # What autoconf says in every configure.
 _OF_AUTOCONF = (
@@ -80,7 +81,7 @@ _REASON = (
     r"\b(?:requires?|required|must (?:be|have|not|match|provide|set|use|specify)|at least"
     r"|needs? (?:to|a|an|at)|not (?:yet )?(?:supported|compatible|allowed|permitted|installed)"
     r"|not (?:enabled|available (?:on|for|in))|unsupported|(?:does not|doesn't) support"
-    r"|only (?:supports?|works?|available|allowed|for)|too (?:old|new|small|large|long)"
+    r"|only (?:supports?|works?|available|allowed|for|compatible)|too (?:old|new|small|large|long)"
     r"|or (?:newer|later|higher|above)|no longer|removed in|incompatible|mismatch"
     r"|[Cc]onflict(?:s|ing)?|cannot be used|mutually exclusive|[Mm]issing required"
     r"|is not set|refusing to|compiled with (?:a )?newer|no match for"
@@ -211,7 +212,7 @@ def _messages(search: LogSearch) -> Iterator[tuple[int, str, str]]:
         if line and (above := compiled(_COMPILER).match(lines[line - 1].text)):
             yield line - 1, above["file"], above["message"]
     for line, match in texts.search(_PANIC, most=_MOST).items():
-        own = match["file"].endswith("build.rs")
+        own = bool(compiled(_OF_BUILD).search(match["file"]))
         said = [text for one in lines[line + 1 : line + 4] if (text := one.text.strip())]
         if said and (own or compiled(_REASON).search(said[0])):
             yield line, match["file"], said[0]

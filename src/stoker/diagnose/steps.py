@@ -128,6 +128,7 @@ _ERROR = (
     r"^\s{0,24}(?:[\w.]{1,100})?(?:Error|Exception)(?::|$)",
     r"\bfatal\s{0,4}: ",
     r"^panic: ",  # Go
+    r"^\s{0,24}thread '.{1,60}' .{0,20}panicked at ",  # Rust
     r"\brequires \S{1,80} [<>=~]{1,2} ?\d.{0,40}\((?:running|found|have|got)\b",
     r"^\s{0,24}ERROR[: ]",
     r"meson\.build:\d{1,6}:\d{1,6}: ERROR: ",

@@ -30,6 +30,7 @@ FAILED = [
     "mill: command not found",
     "Makefile:12: *** missing separator.  Stop.",
     "go: errors parsing go.mod:",
+    "  thread 'main' (5790) panicked at /src/mill-sys/build/main.rs:472:5:",
     "You have not agreed to the Xcode license agreements. Please run sudo xcodebuild -license",
     "make[1]: *** /lib/modules/6.8.0/build: No such file or directory.  Stop.",
 ]

@@ -253,6 +253,33 @@ SAID = [
         "declared-by-library-too",
         "the C library declares grain too: it is newer than the source, or another one",
     ),
+    (  # nvcc names the other place in its message
+        (
+            'src/mill.cu(16): error: class "cudaGrain" has already been defined (previous '
+            "definition at line 47 of /opt/tools/CUDA/12/include/gate.h)"
+        ),
+        "declared-by-library-too",
+        "CUDA declares cudaGrain too: it is newer than the source, or another one",
+    ),
+    (  # Microsoft's words for an incomplete type
+        (
+            "C:\\mill\\gate.h(7): error C2027: use of undefined type 'spdlog::Wheel'\n"
+            "C:\\deps\\spdlog\\logger.h(31): note: see declaration of 'spdlog::Wheel'"
+        ),
+        "dependency-api-changed",
+        "spdlog has no visible spdlog::Wheel: the source is for another release of spdlog",
+    ),
+    (  # a name that a header of a library has with another spelling
+        (
+            "gate.h:9:39: error: use of undeclared identifier 'GetWheel'; did you mean 'Wheel'?\n"
+            "/usr/local/include/sluice-9.5/wheel.h:36:7: note: 'Wheel' declared here"
+        ),
+        "dependency-api-changed",
+        (
+            "sluice 9.5 has no GetWheel as it is used here: "
+            "the source is for another release of sluice"
+        ),
+    ),
     (
         (
             "In file included from /src/build/_deps/sluice-src/gate.cpp:3:\n"

@@ -78,6 +78,7 @@ def test_versions_in_the_output_of_a_build_that_succeeded_are_no_cause() -> None
         "Error: spawn gperf ENOENT",
         "error: gperf executable not found",
         "ERROR: failed to execute gperf: No such file or directory (os error 2)",
+        "error: unable to execute install: no such file or directory",
     ],
 )
 def test_a_program_is_missing_in_the_words_of_any_tool(message: str) -> None:
