@@ -21,7 +21,25 @@ _FAILED_LOADS = (
         r"\(?['\"]?_?(?P<symbol>_Z\w{2,400}|\w{2,200})"
     ),
 )
-PATTERNS = _FAILED_LOADS
+# A program, or a library of a system, that finds another release of what it was linked with.
+_OTHER_RELEASE = (
+    (
+        r"(?:symbol lookup error: |relocation error: )(?P<file>\S{2,300}?): (?:undefined symbol: |symbol )"
+        r"(?P<symbol>[A-Za-z_]\w{2,400})"
+    ),
+    (
+        r"(?P<file>[^\s:'\"]{1,300}\.so[\d.]{0,12}): undefined symbol: (?P<symbol>[A-Za-z_]\w{2,400}), "
+        r"version (?P<tag>Qt_\w{1,20})"
+    ),
+)
+_OF_DYLD = r"Symbol not found: \(?_?(?P<symbol>[A-Za-z_]\w{2,400})\)?$"
+_EXPECTED_IN = (
+    r"Expected in:\s{1,8}(?:<[\w-]{1,40}> )?(?P<library>/(?!usr/lib/|System/)[^'\n]{2,200}?\.(?:dylib|so)"
+    r"|/\S{2,200}/Frameworks/\S{2,200}|/\S{2,200}\.framework/\S{1,200})"
+)
+_EXPECTED_BELOW = 4  # lines
+_OPENMP = r"^_{0,2}(?:kmpc|GOMP)_"  # functions of the runtime that each compiler brings its own of
+PATTERNS = (*_FAILED_LOADS, *_OTHER_RELEASE, _OF_DYLD)
 # The first name in a mangled one, and how long it is: a log may be cut off within it.
 _MANGLED = (
     r"^_Z(?:T[VTIS]|GV|Th?n?\d{1,4}_)?(?P<inner>N[KVRO]{0,3})?(?P<size>\d{1,3})(?P<rest>\w{1,400})"
@@ -50,8 +68,8 @@ _BEFORE = 30  # lines of a traceback that name who loads
 
 
 def failed_loads(search: LogSearch) -> Iterator[Match]:
-    """Yield the libraries that lack a name of their own, and those of a vendor that lack one of
-    another library.
+    """Yield the libraries that lack a name of their own, and those that were linked with another
+    release of a library than the one that is loaded.
     """
     for line, groups in search.hits(_FAILED_LOADS):
         file, symbol = groups["file"], groups["symbol"]
@@ -63,6 +81,20 @@ def failed_loads(search: LogSearch) -> Iterator[Match]:
             named |= {"place": place["place"]}
             user = _loading(search, line, place["place"])
             yield symptom("loaded-library-mismatch", line, 0.84, named | user)
+        elif compiled(_OPENMP).search(symbol):
+            named["symbol"] = symbol.lstrip("_").join(("__", ""))
+            yield symptom("openmp-runtime-other", line, 0.86, named)
+    for line, groups in search.hits(_OTHER_RELEASE):
+        module, symbol = groups["file"].rpartition("/")[2], groups["symbol"]
+        if not is_own(symbol, groups["file"]) and not _is_of_torch(symbol):
+            yield symptom("loaded-other-release", line, 0.8, {"module": module, "symbol": symbol})
+    for line, groups in search.hits([_OF_DYLD]):
+        below = search.lines[line + 1 : line + 1 + _EXPECTED_BELOW]
+        places = (compiled(_EXPECTED_IN).search(one.text) for one in below)
+        if found := next(filter(None, places), None):
+            module = found["library"].rpartition("/")[2]
+            named = {"library": module, "symbol": groups["symbol"]}
+            yield symptom("loaded-other-release", line, 0.8, named)
 
 
 def is_own(symbol: str, file: str) -> bool:

@@ -38,6 +38,12 @@ _INTERNAL = r"/(?:details?|internal|impl)/"  # headers of a library that no othe
 _IN_PACKAGE = r"/(?:site|dist)-packages/(?P<name>[A-Za-z]\w{1,60})/(?!include/)"
 _INCLUDED = r"^\s{0,24}(?:In file included )?from (?P<file>[^\s:]{1,300}):\d{1,7}"
 _WITHOUT_SOURCES = ("numpy", "torch", "pybind11", "nanobind", "nvidia", "cmake", "include")
+# Headers of a package of Python that is a part of PyTorch, and a source that includes another one.
+_OF_PLUGIN = r"^(?P<module>torch_\w{2,30})/(?:csrc|include)/"
+_SOURCE = r"\.(?:c|cc|cpp|cxx|cu|inc|inl)$"
+_PUBLISHED = (
+    r"npm (?:error|ERR!)|gyp ERR!|/node_modules/|/registry/src/|/pip-(?:install|build|wheel)-"
+)
 PATTERNS = (NO_HEADER, *_IS_FOUND, _SEARCHED)
 
 
@@ -62,6 +68,10 @@ def missing_headers(search: LogSearch) -> Iterator[Match]:
             library = library or known.packages.get("apt", "").removeprefix("lib").partition("-")[0]
             named = {"library": library, "owner": library, "member": header}
             yield symptom("dependency-api-changed", line, 0.76, named)
+        elif plugin := compiled(_OF_PLUGIN).match(header):
+            yield symptom("plugin-headers-missing", line, 0.84, plugin.groupdict())
+        elif not known and _is_left_out(search, line, named_at):
+            yield symptom("released-without-file", line, 0.78, {"header": header})
         elif known and known.is_c_library and on_apple(search):
             yield symptom("macos-sdk-missing", line, 0.86, {})
         elif known:
@@ -94,6 +104,14 @@ def _compiled_package(search: LogSearch, line: int, file: str) -> str | None:
     above = (one.text for one in search.lines[max(0, line - _ABOVE) : line])
     users = (found["file"] for text in above if (found := compiled(_INCLUDED).match(text)))
     return package["name"] if all(f"/{package['name']}/" in user for user in users) else None
+
+
+def _is_left_out(search: LogSearch, line: int, header: str) -> bool:
+    """Return whether a published package includes a source that it does not have."""
+    near = search.lines[max(0, line - _ABOVE) : line + _ABOVE]
+    published = compiled(_PUBLISHED)
+    is_source = not header.startswith("/") and compiled(_SOURCE).search(header)
+    return bool(is_source) and any(published.search(one.text) for one in near)
 
 
 def on_apple(search: LogSearch) -> bool:
