@@ -24,17 +24,18 @@ _FAILED_LOADS = (
 # A program, or a library of a system, that finds another release of what it was linked with.
 _OTHER_RELEASE = (
     (
-        r"(?:symbol lookup error: |relocation error: )(?P<file>\S{2,300}?): (?:undefined symbol: |symbol )"
+        r"(?:symbol lookup|relocation) error: (?P<file>\S{2,300}?): (?:undefined symbol: |symbol )"
         r"(?P<symbol>[A-Za-z_]\w{2,400})"
     ),
     (
-        r"(?P<file>[^\s:'\"]{1,300}\.so[\d.]{0,12}): undefined symbol: (?P<symbol>[A-Za-z_]\w{2,400}), "
-        r"version (?P<tag>Qt_\w{1,20})"
+        r"(?P<file>[^\s:'\"]{1,300}\.so[\d.]{0,12}): undefined symbol: "
+        r"(?P<symbol>[A-Za-z_]\w{2,400}), version (?P<tag>Qt_\w{1,20})"
     ),
 )
 _OF_DYLD = r"Symbol not found: \(?_?(?P<symbol>[A-Za-z_]\w{2,400})\)?$"
 _EXPECTED_IN = (
-    r"Expected in:\s{1,8}(?:<[\w-]{1,40}> )?(?P<library>/(?!usr/lib/|System/)[^'\n]{2,200}?\.(?:dylib|so)"
+    r"Expected in:\s{1,8}(?:<[\w-]{1,40}> )?"
+    r"(?P<library>/(?!usr/lib/|System/)[^'\n]{2,200}?\.(?:dylib|so)"
     r"|/\S{2,200}/Frameworks/\S{2,200}|/\S{2,200}\.framework/\S{1,200})"
 )
 _EXPECTED_BELOW = 4  # lines
