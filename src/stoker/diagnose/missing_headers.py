@@ -133,7 +133,7 @@ def _lacking_header(search: LogSearch, line: int, header: str, known: Provider) 
     names = {name.lower().rstrip("0123456789.") for name in names if "." not in name}
     if not names & _found(search) and not _is_asked_for_by_package(search, line, known):
         return symptom("system-headers-missing", line, 0.84, {"header": header})
-    searched = known.root and search.texts.having(f"include/{known.root.rpartition('/')[2]}")
+    searched = known.root and _is_used(search, f"include/{known.root.rpartition('/')[2]}")
     is_main = header.rpartition("/")[2].partition(".")[0].lower() == library.lower()
     if (known.root and not searched) or (is_main and not known.root):
         groups = {"header": header, "library": library, "folder": known.root or ""}
@@ -143,6 +143,12 @@ def _lacking_header(search: LogSearch, line: int, header: str, known: Provider) 
         return symptom("header-folder-not-searched", line, 0.76, groups)
     named = {"library": library, "owner": library, "member": header}
     return symptom("dependency-api-changed", line, 0.76, named)
+
+
+def _is_used(search: LogSearch, folder: str) -> bool:
+    """Return whether a command or a path has a folder; a configure that found it does not use it."""
+    places = search.texts.having(folder)
+    return any(not search.lines[line].text.lstrip().startswith("-- ") for line in places)
 
 
 def _is_asked_for_by_package(search: LogSearch, line: int, known: Provider) -> bool:

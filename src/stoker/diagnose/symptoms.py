@@ -50,6 +50,16 @@ _NO_RULE = (
         r"ninja: error: '(?P<file>[^'\n]{1,300})'(?:, needed by '(?P<for>[^'\n]{1,300})')?"
         r", missing and no known rule"
     ),
+    r"NMAKE : fatal error U1073: don't know how to make '(?P<file>[^'\n]{1,300})'",
+    (
+        r"scons: \*\*\* (?:\[[^\]\n]{1,300}\] )?Source `(?P<file>[^'\n]{1,300})' not found"
+        r", needed by target `(?P<for>[^'\n]{1,300})'"
+    ),
+)
+# Xcode and Bazel name the inputs of their own steps by full paths.
+_NO_INPUT = (
+    r"Build input files? cannot be found: '(?P<file>[^',\n]{1,300})'",
+    r"ERROR: missing input file '(?P<file>//[^'\n]{1,300})'",
 )
 # A file or folder that CMake was given.
 _NOT_THERE = (
@@ -99,7 +109,7 @@ _CLASS_OF_QT = (
     r"|Audio|Media|Sound|Script|Declarative|WebView|WebPage|X11|Win|Mac|Platform|Ssl|State|FinalState)"
     r"|QML|QT_|Q_|QString\b|QObject\b)Q[A-Z][A-Za-z0-9]{2,40}"
 )
-PATTERNS = (*COMPILER_ERRORS, *_NO_RULE, *_CONFIGURE, *_MESON, _OTHER_LOG)
+PATTERNS = (*COMPILER_ERRORS, *_NO_RULE, *_NO_INPUT, *_CONFIGURE, *_MESON, _OTHER_LOG)
 
 
 def find_symptoms(search: LogSearch, explained: Collection[int]) -> list[Match]:
@@ -237,6 +247,8 @@ def _missing_inputs(search: LogSearch) -> Iterator[Match]:
     for line, groups in search.hits(_NO_RULE):
         if not groups["file"].startswith("/"):  # others are of no step of this build
             yield symptom("input-not-made", line, 0.6, groups)
+    for line, groups in search.hits(_NO_INPUT):
+        yield symptom("input-not-made", line, 0.6, groups)
 
 
 def _configure_errors(search: LogSearch) -> Iterator[Match]:
