@@ -117,10 +117,10 @@ def _gpu(_: About) -> str | None:
 def _libstdcxx(about: About) -> str | None:
     needed = [word.encode() for word in about.words("needed")]
     prefix = about.here.environment.get("CONDA_PREFIX")
+    of_system = ["/usr/lib64", *map(str, Path("/usr/lib").glob("*-linux-gnu"))]
     places = [
         *([f"{prefix}/lib"] if prefix else []),
-        "/usr/lib64",
-        *map(str, Path("/usr/lib").glob("*-linux-gnu")),
+        *([] if about.words("system") else of_system),  # that of the system is the one too old
     ]
     for place in places:
         try:

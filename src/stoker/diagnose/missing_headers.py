@@ -30,7 +30,8 @@ _IS_FOUND = (
 _SEARCHED = r"\s-(?:I|isystem) ?(?P<folders>/\S{1,300}(?: -(?:I|isystem) ?/\S{1,300}){0,20})"
 _INSTALLED = r"^(?:/usr/include|/opt/homebrew/(?:include|Cellar|opt)|/usr/local/(?:Cellar|opt))/"
 _OF_APPLE = (
-    "/opt/homebrew/", "/Library/", "apple-darwin", ".sdk/", "/usr/local/opt/", "/usr/local/Cellar/"
+    "/opt/homebrew/", "/Library/", "apple-darwin", ".sdk/", "/usr/local/opt/", "/usr/local/Cellar/",
+    "AppleClang", "Apple clang",
 )  # fmt: skip
 _ABOVE = 24  # lines in which includes are listed
 _INTERNAL = r"/(?:details?|internal|impl)/"  # headers of a library that no other project should use
@@ -56,7 +57,8 @@ def missing_headers(search: LogSearch) -> Iterator[Match]:
         library = library_of_namespace(folder) or owner_of_name(f"{folder}::")
         on_windows = bool(opened)
         known = provider(ProvidedKind.HEADER, header.removeprefix("./"))
-        foreign = on_windows or not known or known.is_c_library  # of another C library
+        # Of another C library; macOS has packages of some headers of Linux, which are empty forms.
+        foreign = on_windows or not known or known.is_c_library or on_apple(search)
         if foreign and (platform := platform_of(header, on_windows=on_windows)):
             named = {"header": header, "platform": platform}
             windows = {"windows": header} if on_windows else {}
