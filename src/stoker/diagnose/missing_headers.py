@@ -15,7 +15,8 @@ from stoker.knowledge.providers import (
 )
 
 NO_HEADER = (
-    r"fatal error: ['\"\u2018]?(?P<header>[\w./+-]{2,120}?)['\"\u2019]?"
+    r"(?:fatal error: ['\"\u2018]?|error: '(?=[\w./+-]{2,120}' file not found))"
+    r"(?P<header>[\w./+-]{2,120}?)['\"\u2019]?"
     r"(?:: No such file or directory| file not found)"
     r"|Cannot open include file: '(?P<opened>[\w./+-]{2,120})'"
     r"|(?:cannot|could not) open source file \\?\"(?P<quoted>[\w./+-]{2,120})(?:\\?\"|\\$)"
