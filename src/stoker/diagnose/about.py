@@ -48,7 +48,10 @@ _MARKS = (
     "WinError",
     "%PATH%",
     "DLL load",
-    "is not recognized as",
+    "recognized as",
+    "CreateProcess",
+    "NMAKE",
+    "npipe:",
 )  # of lines of Windows
 _OF_WINDOWS = (
     r"(?:^|[\s\"'(=])[A-Za-z]:\\[\w.$ ()-]{1,60}\\|\bcl\.exe\b|\bLNK\d{4}\b|\b[Ee]rror C\d{4}\b"
@@ -59,6 +62,8 @@ _OF_WINDOWS = (
     r"|was not found in the PATH\.  Perhaps the\b|executable file not found in %PATH%"
     r"|\[WinError \d|DLL load failed|Selecting Windows SDK version|-- Building for: Visual Studio"
     r"|pc-windows-(?:msvc|gnu)\b|\bwin-amd64\b|windows-(?:latest|20\d\d)\b|\bMINGW(?:32|64)_NT\b"
+    r"|is not recognized as (?:an internal or external command|(?:the|a) name of a)"
+    r"|\bCreateProcess(?:W\b|\(NULL|: )|^NMAKE : |\bnpipe:/"
 )
 # Folders that differ between machines, other than those of every distribution.
 _OF_USERS = (
