@@ -149,7 +149,7 @@ def _lacking_header(search: LogSearch, line: int, header: str, known: Provider) 
 
 
 def _is_used(search: LogSearch, folder: str) -> bool:
-    """Return whether a command or a path has a folder; a configure that found it does not use it."""
+    """Return whether a command or a path has a folder, and not only a configure that found it."""
     places = search.texts.having(folder)
     return any(not search.lines[line].text.lstrip().startswith("-- ") for line in places)
 

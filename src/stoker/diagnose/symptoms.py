@@ -56,6 +56,7 @@ _NO_RULE = (
         r", needed by target `(?P<for>[^'\n]{1,300})'"
     ),
 )
+_GOAL = r"[a-z][\w-]{1,40}"  # of make, such as install: no file
 # Xcode and Bazel name the inputs of their own steps by full paths.
 _NO_INPUT = (
     r"Build input files? cannot be found: '(?P<file>[^',\n]{1,300})'",
@@ -245,7 +246,9 @@ def _compiled_file(search: LogSearch, line: int, file: str) -> str:
 
 def _missing_inputs(search: LogSearch) -> Iterator[Match]:
     for line, groups in search.hits(_NO_RULE):
-        if not groups["file"].startswith("/"):  # others are of no step of this build
+        file = groups["file"]
+        is_goal = "for" not in groups and compiled(_GOAL).fullmatch(file)
+        if not is_goal and not file.startswith("/"):  # others are of no step of this build
             yield symptom("input-not-made", line, 0.6, groups)
     for line, groups in search.hits(_NO_INPUT):
         yield symptom("input-not-made", line, 0.6, groups)
