@@ -61,10 +61,11 @@ _NO_LIBRARY = (
     r"cannot find /[^\s:]{1,300}/lib(?P<library>[\w+-]{1,60})\.(?:a|so)\b",
     r"unable to find library -l(?P<library>[\w.+-]{1,60})",
     r"library (?:not found for -l|')(?P<library>[\w.+-]{1,60})(?:' not found|\s|$)",
+    r"mold: (?:fatal|error): library not found: (?P<library>[\w.+-]{1,60})",
 )
-# What Microsoft's linker does not find.
+# What the linkers for Windows do not find.
 _NO_INPUT = (
-    r"LNK11(?:04|81): cannot open (?:input )?file ['\"]"
+    r"(?:LNK11(?:04|81): cannot open (?:input )?file|lld-link: error: could not open) ['\"]"
     r"(?P<file>(?P<folder>[^'\"\n]{0,260}[\\/])?(?P<name>[^'\"\n\\/]{1,100})\.(?P<kind>lib|obj|res|o))['\"]"
 )
 _DRIVE = r"[A-Za-z]:[\\/]|[\\/]"  # with which a whole path begins
