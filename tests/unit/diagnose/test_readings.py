@@ -201,7 +201,7 @@ SAID = [
             "    * There is a typo in the target name.\n\nCMake Generate step failed."
         ),
         "build-target-missing",
-        "the build files name Sluice::gate, which nothing that was found defines",
+        "Sluice::gate is named, and nothing that was found defines it",
     ),
     (
         "../meson.build:12:8: ERROR: Program 'sluicegen' not found or not executable",
