@@ -375,6 +375,11 @@ SAID += [
         ),
     ),
     (
+        'mill.obj : error LNK2019: unresolved external symbol "void __cdecl grind(int)" (?g@@YAXH@Z)',
+        "own-symbol-not-linked",
+        "grind(int) is of the project itself, and no object of the link defines it",
+    ),
+    (
         (
             "C:\\b\\mill.vcxproj : error MSB8020: The build tools for v145 cannot be found, please "
             "install v145 build tools."
