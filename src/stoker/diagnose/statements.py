@@ -166,8 +166,10 @@ def statement(message: str) -> dict[str, str]:
 
 def stated_cause(said: Mapping[str, str]) -> str:
     """Return the cause that a project's own message is: without a word of what it wants, it only
-    says that something is not as the project expects.
+    says that something is not as the project expects. The C++ library tests what it is used with.
     """
+    if "/include/c++/" in said.get("file", ""):
+        return "stated-by-tool"
     wants = compiled(_REASON).search(said["message"]) or compiled(_WISH).search(said["message"])
     named = any(name in said for name in ("option", "what", "debian"))
     return "stated-by-project" if wants or named else "stated-by-tool"

@@ -25,7 +25,10 @@ UNDEFINED = (
         r"error LNK20(?:01|19): unresolved external symbol "
         r"(?P<symbol>[A-Za-z]\w{2,80})(?= referenced in|\W{0,3}$)"
     ),
-    r"error LNK20(?:01|19): unresolved external symbol \"(?!__declspec)(?P<symbol>[^\":\n]{3,300})\"",
+    (
+        r"error LNK20(?:01|19): unresolved external symbol "
+        r"\"(?!__declspec)(?P<symbol>[^\":\n]{3,300})\""
+    ),
 )
 # The type that a template returns, before its name: it tells nothing of the library that lacks.
 _RETURNED = r"^[\w:]{1,100}::\w{1,100}[ *&]{1,4}(?=[\w:]{1,100}::\w)"

@@ -375,7 +375,10 @@ SAID += [
         ),
     ),
     (
-        'mill.obj : error LNK2019: unresolved external symbol "void __cdecl grind(int)" (?g@@YAXH@Z)',
+        (
+            'mill.obj : error LNK2019: unresolved external symbol "void __cdecl grind(int)" '
+            "(?g@@YAXH@Z)"
+        ),
         "own-symbol-not-linked",
         "grind(int) is of the project itself, and no object of the link defines it",
     ),

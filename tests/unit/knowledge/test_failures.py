@@ -50,3 +50,9 @@ def test_what_is_tried_without_a_message_proves_a_known_cause() -> None:
     for row in suspected_causes():
         assert row.cause in failures()
         assert bool(row.text) == bool(row.commands)
+
+
+def test_no_text_shows_a_mark_of_its_file() -> None:
+    """A backslash at the end of a line joins lines in one kind of TOML string only."""
+    for cause in failures().values():
+        assert not any(mark in cause.why for mark in ("\\ ", "\\\n")), cause.name
