@@ -27,7 +27,8 @@ _WORD = r"[^\s{}<>\[\]*:.,()]{2,}"
 _COLON = r"\s?\uff1a\s?|(?<=\S)[ \u00a0]: "  # as Chinese and French write it
 # A message of Microsoft's tools, by its code.
 _BY_CODE = r"(?<![A-Za-z])(?P<code>C\d{4}|LNK\d{4}):? ?(?P<message>.{1,600})"
-_VALUES = rf"[{_QUOTES}](?P<value>[^{_QUOTES}]{{1,400}})[{_QUOTES}]"
+# A quote after a letter is an apostrophe.
+_VALUES = rf"(?<![A-Za-z\u00c0-\u024f])[{_QUOTES}](?P<value>[^{_QUOTES}]{{1,400}})[{_QUOTES}]"
 # What the list of errors of Visual Studio has in columns, and a linker's line that lost its code.
 _LISTED = (
     r"\s*(?:[^\t]{1,40}\t)?(?P<code>C\d{4}|LNK\d{4}|MSB\d{4})\t(?P<message>[^\t]{1,600})"
