@@ -180,7 +180,8 @@ def _match(lacking: _Lacking, row: NameRow, library: NamedLibrary, has: str) -> 
         return symptom("name-removed", lacking.line, strength, groups | more)
     if row.added and (has or not row.removed):
         strength = _SURE if has else _LIKELY if lacking.is_member else _PERHAPS
-        return symptom("name-not-added-yet", lacking.line, strength, groups | {"added": row.added})
+        cause = "linked-library-older" if lacking.is_linked else "name-not-added-yet"
+        return symptom(cause, lacking.line, strength, groups | {"added": row.added})
     if moved and not row.removed and not lacking.is_member and not lacking.is_header:
         return _moved(lacking, groups, moved, header, _PERHAPS)
     return None
