@@ -49,6 +49,8 @@ UNSEEN = {  # in order of time: results, and the parts with logs for which no si
     "diagnose-threads-21": ("first run",),
     "diagnose-threads-22": ("first run",),
     "diagnose-threads-23": ("first run",),
+    "diagnose-threads-24": ("first run",),
+    "diagnose-threads-25": ("first run",),
 }
 # What answers said by the strength of their sign when a set was run.
 FIRST = ((0.0, -0.03), (1.0, 0.97))
