@@ -58,7 +58,6 @@ _OF_WINDOWS = (
     r"|(?:^|[\s\"'(=])(?:[C-H]:/\w|[B-Zb-z]:/(?:Users|Program Files|Windows|msys64|a/|vcpkg|dev"
     r"|src|git|hostedtoolcache))"
     r"|\b(?:cmake|cmd|git|link|nvcc|ninja|node|pip|python|swig|uv)\.exe\b"
-    r"|is not recognized as (?:an internal or external command|(?:the|a) name of a cmdlet)"
     r"|was not found in the PATH\.  Perhaps the\b|executable file not found in %PATH%"
     r"|\[WinError \d|DLL load failed|Selecting Windows SDK version|-- Building for: Visual Studio"
     r"|pc-windows-(?:msvc|gnu)\b|\bwin-amd64\b|windows-(?:latest|20\d\d)\b|\bMINGW(?:32|64)_NT\b"

@@ -239,10 +239,10 @@ def collisions(search: LogSearch) -> Iterator[tuple[int, dict[str, str]]]:
         named = _first((_TWICE_THERE, _TWICE), found["message"])
         if not named or found["file"] == _OF_RUST:
             continue
-        there = [named["other"]] if named.re.pattern == _TWICE_THERE else []
-        places = [found["file"], *there, *_places(_below(search, line))]
+        places = [found["file"], *_places(_below(search, line))]
         owners = [_declaring(place) for place in places]
-        owners += [owner_of_name(named["name"]) or "" for _ in there]
+        if there := named.groupdict().get("other"):
+            owners.append(_declaring(there) or owner_of_name(named["name"]) or "")
         if len(set(owners)) > 1:
             library = next(filter(None, owners))
             yield line, {"library": library, "member": named["name"]}

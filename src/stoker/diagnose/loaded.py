@@ -32,7 +32,7 @@ _OTHER_RELEASE = (
         r"(?P<symbol>[A-Za-z_]\w{2,400}), version (?P<tag>Qt_\w{1,20})"
     ),
 )
-_OF_DYLD = r"Symbol not found: \(?_?(?P<symbol>[A-Za-z_]\w{2,400})\)?$"
+_DYLD = r"Symbol not found: \(?_?(?P<symbol>[A-Za-z_]\w{2,400})\)?$"
 _EXPECTED_IN = (
     r"Expected in:\s{1,8}(?:<[\w-]{1,40}> )?"
     r"(?P<library>/(?!usr/lib/|System/)[^'\n]{2,200}?\.(?:dylib|so)"
@@ -40,7 +40,7 @@ _EXPECTED_IN = (
 )
 _EXPECTED_BELOW = 4  # lines
 _OPENMP = r"^_{0,2}(?:kmpc|GOMP)_"  # functions of the runtime that each compiler brings its own of
-PATTERNS = (*_FAILED_LOADS, *_OTHER_RELEASE, _OF_DYLD)
+PATTERNS = (*_FAILED_LOADS, *_OTHER_RELEASE, _DYLD)
 # The first name in a mangled one, and how long it is: a log may be cut off within it.
 _MANGLED = (
     r"^_Z(?:T[VTIS]|GV|Th?n?\d{1,4}_)?(?P<inner>N[KVRO]{0,3})?(?P<size>\d{1,3})(?P<rest>\w{1,400})"
@@ -72,29 +72,41 @@ def failed_loads(search: LogSearch) -> Iterator[Match]:
     """Yield the libraries that lack a name of their own, and those that were linked with another
     release of a library than the one that is loaded.
     """
+    yield from _modules(search)
+    yield from _programs(search)
+    yield from _of_dyld(search)
+
+
+def _modules(search: LogSearch) -> Iterator[Match]:
+    """Yield what modules of Python and Node.js, and libraries of vendors, lack."""
     for line, groups in search.hits(_FAILED_LOADS):
         file, symbol = groups["file"], groups["symbol"]
-        module = file.rpartition("/")[2]
-        named = {"module": module, "symbol": symbol}
+        named = {"module": file.rpartition("/")[2], "symbol": symbol}
         if is_own(symbol, file):
             yield symptom("module-incomplete", line, 0.88, named)
         elif (place := compiled(_VENDOR).match(file)) and not _is_of_torch(symbol):
             named |= {"place": place["place"]}
             user = _loading(search, line, place["place"])
             yield symptom("loaded-library-mismatch", line, 0.84, named | user)
-        elif compiled(_OPENMP).search(symbol):
-            named["symbol"] = symbol.lstrip("_").join(("__", ""))
+        elif compiled(_OPENMP).match(symbol):
             yield symptom("openmp-runtime-other", line, 0.86, named)
+
+
+def _programs(search: LogSearch) -> Iterator[Match]:
+    """Yield what programs, and libraries with versions of their names, do not find."""
     for line, groups in search.hits(_OTHER_RELEASE):
         module, symbol = groups["file"].rpartition("/")[2], groups["symbol"]
         if not is_own(symbol, groups["file"]) and not _is_of_torch(symbol):
             yield symptom("loaded-other-release", line, 0.8, {"module": module, "symbol": symbol})
-    for line, groups in search.hits([_OF_DYLD]):
+
+
+def _of_dyld(search: LogSearch) -> Iterator[Match]:
+    """Yield what macOS expects in a library that is not one of the system."""
+    for line, groups in search.hits([_DYLD]):
         below = search.lines[line + 1 : line + 1 + _EXPECTED_BELOW]
         places = (compiled(_EXPECTED_IN).search(one.text) for one in below)
         if found := next(filter(None, places), None):
-            module = found["library"].rpartition("/")[2]
-            named = {"library": module, "symbol": groups["symbol"]}
+            named = {"library": found["library"].rpartition("/")[2], "symbol": groups["symbol"]}
             yield symptom("loaded-other-release", line, 0.8, named)
 
 
