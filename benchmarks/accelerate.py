@@ -48,10 +48,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stoker.govern.adaptive import Adaptive
-from stoker.govern.simulate import simulate
-from stoker.govern.simulated_steps import in_mode, scattered
-from stoker.govern.trace import read_trace
+from stoker.govern.history.simulate import simulate
+from stoker.govern.history.simulated_steps import in_mode, scattered
+from stoker.govern.history.trace import read_trace
+from stoker.govern.policy.adaptive import Adaptive
 from stoker.knowledge.compiler_modes import mode_options, shipped_effects
 from stoker.model.govern import Collector, CompileMode, ModeEffect, Role, StepRecord
 from stoker.model.terms import Gc

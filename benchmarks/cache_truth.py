@@ -40,7 +40,7 @@ from change import COMPILERS, NVCC  # noqa: E402
 from changed_project import LISTS, Cell, Project, References  # noqa: E402
 from changes import CHANGES  # noqa: E402
 from compiler_caches import running_redis  # noqa: E402
-from stoker.govern.history import History  # noqa: E402
+from stoker.govern.history.store import History  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / f"cache_truth-{platform.machine()}.json"
 BIN = Path(sys.executable).parent
@@ -113,7 +113,7 @@ def run_with_checkpoint(where: str, command: list[str]) -> int:
     from stoker.accelerate.run_cache import run_cache
     from stoker.builds.jobs.checkpoint import Checkpoint
     from stoker.cli.chosen import run_options, with_settings
-    from stoker.govern.running import run
+    from stoker.govern.client.running import run
     from stoker.settings.declared import OPTIONS, SettingGroup
 
     groups = (SettingGroup.GOVERN, SettingGroup.CHAIN)

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 from governor import Witness
 
-from stoker.govern.native import LAUNCHER, installed
+from stoker.govern.client.native import LAUNCHER, installed
 
 BATCHES = 20
 

@@ -24,9 +24,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stoker.govern.adaptive import Adaptive
-from stoker.govern.simulate import simulate
-from stoker.govern.simulated_steps import with_threads
+from stoker.govern.history.simulate import simulate
+from stoker.govern.history.simulated_steps import with_threads
+from stoker.govern.policy.adaptive import Adaptive
 from stoker.model.govern import Collector, CompileMode, Role, Step, StepRecord
 from stoker.model.value import byte_count
 

@@ -127,7 +127,7 @@ class Samples:
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 words = (folder / "cmdline").read_bytes().decode(errors="replace")
-                if "stoker.govern.daemon" in words and self._home in words:
+                if "stoker.govern.server.daemon" in words and self._home in words:
                     return folder
         return None
 

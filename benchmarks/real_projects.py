@@ -35,7 +35,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stoker.govern.history import History
+from stoker.govern.history.store import History
 from stoker.machine.system import read_machine
 from stoker.model.errors import StokerError
 from stoker.model.govern import Role

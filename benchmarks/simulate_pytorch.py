@@ -20,11 +20,11 @@ from statistics import median
 
 from msgspec.structs import replace
 
-from stoker.govern.adaptive import Adaptive
-from stoker.govern.policies import FixedJobs, Levels, Policy, TwoPhase
-from stoker.govern.simulate import simulate
-from stoker.govern.simulated_steps import Shape, climbing, flat, scattered
-from stoker.govern.trace import read_trace
+from stoker.govern.history.simulate import simulate
+from stoker.govern.history.simulated_steps import Shape, climbing, flat, scattered
+from stoker.govern.history.trace import read_trace
+from stoker.govern.policy.adaptive import Adaptive
+from stoker.govern.policy.policies import FixedJobs, Levels, Policy, TwoPhase
 from stoker.model.govern import Decision, State, StepRecord
 from stoker.model.simulation import SimulationResult
 from stoker.model.value import Value, byte_count, size

@@ -162,7 +162,7 @@ class Torture:
             wrong.append(f"status {status}, expected one of {sorted(right)}")
         for folder in (case.build, case.home, case.tmp):
             (folder / "filler").unlink(missing_ok=True)
-        for pid in case.processes("stoker.govern.daemon"):
+        for pid in case.processes("stoker.govern.server.daemon"):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
         self.group.set_limit(self.load.limit)

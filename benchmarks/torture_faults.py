@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from governor import Group
 
-from stoker.govern.history import History
+from stoker.govern.history.store import History
 from stoker.model.errors import StokerError
 
 STOKER = str(Path(sys.executable).with_name("stoker"))
@@ -291,8 +291,8 @@ def _second_run(case: Round, run: subprocess.Popen[bytes]) -> Statuses:
 ODD = "odd-compiles"
 FAULTS: dict[str, Fault] = {
     "none": lambda *_: {0},
-    "kill-governor": _signal("stoker.govern.daemon", signal.SIGKILL, {0}),
-    "stop-governor": _signal("stoker.govern.daemon", signal.SIGSTOP, {0}),
+    "kill-governor": _signal("stoker.govern.server.daemon", signal.SIGKILL, {0}),
+    "stop-governor": _signal("stoker.govern.server.daemon", signal.SIGSTOP, {0}),
     "kill-launcher": _signal("stoker-launcher", signal.SIGKILL, None),
     "kill-compiler": _signal("cc1plus", signal.SIGKILL, None),
     "stop-compiler": _signal("cc1plus", signal.SIGTERM, None),

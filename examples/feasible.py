@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from stoker.govern import profile
-from stoker.govern.forecast import Forecast
-from stoker.govern.upper import expected, reach
+from stoker.govern.policy import profile
+from stoker.govern.policy.forecast import Forecast
+from stoker.govern.policy.upper import expected, reach
 from stoker.model.govern import Basis, Prediction, Request, Running, State
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 760, 300, 70, 30, 46

@@ -20,7 +20,7 @@
 
 enum { PAGE_VERSION = 2, FAMILIES = 1024, MOST_PLACES = 1024, WORD_BITS = 64 };
 
-/* As src/stoker/govern/leases.py writes it. */
+/* As src/stoker/govern/server/leases.py writes it. */
 struct shared {
     uint32_t version;
     uint32_t places;   /* that leases may take now */

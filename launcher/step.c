@@ -19,7 +19,7 @@
 
 struct step step = {.governor = {.socket = -1}, .output = NO_OUTPUT};
 
-/* What a command may use by a lease, as govern/leases.py counts it. */
+/* What a command may use by a lease, as govern/server/leases.py counts it. */
 enum { LEASE_BYTES = 256 << 20, LEASE_US = 1000 * 1000, LEASE_SAMPLE_US = 100 * 1000 };
 
 static int open_process(pid_t pid)

@@ -37,11 +37,11 @@ from stoker.diagnose.texts import fix_script, short_diagnosis
 from stoker.diagnose.verdict import diagnose
 from stoker.govern import protocol
 from stoker.govern.command_line import step_of
-from stoker.govern.history import History
-from stoker.govern.policies import make_policy
-from stoker.govern.predict import Predictor
-from stoker.govern.simulate import simulate
-from stoker.govern.trace import read_trace, write_trace
+from stoker.govern.history.simulate import simulate
+from stoker.govern.history.store import History
+from stoker.govern.history.trace import read_trace, write_trace
+from stoker.govern.policy.policies import make_policy
+from stoker.govern.policy.predict import Predictor
 from stoker.model.errors import StokerError, UsageError
 from stoker.model.govern import Role, Step
 from stoker.model.runs import Attempt, Outcome

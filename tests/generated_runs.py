@@ -7,8 +7,8 @@ from random import Random
 from msgspec.structs import replace
 
 from governed_steps import run_summary
-from stoker.govern.history import History
-from stoker.govern.profile import climb
+from stoker.govern.history.store import History
+from stoker.govern.policy.profile import climb
 from stoker.model.govern import PARTS, Basis, Reason, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Explanation, Intervention, Outcome, RunSummary
 

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import msgspec
 
-from stoker.govern.history import History
-from stoker.govern.native import stable_native
+from stoker.govern.client.native import stable_native
+from stoker.govern.history.store import History
 from stoker.model.runs import Attempt, RunSummary
 
 STOKER = str(Path(sys.executable).with_name("stoker"))
@@ -160,7 +160,7 @@ class Build:
         return found
 
     def governors(self) -> list[int]:
-        return [pid for pid in self.processes() if "stoker.govern.daemon" in command_of(pid)]
+        return [pid for pid in self.processes() if "stoker.govern.server.daemon" in command_of(pid)]
 
     def sockets(self) -> list[Path]:
         return list((self.home / "run").glob("*.sock"))

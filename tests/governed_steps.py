@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stoker.govern.open_steps import urgency
-from stoker.govern.profile import Profile
+from stoker.govern.policy.open_steps import urgency
+from stoker.govern.policy.profile import Profile
 from stoker.model.govern import (
     PARTS,
     Basis,

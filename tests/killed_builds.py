@@ -88,7 +88,7 @@ def _is(victim: str, pid: int) -> bool:
     if victim == "all":
         return True
     if victim == "governor":
-        return "stoker.govern.daemon" in command_of(pid)
+        return "stoker.govern.server.daemon" in command_of(pid)
     with suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text().strip() in _PROGRAMS[victim]
     return False

@@ -31,10 +31,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stoker.govern.adaptive import Adaptive
-from stoker.govern.simulate import simulate
-from stoker.govern.simulated_steps import scattered
-from stoker.govern.trace import read_trace
+from stoker.govern.history.simulate import simulate
+from stoker.govern.history.simulated_steps import scattered
+from stoker.govern.history.trace import read_trace
+from stoker.govern.policy.adaptive import Adaptive
 from stoker.model.govern import Collector, CompileMode, ModeEffect, Role, Step, StepRecord
 from stoker.model.simulation import SimulatedWorkers, SimulationResult
 from stoker.model.terms import Gc

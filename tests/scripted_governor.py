@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from stoker.govern.governor import Governor
-from stoker.govern.leases import Leases
-from stoker.govern.memory_view import MemoryReading
-from stoker.govern.predict import Predictor
+from stoker.govern.policy.governor import Governor
+from stoker.govern.policy.memory_view import MemoryReading
+from stoker.govern.policy.predict import Predictor
 from stoker.govern.protocol import VERSION, Ask, Done, Lease, Usage
+from stoker.govern.server.leases import Leases
 from stoker.model.events import AnyEvent
 from stoker.model.govern import Collector, Decision, Role, State, Step
 from stoker.model.runs import Attempt, Explanation

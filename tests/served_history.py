@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from stoker.govern.activation import listen
-from stoker.govern.daemon import Daemon
-from stoker.govern.history import History
+from stoker.govern.history.store import History
 from stoker.govern.protocol import VERSION, encode
+from stoker.govern.server.activation import listen
+from stoker.govern.server.daemon import Daemon
 from stoker.model.terms import GovernorOptions
 from stoker.outside import folders
 

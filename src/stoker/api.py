@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from stoker.diagnose.values import Diagnosis
-    from stoker.govern.running import Finished
+    from stoker.govern.client.running import Finished
     from stoker.model.artifact import ArtifactFacts
     from stoker.model.events import AnyEvent
     from stoker.model.plan import Plan
@@ -59,14 +59,14 @@ def diagnose(log: str | os.PathLike[str]) -> "Diagnosis":
 
 def history() -> "tuple[Run, ...]":
     """Return all runs, the newest first."""
-    from stoker.govern.past_runs import runs
+    from stoker.govern.history.past_runs import runs
 
     return runs()
 
 
 def steps(run: int) -> "tuple[Attempt, ...]":
     """Return what each step of a run needed."""
-    from stoker.govern.past_runs import attempts_of
+    from stoker.govern.history.past_runs import attempts_of
 
     return attempts_of(str(run))
 
@@ -83,7 +83,7 @@ def run(
     """
     from stoker.accelerate.run_cache import run_cache
     from stoker.cli.chosen import run_options, with_settings
-    from stoker.govern.running import run
+    from stoker.govern.client.running import run
     from stoker.model.errors import UsageError
     from stoker.settings.declared import OPTIONS, SettingGroup
 

@@ -12,7 +12,7 @@ import pytest
 from conftest import Stoker
 from stoker.builds import work
 from stoker.builds.acquire import store as sources
-from stoker.govern.history import History
+from stoker.govern.history.store import History
 from stoker.plan import run_folder
 
 DAY = 86_400

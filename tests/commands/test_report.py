@@ -11,7 +11,7 @@ import pytest
 from conftest import PROJECTS, Need, Stoker
 from generated_runs import generated_attempts, write_run
 from governed import Build, finished, wait_until
-from stoker.govern.history import History
+from stoker.govern.history.store import History
 
 
 def data_of(page: str) -> Any:

@@ -12,7 +12,7 @@ from selenium.webdriver.common.keys import Keys
 from browser import Browser
 from conftest import Stoker
 from generated_runs import generated_attempts, write_run
-from stoker.govern.history import History
+from stoker.govern.history.store import History
 from stoker.model.build import BuildStage, StageEnd, StageResult
 from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome, Run

@@ -11,7 +11,7 @@ import pytest
 from conftest import Need
 from governed import STOKER, Build, finished, wait_until
 from small_disks import small_disk
-from stoker.govern.history import History
+from stoker.govern.history.store import History
 
 SUMMARY = {
     "status", "steps", "wall_s", "cpu_s", "governor_cpu_s", "peak_bytes", "limit_bytes",

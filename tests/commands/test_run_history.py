@@ -11,7 +11,7 @@ import pytest
 from builds import Project
 from conftest import Stoker
 from governed import WAIT, Build, finished, wait_until
-from stoker.govern.history import History
+from stoker.govern.history.store import History
 
 
 def history_of(home: Path) -> Path:

@@ -6,7 +6,7 @@ import pytest
 
 from conftest import Need
 from governed import Build
-from stoker.govern.running import jobs_of
+from stoker.govern.client.running import jobs_of
 
 # Steps that end only when eight of them have begun: with fewer jobs at once they give up.
 TOGETHER = """

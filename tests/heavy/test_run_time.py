@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conftest import Stoker
-from stoker.govern.history import History
+from stoker.govern.history.store import History
 
 pytestmark = [pytest.mark.heavy, pytest.mark.network, pytest.mark.timeout(3600)]
 

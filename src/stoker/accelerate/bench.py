@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from stoker.accelerate.advice import order_of, trial_command, trials_of
 from stoker.accelerate.linkage import differences, read_linkage
-from stoker.govern.build_files import BuildFiles
+from stoker.govern.client.session import Session
 from stoker.govern.command_line import moved, step_of
-from stoker.govern.history import History
-from stoker.govern.session import Session
+from stoker.govern.history.store import History
+from stoker.govern.server.build_files import BuildFiles
 from stoker.model.errors import ArtifactError, StorageError, Terminated, UsageError
 from stoker.model.tuning import BASELINE, Measurement, Sampled, Topic, TuningTrial
 from stoker.model.value import Value

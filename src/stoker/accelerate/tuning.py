@@ -15,11 +15,11 @@ from stoker.accelerate.advice import advise, best_linker, choose_sample, results
 from stoker.accelerate.bench import Bench, TuneOptions
 from stoker.accelerate.linkers import TunedLink, keep_links, linker_version
 from stoker.accelerate.run_cache import run_cache
-from stoker.govern.build_files import BuildFiles
+from stoker.govern.client.opening import session
+from stoker.govern.client.session import RunOptions
 from stoker.govern.command_line import compiler_words, link_identity, moved, step_of
-from stoker.govern.opening import session
-from stoker.govern.past_runs import timings_of
-from stoker.govern.session import RunOptions
+from stoker.govern.history.past_runs import timings_of
+from stoker.govern.server.build_files import BuildFiles
 from stoker.knowledge.compiler_modes import linker_programs
 from stoker.knowledge.trials import is_measurable, trials
 from stoker.model.caching import CacheEngine, ChainOptions

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from stoker.ask.values import Walls
-from stoker.govern.native import LIBRARY, installed
+from stoker.govern.client.native import LIBRARY, installed
 from stoker.model.errors import MissingError, StokerError
 from stoker.model.secrets import is_secret
 from stoker.model.value import UNDECODABLE, Value, prepared

@@ -29,11 +29,11 @@ from stoker.builds.work import (
     placed,
     work_folder,
 )
-from stoker.govern.broadcast import Broadcast
-from stoker.govern.opening import session
-from stoker.govern.past_runs import trace_of_run
-from stoker.govern.session import RunOptions, Session, Show
-from stoker.govern.trace import write_trace
+from stoker.govern.client.broadcast import Broadcast
+from stoker.govern.client.opening import session
+from stoker.govern.client.session import RunOptions, Session, Show
+from stoker.govern.history.past_runs import trace_of_run
+from stoker.govern.history.trace import write_trace
 from stoker.model.build import BuildRecord, BuildRequest, StageResult
 from stoker.model.caching import Chain
 from stoker.model.errors import StokerError, StorageError, UnfinishedError, UsageError

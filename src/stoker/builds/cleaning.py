@@ -11,7 +11,7 @@ from stoker.builds import in_memory, work
 from stoker.builds.acquire import store as sources
 from stoker.builds.containers import content as containers
 from stoker.builds.toolchains import store
-from stoker.govern.history import History
+from stoker.govern.history.store import History
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.value import Value, duration, size
 from stoker.outside import files, folders, kept_values, locks

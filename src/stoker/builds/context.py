@@ -9,7 +9,7 @@ from stoker.builds.execution import Execution
 from stoker.builds.route import choose_route, last_stage
 from stoker.builds.stages import Stages
 from stoker.builds.work import Task
-from stoker.govern.session import Session
+from stoker.govern.client.session import Session
 from stoker.model.build import BuildStage
 from stoker.model.source import FrontEnd
 from stoker.outside.long_work import Say

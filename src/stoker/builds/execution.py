@@ -16,7 +16,7 @@ from stoker.builds.digests import digest
 from stoker.builds.route import Route
 from stoker.builds.stages import StageLog
 from stoker.builds.work import MARK, Task
-from stoker.govern.session import Session
+from stoker.govern.client.session import Session
 from stoker.model.caching import NUMBER_OF_JOBS, READ_BY_BUILD_TOOLS, READ_BY_COMPILERS
 from stoker.model.errors import CommandError, Terminated
 from stoker.model.plan import Plan

@@ -18,8 +18,8 @@ from stoker.builds.in_memory import (
     put_in_memory,
     take_out,
 )
-from stoker.govern.scratch import room_for_tree
-from stoker.govern.session import Session
+from stoker.govern.client.scratch import room_for_tree
+from stoker.govern.client.session import Session
 from stoker.machine.disks import read_temporary
 from stoker.machine.system import read_machine
 from stoker.model.build import BuildRequest, BuildStage, GitState

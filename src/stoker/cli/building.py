@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stoker.builds.jobs.job import FarmPart
     from stoker.builds.stages import StageError
     from stoker.diagnose.values import Diagnosis
-    from stoker.govern.progress import View
+    from stoker.govern.client.progress import View
     from stoker.model.build import BuildRequest
 
 
@@ -39,7 +39,7 @@ def build_with(options: dict[str, Any], *, editable: bool = False) -> "Built":
     from stoker.builds.building import build
     from stoker.builds.repeating import read_recorded
     from stoker.builds.stages import StageError
-    from stoker.govern.summary import summary_text
+    from stoker.govern.client.summary import summary_text
     from stoker.model.build import BuildRequest
     from stoker.report.ci import end_line
 
@@ -114,7 +114,7 @@ def _watcher(
 ) -> "Watcher":
     """``ended`` receives the build when it has ended in any way."""
     from stoker.builds.building import Watcher
-    from stoker.govern.explanation import with_decisions_logged
+    from stoker.govern.client.explanation import with_decisions_logged
     from stoker.outside.terminal import print_json
 
     def echo(chunk: bytes) -> None:

@@ -15,8 +15,8 @@ from stoker.outside.streams import told
 from stoker.settings.declared import BUILD_SETTINGS, OPTIONS, CommandLine, SettingGroup
 
 if TYPE_CHECKING:
-    from stoker.govern.progress import View
-    from stoker.govern.session import RunOptions
+    from stoker.govern.client.progress import View
+    from stoker.govern.client.session import RunOptions
     from stoker.model.caching import ChainOptions
     from stoker.settings.user_options import UserOptions
 
@@ -96,7 +96,7 @@ def _tell(chosen: "UserOptions") -> None:
 
 def run_options(settings: dict[str, Any]) -> "RunOptions":
     """Return the options of a governed run, from arguments with all settings filled in."""
-    from stoker.govern.session import RunOptions, Via
+    from stoker.govern.client.session import RunOptions, Via
     from stoker.model.machine import Tmp
     from stoker.model.terms import Gc, NvccThreads, TimeLimit
 
@@ -117,7 +117,7 @@ def run_options(settings: dict[str, Any]) -> "RunOptions":
 
 def progress_view(settings: dict[str, Any]) -> "View":
     """Return what shows the progress of a build on standard error, in the form that is wanted."""
-    from stoker.govern.progress import Progress, make_view
+    from stoker.govern.client.progress import Progress, make_view
 
     # Python has no stderr if it is closed.
     return make_view(Progress(settings["progress"]), sys.stderr or io.StringIO())

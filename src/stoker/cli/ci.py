@@ -13,7 +13,7 @@ from stoker.outside.streams import CiSystem, ci_system
 if TYPE_CHECKING:
     from stoker.builds.building import Built
     from stoker.diagnose.values import Diagnosis
-    from stoker.govern.running import Finished
+    from stoker.govern.client.running import Finished
     from stoker.model.build import StageResult
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"  # names the file that GitHub shows on the page of the job

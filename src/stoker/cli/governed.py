@@ -99,9 +99,9 @@ def run_governed(
 
     from stoker.accelerate.run_cache import run_cache
     from stoker.diagnose.sieve import Sieve
-    from stoker.govern.explanation import RunExplanation, SerialBuild, with_decisions_logged
-    from stoker.govern.running import jobs_of, kept_outputs, opened, run
-    from stoker.govern.summary import summary_text, unseen_text
+    from stoker.govern.client.explanation import RunExplanation, SerialBuild, with_decisions_logged
+    from stoker.govern.client.running import jobs_of, kept_outputs, opened, run
+    from stoker.govern.client.summary import summary_text, unseen_text
 
     settings = with_settings(arguments)
     if respect_jobs and (jobs := jobs_of(command)):

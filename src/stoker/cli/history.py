@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from stoker.govern.broadcast import Watching
+    from stoker.govern.client.broadcast import Watching
 
 _FEW = 20  # steps that are shown without --all
 
@@ -64,10 +64,10 @@ def history(
     RUN is a number from the list or the run folder of a build.
     """
     from stoker.diagnose.kept import with_causes
-    from stoker.govern import past_runs
-    from stoker.govern.explanation import step_page
-    from stoker.govern.past_runs import runs_page, steps_page
-    from stoker.govern.summary import summary_text
+    from stoker.govern.client.explanation import step_page
+    from stoker.govern.client.summary import summary_text
+    from stoker.govern.history import past_runs
+    from stoker.govern.history.past_runs import runs_page, steps_page
     from stoker.outside.terminal import print_json, show
 
     if source is not None:
@@ -95,7 +95,7 @@ def history(
 
 
 def _show_trends(page: Path | None, as_json: bool) -> None:
-    from stoker.govern import past_runs
+    from stoker.govern.history import past_runs
     from stoker.outside.files import write_page
     from stoker.outside.folders import current_folder
     from stoker.outside.terminal import print_json, show
@@ -129,7 +129,7 @@ def watch(run: str | None, as_json: bool) -> None:
     It changes nothing in the build and ends with it. Ctrl-C leaves the build running. RUN is the id
     of the process of `stoker run` or `stoker build`, or the name of a build's run folder.
     """
-    from stoker.govern.broadcast import watched
+    from stoker.govern.client.broadcast import watched
 
     with watched(run) as build:
         if as_json:
@@ -144,8 +144,8 @@ def watch(run: str | None, as_json: bool) -> None:
 
 def _show(build: "Watching") -> str:
     """Show the build until it ends, and return the last words."""
-    from stoker.govern.progress import LogView, PageView
-    from stoker.govern.summary import summary_text
+    from stoker.govern.client.progress import LogView, PageView
+    from stoker.govern.client.summary import summary_text
     from stoker.model.events import RunEnds
 
     view = PageView(sys.stdout) if sys.stdout.isatty() else LogView(sys.stdout)

@@ -12,7 +12,7 @@ from stoker.settings.declared import OPTIONS, SettingGroup
 if TYPE_CHECKING:
     from stoker.builds.matrices.running import MatrixWatcher
     from stoker.builds.matrices.values import MatrixJob, MatrixResult
-    from stoker.govern.progress import View
+    from stoker.govern.client.progress import View
     from stoker.model.errors import StokerError
 
 

@@ -141,7 +141,7 @@ def simulate(
         return _farm(source, cpus, memory, shards, limit=limit, setup=setup or 0.0, as_json=as_json)
     if limit or setup:
         raise UsageError("--limit and --setup belong to --shards")
-    from stoker.govern.simulating import SimulationOptions, simulate_build, simulation_page
+    from stoker.govern.history.simulating import SimulationOptions, simulate_build, simulation_page
     from stoker.model.simulation import SimulatedWorkers
     from stoker.outside.terminal import print_json, show
 
@@ -177,7 +177,7 @@ def _farm(
 ) -> int:
     """Simulate a build in several jobs."""
     from stoker.builds.jobs.simulation import farm_page, simulate_farm
-    from stoker.govern.past_runs import find_trace
+    from stoker.govern.history.past_runs import find_trace
     from stoker.outside.terminal import print_json, show
     from stoker.settings.toml import own_prices
 

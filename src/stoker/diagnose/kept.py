@@ -114,7 +114,7 @@ def _number(failed: FailedRun, summary: RunSummary | None) -> int:
     """Return the number of the run in the history. A run in which nothing was compiled is not there
     yet: the governor, which adds runs, was not started.
     """
-    from stoker.govern.history import History
+    from stoker.govern.history.store import History
 
     if summary is None:
         return 0  # the governor died

@@ -117,7 +117,7 @@ def _record(folder: Path) -> _Record:
 
 
 def measured_run(number: str) -> tuple[FailedRun, Measured]:
-    from stoker.govern.history import History
+    from stoker.govern.history.store import History
 
     with History() as history:
         run = history.find(number)

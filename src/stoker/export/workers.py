@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network
 from statistics import quantiles
 
-from stoker.govern.history import History
+from stoker.govern.history.store import History
 from stoker.knowledge.export_targets import (
     ClusterEngine,
     ClusterExport,

@@ -12,7 +12,7 @@ from statistics import median
 
 from msgspec.structs import asdict, replace
 
-from stoker.govern.bounds import at_best, cpu_bound, memory_bound
+from stoker.govern.policy.bounds import at_best, cpu_bound, memory_bound
 from stoker.model.govern import Basis, Role, Step, StepRecord
 from stoker.model.runs import LOST, Attempt, Outcome, Run
 from stoker.model.value import Value

@@ -8,7 +8,7 @@ from posixpath import relpath
 from xml.etree import ElementTree
 
 from stoker.diagnose.values import Diagnosis, LogEvidence
-from stoker.govern.summary import summary_text
+from stoker.govern.client.summary import summary_text
 from stoker.model.build import BuildRecord, StageEnd, StageResult
 from stoker.model.html import html_text
 from stoker.model.runs import RunSummary

@@ -7,7 +7,7 @@ and stamps, take no time and pass their own needs on.
 from collections.abc import Iterable, Mapping
 from posixpath import join, normpath
 
-from stoker.govern.critical_path import earliest_ends, in_order, longest_chain
+from stoker.govern.policy.critical_path import earliest_ends, in_order, longest_chain
 from stoker.source.ninja import Edge
 
 

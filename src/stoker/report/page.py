@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stoker.govern.explanation import cause_text, mode_text, once_text, waits_text
+from stoker.govern.client.explanation import cause_text, mode_text, once_text, waits_text
 from stoker.model.govern import Basis
 from stoker.model.html import allowed, filled_page, json_in_page
 from stoker.model.runs import Explanation, Outcome

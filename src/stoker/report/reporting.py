@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 
 from stoker import __version__
-from stoker.govern.history import History
-from stoker.govern.policies import make_policy
-from stoker.govern.simulate import simulate
-from stoker.govern.simulated_steps import with_cache_hits, with_nvcc_threads
+from stoker.govern.history.simulate import simulate
+from stoker.govern.history.simulated_steps import with_cache_hits, with_nvcc_threads
+from stoker.govern.history.store import History
+from stoker.govern.policy.policies import make_policy
 from stoker.model.build import BuildRecord
 from stoker.model.errors import StokerError, UsageError
 from stoker.model.govern import StepRecord

@@ -15,8 +15,8 @@ from stoker.builds.jobs.job import FarmPart, Job, names_native
 from stoker.builds.jobs.notes import BuildIdentity
 from stoker.builds.jobs.shards import Piece, Shard, compile_pieces, parse_shard, split_pieces
 from stoker.builds.jobs.simulation import simulate_farm
-from stoker.govern.history import History
-from stoker.govern.trace import write_trace
+from stoker.govern.history.store import History
+from stoker.govern.history.trace import write_trace
 from stoker.model.caching import CacheEngine, Chain, ChainOptions, ChainPart
 from stoker.model.errors import MissingError, StorageError, UsageError
 from stoker.model.govern import Role, Timing, Trace

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from stoker.cli.root import command
-from stoker.govern.history import History
+from stoker.govern.history.store import History
 from stoker.model.errors import UsageError
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.govern.activation import LOCK, Activation, listen
-from stoker.govern.client import Client
+from stoker.govern.client.conversation import Client
+from stoker.govern.server.activation import LOCK, Activation, listen
 from stoker.model.errors import StorageError
 from stoker.model.terms import GovernorOptions
 from stoker.outside import locks
@@ -96,15 +96,15 @@ def test_a_run_without_a_governor_has_none_that_hangs(
     options: GovernorOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Client(options, run=1, command="test", directory="/") as client:
-        monkeypatch.setattr("stoker.govern.client._SILENCE", 0.0)
-        monkeypatch.setattr("stoker.govern.client.START", 0.0)
+        monkeypatch.setattr("stoker.govern.client.conversation._SILENCE", 0.0)
+        monkeypatch.setattr("stoker.govern.client.conversation.START", 0.0)
         assert not client.ended_as_hung()
         assert client.alive
 
 
 SLOW = """
 import time
-if b"stoker.govern.daemon" in open("/proc/self/cmdline", "rb").read():
+if b"stoker.govern.server.daemon" in open("/proc/self/cmdline", "rb").read():
     while time.process_time() < 3:
         pass
 """
@@ -116,7 +116,7 @@ def test_a_governor_that_starts_slowly_does_not_hang(
     """On a machine that is busy, its CPU seconds take long; they are seen, so that it is spared."""
     (tmp_path / "sitecustomize.py").write_text(SLOW)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr("stoker.govern.client.START", 1.0)
+    monkeypatch.setattr("stoker.govern.client.conversation.START", 1.0)
     client = Client(options, run=1, command="test", directory="/")
     with client, socket.socket(socket.AF_UNIX) as launcher:
         launcher.connect(options.socket)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.govern.build_files import BuildFiles
+from stoker.govern.server.build_files import BuildFiles
 
 FILES = BuildFiles()
 

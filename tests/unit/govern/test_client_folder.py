@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.govern.client import socket_path
+from stoker.govern.client.conversation import socket_path
 from stoker.outside.folders import data_folder, private_folder
 
 

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.govern.build_files import BuildFiles
 from stoker.govern.command_line import (
     compiler_words,
     custom_step,
@@ -16,6 +15,7 @@ from stoker.govern.command_line import (
     role_of_source,
     step_of,
 )
+from stoker.govern.server.build_files import BuildFiles
 from stoker.model.govern import Collector, Role, Step
 
 

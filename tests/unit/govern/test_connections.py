@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stoker.govern.connections import Connections, Peer
+from stoker.govern.server.connections import Connections, Peer
 
 
 @pytest.fixture

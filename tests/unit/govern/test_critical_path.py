@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.govern.critical_path import earliest_ends, in_order, longest_chain, paths_left
+from stoker.govern.policy.critical_path import earliest_ends, in_order, longest_chain, paths_left
 
 # Each step has its seconds, and needs some of the steps before it.
 _STEPS = st.lists(st.tuples(st.integers(0, 9), st.sets(st.integers(0, 7))), max_size=8)

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stoker.govern.activation import listen
-from stoker.govern.client import Client
-from stoker.govern.history import History
+from stoker.govern.client.conversation import Client
+from stoker.govern.history.store import History
 from stoker.govern.protocol import VERSION, encode
+from stoker.govern.server.activation import listen
 from stoker.model.events import AnyEvent, StepStarts, StepWaits
 from stoker.model.terms import GovernorOptions
 from stoker.outside.folders import history
@@ -35,7 +35,7 @@ Message = tuple[Field, ...]  # the first one is its word
 class RealGovernor:
     """A governor of its own, with a client that keeps it alive."""
 
-    def __init__(self, folder: Path, code: str = "from stoker.govern import daemon"):
+    def __init__(self, folder: Path, code: str = "from stoker.govern.server import daemon"):
         folder.mkdir(exist_ok=True)
         path = folder / "governor.sock"
         self.options = GovernorOptions(socket=str(path), policy="adaptive", cpus=2)
@@ -202,7 +202,7 @@ def test_no_sequence_of_messages_ends_it(governor: RealGovernor) -> None:
 
 def test_a_fault_of_its_own_is_not_taken_for_nonsense_of_the_other_side(tmp_path: Path) -> None:
     """It ends, its client says so, and the traceback is in its log."""
-    fault = "from stoker.govern import build_files, daemon\n"
+    fault = "from stoker.govern.server import build_files, daemon\n"
     fault += "build_files.step_of = lambda *_, **__: {}['fault']"
     governor = RealGovernor(tmp_path / "run", fault)
     with governor.connect() as line:
@@ -215,7 +215,7 @@ def test_a_fault_of_its_own_is_not_taken_for_nonsense_of_the_other_side(tmp_path
 
 SLOW_FILES = """
 import pathlib, time
-from stoker.govern import daemon
+from stoker.govern.server import daemon
 
 def text(self, path):
     while not pathlib.Path(path).exists():
@@ -244,7 +244,7 @@ def test_a_slow_response_file_does_not_delay_other_steps(tmp_path: Path) -> None
 
 BUSY = """
 import pathlib, sys, time
-from stoker.govern import daemon
+from stoker.govern.server import daemon
 wait, busy = daemon.Connections.wait, pathlib.Path(sys.argv[1].split('"')[3]).with_name("busy")
 
 def late(connections, seconds):
@@ -274,7 +274,8 @@ def test_the_first_step_starts_before_all_that_ask_at_once_are_read(tmp_path: Pa
 
 
 def test_a_fault_in_a_thread_is_one_of_the_governor(tmp_path: Path) -> None:
-    fault = "from stoker.govern import daemon\ndaemon.BuildFiles.text = lambda *_: {}['fault']"
+    broken = "daemon.BuildFiles.text = lambda *_: {}['fault']"
+    fault = f"from stoker.govern.server import daemon\n{broken}"
     governor = RealGovernor(tmp_path / "run", fault)
     with governor.connect() as line:
         line.say(ask("cc", "@file"))

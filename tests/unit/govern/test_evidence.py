@@ -4,7 +4,7 @@ like one.
 
 import pytest
 
-from stoker.govern.repeats import Surroundings, ran_out_of_memory
+from stoker.govern.policy.repeats import Surroundings, ran_out_of_memory
 
 GIB = 1024**3
 FACES = [

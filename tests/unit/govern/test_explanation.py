@@ -1,6 +1,6 @@
 """Why steps waited, were paused or were killed, as sentences."""
 
-from stoker.govern.explanation import RunExplanation, SerialBuild, cause_text, waits_text
+from stoker.govern.client.explanation import RunExplanation, SerialBuild, cause_text, waits_text
 from stoker.model.events import StepEnds, StepPauses, StepRepeats, StepStarts, StepWaits
 from stoker.model.govern import Reason
 from stoker.model.runs import Intervention

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern import upper
-from stoker.govern.forecast import Forecast
-from stoker.govern.profile import Profile
+from stoker.govern.policy import upper
+from stoker.govern.policy.forecast import Forecast
+from stoker.govern.policy.profile import Profile
 from stoker.model.govern import Basis, Pace, Prediction, Request, Running, State
 
 LATER = 10.0  # seconds from now: what is in use now need not be in use then

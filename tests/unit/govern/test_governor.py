@@ -3,7 +3,7 @@
 import pytest
 
 from scripted_governor import GIB, KILLED, World, done, usage
-from stoker.govern.policy import REACTION
+from stoker.govern.policy.interface import REACTION
 from stoker.govern.protocol import VERSION, Ask
 from stoker.model.events import StepEnds, StepPauses, StepRepeats
 from stoker.model.govern import Decision, Reason, Role, Step

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from scripted_governor import GIB, World, done, explanation, usage
-from stoker.govern.governor import Governor
+from stoker.govern.policy.governor import Governor
 from stoker.govern.protocol import ProtocolError
 from stoker.knowledge.steps import usual_seconds
 from stoker.model.events import StepRepeats, StepStarts

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import PROJECTS
-from stoker.govern.graph import Graphs, longest_paths
+from stoker.govern.server.graph import Graphs, longest_paths
 from stoker.source.ninja import Edge, read_durations, read_edges
 
 

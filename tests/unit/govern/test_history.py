@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 import governed_steps as make
-from stoker.govern.history import History
+from stoker.govern.history.store import History
 from stoker.model.errors import StorageError
 from stoker.model.govern import Basis, Collector, CompileMode, Reason, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Explanation, Includes, Intervention, Outcome

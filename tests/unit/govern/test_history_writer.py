@@ -12,8 +12,8 @@ from msgspec.structs import replace
 import governed_steps as make
 from governed import wait_until
 from governed_steps import GB
-from stoker.govern.history import History
-from stoker.govern.history_writer import HistoryWriter
+from stoker.govern.history.store import History
+from stoker.govern.server.history_writer import HistoryWriter
 from stoker.model.govern import Basis, StepRecord
 from stoker.model.runs import Attempt, Outcome
 

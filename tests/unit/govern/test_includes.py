@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.govern.includes import StepOutput, parse_dependency_file, read_includes
+from stoker.govern.client.includes import StepOutput, parse_dependency_file, read_includes
 from stoker.model.govern import Role
 from stoker.model.runs import Includes, short_path
 

@@ -18,8 +18,8 @@ from hypothesis.stateful import (
 )
 
 from scripted_governor import GIB, World, done, explanation
-from stoker.govern.leases import Leases, make_files, remove_files
 from stoker.govern.protocol import PAGE_ROOM, VERSION, Ask, Lease
+from stoker.govern.server.leases import Leases, make_files, remove_files
 from stoker.model.events import StepEnds, StepStarts
 from stoker.model.govern import LEASE_BYTES, Basis, Decision, Role, Step
 from stoker.model.terms import RunShare, RunTerms

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 import governed_steps as make
 import served_history
 from fuzz_seeds import SEEDS
-from stoker.govern.history import History
-from stoker.govern.history_writer import HistoryWriter
-from stoker.govern.predict import Knowledge, Predictor
-from stoker.govern.profile import profile_of
-from stoker.govern.trace import read_trace
+from stoker.govern.history.store import History
+from stoker.govern.history.trace import read_trace
+from stoker.govern.policy.predict import Knowledge, Predictor
+from stoker.govern.policy.profile import profile_of
+from stoker.govern.server.history_writer import HistoryWriter
 from stoker.model.govern import PARTS, Collector, CompileMode, Role, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome
 

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern import upper
-from stoker.govern.adaptive import Adaptive
-from stoker.govern.profile import climb
+from stoker.govern.policy import upper
+from stoker.govern.policy.adaptive import Adaptive
+from stoker.govern.policy.profile import climb
 from stoker.model.govern import Basis, Decision, Prediction, Reason, Request, State
 
 ADAPTIVE = Adaptive(cushion=0.0)

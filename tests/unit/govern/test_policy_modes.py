@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern.adaptive import Adaptive
+from stoker.govern.policy.adaptive import Adaptive
 from stoker.model.govern import (
     Basis,
     CompileMode,

@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern.adaptive import Adaptive
-from stoker.govern.memory_view import Slope
-from stoker.govern.open_steps import Queue, urgency
-from stoker.govern.policies import FixedJobs, Levels, TwoPhase, make_policy
-from stoker.govern.policy import NAMES, Policy
-from stoker.govern.repeats import after_oom, after_preemption
-from stoker.govern.simulate import simulate
-from stoker.govern.simulated_steps import flat
+from stoker.govern.history.simulate import simulate
+from stoker.govern.history.simulated_steps import flat
+from stoker.govern.policy.adaptive import Adaptive
+from stoker.govern.policy.interface import NAMES, Policy
+from stoker.govern.policy.memory_view import Slope
+from stoker.govern.policy.open_steps import Queue, urgency
+from stoker.govern.policy.policies import FixedJobs, Levels, TwoPhase, make_policy
+from stoker.govern.policy.repeats import after_oom, after_preemption
 from stoker.model.errors import UsageError
 from stoker.model.govern import Basis, CompileMode, ModeEffect, Reason, Request, State
 

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from governed_steps import GB, row, step
-from stoker.govern.predict import Predictor
+from stoker.govern.policy.predict import Predictor
 from stoker.knowledge.compiler_modes import shipped_effects
 from stoker.model.govern import Basis, CompileMode, StepRecord
 

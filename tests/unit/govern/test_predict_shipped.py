@@ -3,7 +3,7 @@
 import pytest
 
 from governed_steps import GB, row, step
-from stoker.govern.predict import Predictor
+from stoker.govern.policy.predict import Predictor
 from stoker.knowledge.steps import prior_of, priors, usual_seconds
 from stoker.model.govern import PARTS, Basis, Role, Step
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB, killed, row, step
-from stoker.govern.predict import Knowledge, Predictor
-from stoker.govern.profile import Profile, climb
+from stoker.govern.policy.predict import Knowledge, Predictor
+from stoker.govern.policy.profile import Profile, climb
 from stoker.knowledge.steps import prior_of, usual_seconds
 from stoker.model.govern import PARTS, Basis, CompileMode, Pace, Role, StepRecord
 

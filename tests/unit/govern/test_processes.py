@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.govern.peers import Keeper, kill_behind, process_behind
+from stoker.govern.server.peers import Keeper, kill_behind, process_behind
 
 Leader = Callable[[], subprocess.Popen[bytes]]
 
@@ -80,7 +80,7 @@ def test_what_is_no_leader_of_another_group_is_no_target(leader: Leader, tmp_pat
 USED_AGAIN = """
 import os, signal, sys
 from pathlib import Path
-from stoker.govern.peers import Keeper
+from stoker.govern.server.peers import Keeper
 
 def leader():
     pid = os.fork()

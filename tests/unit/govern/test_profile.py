@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern.profile import SHORTEST, Profile, Recorder, climb, profile_of
+from stoker.govern.policy.profile import SHORTEST, Profile, Recorder, climb, profile_of
 from stoker.model.govern import PARTS, Role, Step, StepRecord
 
 # Ages in tenths of a second, or far apart: both a crowd in one stretch and many doublings.

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from governed_steps import run_summary
-from stoker.govern.progress import (
+from stoker.govern.client.progress import (
     JsonView,
     LiveView,
     LogView,
@@ -30,7 +30,7 @@ from stoker.govern.progress import (
     status_line,
     steps_line,
 )
-from stoker.govern.summary import summary_text, unseen_text
+from stoker.govern.client.summary import summary_text, unseen_text
 from stoker.model.events import (
     AnyEvent,
     Overview,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stoker.govern.scratch import choose_scratch, least_free, room_for_tree
+from stoker.govern.client.scratch import choose_scratch, least_free, room_for_tree
 from stoker.model.errors import UsageError
 from stoker.model.machine import Disk, Scratch, Tmp
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from small_disks import small_disk
-from stoker.govern.scratch import DiskGuard, ScratchFolder
+from stoker.govern.client.scratch import DiskGuard, ScratchFolder
 from stoker.model.machine import Scratch
 
 MIB = 1 << 20
 STAY = """
 import sys
-from stoker.govern.scratch import ScratchFolder
+from stoker.govern.client.scratch import ScratchFolder
 from stoker.model.machine import Scratch
 with ScratchFolder(Scratch(disk=sys.argv[1], ram=sys.argv[2], most=1 << 20)) as folder:
     (folder.path / "x").write_text("x")

@@ -5,9 +5,9 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern.adaptive import Adaptive
-from stoker.govern.bounds import bounds, critical_path, paths
-from stoker.govern.simulate import simulate
+from stoker.govern.history.simulate import simulate
+from stoker.govern.policy.adaptive import Adaptive
+from stoker.govern.policy.bounds import bounds, critical_path, paths
 from stoker.knowledge.compiler_modes import shipped_effects
 from stoker.model.govern import Collector, CompileMode
 

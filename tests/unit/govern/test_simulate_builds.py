@@ -10,12 +10,8 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern.adaptive import Adaptive
-from stoker.govern.policies import FixedJobs, Levels, TwoPhase
-from stoker.govern.policy import Policy
-from stoker.govern.profile import Profile
-from stoker.govern.simulate import simulate
-from stoker.govern.simulated_steps import (
+from stoker.govern.history.simulate import simulate
+from stoker.govern.history.simulated_steps import (
     Shape,
     climbing,
     flat,
@@ -25,6 +21,10 @@ from stoker.govern.simulated_steps import (
     with_cache_hits,
     with_nvcc_threads,
 )
+from stoker.govern.policy.adaptive import Adaptive
+from stoker.govern.policy.interface import Policy
+from stoker.govern.policy.policies import FixedJobs, Levels, TwoPhase
+from stoker.govern.policy.profile import Profile
 from stoker.model.govern import PARTS, Decision, Role, State, StepRecord
 from stoker.model.simulation import SimulationResult
 

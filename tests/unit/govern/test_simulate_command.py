@@ -9,9 +9,9 @@ from click.testing import CliRunner
 import governed_steps as make
 from governed_steps import GB
 from stoker.cli.simulate import simulate as command
-from stoker.govern.history import History
-from stoker.govern.simulating import SimulationOptions, simulate_build
-from stoker.govern.trace import write_trace
+from stoker.govern.history.simulating import SimulationOptions, simulate_build
+from stoker.govern.history.store import History
+from stoker.govern.history.trace import write_trace
 from stoker.model.errors import UsageError
 from stoker.model.govern import Trace
 from stoker.model.runs import Attempt, Outcome

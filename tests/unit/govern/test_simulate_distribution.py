@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern.adaptive import Adaptive
-from stoker.govern.simulate import simulate
+from stoker.govern.history.simulate import simulate
+from stoker.govern.policy.adaptive import Adaptive
 from stoker.knowledge.steps import client_costs
 from stoker.model.govern import Role, StepRecord
 from stoker.model.simulation import SimulatedWorkers, SimulationResult

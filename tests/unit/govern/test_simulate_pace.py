@@ -10,9 +10,9 @@ from msgspec.structs import replace
 import governed_steps as make
 from conftest import slow
 from governed_steps import GB
-from stoker.govern.adaptive import Adaptive
-from stoker.govern.policies import FixedJobs
-from stoker.govern.simulate import simulate
+from stoker.govern.history.simulate import simulate
+from stoker.govern.policy.adaptive import Adaptive
+from stoker.govern.policy.policies import FixedJobs
 from stoker.model.govern import StepRecord
 from stoker.model.simulation import SimulationResult
 

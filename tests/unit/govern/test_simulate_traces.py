@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import governed_steps as make
-from stoker.govern.trace import read_trace, write_trace
+from stoker.govern.history.trace import read_trace, write_trace
 from stoker.model.errors import UsageError
 from stoker.model.govern import Role, Step, StepRecord, Trace
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 import governed_steps as make
 from governed_steps import GB
-from stoker.govern.predict import Predictor
-from stoker.govern.tally import Tally
+from stoker.govern.policy.predict import Predictor
+from stoker.govern.server.tally import Tally
 from stoker.model.govern import Basis, CompileMode, ModeEffect, Role, StepRecord
 from stoker.model.runs import Attempt, Explanation, Outcome
 

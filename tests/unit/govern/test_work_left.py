@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import PROJECTS
-from stoker.govern.graph import Expected, Graphs, TimeLeft, WorkLeft, find_ninja, steps_left
+from stoker.govern.server.graph import Expected, Graphs, TimeLeft, WorkLeft, find_ninja, steps_left
 from stoker.model.govern import Role
 from stoker.source.ninja import Edge, Graph, read_graph
 

@@ -89,7 +89,7 @@ def test_it_builds_as_a_mere_pass_through(tmp_path: Path, plain: Launch) -> None
 
 
 def test_the_installed_parts_are_found_and_copied_once(stoker_home: Path) -> None:
-    from stoker.govern.native import LAUNCHER, LIBRARY, installed, stable_native
+    from stoker.govern.client.native import LAUNCHER, LIBRARY, installed, stable_native
 
     native = stable_native()
     launcher, library = Path(native.launcher), Path(native.library)
@@ -108,7 +108,7 @@ def test_the_installed_parts_are_found_and_copied_once(stoker_home: Path) -> Non
 def test_the_library_lies_where_its_path_can_be_preloaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stoker.govern.native import stable_native
+    from stoker.govern.client.native import stable_native
 
     monkeypatch.setenv("STOKER_HOME", str(tmp_path / "with a space"))
     native = stable_native()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from conftest import missing
-from stoker.govern.leases import Leases, make_files, remove_files
+from stoker.govern.server.leases import Leases, make_files, remove_files
 from unit.launcher.scripted import (
     REPEATABLE,
     Conversation,

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from governed_steps import record
-from stoker.govern.past_runs import steps_page
+from stoker.govern.history.past_runs import steps_page
 from stoker.model.errors import CommandError, UsageError
 from stoker.model.finding import Finding, Severity
 from stoker.model.govern import CompileMode, StepRecord

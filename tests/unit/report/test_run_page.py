@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from generated_runs import generated_attempts, write_run
-from stoker.govern.history import History
+from stoker.govern.history.store import History
 from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome
 from stoker.model.visible import visible

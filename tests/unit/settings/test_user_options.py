@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from stoker.builds.finishing import AUTO
-from stoker.govern.progress import Progress
-from stoker.govern.session import Via
+from stoker.govern.client.progress import Progress
+from stoker.govern.client.session import Via
 from stoker.model.build import Isolation
 from stoker.model.errors import UsageError
 from stoker.model.machine import Tmp

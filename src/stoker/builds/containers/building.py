@@ -26,7 +26,7 @@ from stoker.builds.containers.inside import (
 )
 from stoker.builds.containers.pythons import PROBE, choose_python, read_pythons
 from stoker.builds.containers.words import Bind, Box, exec_words, run_words
-from stoker.govern.broadcast import Broadcast
+from stoker.govern.client.broadcast import Broadcast
 from stoker.knowledge.projects import builder_image
 from stoker.model.errors import CommandError, MissingError, Terminated, UsageError
 from stoker.outside import locks, process

@@ -15,8 +15,8 @@ from stoker.builds.containers.engine import ContainerEngine, EngineKind
 from stoker.builds.containers.pythons import InsidePython
 from stoker.builds.containers.words import Box, exec_words
 from stoker.builds.finishing import handed_over
-from stoker.govern.native import LAUNCHER, LIBRARY, installed
-from stoker.govern.session import Show
+from stoker.govern.client.native import LAUNCHER, LIBRARY, installed
+from stoker.govern.client.session import Show
 from stoker.model.build import BuildRecord
 from stoker.model.errors import CommandError, ExitStatus, StorageError
 from stoker.model.events import AnyEvent

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from stoker.builds.digests import digest
 from stoker.builds.jobs.shards import Piece, Shard, split_pieces
 from stoker.govern.command_line import build_folder
-from stoker.govern.history import History
-from stoker.govern.trace import read_trace, write_trace
+from stoker.govern.history.store import History
+from stoker.govern.history.trace import read_trace, write_trace
 from stoker.model.errors import StokerError, StorageError
 from stoker.model.govern import StepRecord, Timing, Trace
 from stoker.model.runs import Attempt

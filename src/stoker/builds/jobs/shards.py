@@ -7,7 +7,7 @@ costs time only: the last job compiles what it does not find.
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heapreplace
 
-from stoker.govern.graph import compiled_role
+from stoker.govern.server.graph import compiled_role
 from stoker.knowledge.steps import prior_of, usual_seconds
 from stoker.model.errors import UsageError
 from stoker.model.govern import Role, Step, Timing

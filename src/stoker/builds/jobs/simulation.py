@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from stoker.builds.jobs.checkpoint import CACHED
 from stoker.builds.jobs.shards import Piece, cost, split_pieces
-from stoker.govern.policies import make_policy
-from stoker.govern.simulate import simulate
+from stoker.govern.history.simulate import simulate
+from stoker.govern.policy.policies import make_policy
 from stoker.model.govern import StepRecord, Trace
 from stoker.model.value import Value, counted, duration, size
 from stoker.outside.terminal import Group, Listing, Page, Text

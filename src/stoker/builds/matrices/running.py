@@ -17,8 +17,8 @@ from stoker.builds.digests import file_digest
 from stoker.builds.matrices.planning import MANIFEST, Planned, read_manifest
 from stoker.builds.matrices.slims import slim_one
 from stoker.builds.matrices.values import MatrixEnd, MatrixJob, MatrixManifest, MatrixResult
-from stoker.govern.session import RunOptions
-from stoker.govern.trace import read_trace
+from stoker.govern.client.session import RunOptions
+from stoker.govern.history.trace import read_trace
 from stoker.model.build import BuildRequest, StageEnd
 from stoker.model.errors import StokerError, Terminated, UnfinishedError, UsageError
 from stoker.model.events import AnyEvent, Overview

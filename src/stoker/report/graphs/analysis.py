@@ -5,7 +5,7 @@ Pure.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from stoker.govern.critical_path import earliest_ends, longest_chain
+from stoker.govern.policy.critical_path import earliest_ends, longest_chain
 from stoker.model.govern import Timing
 from stoker.report.graphs.owners import LINK_RULE, Owners
 from stoker.report.graphs.steps import PHONY, NeededSteps

@@ -5,7 +5,7 @@ from posixpath import normpath
 
 from msgspec.structs import replace
 
-from stoker.govern.past_runs import timings_of
+from stoker.govern.history.past_runs import timings_of
 from stoker.model.errors import UsageError
 from stoker.outside.long_work import Say
 from stoker.report.graphs.analysis import find_impact, make_build_graph

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from posixpath import join, normpath
 
-from stoker.govern.critical_path import in_order
+from stoker.govern.policy.critical_path import in_order
 from stoker.source.ninja import Graph
 
 PHONY = "phony"

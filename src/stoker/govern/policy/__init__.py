@@ -1,0 +1,1 @@
+"""Decides which steps run: a state machine without clock, sockets or files."""

@@ -1,0 +1,1 @@
+"""The daemon: sockets, clock, meter and history around the state machine."""
