@@ -170,6 +170,17 @@ LEASE_S = 1.0  # the same of its duration
 ABOUT_THE_STEP = (Basis.EXACT, Basis.SOURCE, Basis.KNOWN)
 
 
+class Fall(Value, frozen=True, kw_only=True, cache_hash=True):
+    """How fast the memory of a step climbs until it falls for good, in bytes a second, and the
+    shares of its peak that it needs from then on: usually, and at most.
+    """
+
+    fastest: float | None  # not known before one has fallen
+    slowest: float | None
+    rest: float
+    rest_high: float
+
+
 class Prediction(Value, frozen=True, kw_only=True, cache_hash=True):
     """What a step will need. ``high`` is passed by few steps, ``peak`` by about half of them."""
 
@@ -181,6 +192,7 @@ class Prediction(Value, frozen=True, kw_only=True, cache_hash=True):
     waves: int = 1  # how often its memory climbs to the peak: GPU targets one after another
     basis: Basis = Basis.PRIOR
     raised: bool = False  # by what an earlier attempt of the step used
+    fall: Fall | None = None  # of a step whose memory falls once, unless its profile is its own
 
     @property
     def learned(self) -> bool:
@@ -289,6 +301,8 @@ class Running(Value, frozen=True, kw_only=True):
     stopping: bool = False  # it was told to stop, but has not exited yet
     paused_at: float | None = None  # when it was paused; it keeps its memory
     paused: float = 0.0  # seconds of earlier pauses
+    fell_at: float | None = None  # its age when its memory fell for good
+    rest: int = 0  # the most memory since then
 
     @property
     def id(self) -> int:

@@ -128,7 +128,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         """Yield the paused steps that have a CPU and room to grow again, oldest first."""
         active = _active(state)
         free = state.cpus - sum(step.slots_of(state.cpus) for step in active)
-        room = self._line(state) - state.used
+        room = self._line(state) - _at_last(state)
         for step in sorted(_paused(state), key=_seniority):
             active.append(step)
             free -= step.request.slots_of(state.cpus)

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from stoker.govern.policy.memory_view import MemoryReading
 from stoker.govern.policy.modes import forced_by
+from stoker.govern.policy.phases import grown
 from stoker.govern.policy.profile import Recorder
 from stoker.govern.policy.repeats import Surroundings, ran_out_of_memory
 from stoker.govern.policy.waits import BusyCpus, WaitClock
@@ -126,7 +127,7 @@ class Entry:
     def grow(self, current: int, peak: int, now: float) -> None:
         """Take in the memory of the running attempt."""
         self._recorder.add(self.running.age(now), current)
-        self.running = replace(self.running, current=current, peak=max(peak, self.running.peak))
+        self.running = grown(self.step, self.running, current, peak, now)
 
     def read(self, reading: MemoryReading) -> None:
         """Take in a reading of the meter while the attempt runs."""

@@ -82,7 +82,7 @@ class Forecast:
             )
             for step in state.running
         ]
-        self._until = _stretches(state, (claim.upper.life for claim in claims))
+        self._until = _stretches(state, (_known_until(claim.upper) for claim in claims))
         self._tight = bisect_left(self._until, state.tight_at - state.now)
         for claim in claims:
             self._take(claim)
@@ -146,14 +146,19 @@ class Forecast:
         self._reserved = request
 
     def _keep_place(self, request: Request) -> None:
-        ends = sorted({bisect_left(self._until, claim.upper.until) + 1 for claim in self._claims})
-        ends = ends[: bisect_left(ends, len(self._until))]
+        times = [claim.upper.until for claim in self._claims]
+        ends = {bisect_left(self._until, until) + 1 for until in times} & set(
+            range(len(self._until))
+        )
         if not self.remote:  # a remote step has no slot
-            ends = [index for index in ends if self._slots(index) < self._slots(index - 1)]
+            ends = {index for index in ends if self._slots(index) < self._slots(index - 1)}
+        falls = {claim.upper.falls_in for claim in self._claims} - {0.0}
+        ends |= {bisect_left(self._until, fall) + 1 for fall in falls}
         claim = self._starting(request)
         claims = [
             claim._replace(first=first, upper=upper.delayed(claim.upper, self._begin(first)))
-            for first in ends
+            for first in sorted(ends)
+            if first < len(self._until)
         ]
         if claims:
             self._take(next((claim for claim in claims if self._has_room(claim)), claims[-1]))
@@ -233,6 +238,11 @@ class Forecast:
 
     def _end(self, first: int, length: int) -> float:
         return self._until[first + length - 1] if first + length < len(self._until) else inf
+
+
+def _known_until(expected: Upper) -> float:
+    """Return for how many seconds more is known of a step than the most that it needs."""
+    return max(expected.life if expected.life < inf else 0.0, expected.falls_in)
 
 
 def _stretches(state: State, running: Iterable[float]) -> list[float]:

@@ -181,6 +181,9 @@ class Governor:
         if entry.phase is StepPhase.ENCLOSING:
             return  # the steps that it started report the same memory
         entry.grow(current, peak, now)
+        if entry.running.fell_at is not None:
+            self._predictor.falls.see(entry.step, entry.running, now)
+            self._learned = True
         self.changed = True
 
     def ended(self, connection: Connection, done: Done, now: float) -> bool:

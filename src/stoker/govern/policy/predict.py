@@ -8,7 +8,7 @@ shifts the predictions that follow.
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from math import exp
 from statistics import median
@@ -18,6 +18,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from stoker.govern.policy.mode_effects import KEPT, ModeEffects, ModeKnowledge
+from stoker.govern.policy.phases import Falls, folders, has_fall
 from stoker.govern.policy.profile import SHORTEST, climb, profile_of, stepped
 from stoker.govern.policy.upper import LEAST_SPREAD
 from stoker.govern.protocol import SAMPLING
@@ -104,10 +105,11 @@ class _Estimate(Value, frozen=True, kw_only=True):
     high: float
     seconds: float | None
     profiles: tuple[bytes, ...]  # the latest ones; their maximum is taken when it is needed
-    # The folder of the samples, and its rows then: as long as there is no other, it holds. Shipped
-    # figures of a source are of no folder.
+    # The folder of the samples, its rows then, and the steps that had fallen: as long as there is
+    # no other, it holds. Shipped figures of a source are of no folder.
     folder: str | None = None
     seen: int = 0
+    fallen: int = 0
 
 
 class Knowledge(Value, frozen=True, kw_only=True):
@@ -139,6 +141,7 @@ class Predictor:
         # By key, of steps that were never measured: they are predicted again while they wait.
         self._estimates: dict[str, _Estimate] = {}
         self._modes = ModeEffects()
+        self.falls = Falls()
         # Powers of e by which high peaks are shifted, so that the desired share of peaks is above.
         self._offsets = dict.fromkeys(Basis, 0.0)
         # Measured peaks over those shipped for the source: compilers and flags differ.
@@ -220,7 +223,7 @@ class Predictor:
         self._by_key[row.key] = _latest(self._by_key.get(row.key), row.sample)
         self._by_source[source] = _latest(self._by_source.get(source), row.sample)
         self._estimates.pop(row.key, None)
-        for folder in _folders(row.source):
+        for folder in folders(row.source):
             self._by_folder[row.role, folder].append(row.sample)
             self._seen[row.role, folder] += 1
 
@@ -302,6 +305,9 @@ class Predictor:
             seconds=estimate.seconds,
             waves=step.rounds,
             basis=estimate.basis,
+            fall=None
+            if estimate.basis in (Basis.EXACT, Basis.SOURCE)
+            else self.falls.expected(step),
         )
         bound = self._bounds.get(step.key)
         return _at_least(bound.sample, step, prediction) if bound else prediction
@@ -339,7 +345,10 @@ class Predictor:
         is also one of the outer folder.
         """
         folder = estimate.folder
-        return folder is None or estimate.seen == self._seen[estimate.step.role, folder]
+        if folder is None:
+            return True
+        fallen = estimate.fallen == self.falls.count or not has_fall(estimate.step)
+        return fallen and estimate.seen == self._seen[estimate.step.role, folder]
 
     def _alike(self, found: Sequence[_Sample], step: Step) -> Sequence[_Sample]:
         """Return those samples of a command that count."""
@@ -357,13 +366,25 @@ class Predictor:
         """Estimate a step whose source was never measured."""
         if known := known_step(step.role, step.source):
             return _estimated(step, Basis.KNOWN, (_shipped(step, known),))
-        for folder in _folders(step.source):
+        fallen, folder, seconds = self.falls.peaks(step), "", None
+        estimate = _estimated(step, Basis.PRIOR, ())
+        for folder in folders(step.source):
             found = self._by_folder.get((step.role, folder))
             if found and (near := _of_like_size(found, step)):
                 estimate = _estimated(step, Basis.FOLDER, near)
-                return replace(estimate, folder=folder, seen=self._seen[step.role, folder])
-        unknown = _estimated(step, Basis.PRIOR, ())
-        return replace(unknown, folder="", seen=self._seen[step.role, ""])
+                fallen, seconds = fallen if len(fallen) > len(near) else [], estimate.seconds
+                break
+        if fallen:
+            estimate = replace(_of_peaks(step, fallen), seconds=seconds)
+        rows = self._seen[step.role, folder]
+        return replace(estimate, folder=folder, seen=rows, fallen=self.falls.count)
+
+
+def _of_peaks(step: Step, peaks: Sequence[int]) -> _Estimate:
+    """Estimate a step by the peaks of others in its folder that may still run."""
+    prior = prior_of(step)
+    peak, high = _peak_and_high(Basis.FOLDER, [each / prior.peak for each in peaks], prior)
+    return _Estimate(step=step, basis=Basis.FOLDER, peak=peak, high=high, seconds=None, profiles=())
 
 
 def _estimated(step: Step, basis: Basis, samples: Sequence[_Sample]) -> _Estimate:
@@ -452,15 +473,6 @@ def _within(bounds: tuple[float, float], value: float) -> float:
 def _latest(samples: tuple[_Sample, ...] | None, sample: _Sample) -> tuple[_Sample, ...]:
     """Return the samples with a new one, without those that are too old."""
     return (*(samples or ())[1 - KEPT :], sample)
-
-
-def _folders(source: str) -> Iterator[str]:
-    """Yield the folder of a source and its parents, innermost first; the last is the root."""
-    folder = source.rpartition("/")[0]
-    while folder:
-        yield folder
-        folder = folder.rpartition("/")[0]
-    yield ""
 
 
 def _profiles(samples: Sequence[_Sample], rounds: int) -> tuple[bytes, ...]:

@@ -14,9 +14,10 @@ from math import inf
 
 from msgspec.structs import replace
 
-from stoker.govern.policy.interface import REACTION
+from stoker.govern.policy.interface import MOMENT, REACTION
+from stoker.govern.policy.phases import is_settled
 from stoker.govern.policy.profile import Profile
-from stoker.model.govern import Basis, Pace, Prediction, Running
+from stoker.model.govern import Basis, Fall, Pace, Prediction, Running
 from stoker.model.value import Value
 
 # What brackets mean is in adaptive.py.
@@ -55,6 +56,7 @@ class Upper(Value, frozen=True, kw_only=True):
     memory: Expected
     margin: float
     independent: bool
+    falls_in: float = 0.0  # seconds until its memory falls for good, at the latest as expected
 
     def share(self, begin: float, end: float) -> tuple[float, float]:
         """Return the memory and the variance of that between two times."""
@@ -69,15 +71,19 @@ def starting(prediction: Prediction, pace: Pace, *, usual: bool) -> Upper:
     counts with its usual need, and not with its worst case.
     """
     known = course(prediction, pace)
+    memory, falls_in = known.memory, 0.0
+    if prediction.fall:
+        memory, falls_in = _climbing(0.0, 0.0, prediction.peak, prediction.fall)
     margin, independent = _margin(prediction, 1.0)
     if usual and not prediction.learned:
         margin, independent = _CAUTION * margin, True
     return Upper(
         life=known.seconds,
         until=known.seconds * known.spread or REACTION,
-        memory=known.memory,
+        memory=memory,
         margin=margin,
         independent=independent,
+        falls_in=falls_in,
     )
 
 
@@ -85,6 +91,8 @@ def running(step: Running, now: float, pace: Pace, *, usual: bool) -> Upper:
     """Return what a running step may use; ``usual`` is as for one that starts."""
     known = course(step.request.prediction, pace)
     prediction = known.prediction
+    if prediction.fall:
+        return _by_phase(step, prediction, prediction.fall, now, usual=usual)
     ages = lived(known, step.age(now), step.peak)
     margin, independent = _margin(prediction, to_come(prediction, ages[0]))
     memory = expected_from(prediction, ages, step.current, known.spread)
@@ -98,6 +106,55 @@ def running(step: Running, now: float, pace: Pace, *, usual: bool) -> Upper:
         margin=margin,
         independent=independent,
     )
+
+
+def _by_phase(
+    step: Running, prediction: Prediction, fall: Fall, now: float, *, usual: bool
+) -> Upper:
+    """Return what a running step may use whose memory falls once. Before that it is expected to
+    climb to its peak, and after it to need what such steps need then.
+    """
+    age = step.age(now)
+    life = remaining(prediction, age)
+    margin, independent = _margin(prediction, 1.0)
+    if step.fell_at is not None:
+        usual_rest, high = fall.rest * step.peak, fall.rest_high * step.peak
+        if is_settled(step, now):
+            usual_rest, high = step.current, (1 + _ALIKE) * step.rest
+        rest = max(usual_rest, step.current, 1)
+        memory, falls_in = flat(rest), 0.0
+        margin, independent = _CAUTION * max(0.0, high / rest - 1), True
+    elif is_tried(step, usual=usual) or step.current > prediction.peak:
+        memory, falls_in = _climbing(step.current, age, reach(step), fall)
+        margin = 0.0
+    else:
+        memory, falls_in = _climbing(step.current, age, prediction.peak, fall)
+    return Upper(
+        life=life,
+        until=life or REACTION,
+        memory=memory,
+        margin=margin,
+        independent=independent,
+        falls_in=falls_in,
+    )
+
+
+def _climbing(current: float, age: float, top: float, fall: Fall) -> tuple[Expected, float]:
+    """Expect a climb in a straight line to ``top``, and what is left after the fall; return also
+    the seconds until that. Before any such step has fallen, it may be at its top at any time.
+    """
+    own = current / age if age > MOMENT else 0.0
+    fastest = max(fall.fastest or 0.0, own) * (1 + _ALIKE)
+    slowest = min(fall.slowest or 0.0, own or inf) / (1 + _ALIKE)
+    if not fastest:
+        return flat(top), 0.0
+    falls_in = max((top - current) / slowest, _LATE * age, MOMENT) if slowest else inf
+    rest = fall.rest_high * top
+
+    def memory(begin: float, end: float) -> float:
+        return rest if begin > falls_in else min(top, current + fastest * end)
+
+    return memory, falls_in if slowest else (top - current) / fastest
 
 
 def is_tried(step: Running, *, usual: bool) -> bool:
@@ -290,6 +347,8 @@ def reach(step: Running) -> float:
     may need half as much again as it uses.
     """
     prediction, current = step.request.prediction, step.current
+    if step.fell_at is not None and prediction.fall:
+        return max(step.rest, prediction.fall.rest * step.peak)
     usual = max(current, prediction.peak) * (1 + _CAUTION * _width(prediction))
     ends = prediction.basis is not Basis.PRIOR and current <= prediction.high
     return usual if ends else max(usual, (1 + _FURTHER) * current)
