@@ -39,7 +39,7 @@ from stoker.report.values import (
 from stoker.settings.tables import Prices
 from stoker.settings.toml import own_prices
 from stoker.source.ninja import read_edges
-from stoker.wheel.inspecting import inspect
+from stoker.wheel.inspect.inspecting import inspect
 
 _LARGEST_PHASES = 256 << 20  # bytes
 _CLOCK_TOLERANCE = 2.0  # seconds: the history counts from when the run asked for its governor
