@@ -126,7 +126,7 @@ def progress_view(settings: dict[str, Any]) -> "View":
 def chain_options(settings: dict[str, Any]) -> "ChainOptions":
     """Return the wanted cache, from arguments with all settings filled in."""
     from stoker.model.caching import CacheEngine, ChainOptions
-    from stoker.model.terms import Linker
+    from stoker.model.govern import CompileMode
 
     return ChainOptions(
         cache=CacheEngine(settings["cache"]),
@@ -134,7 +134,7 @@ def chain_options(settings: dict[str, Any]) -> "ChainOptions":
         launcher=settings["compiler_launcher"],
         distribute=settings["distribute"],
         trust_network=bool(settings["trust_network"]),
-        linker=Linker(settings.get("linker", "default")),
+        linker=CompileMode(settings.get("linker", "default")),
     )
 
 
