@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def inspect(target: str | os.PathLike[str]) -> "ArtifactFacts":
     """Return what a wheel, a library, a folder or an installed distribution contains."""
-    from stoker.wheel.inspecting import inspect
+    from stoker.wheel.inspect.inspecting import inspect
 
     return inspect(os.fspath(target))
 

@@ -23,8 +23,8 @@ from stoker.outside.deleting import remove_tree
 from stoker.outside.files import sha256_of
 from stoker.outside.long_work import Say
 from stoker.outside.processes import children_cpu_s
-from stoker.wheel import fatbin
-from stoker.wheel.elf import Elf
+from stoker.wheel.elf import fatbin
+from stoker.wheel.elf.elf import Elf
 from stoker.wheel.reader import open_file
 
 _LONGEST_LINE = 100_000  # bytes of words above which they go into a response file

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from stoker.knowledge.compiler_modes import symbols_of_linkers
 from stoker.model.value import Value, first_of
-from stoker.wheel import elf
-from stoker.wheel.elf import Elf, Table
-from stoker.wheel.elf_tables import symbol_tables, version_indexes
+from stoker.wheel.elf import elf
+from stoker.wheel.elf.elf import Elf, Table
+from stoker.wheel.elf.tables import symbol_tables, version_indexes
 from stoker.wheel.reader import open_file
 
 _VERSIONS_DEFINED = 0x6FFFFFFD  # a type of section

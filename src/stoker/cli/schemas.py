@@ -29,7 +29,6 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "graph": {"": "stoker.report.graphs.analysis:BuildGraph"},
     "history": {"runs": "[stoker.model.runs:Run]"},
     "history RUN": {"steps": "[stoker.model.runs:Attempt]"},
-    "history --chart": {"trends": "[stoker.report.trends:Trend]"},
     "inspect": {"": "stoker.model.artifact:ArtifactFacts"},
     "install PACKAGE": {"found": "[stoker.catalogue.finding:Found]"},
     "options": {"options": "[stoker.model.source:CMakeOption]"},
