@@ -176,8 +176,8 @@ def clear_cache(status: CacheStatus, environment: Mapping[str, str]) -> None:
 
 def _chosen(wanted: ChainOptions, environment: Mapping[str, str]) -> tuple[CacheEngine, str]:
     engine = CacheEngine.CCACHE if wanted.cache is CacheEngine.AUTO else wanted.cache
-    if engine is CacheEngine.NONE:
-        raise UsageError("no cache is in use: --cache none")
+    if engine in (CacheEngine.NONE, CacheEngine.PROJECT):
+        raise UsageError(f"stoker uses no cache: --cache {engine}")
     program = _path(engine.value, environment)
     if program is None:
         raise missing_program(engine.value)

@@ -30,6 +30,7 @@ class CacheEngine(StrEnum):
     """A compiler cache; the words of ``--cache``."""
 
     AUTO = "auto"
+    PROJECT = "project"  # only what the project starts by itself
     NONE = "none"
     CCACHE = "ccache"
     SCCACHE = "sccache"

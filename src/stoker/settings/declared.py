@@ -286,9 +286,9 @@ _GOVERN = (
 _CHAIN = (
     Declared(
         name="cache",
-        help="Compiler cache. auto: ccache if it is installed. Default: auto.",
-        default="auto",
-        choices=("auto", "none", "ccache", "sccache"),
+        help="Compiler cache. auto: ccache if it is installed. project: only one that the project "
+        "starts itself. Default: auto; for `stoker run` project.",
+        choices=("auto", "project", "none", "ccache", "sccache"),
         group=SettingGroup.CHAIN,
     ),
     Declared(

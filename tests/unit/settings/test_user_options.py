@@ -56,7 +56,6 @@ def told(chosen: UserOptions, name: str) -> tuple[str, str]:
 
 
 DEFAULTS = {
-    "cache",
     "distribute",
     "variant",
     "out",
