@@ -27,7 +27,7 @@ from stoker.report.analysis import RecordedRun, analyse, records
 from stoker.report.comparison import compare_runs
 from stoker.report.dependencies import Dependencies
 from stoker.report.phases import CompilerPhase, phase_file, read_phases
-from stoker.report.values import (
+from stoker.report.reported import (
     BuildFacts,
     LibrarySize,
     Output,
