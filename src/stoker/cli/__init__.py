@@ -26,7 +26,6 @@ GROUPS = {
     },
     "Speed up": {
         "cache": "Show, count, fill and clear the compiler cache.",
-        "tune": "Measure what makes a project's builds faster.",
     },
     "Wheels": {
         "inspect": "Show device code, dependencies and sizes of a wheel.",
@@ -50,7 +49,6 @@ MODULES = {
     "inspect": "wheel",
     "package": "wheel",
     "slim": "wheel",
-    "tune": "cache",
     "verify": "wheel",
     "watch": "history",
 }
