@@ -48,7 +48,7 @@ class _Spoken(Value, frozen=True, kw_only=True):
 
 def with_variables(subject: Subject, named: frozenset[str]) -> Subject:
     """Return the subject with what its variables say. ``named`` are the parts that the words of the
-    variant give; words that nobody said give none.
+    variant give, which are none if no word was typed.
     """
     lists, switches = list(_lists(subject)), list(_switches(subject))
     subject = _with_build_type(subject)

@@ -167,7 +167,7 @@ class Surveyor:
 
 def _as_given(machine: Machine, chosen: UserOptions) -> tuple[Machine, tuple[str, ...]]:
     """Return the machine with the memory and the CPUs that the options name, and these options: a
-    plan may be for a machine at which nobody sits.
+    plan may be for another machine than this one.
     """
     given = []
     if memory := chosen.value("memory"):
