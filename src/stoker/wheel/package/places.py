@@ -12,7 +12,7 @@ from stoker.model.artifact import LibraryFacts
 from stoker.model.errors import StorageErrors, UsageError
 from stoker.model.value import Value
 from stoker.wheel.inspect.facts import read_library_file, read_wheel
-from stoker.wheel.package.values import LibrarySource
+from stoker.wheel.package.sources import LibrarySource
 from stoker.wheel.zip import open_wheel
 
 _VARIABLES = ("CUDA_HOME", "CUDA_PATH")

@@ -25,10 +25,9 @@ from stoker.wheel.elf.fatbin import FatbinEntry
 from stoker.wheel.elf.tables import RELATIVE
 from stoker.wheel.reader import Reader, open_file
 from stoker.wheel.slim.check import check_slimmed
-from stoker.wheel.slim.cutting import Stripping, check_unused, cut_ranges, find_unused, span_of
-from stoker.wheel.slim.packing import Packing, pack_regions
-from stoker.wheel.slim.regions import Choose, DeviceRegion, find_regions
-from stoker.wheel.slim.spans import ByteSpan, Shift, Spans, spans_without
+from stoker.wheel.slim.cutting import Shift, Stripping, check_unused, cut_out, find_unused
+from stoker.wheel.slim.regions import Choose, DeviceRegion, Packing, find_regions, pack_regions
+from stoker.wheel.slim.spans import ByteSpan, Spans, span_of, spans_without
 
 
 class SlimOptions(Value, frozen=True, kw_only=True):
@@ -155,11 +154,11 @@ def _make_rewrite(file: Elf, regions: Sequence[DeviceRegion], stripping: Strippi
     ends = _ends(file, packing)
     check_unused(file, packing.rewritten, ends)
     freed = (*packing.freed, *stripping.freed)
-    cutting = cut_ranges(file, freed, ends=ends, dropped=stripping.dropped)
-    shift = cutting.shift
+    cut = cut_out(file, freed, ends=ends, dropped=stripping.dropped)
+    shift = cut.shift
     untouched = spans_without(ByteSpan(0, file.reader.size), (*packing.rewritten, *stripping.freed))
     copies = [Copy(span.start, shift(span.start), span.size) for span in untouched]
-    overwritten = [*cutting.overwritten]
+    overwritten = [*cut.overwritten]
     for placed in packing.placed:
         header = fatbin.region_header(placed.region.kept_size - fatbin.HEADER_SIZE)
         overwritten.append((shift(placed.offset), header))
@@ -169,7 +168,7 @@ def _make_rewrite(file: Elf, regions: Sequence[DeviceRegion], stripping: Strippi
             else:
                 copies.append(Copy(entry.offset, shift(offset), entry.end - entry.offset))
     overwritten += _addresses(file, packing, stripping, shift)
-    return Rewrite(size=cutting.size, copies=tuple(copies), overwritten=tuple(overwritten))
+    return Rewrite(size=cut.size, copies=tuple(copies), overwritten=tuple(overwritten))
 
 
 def _ends(file: Elf, packing: Packing) -> dict[int, int]:
