@@ -151,7 +151,13 @@ def _archs(regions: Sequence[DeviceRegion]) -> tuple[ArchSlim, ...]:
 
 def _make_rewrite(file: Elf, regions: Sequence[DeviceRegion], stripping: Stripping) -> Rewrite:
     packing = pack_regions(file, regions)
-    ends = _ends(file, packing)
+    ends: dict[int, int] = {}  # of sections of device code, by index
+    for index, (name, section) in enumerate(zip(file.section_names, file.sections, strict=True)):
+        if name not in fatbin.SECTIONS:
+            continue
+        whole = span_of(section)
+        if inside := [one.span.end for one in packing.placed if whole.covers(one.span)]:
+            ends[index] = whole.end if name == fatbin.SCATTERED else max(inside)
     check_unused(file, packing.rewritten, ends)
     freed = (*packing.freed, *stripping.freed)
     cut = cut_out(file, freed, ends=ends, dropped=stripping.dropped)
@@ -169,20 +175,6 @@ def _make_rewrite(file: Elf, regions: Sequence[DeviceRegion], stripping: Strippi
                 copies.append(Copy(entry.offset, shift(offset), entry.end - entry.offset))
     overwritten += _addresses(file, packing, stripping, shift)
     return Rewrite(size=cut.size, copies=tuple(copies), overwritten=tuple(overwritten))
-
-
-def _ends(file: Elf, packing: Packing) -> dict[int, int]:
-    """Return the new end of each section of device code that is rewritten, by index."""
-    ends: dict[int, int] = {}
-    both = zip(file.section_names, file.sections, strict=True)
-    for index, (name, section) in enumerate(both):
-        if name not in fatbin.SECTIONS:
-            continue
-        inside = [one.span.end for one in packing.placed if span_of(section).covers(one.span)]
-        if inside:
-            end = section.offset + section.size
-            ends[index] = end if name == fatbin.SCATTERED else max(inside)
-    return ends
 
 
 def _addresses(
