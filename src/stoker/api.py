@@ -96,5 +96,5 @@ def run(
         raise UsageError(
             f"run has no setting {min(unknown)!r}", hints=[f"it has {', '.join(known)}"]
         )
-    options = run_options(with_settings(dict.fromkeys(known) | settings))
+    options = run_options(with_settings(dict.fromkeys(known) | settings), own_cache=True)
     return run(command, options, run_cache(options.chain), show)
