@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def inspect(target: str | os.PathLike[str]) -> "ArtifactFacts":
     """Return what a wheel, a library, a folder or an installed distribution contains."""
-    from stoker.wheel.inspecting import inspect
+    from stoker.wheel.inspect.inspecting import inspect
 
     return inspect(os.fspath(target))
 
@@ -66,9 +66,9 @@ def history() -> "tuple[Run, ...]":
 
 def steps(run: int) -> "tuple[Attempt, ...]":
     """Return what each step of a run needed."""
-    from stoker.govern.history.past_runs import attempts_of
+    from stoker.govern.history.past_runs import attempts_of, measured_run
 
-    return attempts_of(str(run))
+    return attempts_of(measured_run(str(run)))
 
 
 def run(
@@ -96,5 +96,5 @@ def run(
         raise UsageError(
             f"run has no setting {min(unknown)!r}", hints=[f"it has {', '.join(known)}"]
         )
-    options = run_options(with_settings(dict.fromkeys(known) | settings))
+    options = run_options(with_settings(dict.fromkeys(known) | settings), own_cache=True)
     return run(command, options, run_cache(options.chain), show)

@@ -14,7 +14,7 @@ from stoker import __version__
 from stoker.accelerate.run_cache import run_cache
 from stoker.ask.asking import ask_for_build
 from stoker.ask.values import Asked
-from stoker.builds.acquire.store import acquired
+from stoker.builds.acquire.kept_sources import acquired
 from stoker.builds.context import BuildContext
 from stoker.builds.repeating import RecordedBuild
 from stoker.builds.stages import Echo, StageError, Stages, Tell
@@ -53,7 +53,7 @@ from stoker.plan.subject import Subject
 from stoker.plan.survey import plan_of, survey
 from stoker.settings.declared import CommandLine
 from stoker.source.git_state import read_git_state
-from stoker.wheel.revision import new_version
+from stoker.wheel.zip.revision import new_version
 
 if TYPE_CHECKING:
     from stoker.builds.jobs.job import FarmPart, Job

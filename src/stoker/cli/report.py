@@ -9,7 +9,7 @@ from stoker.model.errors import UsageError
 from stoker.model.value import indented_json
 
 if TYPE_CHECKING:
-    from stoker.report.graphs.values import BuildGraph
+    from stoker.report.graphs.build_graph import BuildGraph
 
 
 @click.command()
@@ -43,7 +43,7 @@ def report(
     """Write a page about a governed run: timeline, memory, critical path, every step.
 
     \b
-    stoker report                         the latest run
+    stoker report                         the latest run that has steps
     stoker report 12 -o build.html        run 12 of `stoker history`
     stoker report 12 --against 11         what became slower or larger, and why
     stoker report 12 --trace              a trace: steps, waits, counters of memory
@@ -55,23 +55,24 @@ def report(
     """
     from stoker.outside.files import write_named, write_page
     from stoker.outside.terminal import print_json, tell
-    from stoker.report.page import page_data, report_page
+    from stoker.report.html_page import page_data, report_page
     from stoker.report.reporting import analyse_run, find_phases, make_report
+
+    def say(text: str) -> None:
+        tell(f"stoker: {text}")
 
     if trace:
         if against or as_json:
             raise UsageError("--trace has no comparison and is JSON itself")
         from stoker.report.perfetto import perfetto_trace
 
-        found = analyse_run(run)
+        found = analyse_run(run, say=say)
         out = out or Path("trace.json")
         write_named(out, perfetto_trace(found, find_phases(found)))
         click.echo(out)
         return
 
-    report = make_report(
-        run, against=against, what_if=what_if, say=lambda text: tell(f"stoker: {text}")
-    )
+    report = make_report(run, against=against, what_if=what_if, say=say)
     if as_json:
         print_json(page_data(report))
         return
@@ -112,9 +113,9 @@ def graph(
     from stoker.outside.files import write_named
     from stoker.outside.terminal import print_json, show, tell
     from stoker.report.graphs.drawing import graph_svg
-    from stoker.report.graphs.html import graph_html
-    from stoker.report.graphs.page import graph_page
+    from stoker.report.graphs.html_page import graph_html
     from stoker.report.graphs.reading import graph_of
+    from stoker.report.graphs.terminal_page import graph_page
 
     kinds = {".svg": graph_svg, ".html": graph_html, ".json": _json}
     if out and out.suffix not in kinds:

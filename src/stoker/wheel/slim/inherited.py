@@ -13,16 +13,17 @@ import msgspec
 from stoker.model.finding import Severity
 from stoker.model.value import first_of
 from stoker.outside.long_work import stage
-from stoker.wheel.elf_edit import ElfEdit
-from stoker.wheel.engine import Wheel
-from stoker.wheel.facts import metadata_of, read_library_file
-from stoker.wheel.inspecting import wheel_artifact
-from stoker.wheel.origins import portable_paths, starts_at_origin
+from stoker.wheel.elf.edit import ElfEdit
+from stoker.wheel.inspect.facts import metadata_of, read_library_file
+from stoker.wheel.inspect.inspecting import wheel_artifact
+from stoker.wheel.inspect.origins import portable_paths, starts_at_origin
 from stoker.wheel.reader import printable
-from stoker.wheel.revision import read_excluded
-from stoker.wheel.slim.cuts import Cut, SlimRequest
+from stoker.wheel.slim.files import PlannedFile
+from stoker.wheel.slim.selection import SlimRequest
 from stoker.wheel.verify import contents, linking, tags
 from stoker.wheel.verify.tested import WheelUnderTest
+from stoker.wheel.zip import Wheel
+from stoker.wheel.zip.revision import read_excluded
 
 # Slimming leaves as it is what these check, so that an error is one of the original.
 _CHECKS = (
@@ -52,19 +53,21 @@ class Inheritance(NamedTuple):
     errors: dict[str, tuple[str, ...]]
 
 
-def inherit(wheel: Wheel, kind: bytes, cuts: Collection[Cut], request: SlimRequest) -> Inheritance:
-    """Examine the original wheel, whose libraries are the files of the cuts.
+def inherit(
+    wheel: Wheel, kind: bytes, files: Collection[PlannedFile], request: SlimRequest
+) -> Inheritance:
+    """Examine the original wheel, whose libraries are ``files``.
 
     ``kind`` is WHEEL with the tags of the slimmed wheel: errors that follow from them are older
     than the slimming.
     """
     metadata = metadata_of(wheel, kind)
     read = []
-    with stage("reading libraries", sum(cut.summary.before_bytes for cut in cuts)) as advance:
-        for cut in cuts:
-            if library := read_library_file(cut.file, printable(cut.name)):
+    with stage("reading libraries", sum(file.summary.before_bytes for file in files)) as advance:
+        for file in files:
+            if library := read_library_file(file.path, printable(file.name)):
                 read.append(library)
-            advance(cut.summary.before_bytes)
+            advance(file.summary.before_bytes)
     original = WheelUnderTest(
         file_name=wheel.path.name,
         facts=wheel_artifact(wheel.path, metadata, tuple(read), tuple(wheel.members)),
