@@ -3,14 +3,12 @@
 The oldest release comes first, and a newer one adds the sources that no older one has: the stored
 scenarios of the governor build the older ones, and the figures of another release cost a first
 build of 1/16 of PyTorch 2.6 with 2 GiB 15 %, simulated. What a table for each release would gain
-is not measured. Rows of FlashAttention-2 stay as they are: its kernels are pairs of which one was
-measured, and the file has the shape of their memory. PyTorch compiles its copy with fewer features,
-in two thirds of the time, so its paths have rows of their own.
+is not measured. The package flash-attn has the same kernels as PyTorch under the same names, but
+compiles them with more features: they have rows under their names alone.
 """
 
 import json
 import lzma
-import tomllib
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -30,11 +28,16 @@ HEAD = f"""\
 # governor learns within a build by which factor its own compiler, flags and CPU differ, so these
 # figures matter relative to each other. release/known_steps.py writes this file.
 """
-SHAPE = (
-    "# The most memory that any of them used until these percentages of its time, "
-    "in percent of its peak."
-)
+ATTENTION = "pytorch-2.12.1-attention-trace.json.xz"
+# Seconds of a kernel in the package flash-attn over those of PyTorch's copy.
+LONGER = 1.5
 COLUMNS = "# Path within the project, peak in MiB, CPU seconds; of CUDA sources for one GPU target."
+
+
+PACKAGE = (
+    f"PyTorch's copy of these kernels, which takes less time: {LONGER} times the seconds of "
+    f"{RESULTS}/{ATTENTION}"
+)
 
 
 class Measured(NamedTuple):
@@ -65,14 +68,12 @@ TRACES = (
         "PyTorch 2.12's attention kernels",
         "kernels of FlashAttention and memory-efficient attention in 2.12.1 that have no row "
         "elsewhere, CUDA 13.0 for sm_90, gcc 14, x86-64, governed by stoker",
-        "pytorch-2.12.1-attention-trace.json.xz",
+        ATTENTION,
     ),
 )
 
 
 def main() -> None:
-    written = tomllib.loads(TABLE.read_text())["project"]
-    kept = [project for project in written if project["name"] == "FlashAttention-2"]
     seen: set[str] = set()
     parts = [HEAD]
     for measured in TRACES:
@@ -82,10 +83,18 @@ def main() -> None:
         rows = {path: row for path, row in found.items() if row[0] >= LEAST}
         basis = f"{measured.basis}: {RESULTS}/{measured.trace}"
         parts.append(table(measured.name, basis, COLUMNS, rows_text(rows)))
-    for project in kept:
-        shape = f"{SHAPE}\nlevels = {json.dumps(project['levels'])}"
-        parts.append(table(project["name"], project["basis"], shape, project["steps"]))
+    parts.append(table("FlashAttention-2", PACKAGE, COLUMNS, rows_text(kernels())))
     TABLE.write_text("\n".join(parts))
+
+
+def kernels() -> dict[str, tuple[int, int]]:
+    """Return the kernels of the package flash-attn by their names."""
+    found = {PurePosixPath(path).name: row for path, row in rows_of(ATTENTION).items()}
+    return {
+        name: (peak, round(LONGER * seconds))
+        for name, (peak, seconds) in found.items()
+        if name.startswith("flash_")
+    }
 
 
 def rows_of(trace: str) -> dict[str, tuple[int, int]]:

@@ -17,14 +17,11 @@ class KnownStep(Row, frozen=True, kw_only=True):
 
     peak: int  # bytes; of CUDA sources for one GPU target
     seconds: float  # likewise
-    # The most memory until a percentage of its time, in percent of its peak; empty if not known.
-    levels: tuple[tuple[int, int], ...] = ()
 
 
 class _Project(Row, frozen=True, kw_only=True):
     name: str
     basis: str
-    levels: tuple[tuple[int, int], ...] = ()
     steps: str  # a line for each source; a table of that many keys would take long to read
 
 
@@ -40,7 +37,7 @@ def known_step(role: Role, source: str) -> KnownStep | None:
 @cache
 def _steps() -> dict[str, KnownStep]:
     return {
-        path: KnownStep(peak=int(peak) * _MIB, seconds=float(seconds), levels=project.levels)
+        path: KnownStep(peak=int(peak) * _MIB, seconds=float(seconds))
         for project in rows("known_steps", _Project)()
         for path, peak, seconds in (line.rsplit(" ", 2) for line in project.steps.splitlines())
     }

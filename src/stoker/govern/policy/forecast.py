@@ -146,19 +146,16 @@ class Forecast:
         self._reserved = request
 
     def _keep_place(self, request: Request) -> None:
-        times = [claim.upper.until for claim in self._claims]
-        ends = {bisect_left(self._until, until) + 1 for until in times} & set(
-            range(len(self._until))
-        )
+        stretches = range(1, len(self._until))
+        expected = [claim.upper for claim in self._claims]
+        ends = {bisect_left(self._until, each.until) + 1 for each in expected} & {*stretches}
         if not self.remote:  # a remote step has no slot
             ends = {index for index in ends if self._slots(index) < self._slots(index - 1)}
-        falls = {claim.upper.falls_in for claim in self._claims} - {0.0}
-        ends |= {bisect_left(self._until, fall) + 1 for fall in falls}
+        falls = {bisect_left(self._until, each.falls_in) + 1 for each in expected if each.falls_in}
         claim = self._starting(request)
         claims = [
             claim._replace(first=first, upper=upper.delayed(claim.upper, self._begin(first)))
-            for first in sorted(ends)
-            if first < len(self._until)
+            for first in sorted(ends | falls & {*stretches})
         ]
         if claims:
             self._take(next((claim for claim in claims if self._has_room(claim)), claims[-1]))

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from stoker.govern.policy.mode_effects import KEPT, ModeEffects, ModeKnowledge
 from stoker.govern.policy.phases import Falls, folders, has_fall
-from stoker.govern.policy.profile import SHORTEST, climb, profile_of, stepped
+from stoker.govern.policy.profile import SHORTEST, climb, profile_of
 from stoker.govern.policy.upper import LEAST_SPREAD
 from stoker.govern.protocol import SAMPLING
 from stoker.knowledge.compiler_modes import measured_effect, nvcc_rounds, thread_effects
@@ -460,7 +460,7 @@ def _shipped(step: Step, known: KnownStep) -> _Sample:
         peak=known.peak * step.targets_at_once / prior_of(step).peak,
         seconds=known.seconds,
         rounds=1,
-        profile=bytes(stepped(known.levels) or climb(typical_share())),
+        profile=bytes(climb(typical_share())),
         mode=CompileMode.DEFAULT,
         size=0,
     )

@@ -8,7 +8,7 @@ input, then slowly until it ends.
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from math import ceil
 
 from stoker.govern.policy.interface import REACTION
@@ -90,16 +90,6 @@ def climb(mean: float, waves: int = 1) -> Profile:
 def _shares(waves: int) -> tuple[float, ...]:
     """Return which share of the first wave has passed at the end of each part."""
     return tuple(min(1.0, (part + 1) * waves / PARTS) for part in range(PARTS))
-
-
-@lru_cache(maxsize=16)
-def stepped(levels: tuple[tuple[int, int], ...]) -> Profile:
-    """Return the profile with these levels, each until a percentage of the step's life."""
-    return tuple(
-        level
-        for (begin, _), (end, level) in pairwise(((0, 0), *levels))
-        for _ in range(begin * PARTS // 100, end * PARTS // 100)
-    )
 
 
 def climbed(mean: float, share: float) -> float:
