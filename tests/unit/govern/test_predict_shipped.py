@@ -59,7 +59,7 @@ def test_a_first_build_knows_kernels_of_any_project_that_has_them() -> None:
     predictor = Predictor()
     known = predictor.predict(kernel("flash_bwd_hdim128_fp16"))
     assert (known.basis, len(known.profile), max(known.profile)) == (Basis.KNOWN, PARTS, 100)
-    assert known.profile[-1] < 30  # ptxas needs much less than the compiler before it
+    assert known.fall  # what follows cicc's peak needs much less
     both = predictor.predict(kernel("flash_bwd_hdim128_fp16", ("80", "90")))
     assert both.peak == pytest.approx(2 * known.peak)
     assert predictor.predict(kernel("flash_bwd_hdim128_new")).basis is Basis.PRIOR
