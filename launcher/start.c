@@ -433,6 +433,9 @@ static int start_wrapper(const struct call *call, const char *path)
     return result;
 }
 
+/* The number of jobs that the user has given a build tool: its jobs have so many places. */
+#define PLACES "STOKER_PLACES="
+
 /* Starts a build tool that asks for more jobs at once than it has CPUs. */
 static int start_open(const struct call *call)
 {
@@ -440,12 +443,25 @@ static int start_open(const struct call *call)
     const char *number = variable(call->environment, "STOKER_JOBS");
     if (!number || text_length(number) + 3 > sizeof jobs)
         return make_unchanged(call);
-    LIST(arguments, count(call->arguments) + 2);
+    size_t most = count(call->arguments) + 2;
+    LIST(arguments, most + count(call->environment) + 2);
     if (!arguments)
         return make_unchanged(call);
     copy(jobs + 2, number, text_length(number));
     write_jobs(arguments, call->arguments, jobs);
-    int result = make(call, call->file, call->search, arguments, call->environment);
+    char places[sizeof PLACES + sizeof jobs], **environment = arguments + most, **end = environment;
+    const char *own = jobs_of(call->arguments);
+    bool says = own && !same_text(own, number) && text_length(own) < sizeof jobs;
+    if (says) {
+        copy(places, PLACES, sizeof PLACES - 1);
+        copy(places + sizeof PLACES - 1, *own ? own : number, text_length(*own ? own : number));
+        *end++ = places;
+    }
+    for (char *const *entry = call->environment; *entry; entry++)
+        if (!says || !starts_with(*entry, PLACES))
+            *end++ = *entry;
+    *end = NULL;
+    int result = make(call, call->file, call->search, arguments, environment);
     END_OF(arguments);
     return result;
 }

@@ -249,7 +249,8 @@ static void say(const char *text)
 
 static enum verdict judge_build_tool(const struct call *call, const char *path)
 {
-    if (!has_window(call) || asks_one_job(call->arguments))
+    const char *jobs = jobs_of(call->arguments);
+    if (!has_window(call) || (jobs && same_text(jobs, "1"))) /* such a build may depend on one at a time */
         return UNCHANGED;
     if (is_dynamic(path) || is_set(call->environment, "STOKER_VIA_LAUNCHER"))
         return OPEN;
@@ -308,7 +309,8 @@ enum verdict judge(const struct call *call, char *path)
         return WITH_US;
     if (builds)
         return judge_build_tool(call, path);
-    if (is_build_tool(calling_program(own)) && is_custom_command(call->arguments, extra))
+    if (is_build_tool(calling_program(own)) &&
+        (is_custom_command(call->arguments, extra) || !is_dynamic(path)))
         return LAUNCHED_CUSTOM;
     return UNCHANGED;
 }

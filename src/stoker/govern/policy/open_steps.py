@@ -69,7 +69,7 @@ class Queue(Sequence[Request]):
 class OpenSteps:
     """Keeps each step by its number and by its launcher's connection. A step is in ``queue`` while
     it waits, and in ``holding`` while it has a permit, running or being killed. It is in neither if
-    it was set aside, or if a command that it has started has its permit.
+    it was set aside.
     """
 
     def __init__(self) -> None:
@@ -77,6 +77,7 @@ class OpenSteps:
         self.holding: dict[int, Entry] = {}
         self._by_id: dict[int, Entry] = {}
         self._by_connection: dict[Connection, Entry] = {}
+        self._with_places: set[int] = set()  # jobs that are no compiles, and steps inside others
 
     def __bool__(self) -> bool:
         return bool(self._by_id)
@@ -101,6 +102,15 @@ class OpenSteps:
         """Yield the waiting steps, most urgent first."""
         return (self._by_id[request.id] for request in self.queue)
 
+    @property
+    def have_places(self) -> bool:
+        """Whether not all steps are compiles that the build tool itself has started."""
+        return bool(self._with_places)
+
+    def around(self, entry: Entry) -> Entry | None:
+        """Return the step that has started this one, if it has a permit."""
+        return self.holding.get(entry.request.within)
+
     def running(self, run: int | None = None) -> tuple[Running, ...]:
         """Return the steps with a permit, of one run or of all."""
         holding = self.holding.values()
@@ -116,6 +126,8 @@ class OpenSteps:
         """Take in a step that asks."""
         self._by_id[entry.request.id] = self._by_connection[entry.connection] = entry
         self.queue.add(entry.request)
+        if entry.request.within or entry.request.jobs is not None:
+            self._with_places.add(entry.request.id)
 
     def ask_for(self, entry: Entry, request: Request) -> None:
         """Let a step wait, with another request than before."""
@@ -125,9 +137,21 @@ class OpenSteps:
     def permit(self, entry: Entry) -> None:
         self.queue.remove(entry.request.id)
         self.holding[entry.request.id] = entry
+        if outer := self.around(entry):
+            outer.inner += 1
+            outer.lend()
+
+    def release(self, identity: int) -> Entry | None:
+        """Take back the permit of a step, and return the step if it had one."""
+        entry = self.holding.pop(identity, None)
+        if entry and (outer := self.around(entry)):
+            outer.inner -= 1
+            outer.lend()
+        return entry
 
     def remove(self, entry: Entry) -> None:
         """Forget a step; its permit is taken back separately, because that frees memory."""
         self.queue.remove(entry.request.id)
         self._by_id.pop(entry.request.id, None)
         self._by_connection.pop(entry.connection, None)
+        self._with_places.discard(entry.request.id)
