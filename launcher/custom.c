@@ -43,6 +43,9 @@ static bool starts_command(struct word tool)
     return is_word(tool, "env") || is_word(tool, "time") || is_word(tool, "chdir");
 }
 
+/* What a build may call the launcher, which asks whatever it starts. */
+static const char *const LAUNCHERS[] = {"stoker-launcher", "STOKER_LAUNCHER", NULL};
+
 /* Compilers ask by themselves, below a wrapper too, and what ninja and make start asks in turn. */
 static void scan_command(struct scan *scan, struct word word, struct word name)
 {
@@ -54,7 +57,8 @@ static void scan_command(struct scan *scan, struct word word, struct word name)
     scan->compiles |= compiler;
     scan->cmake = is_word(name, "cmake") || is_word(name, "cmake3");
     scan->builds |= builds;
-    scan->works |= !scan->cmake && !compiler && !builds && !is_among(name, TRIVIAL);
+    scan->works |= !scan->cmake && !compiler && !builds && !is_among(name, TRIVIAL) &&
+                   !is_among(name, LAUNCHERS);
 }
 
 static void scan_word(struct scan *scan, struct word word)

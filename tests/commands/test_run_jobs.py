@@ -29,7 +29,7 @@ def together(build: Build) -> Build:
         build.step(f"step{number}", f"set -- {number}\n({TOGETHER})", before="")
     steps = " ".join(f"step{number}" for number in range(8))
     (build.folder / "Makefile").write_text(
-        f"all: {steps}\nstep%:\n\tsh ./$@.sh\n"
+        f"all: {steps}\nstep%:\n\t./gcc ./$@.sh\n"
         "through-ninja:\n\tninja -j2\nthrough-make:\n\t$(MAKE) all\n"
     )
     return build
