@@ -8,7 +8,7 @@ through ``send`` and events through ``emit``.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count, islice
 
 from msgspec.structs import replace
@@ -137,7 +137,8 @@ class Governor:
             connection, ask.run, step, path, request, self._busy, once=ask.once, family=family
         )
         self._steps.add(entry)
-        self.changed = self.changed or not self._full or self._steps.have_places or ask.remote
+        simple = not (ask.custom or ask.remote or outer)  # a compile that needs a CPU
+        self.changed = self.changed or not (self._full and simple)
         self._emit(entry.waits())
         if started:  # by a lease, which it has outgrown
             self._admit(entry, started, None, on_trial=False)
@@ -163,7 +164,7 @@ class Governor:
         """Give launchers as many places as no other step waits for. Steps that wait for nothing but
         a place are sent there.
         """
-        if self._leases.count(now, wanted=bool(self._steps.queue)):
+        if self._leases.count(now, wanted=bool(self._steps.queue or self._steps.jobs)):
             self.changed = True
         if not allowed or self._shares.are_several or self._distributed or self.deadlines:
             self._leases.withdraw()
@@ -286,7 +287,8 @@ class Governor:
         self._carry_out(decision, now)
         short = decision.held or decision.pause or decision.resume or decision.kill
         alone = not self._shares.are_several and not self._distributed
-        self._full = alone and bool(self._steps.queue) and not short
+        waiting = bool(self._steps.queue or self._steps.jobs)
+        self._full = alone and waiting and not short
         busy = sum(step.slots_of(self._cpus) for step in self._steps.running())
         free = max(0, self._cpus - self._leases.taken - busy)
         self._busy.note(now, busy=free <= 0)
@@ -317,8 +319,8 @@ class Governor:
 
     def _has_place(self, entry: Entry) -> bool:
         """Return whether the limits of its run allow a step to start."""
-        places = Places(self._steps.holding, self._cpus)
-        if self._steps.have_places and not places.has_job_left(entry):
+        places = Places(self._steps, self._cpus)
+        if not places.has_job_left(entry):
             return False
         if not self._shares.are_several:
             return True
@@ -384,7 +386,7 @@ class Governor:
         self, entry: Entry, request: Request, usage: Usage, outcome: Outcome, now: float
     ) -> None:
         self._release(request.id)
-        self._steps.queue.add(request)
+        self._steps.wait(request)
         self.changed = True
         self._emit(entry.wait_again(request, usage, outcome, now))
 
@@ -429,10 +431,7 @@ class Governor:
 
     def state(self, now: float) -> State:
         steps, shares, ours = self._steps, self._shares, self._used()
-        waiting: Sequence[Request] = steps.queue
-        placed: frozenset[int] = frozenset()
-        if steps.have_places:
-            waiting, placed = Places(steps.holding, self._cpus).startable(steps.waiting())
+        waiting, placed = Places(steps, self._cpus).startable()
         if shares.are_several:
             entries = (steps[request.id] for request in waiting)
             waiting = tuple(shares.in_turn(entries, steps.running_by_run(), placed))

@@ -14,55 +14,69 @@ Pure.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
+from math import inf
 
 from stoker.govern.policy.entry import Entry
-from stoker.model.govern import Request
+from stoker.govern.policy.open_steps import OpenSteps, urgency
+from stoker.model.govern import Reason, Request
 
 _BEYOND = 2  # jobs more than CPUs if the user gave no number: that is ninja's own default
 
 
 class Places:
-    """The places that are taken at one time. ``holding`` are the steps with a permit."""
+    """The places that are taken at one time."""
 
-    def __init__(self, holding: Mapping[int, Entry], cpus: int) -> None:
-        self._holding = holding
+    def __init__(self, steps: OpenSteps, cpus: int) -> None:
+        self._steps = steps
         self._cpus = cpus
         self._taken: Counter[int] = Counter()  # by run: of steps that run on a place of their own
         self._jobs: Counter[int] = Counter()  # those of them that are no compiles
-        for entry in holding.values():
+        for entry in steps.holding.values():
             if not (entry.request.remote or entry.inner):
                 self._taken[entry.run] += 1
                 self._jobs[entry.run] += entry.request.jobs is not None
 
     def has_job_left(self, entry: Entry) -> bool:
         """Return whether the user's number of jobs allows a step to start."""
-        return self.is_lent_to(entry) or self._jobs[entry.run] < self._most(entry.request)
+        return self._jobs[entry.run] < self._most(entry.request) or self.is_lent_to(entry)
 
     def is_lent_to(self, entry: Entry) -> bool:
         """Return whether a step would be the only one that runs inside its job."""
-        job = self._holding.get(entry.request.within)
+        job = self._steps.around(entry)
         return job is not None and not (job.inner or job.request.remote)
 
-    def startable(self, waiting: Iterable[Entry]) -> tuple[tuple[Request, ...], frozenset[int]]:
+    def startable(self) -> tuple[Sequence[Request], frozenset[int]]:
         """Return the waiting steps that may start, in their order, and which need no free CPU."""
-        requests, placed, lent, behind = [], set(), set(), set()
-        for entry in waiting:
-            request = entry.request
-            if self.is_lent_to(entry) and request.within not in lent:
-                lent.add(request.within)
-                placed.add(request.id)
-            elif request.jobs is None:
-                behind.add(entry.run)
-            elif self._jobs[entry.run] >= self._most(request):
-                continue
-            elif self._taken[entry.run] < self._most(request) and entry.run not in behind:
-                placed.add(request.id)
-            requests.append(request)
-        return tuple(requests), frozenset(placed)
+        lent = {e.request.within: e.request.id for e in self._lent()}
+        placed, jobs, new = set(lent.values()), [], Counter[int]()
+        compiles = (each for each in self._steps.queue if not each.remote and each.id not in placed)
+        first = next(compiles, None)
+        for request in self._steps.jobs:
+            entry, most = self._steps[request.id], self._most(request)
+            run = entry.run
+            if request.id in placed:
+                jobs.append(request)
+            elif self._jobs[run] + new[run] < most:
+                new[run] += entry.clock.held_for is not Reason.MEMORY  # others may pass it
+                jobs.append(request)
+                if self._taken[run] + new[run] <= most and not _is_behind(request, first):
+                    placed.add(request.id)
+        return self._steps.queue.joined_by(jobs), frozenset(placed)
+
+    def _lent(self) -> list[Entry]:
+        """Return the waiting steps whose jobs lend them their places, least urgent first: of those
+        inside one job the last one gets it.
+        """
+        inner = [entry for entry in self._steps.waiting_inside() if self.is_lent_to(entry)]
+        return inner[::-1]
 
     def _most(self, request: Request) -> float:
         """Return how many jobs that are no compiles may run beside each other."""
         if request.jobs is None:
-            return float("inf")
+            return inf
         return request.jobs or self._cpus + _BEYOND
+
+
+def _is_behind(request: Request, other: Request | None) -> bool:
+    return other is not None and urgency(other) < urgency(request)
