@@ -1,7 +1,7 @@
 /* Tokens of the job server for what a command starts: linkers that optimize, cargo, and others. The build tool
  * has a wide window of jobs, most of which wait, so its own tokens are too many for programs that work.
  *
- * The tokens of all commands of a run with the same number lie in one fifo. Whoever finds that nobody else
+ * The tokens of all commands of a run with the same number lie in one fifo. A launcher that finds that no other
  * has it open fills it again, since a command that was killed has lost the tokens that it had. */
 #define _GNU_SOURCE
 #include "compilers.h"
@@ -33,7 +33,7 @@ static const char *find_server(const char *flags, size_t *length)
     return NULL;
 }
 
-/* Fills the fifo if nobody else uses it. */
+/* Fills the fifo if no other launcher uses it. */
 static void fill(int fifo, int tokens)
 {
     char old[MOST_TOKENS], fresh[MOST_TOKENS];

@@ -49,6 +49,33 @@ def test_a_job_lends_its_place_to_a_step_inside_it_and_keeps_its_memory(
     assert not world.governor.busy
 
 
+def test_jobs_are_no_more_than_the_user_said_and_pass_no_compile(world: World) -> None:
+    """Four CPUs; without a number, six jobs may run."""
+    for connection in range(10, 20):
+        world.ask(connection, custom=True)
+    world.governor.decide(1.0)
+    state = world.governor.state(1.0)
+    assert len(state.running) == 6
+    assert not state.waiting
+    world.ask(7, path=lambda: 100.0)
+    world.governor.ended(10, done(), 2.0)
+    state = world.governor.state(2.0)
+    assert [request.id for request in state.waiting] == [11, 7]
+    assert not state.placed  # the compile waits for a CPU, and is more urgent
+    world.governor.lost(7)
+    assert world.governor.state(2.0).placed == {7}
+
+
+def test_a_job_that_does_not_fit_is_passed_by_others(world: World) -> None:
+    world.policy.admits = False
+    for connection in range(10, 20):
+        world.ask(connection, custom=True)
+    assert len(world.governor.state(1.0).waiting) == 6
+    world.policy.next = Decision(held={1: Reason.MEMORY, 2: Reason.MEMORY})
+    world.governor.decide(1.0)
+    assert [request.id for request in world.governor.state(1.0).waiting] == list(range(1, 9))
+
+
 def test_a_remote_step_that_compiles_here_gives_its_place_back(world: World) -> None:
     """The compile asks like any other."""
     world.ask(7, remote=True)

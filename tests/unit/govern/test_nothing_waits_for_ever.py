@@ -127,7 +127,7 @@ class Jobs(RuleBasedStateMachine):
         happened = self.listen()
         for process in list(self.processes.values()):
             if process.identity and not process.paused:
-                happened |= self.go_on(process)
+                happened |= self.advance(process)
         return happened
 
     def listen(self) -> bool:
@@ -147,7 +147,7 @@ class Jobs(RuleBasedStateMachine):
                 process.paused = word == b"pause"
         return bool(heard)
 
-    def go_on(self, process: Process) -> bool:
+    def advance(self, process: Process) -> bool:
         """Do what comes next, unless it must wait; return whether it has."""
         if process.at == len(process.deeds):
             self.end(process)
