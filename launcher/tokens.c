@@ -67,6 +67,8 @@ void tokens_offer(char **command)
     const char *flags = getenv("MAKEFLAGS"), *places = getenv("STOKER_PLACES");
     const char *server = flags ? find_server(flags, &length) : NULL;
     const char *folder = getenv("STOKER_LOCKS"), *run = getenv("STOKER_RUN");
+    if (!getenv("STOKER_JOBS"))
+        return; /* make has the user's number itself */
     int tokens = places ? atoi(places) - 1 : 0; /* each command has one of its own */
     char path[PATH_MAX], *changed = NULL;
     if (!server || !folder || !run || tokens < 1 || tokens > MOST_TOKENS ||

@@ -233,6 +233,19 @@ def test_a_client_of_the_job_server_gets_tokens_of_the_users_number(
     (build.folder / "Makefile").write_text(f"all: a b\na b:\n\t+{run}\n\ttouch $@\n")
     done = build.run("make", "-j4", options=["--cpus", "2"])
     assert done.status == 0, done
+    check_tokens(build)
+
+
+def test_respected_jobs_leave_the_job_server_alone(build: Build, need: Need) -> None:
+    (build.folder / "client.py").write_text(CLIENT)
+    project(build, need, [])
+    (build.folder / "Makefile").write_text(f"all: a b\na b:\n\t+{python('client.py')}\n")
+    done = build.run("make", "-j4", options=["--cpus", "2", "--respect-jobs"])
+    assert done.status == 0, done
+    check_tokens(build)
+
+
+def check_tokens(build: Build) -> None:
     tokens = list(map(int, (build.folder / "tokens").read_text().split()))
     assert len(tokens) == 2
     assert 2 <= max(tokens) <= 3, "one of four is the job's own, and the other job may have one"
