@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
+from msgspec.structs import replace
 from packaging.requirements import Requirement
 
-from stoker.catalogue.candidates import SourceDistribution, Supply, candidates
+from stoker.catalogue.candidates import Candidate, SourceDistribution, Supply, candidates
 from stoker.catalogue.host import host_of
 from stoker.catalogue.judging import Place
 from stoker.catalogue.opening import Judge, Judged
@@ -18,12 +20,13 @@ from stoker.catalogue.ranking import rank
 from stoker.catalogue.values import Fit
 from stoker.knowledge.projects import projects, wheel_sources
 from stoker.machine.python import Probe, ask_interpreter
-from stoker.model.errors import StokerError, nearest
+from stoker.model.distribution import read_version
+from stoker.model.errors import ArtifactError, StokerError, nearest
 from stoker.model.value import Value, counted, size
 from stoker.outside import folders
-from stoker.outside.files import folder_of_process
+from stoker.outside.files import folder_of_process, sha256_of
 from stoker.outside.long_work import Say
-from stoker.outside.web_connections import WebConnections
+from stoker.outside.package_index import File, download
 from stoker.wheel.torch_builds import LIBRARIES, read_torch
 
 _TIMEOUT_S = 60.0
@@ -40,6 +43,7 @@ class Found(Value, frozen=True, kw_only=True):
     judged: tuple[Judged, ...]
     source: SourceDistribution | None = None
     newest: str | None = None  # the newest version that any place has
+    left_out: tuple[str, ...] = ()  # what may not be taken, which pip would take
 
     @property
     def downloaded_bytes(self) -> int:
@@ -49,10 +53,10 @@ class Found(Value, frozen=True, kw_only=True):
     def reference(self) -> str:
         """Return a requirement that names only the best wheel, by its address and hash. A wheel
         that every installer chooses well is required as the user wrote it, so that requirements
-        of other packages count.
+        of other packages count; but not if something was left out that it would take.
         """
         assert self.best is not None
-        if self.best.plain:
+        if self.best.plain and not self.left_out:
             return self.wanted
         wanted, digest = Requirement(self.wanted), self.best.sha256
         extras = f"[{','.join(sorted(wanted.extras))}]" if wanted.extras else ""
@@ -85,11 +89,8 @@ def find(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -> Foun
     judged: list[Judged] = []
     fitting: list[Judged] = []
     refusals = _Refusals(say)
-    with (
-        folder_of_process(folders.cache() / "install", _ASIDE) as work,
-        WebConnections() as connections,
-    ):
-        judge = Judge(place, supply.index, connections, work)
+    with folder_of_process(folders.cache() / "install", _ASIDE) as work:
+        judge = Judge(place, supply.index, work)
         for _, version in groupby(listed.wheels, key=lambda one: one.version.public):
             for _, group in groupby(version, key=lambda one: one.entry is None):
                 found = [judge(candidate) for candidate in group]
@@ -110,7 +111,32 @@ def find(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -> Foun
         judged=tuple(judged),
         source=listed.source,
         newest=listed.newest,
+        left_out=listed.left_out,
     )
+
+
+def pinned(found: Found, place: Place, supply: Supply, *, say: Say) -> Found:
+    """Return the result with the hash of the best wheel. If its place gives none, the wheel is
+    received whole and judged again: a server may send others something else.
+    """
+    best = found.best
+    if best is None or best.sha256 or (best.plain and not found.left_out):
+        return found
+    with folder_of_process(folders.cache() / "install", _ASIDE) as work:
+        parts = urlsplit(best.url)
+        if parts.scheme == "file":
+            path = Path(unquote(parts.path))
+        else:
+            path = download(File(url=best.url), work, supply.index, say=say)
+        digest = sha256_of(path)
+        file = File(url=path.as_uri(), sha256=digest)
+        version = read_version(best.choice.wheel.version)
+        again = Judge(place, supply.index, work)(Candidate(version=version, file=file))
+    if not again.choice.runs:
+        raise ArtifactError(
+            f"it differs from what was judged: {again.choice.reason}", file=best.choice.wheel.file
+        )
+    return replace(found, best=replace(best, sha256=digest))
 
 
 def find_source(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -> Found:

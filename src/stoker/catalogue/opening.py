@@ -28,7 +28,6 @@ from stoker.outside.deleting import remove_file
 from stoker.outside.kept_values import KeptValues, name_of, tree_digest
 from stoker.outside.package_index import File, PackageIndex, download
 from stoker.outside.web import NoRangesError
-from stoker.outside.web_connections import WebConnections
 from stoker.wheel.elf import Elf
 from stoker.wheel.elf_tables import dynamic_symbols
 from stoker.wheel.engine.archive import dist_info_of
@@ -72,10 +71,9 @@ _READ_WHEELS = KeptValues("wheels", _ReadWheel, most=1024)
 class Judge:
     """Judges wheels for one place. ``work`` receives those whose servers send no parts."""
 
-    def __init__(self, place: Place, index: PackageIndex, connections: WebConnections, work: Path):
+    def __init__(self, place: Place, index: PackageIndex, work: Path):
         self._place = place
         self._index = index
-        self._connections = connections
         self._work = work
         self._reader = tree_digest(Path(stoker.wheel.__file__).parent)
 
@@ -122,7 +120,6 @@ class Judge:
             self._work,
             size=file.size,
             name=file.name,
-            connections=self._connections,
         ) as remote:
             try:
                 remote.read_at(max(0, remote.size - 1), 1)

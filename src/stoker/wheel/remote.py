@@ -11,16 +11,15 @@ from typing import NamedTuple
 
 from stoker.model.errors import ArtifactError, StorageErrors
 from stoker.outside.web import Web, opened, size_of
-from stoker.outside.web_connections import WebConnections
 from stoker.wheel.reader import Reader
 
+_LARGEST = 1 << 36  # bytes; the largest wheels have a twentieth
 _FIRST, _MOST = 64 << 10, 4 << 20  # bytes of one request; reads in sequence double it
 
 
 class _Server(NamedTuple):
     url: str
     web: Web
-    connections: WebConnections | None
 
 
 class RemoteReader(Reader):
@@ -60,8 +59,8 @@ class RemoteReader(Reader):
 
     def _fetch(self, first: int, last: int) -> None:
         """Receive a range of which nothing was received before."""
-        url, web, connections = self._server
-        with opened(url, web, part=(first, last), connections=connections) as answer:
+        url, web = self._server
+        with opened(url, web, part=(first, last)) as answer:
             content = answer.whole(last - first)
         with StorageErrors("keep the received parts of", Path(self.file)):
             os.pwrite(self._parts, content, first)
@@ -84,14 +83,15 @@ def open_remote(
     *,
     size: int | None = None,
     name: str | None = None,
-    connections: WebConnections | None = None,
 ) -> Iterator[RemoteReader]:
     """Open a file on a server; ``folder`` takes what is received of it, until it is closed."""
-    found = size_of(url, web, connections) if size is None else size
+    found = size_of(url, web) if size is None else size
     if found is None:
         raise ArtifactError("the server does not tell its size", file=name or url)
+    if found > _LARGEST:
+        raise ArtifactError(f"the server says that it has {found} bytes", file=name or url)
     with ExitStack() as stack:
         with StorageErrors("write", folder):
             parts = stack.enter_context(tempfile.TemporaryFile(dir=folder))
-        server = _Server(url, web, connections)
+        server = _Server(url, web)
         yield RemoteReader(server, parts.fileno(), size=found, file=name or url)
