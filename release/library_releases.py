@@ -19,9 +19,9 @@ from python_names import python_names
 from stoker.model.errors import StokerError
 from stoker.model.value import Value, version_numbers
 from stoker.outside.package_index import File, PackageIndex, files_of, read_index
-from stoker.wheel.engine.directory import ZipLimits, member_of, read_listed
-from stoker.wheel.facts import open_member
-from stoker.wheel.remote import open_remote
+from stoker.wheel.inspect.facts import open_member
+from stoker.wheel.zip.directory import ZipLimits, member_of, read_listed
+from stoker.wheel.zip.remote import open_remote
 
 MACHINES = ("none-any.whl", "manylinux2014_x86_64.whl", "x86_64.whl")
 DEFAULT_PYTHON = (3, 12)  # for stubs that depend on it

@@ -27,7 +27,7 @@ from stoker.outside import folders
 from stoker.outside.files import folder_of_process, sha256_of
 from stoker.outside.long_work import Say
 from stoker.outside.package_index import File, download
-from stoker.wheel.torch_builds import LIBRARIES, read_torch
+from stoker.wheel.inspect.torch_builds import LIBRARIES, read_torch
 
 _TIMEOUT_S = 60.0
 _ASIDE = ".stoker-find-"

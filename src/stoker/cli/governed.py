@@ -118,7 +118,7 @@ def run_governed(
         serial.show(event)
 
     try:
-        options = replace(run_options(settings), respect_jobs=respect_jobs)
+        options = replace(run_options(settings, own_cache=True), respect_jobs=respect_jobs)
         finished = run(
             command, options, run_cache(options.chain), with_decisions_logged(show), output.feed
         )

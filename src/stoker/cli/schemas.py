@@ -29,7 +29,6 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "graph": {"": "stoker.report.graphs.analysis:BuildGraph"},
     "history": {"runs": "[stoker.model.runs:Run]"},
     "history RUN": {"steps": "[stoker.model.runs:Attempt]"},
-    "history --chart": {"trends": "[stoker.report.trends:Trend]"},
     "inspect": {"": "stoker.model.artifact:ArtifactFacts"},
     "install --locked": {"packages": "[stoker.catalogue.locking:LockedPackage]"},
     "install --slim": {"wheels": "[stoker.catalogue.slim_install:SlimInstalled]"},
@@ -73,7 +72,6 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     },
     "slim": {"": "stoker.model.slimming:SlimReport"},
     "toolchain list": {"toolchains": "[stoker.builds.toolchains.store:Toolchain]"},
-    "tune": {"": "stoker.model.tuning:Tuning"},
     "verify": {"": "stoker.wheel.verify.tested:Verification", "ok": bool},
 }
 

@@ -50,7 +50,7 @@ class File(Value, frozen=True, kw_only=True):
     sha256: str | None = None
     size: int | None = None
     uploaded: str = ""  # an ISO date with its time
-    yanked: bool = False  # by its publisher: only for those who name exactly this version
+    yanked: bool = False  # by its publisher: taken only if this version is named
     metadata_sha256: str | None = None  # of the metadata beside a wheel (PEP 658); empty: unknown
 
     def __post_init__(self) -> None:
