@@ -395,9 +395,7 @@ def test_a_damaged_file_of_a_catalogue_is_repaired(
     assert stoker(*install).returncode == 0
 
 
-def test_yanked_releases_need_their_version(
-    stoker: Stoker, server: Server, python: str
-) -> None:
+def test_yanked_releases_need_their_version(stoker: Stoker, server: Server, python: str) -> None:
     yanked = server.wheel("2.0").replace("<a ", '<a data-yanked="it lost data" ')
     root = server.page(server.wheel(), yanked)
     words = ["--python", python, "--dry-run", "--json"]

@@ -165,7 +165,7 @@ def _trusted(
 
     The first place that has a project decides how new it is: anyone may offer a newer one of the
     same name at another place. Places that were named for the project are as good as the first one.
-    A version that its publisher has yanked is only for those who name it.
+    A version that its publisher has yanked has to be named.
     """
     exact = any(
         one.operator in ("==", "===") and "*" not in one.version for one in wanted.specifier
