@@ -20,7 +20,14 @@ from packaging.utils import parse_sdist_filename
 from packaging.version import Version
 
 from stoker.model.distribution import read_version
-from stoker.model.errors import ArtifactError, CommandError, MissingError, UsageError, nearest
+from stoker.model.errors import (
+    ArtifactError,
+    CommandError,
+    MissingError,
+    StorageErrors,
+    UsageError,
+    nearest,
+)
 from stoker.model.file_name import FileName, named_by
 from stoker.model.value import UNDECODABLE, Bytes, Value, prepared, size
 from stoker.outside import process
@@ -133,7 +140,8 @@ def download(file: File, folder: Path, index: PackageIndex, *, say: Say) -> Path
     raise an error if it differs from what the index lists.
     """
     target = folder / hashlib.sha256(file.url.encode()).hexdigest()[:16] / file.name
-    target.parent.mkdir(exist_ok=True)
+    with StorageErrors("write", target):
+        target.parent.mkdir(exist_ok=True)
     digest = hashlib.sha256()
     with opened(file.url, index.web) as answer:
         say(f"downloading {file.name}{f' ({size(answer.size)})' if answer.size else ''}")
