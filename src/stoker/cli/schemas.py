@@ -30,7 +30,6 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "history": {"runs": "[stoker.model.runs:Run]"},
     "history RUN": {"steps": "[stoker.model.runs:Attempt]"},
     "inspect": {"": "stoker.model.artifact:ArtifactFacts"},
-<<<<<<< HEAD
     "install --locked": {"packages": "[stoker.catalogue.locking:LockedPackage]"},
     "install --slim": {"wheels": "[stoker.catalogue.slim_install:SlimInstalled]"},
     "install --slim --dry-run": {"downloads": "[stoker.catalogue.slim_install:Download]"},
@@ -41,11 +40,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
         "builds": "[stoker.builds.obtaining:ObtainedBuild]",
         "prewarmed": "[stoker.catalogue.prewarming:Prewarming]",
     },
-    "options": {"options": "[stoker.model.source:CMakeOption]"},
-=======
-    "install PACKAGE": {"found": "[stoker.catalogue.finding:Found]"},
     "plan --options": {"options": "[stoker.model.source:CMakeOption]"},
->>>>>>> main
     "package": {
         "plan": "stoker.wheel.package.values:PackagePlan",
         "packaged": "stoker.wheel.package.values:Packaged?",  # nothing in a dry run
