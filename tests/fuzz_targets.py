@@ -22,7 +22,6 @@ import msgspec
 import wheel_files
 from built_libraries import BytesReader
 from served_history import home, serve, store
-from stoker.accelerate.linkage import linkage_of
 from stoker.builds.acquire import naming
 from stoker.builds.acquire.archive import unpack
 from stoker.catalogue import pages as catalogue_pages
@@ -129,8 +128,6 @@ def elf(data: bytes, folder: Path) -> None:  # noqa: ARG001
     read_local_functions(file)
     with suppress(StokerError):
         dynamic_symbols(file)
-    with suppress(StokerError):
-        linkage_of(file)
     read_wrappers(file)
     edit = ElfEdit(rpath="$ORIGIN/../lib", needed={"libc.so.6": "libd.so.7"}, soname="x.so")
     make_patch(file, edit)

@@ -27,7 +27,6 @@ GROUPS = {
     },
     "Speed up": {
         "cache": "Show, count, fill and clear the compiler cache.",
-        "tune": "Measure what makes a project's builds faster.",
     },
     "Wheels": {
         "inspect": "Show device code, dependencies and sizes of a wheel.",
@@ -52,7 +51,6 @@ MODULES = {
     "options": "plan",
     "package": "wheel",
     "slim": "wheel",
-    "tune": "cache",
     "verify": "wheel",
     "watch": "history",
 }

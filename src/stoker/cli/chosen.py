@@ -128,7 +128,7 @@ def progress_view(settings: dict[str, Any]) -> "View":
 def chain_options(settings: dict[str, Any], *, own_cache: bool = False) -> "ChainOptions":
     """Return the wanted cache, from arguments with all settings filled in; see ``run_options``."""
     from stoker.model.caching import CacheEngine, ChainOptions
-    from stoker.model.terms import Linker
+    from stoker.model.govern import CompileMode
 
     unasked = own_cache and not settings["cache_remote"]
     return ChainOptions(
@@ -137,7 +137,7 @@ def chain_options(settings: dict[str, Any], *, own_cache: bool = False) -> "Chai
         launcher=settings["compiler_launcher"],
         distribute=settings["distribute"],
         trust_network=bool(settings["trust_network"]),
-        linker=Linker(settings.get("linker", "default")),
+        linker=CompileMode(settings.get("linker", "default")),
     )
 
 

@@ -63,7 +63,6 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     },
     "slim": {"": "stoker.model.slimming:SlimReport"},
     "toolchain list": {"toolchains": "[stoker.builds.toolchains.store:Toolchain]"},
-    "tune": {"": "stoker.model.tuning:Tuning"},
     "verify": {"": "stoker.wheel.verify.tested:Verification", "ok": bool},
 }
 

@@ -120,7 +120,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
     mode_bytes: dict[CompileMode, int] = {}
     mode_cpu_s: dict[CompileMode, float] = {}
     links: int = 0  # finished steps that link
-    linker_why: str = ""  # why links used another linker, or why they did not
+    linker: CompileMode = CompileMode.DEFAULT  # that was asked for
     # Seconds of links with another linker, and those of the same links with the default one before.
     # A link that the default linker has not made before counts in neither.
     link_s: float = 0.0

@@ -311,7 +311,7 @@ class Session:
             cache_hits=hits,
             cache=use,
             written_bytes=written,
-            linker_why=self._chain.linkers.why,
+            linker=self._chain.linker,
         )
         if summary and summary.run is not None:
             run, summary = summary.run, replace(summary, commit=_commit_here())
