@@ -33,9 +33,9 @@ static bool is_child(void)
 /* Returns memory for a list of so many words, or NULL. The caller's stack may be small. */
 static char **borrow(const struct call *call, size_t words)
 {
-    int nobody = 0;
+    int unused = 0;
     if (!call->spawns && words <= SHARED_WORDS && is_child() &&
-        __atomic_compare_exchange_n(&shared.owner, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+        __atomic_compare_exchange_n(&shared.owner, &unused, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
         syscall(SYS_set_tid_address, &shared.owner);
         return shared.words;
     }

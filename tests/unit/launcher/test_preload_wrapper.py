@@ -464,7 +464,7 @@ def test_a_ccache_of_the_build_itself_is_as_safe(ccached: Preloaded) -> None:
     del ccached.environment["STOKER_WRAPPER"]
     line = "./ccache /usr/bin/gcc -B . -x assembler -c /dev/null -o a.o; true"
     ccached.output("sh", "-c", line)
-    assert calls(ccached)[1:] == []  # nobody asked stoker for a cache
+    assert calls(ccached)[1:] == []  # stoker was asked for no cache
     ccached.environment["STOKER_COMPILER_KEYS"] = str(ccached.folder / "keys")
     nvcc = nothing(ccached, "nvcc")
     for words, said in (
