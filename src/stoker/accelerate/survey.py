@@ -109,7 +109,7 @@ def _path(name: str, environment: Mapping[str, str]) -> str | None:
 def _found(name: str, path: str, environment: Mapping[str, str]) -> FoundEngine:
     if name not in (CacheEngine.CCACHE, CacheEngine.SCCACHE):
         return FoundEngine(program=path)
-    # With such a limit no cache is started (launcher/cache.c): the cache writes files and needs memory
+    # With such a limit no cache is started (launcher/cache.c): it writes files and needs memory
     # too, and would fail in place of the compiler.
     limits = {"f": RLIMIT_FSIZE, "v": RLIMIT_AS, "d": RLIMIT_DATA, "t": RLIMIT_CPU}
     found = (option for option, limit in limits.items() if getrlimit(limit)[0] != RLIM_INFINITY)
