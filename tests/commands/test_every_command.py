@@ -26,7 +26,6 @@ USES = {
     "matrix": ("--dry-run stoker.toml", 0, "small"),
     "plan": ("cpu --source mini-wheel", 0, "CMAKE_BUILD_TYPE"),
     "doctor": ("cpu --source mini-wheel", 0, "ninja"),
-    "options": ("--source mini-wheel", 0, "USE_SHOUT"),
     "toolchain": ("list", 0, "install one: stoker toolchain install"),
     "export": ("dockerfile https://example.com/a.git@v1 --variant cpu --stoker URL", 0, "FROM"),
     "diagnose": ("failed.log", 0, "zlib.h"),

@@ -14,7 +14,6 @@ GROUPS = {
     "Plan": {
         "plan": "Print the settings of a build, and where each comes from.",
         "doctor": "List what this machine lacks for a build, with the fixes.",
-        "options": "List the CMake options of a source tree.",
         "toolchain": "Install compilers and build tools without root.",
         "export": "Write a build as a Dockerfile, CI workflow or cluster job.",
     },
@@ -48,7 +47,6 @@ MODULES = {
     "doctor": "plan",
     "graph": "report",
     "inspect": "wheel",
-    "options": "plan",
     "package": "wheel",
     "slim": "wheel",
     "verify": "wheel",
@@ -58,6 +56,7 @@ MODULES = {
 MOVED = {
     "completion": "stoker help --completion SHELL",
     "explain": "stoker diagnose --explain [CAUSE]",
+    "options": "stoker plan --options [PATTERN]",
     "gc": "stoker clean --all",
     "prune": "stoker catalogue prune",
     "publish": "stoker catalogue publish",

@@ -26,8 +26,9 @@ _RECORDED = ("source", *(name for name in BUILD_SETTINGS if name != "out"))
 
 def read_request(arguments: dict[str, Any]) -> CommandLine:
     """Return the values of these flags and arguments."""
-    if words := " ".join(arguments.get("words", ())):
-        if other := arguments.get("variant"):
+    if arguments.get("words"):
+        words = " ".join(arguments["words"])
+        if (other := arguments.get("variant")) is not None:
             hints = ["leave out --variant, or the words"]
             raise UsageError(f"two variants: '{words}' and --variant '{other}'", hints=hints)
         arguments = arguments | {"variant": words}
@@ -152,4 +153,7 @@ def _define(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name:
         raise UsageError(f"-D {text} has no name", hints=["for example: -D USE_CUDNN=0"])
-    return name, value if equals else "ON"
+    if not equals:
+        hints = [f"for example: -D {name}=ON"]
+        raise UsageError(f"-D {name} has no value", hints=hints)
+    return name, value

@@ -31,7 +31,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "history RUN": {"steps": "[stoker.model.runs:Attempt]"},
     "inspect": {"": "stoker.model.artifact:ArtifactFacts"},
     "install PACKAGE": {"found": "[stoker.catalogue.finding:Found]"},
-    "options": {"options": "[stoker.model.source:CMakeOption]"},
+    "plan --options": {"options": "[stoker.model.source:CMakeOption]"},
     "package": {
         "plan": "stoker.wheel.package.values:PackagePlan",
         "packaged": "stoker.wheel.package.values:Packaged?",  # nothing in a dry run
