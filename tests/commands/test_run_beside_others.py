@@ -1,4 +1,4 @@
-"""Runs that know nothing of each other: other histories, removed histories and other versions."""
+"""Runs that share a user and a machine, but not their history or their version."""
 
 import json
 from pathlib import Path
