@@ -1,11 +1,70 @@
 """Runs that share a user and a machine, but not their history or their version."""
 
 import json
+import os
+import shutil
+import site
+import subprocess
+import sys
 from pathlib import Path
 
-from conftest import Stoker
-from governed import Build, finished, wait_until
+import pytest
+
+from conftest import Need, Stoker, made_once
+from governed import WAIT, Build, finished, wait_until
 from small_disks import small_disk
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a Python in which another version of stoker is installed, with launchers
+    that speak another protocol.
+    """
+
+    def install(folder: Path) -> None:
+        for part in ("src", "launcher"):
+            shutil.copytree(ROOT / part, folder / part)
+        shutil.copy(ROOT / "CMakeLists.txt", folder)
+        for name, before, after in (
+            ("src/stoker/__init__.py", '__version__ = "', '__version__ = "0.'),
+            ("src/stoker/govern/protocol.py", "\nVERSION = ", "\nVERSION = 9"),
+            ("launcher/launcher.h", "PROTOCOL_VERSION = ", "PROTOCOL_VERSION = 9"),
+        ):
+            text = (folder / name).read_text()
+            assert before in text
+            (folder / name).write_text(text.replace(before, after))
+        made = str(folder / "made")
+        for words in (["-S", str(folder), "-B", made], ["--build", made]):
+            subprocess.run(["cmake", *words], check=True, capture_output=True)
+        for name, place in (("stoker-launcher", "bin"), ("libstoker-preload.so", "lib")):
+            (folder / "src/stoker" / place).mkdir(exist_ok=True)
+            shutil.copy(folder / "made" / name, folder / "src/stoker" / place)
+
+    folder = made_once(tmp_path_factory, "earlier", install)
+    return {"PYTHONPATH": os.pathsep.join([f"{folder}/src", *site.getsitepackages()])}
+
+
+def test_a_version_that_was_installed_during_a_build_does_not_change_it(
+    build: Build, earlier: dict[str, str], tmp_path: Path, need: Need
+) -> None:
+    need("cmake")
+    build.step("one", f"touch one-runs; {WAIT}", before="")
+    build.step("two", "true", needs=["one"], before="")
+    other = Build(tmp_path / "other", build.home)
+    other.step("three", "true", before="")
+    python = [f"{sys.base_prefix}/bin/python3", "-m", "stoker", "run", "--", "ninja"]
+    with subprocess.Popen(
+        python, cwd=build.folder, env=build.environment | earlier, stderr=subprocess.PIPE, text=True
+    ) as old:
+        wait_until((build.folder / "one-runs").exists, "the first step runs")
+        assert other.summary().steps == 1
+        build.let_go()
+        said = old.communicate(timeout=100)[1]
+    assert (old.returncode, build.made()) == (0, {"one", "two"}), said
+    assert "2 steps" in said
+    assert "could not reach" not in said
 
 
 def test_the_error_of_another_runs_history_is_not_ours(build: Build, tmp_path: Path) -> None:
