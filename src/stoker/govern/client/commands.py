@@ -134,7 +134,9 @@ def _preloaded(command: Sequence[str], env: Mapping[str, str], cwd: Path | None)
     that cannot be found is started as it is, for the usual error.
     """
     program = command[0]
-    found = find_program(str(Path(cwd or ".", program)) if "/" in program else program, env)
+    if "/" in program and not program.startswith("/"):
+        program = f"{cwd or '.'}/{program}"
+    found = find_program(program, env)
     if "STOKER_LAUNCHER" not in env or not found:
         return command
     return ["/bin/sh", "-c", 'exec "$@"', "sh", *command]
