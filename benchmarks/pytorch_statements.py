@@ -68,9 +68,9 @@ def added(tree: Tree, digits: str, cuda: float) -> set[str]:
         least = re.search(r"GREATER_EQUAL (\d+\.\d+)", block.splitlines()[0])
         of = re.search(r"compute_(\d+)\.\*", block)
         arch = re.search(r"code=sm_(\w+)", block)
-        if of and arch and of[1] == digits and arch[1] in used:
-            if least is None or cuda >= float(least[1]):
-                found.add(dotted(arch[1]))
+        made = least is None or cuda >= float(least[1])
+        if of and arch and made and of[1] == digits and arch[1] in used:
+            found.add(dotted(arch[1]))
     return found
 
 
@@ -101,11 +101,8 @@ def reads(tree: Tree, name: str) -> bool:
 
 
 def required(tree: Tree) -> set[str]:
-    system = re.search(
-        r"^\[build-system\]\nrequires = \[(.*?)^\]",
-        tree.text("pyproject.toml"),
-        re.MULTILINE | re.DOTALL,
-    )
+    pattern = r"(?ms)^\[build-system\]\nrequires = \[(.*?)^\]"
+    system = re.search(pattern, tree.text("pyproject.toml"))
     assert system
     return set(re.findall(r'^\s*"([\w-]+)', system[1], re.MULTILINE)) - NEEDLESS
 

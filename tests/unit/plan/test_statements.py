@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from stoker.model.evidence import AskedBuild, Evidence, EvidenceKind
-from stoker.model.source import CompiledCode, Submodule
+from stoker.model.source import CompiledCode, SourceTree, Submodule
 from stoker.plan.records import lasting_json, plan_json
 from stoker.plan.subject import Subject
+from stoker.plan.tree_recipe import TreeRecipe
 from subjects import (
     changed,
     extension_tree,
@@ -152,7 +153,13 @@ def test_the_files_of_a_tree_are_judged_once(monkeypatch: pytest.MonkeyPatch) ->
     judged: list[Subject] = []
     module = sys.modules["stoker.plan.tree_recipe"]
     by_setup = module._by_setup
-    monkeypatch.setattr(module, "_by_setup", lambda *of: judged.append(of[0]) or by_setup(*of))
+
+    def counted(given: Subject, tree: SourceTree) -> TreeRecipe:
+        judged.append(given)
+        found: TreeRecipe = by_setup(given, tree)
+        return found
+
+    monkeypatch.setattr(module, "_by_setup", counted)
     plan_of(mla())
     assert len(judged) == 1
 
