@@ -23,7 +23,8 @@ class Tree:
     def __init__(self, path: str) -> None:
         self.path = Path(path)
         self.cuda = self.plan("cu130-sm90", USE_TENSORRT="1", USE_MKL="1")
-        self.options = {each["name"]: each for each in self.said("plan", "--options")["options"]}
+        listed = self.said("plan", "--options")["options"]
+        self.options = {each["name"]: each for each in reversed(listed)}
         self.doctor = self.said("doctor", "cu130-sm90")["findings"]
 
     def text(self, name: str) -> str:
@@ -126,7 +127,7 @@ def statements(tree: Tree) -> Iterator[tuple[str, object, object]]:
     default = re.search(r'option\(USE_DISTRIBUTED "[^"]*" (\w+)\)', cmake)
     yield "USE_DISTRIBUTED", tree.options["USE_DISTRIBUTED"]["default"], default and default[1]
     tests = tree.options["BUILD_TEST"]
-    on = re.search(r"option\(BUILD_TEST [^)]* ON\)", cmake) is not None
+    on = re.search(r'option\(BUILD_TEST "[^"]*" ON\)', cmake) is not None
     on |= 'not check_negative_env_flag("BUILD_TEST")' in tree.text("tools/build_pytorch_libs.py")
     yield "BUILD_TEST", tests["default"] == "ON" or bool(tests["turned_on"]), on
     printed = "${USE_TENSORRT}" in tree.text("cmake/Summary.cmake")
