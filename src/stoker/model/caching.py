@@ -58,35 +58,6 @@ class ChainOptions(Value, frozen=True, kw_only=True):
     linker: CompileMode = CompileMode.DEFAULT
 
 
-class FoundEngine(Value, frozen=True, kw_only=True):
-    """An engine on this machine. ``own`` are the options that its user has set, by whatever means;
-    ``problem`` says why it cannot be used, and ``remote_problem`` why it cannot use a remote.
-    ``static``: it is linked statically, so that stoker's library cannot be in it.
-    """
-
-    program: str
-    folder: str = ""
-    own: frozenset[str] = frozenset()
-    problem: str | None = None
-    remote_problem: str | None = None
-    static: bool = False
-
-
-class NamedHeaders(Value, frozen=True, kw_only=True):
-    """A digest of the names of all files below a folder that a compile may include."""
-
-    tree: str  # its path without links
-    digest: str
-
-
-class CompilerKeys(Value, frozen=True, kw_only=True):
-    """Where the keys of compilers are kept, and what makes them: a program of this Python."""
-
-    folder: str
-    program: str
-    python: str
-
-
 class ChainPart(Value, frozen=True, kw_only=True):
     """A part of the chain from the build tool to the compiler, and the reason for it.
 

@@ -5,17 +5,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePath
 
-from stoker.accelerate import sccache
-from stoker.accelerate.cache_keys import (
+from stoker.cache import sccache
+from stoker.cache.ccache import RunCounts
+from stoker.cache.chains import chain_environment
+from stoker.cache.keys import (
     assembler,
     compiler_keys,
     header_names,
     own_folders,
     project_folder,
 )
-from stoker.accelerate.ccache import RunCounts
-from stoker.accelerate.chains import chain_environment
-from stoker.accelerate.survey import survey_chain
+from stoker.cache.survey import survey_chain
 from stoker.model.caching import CacheEngine, CacheUse, Chain, ChainOptions, Distributor
 from stoker.model.events import AnyEvent, StepEnds
 from stoker.outside.deleting import remove_file
