@@ -378,6 +378,15 @@ static bool is_set_by(char *const *list, char *const *end, const char *entry)
     return false;
 }
 
+/* True if the wrapper sends this compile to another machine. sccache does if a scheduler has told how many
+ * compiles its workers take, and sends CUDA too. */
+static bool is_sent(const struct call *call, const char *wrapper, char *const *words)
+{
+    const char *slots = variable(call->environment, "STOKER_SLOTS");
+    bool by_sccache = same_text(program_name(wrapper), "sccache") && slots && !same_text(slots, "0");
+    return by_sccache || is_remote_compile(program_name(wrapper), words);
+}
+
 /* Starts the wrapper with the compiler's command, and the launcher if there is no wrapper any more. */
 static int start_wrapper(const struct call *call, const char *path)
 {
@@ -417,7 +426,7 @@ static int start_wrapper(const struct call *call, const char *path)
             *end++ = *entry;
     *end++ = WRAPPED_MARK "=1";
     *end = NULL;
-    if (is_remote_compile(program_name(wrapper), words)) {
+    if (is_sent(call, wrapper, words)) {
         struct call remote = *call;
         remote.file = wrapper, remote.search = false;
         remote.arguments = words, remote.environment = environment;

@@ -98,11 +98,15 @@ class Hits(Value, frozen=True, kw_only=True):
 
 
 class CacheUse(Value, frozen=True, kw_only=True):
-    """What a cache had, by language. ``errors`` are failures of the remote."""
+    """What a cache had, by language. ``errors`` are failures of the remote. ``workers`` are the
+    jobs that each worker of sccache-dist has done, and ``fell_back`` those that no worker did.
+    """
 
     languages: dict[str, Hits] = {}
     remote_hits: int = 0
     errors: int = 0
+    workers: dict[str, int] = {}
+    fell_back: int = 0
 
     @property
     def total(self) -> Hits:
