@@ -1,4 +1,4 @@
-"""Compiles on real workers of sccache-dist: that work, die, cannot start a compiler or are not ours."""
+"""Compiles on real workers of sccache-dist: that work, die, start no compiler or are not ours."""
 
 import os
 import subprocess
