@@ -56,6 +56,7 @@ class Cluster:
         file.write_text(text)
         log = file.with_suffix(".log")
         environment = {**os.environ, "SCCACHE_NO_DAEMON": "1", "SCCACHE_LOG": "info"}
+        environment.pop("STOKER_HOME", None)  # it is no part of a build
         words = [*prefix, self._program, kind, "--config", str(file)]
         with log.open("wb") as stream:
             process = subprocess.Popen(
@@ -106,6 +107,7 @@ def sources(build: Build, need: Need, tmp_path: Path, packed: Path) -> Build:
         "XDG_CACHE_HOME": str(packed),
         "SCCACHE_DIR": str(tmp_path / "cache"),
         "SCCACHE_DIST_TOKEN": "client",
+        "STOKER_CACHE": "auto",
     }
     write_rules(build, FILES)
     return build
