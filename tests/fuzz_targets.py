@@ -65,11 +65,11 @@ from stoker.source.tree import read_tree
 from stoker.wheel.elf import tables as elf_tables
 from stoker.wheel.elf.edit import ElfEdit, make_patch
 from stoker.wheel.elf.elf import DYNAMIC_SYMBOLS, SYMBOL_TABLE, Elf
-from stoker.wheel.elf.fatbin import read_regions, read_wrappers
+from stoker.wheel.elf.fatbin import device_regions, read_regions, read_wrappers
 from stoker.wheel.elf.tables import dynamic_symbols
 from stoker.wheel.inspect import facts_page as inspect_page
 from stoker.wheel.inspect.inspecting import inspect
-from stoker.wheel.inspect.library import device_regions, read_library
+from stoker.wheel.inspect.library import read_library
 from stoker.wheel.slim.recompressing import unpacked
 from stoker.wheel.verify.cpu_level import read_local_functions
 from stoker.wheel.zip.archive import open_wheel

@@ -33,8 +33,8 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "install PACKAGE": {"found": "[stoker.catalogue.finding:Found]"},
     "plan --options": {"options": "[stoker.model.source:CMakeOption]"},
     "package": {
-        "plan": "stoker.wheel.package.values:PackagePlan",
-        "packaged": "stoker.wheel.package.values:Packaged?",  # nothing in a dry run
+        "plan": "stoker.wheel.package.plan:PackagePlan",
+        "packaged": "stoker.wheel.package.packaging:Packaged?",  # nothing in a dry run
     },
     "plan": {
         "variant": f"{_PLAN}.variant",
