@@ -191,8 +191,7 @@ class _SccacheServer:
         parent = self._configuration.parent
         try:
             with folder_of_process(parent, "probe-") as folder:
-                sccache.check_workers(self._program, environment, folder)
-            places = sccache.read_places(self._program, environment)
+                places = sccache.try_workers(self._program, environment, folder)
         except StokerError as error:
             write_whole(self._configuration, "", private=True)
             environment["SCCACHE_CONF"] = str(self._configuration)

@@ -97,27 +97,10 @@ def client_configuration(scheduler: str, token: str) -> str:
     return f"[dist]\nscheduler_url = {url}\n{auth}"
 
 
-def read_places(program: str, environment: Mapping[str, str]) -> int:
-    """Return how many compiles the workers take at once, as the scheduler says; raise StokerError
-    if there are none.
-    """
-    done = process.run([program, "--dist-status"], timeout=_TIMEOUT_S, env=environment)
-    try:
-        (state, details), *_ = msgspec.json.decode(done.stdout, type=dict[str, object]).items()
-        if state == "SchedulerStatus":
-            _, cluster = msgspec.convert(details, type=tuple[str, _Cluster])
-            if not cluster.num_cpus:
-                raise StokerError("its scheduler has no workers")
-            return cluster.num_cpus
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise StokerError("its client does not answer") from error
-    problem = " ".join(map(str, details)) if isinstance(details, list) else "it is not configured"
-    raise StokerError(problem)
-
-
-def check_workers(program: str, environment: Mapping[str, str], folder: Path) -> None:
-    """Have a worker compile a small file, beside all caches; raise StokerError if none does. The
-    first time, sccache packs the compiler and sends it, which later compiles need not wait for.
+def try_workers(program: str, environment: Mapping[str, str], folder: Path) -> int:
+    """Have a worker compile a small file, beside all caches, and return how many compiles the
+    workers take at once; raise StokerError if none does. The first time, sccache packs the compiler
+    and sends it, which later compiles need not wait for.
     """
     compiler = environment.get("CXX") or "c++"
     # A server of its own, which is not governed and knows no cache but an empty one.
@@ -132,15 +115,32 @@ def check_workers(program: str, environment: Mapping[str, str], folder: Path) ->
     if problem := start_server(program, own):
         raise StokerError(problem)
     try:
+        places = _places(program, own)
         done = process.run(words, timeout=_PROBE_S, env=own, cwd=folder)
         use = read_use(program, own)
     finally:
         stop_server(program, own)
     if done.ok and use.workers:
-        return
+        return places
     said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     reason = said[-1] if said else "no worker has taken a small file"
     raise StokerError(reason[:_MOST_SAID])
+
+
+def _places(program: str, environment: Mapping[str, str]) -> int:
+    """Return how many compiles the workers take at once, as the scheduler says."""
+    done = process.run([program, "--dist-status"], timeout=_TIMEOUT_S, env=environment)
+    try:
+        (state, details), *_ = msgspec.json.decode(done.stdout, type=dict[str, object]).items()
+        if state == "SchedulerStatus":
+            _, cluster = msgspec.convert(details, type=tuple[str, _Cluster])
+            if not cluster.num_cpus:
+                raise StokerError("its scheduler has no workers")
+            return cluster.num_cpus
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise StokerError("its client does not answer") from error
+    problem = " ".join(map(str, details)) if isinstance(details, list) else "it is not configured"
+    raise StokerError(problem)
 
 
 def stop_server(program: str, environment: Mapping[str, str]) -> None:
