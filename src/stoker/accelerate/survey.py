@@ -19,7 +19,6 @@ from stoker.model.caching import (
     Chain,
     ChainOptions,
     ChainPart,
-    Distributor,
     FoundEngine,
 )
 from stoker.model.errors import MissingError, UsageError
@@ -46,10 +45,7 @@ def survey_chain(
         for name in filter(None, names)
         if (path := _path(name, environment))
     }
-    if distribution.engine is Distributor.ICECC:
-        problem, slots = _icecc_state(environment, distribution.words)
-        distribution = replace(distribution, problem=problem, slots=slots)
-    elif ask_workers and distribution.workers and distribution.engine in found:
+    if ask_workers and distribution.workers and distribution.engine in found:
         program = found[distribution.engine].program
         unwanted = _unwanted_workers(program, distribution.workers, environment)
         distribution = without_workers(distribution, unwanted) if unwanted else distribution
@@ -136,15 +132,6 @@ def _unwanted_workers(
     if len(found) < len(workers):
         return found
     return {name: why for name, why in found.items() if why is WorkerProblem.DIFFERENT}
-
-
-def _icecc_state(environment: Mapping[str, str], scheduler: str) -> tuple[str | None, int]:
-    """Return why icecc cannot be used, and how many jobs its machines take, as far as it tells."""
-    from stoker.accelerate.workers import icecc_problem, scheduler_state  # most runs do not use it
-
-    if (problem := icecc_problem(environment)) or not scheduler:
-        return problem, 0
-    return scheduler_state(scheduler)
 
 
 def cache_status(wanted: ChainOptions, environment: Mapping[str, str]) -> CacheStatus:

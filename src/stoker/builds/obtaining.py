@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 from stoker.ask.asking import ask, is_settled
 from stoker.ask.room import RoomError
-from stoker.builds.acquire.store import acquired
+from stoker.builds.acquire.kept_sources import acquired
 from stoker.builds.building import Built
 from stoker.builds.toolchains.making import install_toolchain
 from stoker.builds.toolchains.request import parse_request

@@ -21,7 +21,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "catalogue publish": {"": "stoker.catalogue.publishing:PublishReport"},
     "catalogue select": {"": "stoker.catalogue.choosing:Selection"},
     "clean": {"": "stoker.builds.cleaning:Cleaning"},
-    "container list": {"containers": "[stoker.builds.containers.kept:KeptContainer]"},
+    "container list": {"containers": "[stoker.builds.containers.kept_containers:KeptContainer]"},
     "develop": {"": "stoker.builds.building:Built"},
     "diagnose": {"": "stoker.diagnose.values:Diagnosis"},
     "doctor": {"variant": str, "ok": bool, "findings": "[stoker.model.finding:Finding]"},
@@ -33,8 +33,8 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "install PACKAGE": {"found": "[stoker.catalogue.finding:Found]"},
     "plan --options": {"options": "[stoker.model.source:CMakeOption]"},
     "package": {
-        "plan": "stoker.wheel.package.values:PackagePlan",
-        "packaged": "stoker.wheel.package.values:Packaged?",  # nothing in a dry run
+        "plan": "stoker.wheel.package.plan:PackagePlan",
+        "packaged": "stoker.wheel.package.packaging:Packaged?",  # nothing in a dry run
     },
     "plan": {
         "variant": f"{_PLAN}.variant",
@@ -62,7 +62,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
         "results": "[stoker.model.simulation:SimulationResult]",
     },
     "slim": {"": "stoker.model.slimming:SlimReport"},
-    "toolchain list": {"toolchains": "[stoker.builds.toolchains.store:Toolchain]"},
+    "toolchain list": {"toolchains": "[stoker.builds.toolchains.kept_toolchains:Toolchain]"},
     "verify": {"": "stoker.wheel.verify.tested:Verification", "ok": bool},
 }
 

@@ -52,7 +52,7 @@ def folder_of(source: str | None) -> Iterator[str | None]:
     if source is None or not (_is_fetched(source) or Path(source).is_file()):
         yield source
         return
-    from stoker.builds.acquire.store import acquired
+    from stoker.builds.acquire.kept_sources import acquired
     from stoker.outside.terminal import tell
 
     def say(text: str) -> None:

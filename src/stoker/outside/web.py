@@ -34,7 +34,6 @@ from stoker.model.errors import ArtifactError, MissingError
 from stoker.model.value import Value, size
 from stoker.outside.web_connections import WebConnections
 
-_MOST_ANSWERED = 1 << 20  # bytes
 _LENGTH = re.compile(r"[0-9]{1,18}")
 _LAST_PORT = 65535
 _CHUNK = 1 << 20
@@ -118,25 +117,10 @@ class Connection:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def ask(self, question: bytes, *, until: bytes = b"") -> bytes:
-        """Send a question; return the first part of the answer, or all of it up to ``until``."""
+    def ask(self, question: bytes) -> bytes:
+        """Send a question and return the first part of the answer."""
         self._socket.sendall(question)
-        answer = self._socket.recv(512)
-        while until not in answer and len(answer) < _MOST_ANSWERED:
-            if not (part := self._socket.recv(1 << 16)):
-                break
-            answer += part
-        return answer
-
-
-def listens(path: str) -> bool:
-    """Tell whether a server accepts connections at a Unix socket."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        try:
-            connection.connect(path)
-        except OSError:
-            return False
-    return True
+        return self._socket.recv(512)
 
 
 def addresses(host: str) -> tuple[str, ...]:

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.builds.acquire import store
-from stoker.builds.acquire.store import acquired
+from stoker.builds.acquire import kept_sources
+from stoker.builds.acquire.kept_sources import acquired
 from stoker.model.errors import (
     ArtifactError,
     ExitStatus,
@@ -147,7 +147,7 @@ def test_changed_on_its_way(index: Index) -> None:
     index.add("my_package-1.2.tar.gz", sha256="0" * 64)
     with pytest.raises(ArtifactError, match="SHA-256"):
         acquire("my-package==1.2")
-    assert [path.suffix for path in store.root().iterdir()] == [".lock"]
+    assert [path.suffix for path in kept_sources.root().iterdir()] == [".lock"]
 
 
 def test_no_checksum_is_noted(index: Index) -> None:

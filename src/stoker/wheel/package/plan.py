@@ -1,4 +1,4 @@
-"""Makes the plan of a package: the changes to every library and to the metadata. Pure."""
+"""Makes the plan of a package: the changes to every library and to the metadata."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -10,6 +10,7 @@ from stoker.knowledge.manylinux import policies
 from stoker.knowledge.nvidia_packages import folders, known_cuda
 from stoker.model.artifact import Dependency, LibraryFacts, LibraryOrigin
 from stoker.model.errors import UsageError
+from stoker.model.value import Value
 from stoker.wheel.inspect.origins import installed_path, portable_paths, resolve_needed
 from stoker.wheel.inspect.runs_on import oldest_manylinux
 from stoker.wheel.package.built_wheel import BuiltWheel
@@ -20,17 +21,46 @@ from stoker.wheel.package.closure import (
     known_cuda_of,
     providers,
 )
+from stoker.wheel.package.licences import Licence
+from stoker.wheel.package.request import PackageMode, PackageRequest
 from stoker.wheel.package.requirements import added_requirements, dropped_requirements
 from stoker.wheel.package.search_paths import SearchPaths, home
-from stoker.wheel.package.values import (
-    LibraryChange,
-    Licence,
-    PackageMode,
-    PackagePlan,
-    PackageRequest,
-)
+from stoker.wheel.package.sources import LibrarySource
 from stoker.wheel.zip.metadata import edited_metadata, edited_wheel
 from stoker.wheel.zip.revision import new_file_name, new_version
+
+
+class LibraryChange(Value, frozen=True, kw_only=True):
+    """The changes to an ELF file of the new wheel.
+
+    ``rpath`` None keeps the search path, empty removes it; ``as_runpath`` writes it as DT_RUNPATH.
+    ``source`` is set for bundled files.
+    """
+
+    path: str
+    rpath: str | None = None
+    as_runpath: bool = False
+    needed: dict[str, str] = {}
+    soname: str | None = None
+    strip: bool = False
+    source: LibrarySource | None = None
+    size_bytes: int = 0
+    wanted_by: tuple[str, ...] = ()  # the libraries that need a bundled one
+
+
+class PackagePlan(Value, frozen=True, kw_only=True):
+    mode: PackageMode
+    wheel: str
+    file_name: str
+    version: str
+    tags: tuple[str, ...]
+    changed: tuple[LibraryChange, ...] = ()
+    added: tuple[LibraryChange, ...] = ()
+    requires_added: tuple[str, ...] = ()
+    requires_dropped: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()  # patterns of libraries that the target machine provides
+    licences: tuple[Licence, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def make_package_plan(
