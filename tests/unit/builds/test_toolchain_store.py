@@ -338,8 +338,9 @@ def test_the_commands(index: Index) -> None:
     or while deleting, goes too.
     """
     index.add_ninja()
-    kept_toolchains.root().mkdir(parents=True)
-    old, new = (root / f".{name}" for name in ("ninja.stoker-old", "cmake.stoker-new"))
+    root = kept_toolchains.root()
+    root.mkdir(parents=True)
+    old, new = root / ".ninja.stoker-old", root / ".cmake.stoker-new"
     old.mkdir()
     new.mkdir()
     os.utime(old, (0, 0))
@@ -351,13 +352,7 @@ def test_the_commands(index: Index) -> None:
     assert not old.exists()
     assert new.exists()  # its maker may be about to lock it
     listed = runner.invoke(command, ["list"], catch_exceptions=False)
-    assert listed.stdout.split() == [
-        "ninja",
-        "1.13.2",
-        "448",
-        "B",
-        f"{root}/ninja",
-    ]
+    assert listed.stdout.split() == ["ninja", "1.13.2", "448", "B", f"{root}/ninja"]
     (row,) = json.loads(runner.invoke(command, ["list", "--json"]).stdout)["toolchains"]
     assert (row["name"], row["manifest"]["kind"]) == ("ninja", "ninja")
     assert runner.invoke(command, ["remove", "ninja"]).exit_code == 0
