@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.builds.acquire import kept_sources
-from stoker.builds.acquire.kept_sources import acquired
+from stoker.builds.acquire.kept_sources import Acquired, acquired
 from stoker.model.errors import (
     ArtifactError,
     ExitStatus,
@@ -24,7 +24,7 @@ from stoker.model.errors import (
     StorageError,
     UsageError,
 )
-from stoker.model.source import Acquired, SourceKind
+from stoker.model.source import SourceKind
 from stoker.outside.package_index import File, PackageIndex, download, parse_page
 from stoker.outside.web import Web, opened
 
