@@ -16,7 +16,7 @@ from stoker.knowledge.torch_symbols import (
 from stoker.model.artifact import LoadsWith, Symbols, TorchFit
 from stoker.model.distribution import read_version
 from stoker.model.value import Value
-from stoker.wheel.zip.metadata import forbidding
+from stoker.wheel.zip.metadata import forbidding, required_name
 
 
 class TorchNeeds(Value, frozen=True, kw_only=True):
@@ -90,13 +90,14 @@ def loads_with(
         if build.machine == needs.machine
     ]
     direct = [_fit(needs, one.build, one.exported.__contains__, one.place) for one in read]
+    on_torch = [line for line in requires if required_name(line) == "torch"]
     fits = (*sorted(official, key=lambda fit: read_version(fit.release)), *direct)
     return LoadsWith(
         symbols=len(needs.symbols),
         stable_abi=bool(needs.symbols) and all(map(is_of_shim, needs.symbols)),
         back_end=needs.back_end,
         builds=tuple(
-            replace(fit, forbidden_by=forbidding(requires, "torch", fit.release) or "")
+            replace(fit, forbidden_by=forbidding(on_torch, "torch", fit.release) or "")
             for fit in fits
         ),
     )
