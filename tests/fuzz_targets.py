@@ -53,10 +53,10 @@ from stoker.report.dependencies import Dependencies
 from stoker.report.graphs.analysis import find_impact, make_build_graph
 from stoker.report.graphs.owners import Owners
 from stoker.report.graphs.steps import NeededSteps
-from stoker.report.page import report_page
+from stoker.report.html_page import report_page
 from stoker.report.perfetto import perfetto_trace
 from stoker.report.phases import PhaseFormat, read_phases
-from stoker.report.values import Report, ReportedRun
+from stoker.report.reported import Report, ReportedRun
 from stoker.settings.toml import read_file
 from stoker.settings.user_options import gather
 from stoker.source.cmake_api import read_targets

@@ -10,7 +10,7 @@ from stoker.model.govern import Basis, Collector, CompileMode, Role, Step, StepR
 from stoker.model.runs import Attempt, Explanation, Outcome, Run
 from stoker.report.analysis import RecordedRun, analyse, records, target_of
 from stoker.report.dependencies import Dependencies
-from stoker.report.values import RunAnalysis
+from stoker.report.reported import RunAnalysis
 from stoker.source.ninja import Edge
 
 NO_GRAPH = Dependencies({})
@@ -186,13 +186,6 @@ def test_a_run_that_was_killed_is_analysed_as_far_as_it_went() -> None:
     assert not found.complete
     assert (found.wall_s, found.cpus, found.limit, found.peak) == (4, 4, None, GB)
     assert found.bounds == ()  # those of a part of the steps say nothing about the build
-
-
-def test_a_run_without_steps_is_analysed() -> None:
-    found = analysed()
-    assert (found.steps, found.spans, found.path) == (0, (), ())
-    assert found.cpu_time
-    assert found.cpu_time.idle == 20
 
 
 def test_totals_add_up_by_target() -> None:

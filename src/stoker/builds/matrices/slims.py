@@ -16,7 +16,7 @@ from stoker.builds.matrices.decisions import (
     slim_label,
     slim_sharing,
 )
-from stoker.builds.matrices.values import MatrixEnd, MatrixJob, MatrixResult, WheelFrom
+from stoker.builds.matrices.matrix import MatrixEnd, MatrixJob, MatrixResult, WheelFrom
 from stoker.catalogue.host import read_host
 from stoker.catalogue.installing import installer_for
 from stoker.knowledge.estimates import estimates

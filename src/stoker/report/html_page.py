@@ -17,7 +17,7 @@ from stoker.govern.client.explanation import cause_text, mode_text, once_text, w
 from stoker.model.govern import Basis
 from stoker.model.html import allowed, filled_page, json_in_page
 from stoker.model.runs import Explanation, Outcome
-from stoker.report.values import AttemptSpan, Comparison, Report, ReportedRun
+from stoker.report.reported import AttemptSpan, Comparison, Report, ReportedRun
 
 _STYLE = "page.css"
 _SCRIPTS = ("base.js", "timeline.js", "sections.js")

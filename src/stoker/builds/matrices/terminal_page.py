@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from stoker.builds.matrices.decisions import whole_time
-from stoker.builds.matrices.values import MatrixEnd, MatrixJob, MatrixResult, WheelFrom
+from stoker.builds.matrices.matrix import MatrixEnd, MatrixJob, MatrixResult, WheelFrom
 from stoker.model.value import duration, size
 from stoker.outside.terminal import Group, Listing, Page, Text
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stoker import __version__
-from stoker.builds.acquire.store import acquired
+from stoker.builds.acquire.kept_sources import acquired
 from stoker.builds.matrices.decisions import (
     build_sharing,
     cache_order,
@@ -15,8 +15,8 @@ from stoker.builds.matrices.decisions import (
     matrix_label,
     names_of_one_variant,
 )
+from stoker.builds.matrices.matrix import FORMAT, MatrixEnd, MatrixJob, MatrixManifest, WheelFrom
 from stoker.builds.matrices.slims import Slim, earlier_seconds, plan_slim
-from stoker.builds.matrices.values import FORMAT, MatrixEnd, MatrixJob, MatrixManifest, WheelFrom
 from stoker.machine.system import read_machine
 from stoker.model.errors import StokerError, UsageError
 from stoker.model.setting import OriginKind

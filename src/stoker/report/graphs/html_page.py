@@ -5,15 +5,15 @@ from collections.abc import Iterator, Sequence
 from stoker.model.html import html_text, page_without_scripts
 from stoker.model.value import duration
 from stoker.outside.streams import xml_text
+from stoker.report.graphs.build_graph import BuildGraph
 from stoker.report.graphs.drawing import graph_svg
-from stoker.report.graphs.page import (
+from stoker.report.graphs.terminal_page import (
     graph_headline,
     impact_text,
     ready_text,
     sources,
     target_figures,
 )
-from stoker.report.graphs.values import BuildGraph
 
 _PAGE_STYLE = """
 :root { --page: #f7f7f5; --card: #fff; --line: #e4e4df; --text: #24292e; --muted: #5d666d;

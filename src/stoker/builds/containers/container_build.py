@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import msgspec
 
-from stoker.builds.acquire.store import acquired
+from stoker.builds.acquire.kept_sources import acquired
 from stoker.builds.building import Built, check_writable
 from stoker.builds.containers import content
 from stoker.builds.containers.content import PipSettings, download_pip, read_pip_settings

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 from stoker.model.value import counted, duration, size
 from stoker.outside.terminal import Group, Indented, Listing, Page, Text
-from stoker.report.graphs.values import BuildGraph, GraphTarget, Impact
+from stoker.report.graphs.build_graph import BuildGraph, GraphTarget, Impact
 
 _FEW = 15  # targets, blockers or steps that a page shows
 
