@@ -20,8 +20,8 @@ from stoker.wheel.inspect.origins import is_nvidias_library, portable_paths, sta
 from stoker.wheel.reader import printable
 from stoker.wheel.slim.files import PlannedFile
 from stoker.wheel.slim.selection import SlimRequest
-from stoker.wheel.verify.checks import CHECKS
 from stoker.wheel.verify.placement import read_placed
+from stoker.wheel.verify.surviving import SURVIVING
 from stoker.wheel.verify.tested import WheelUnderTest
 from stoker.wheel.zip import Wheel
 from stoker.wheel.zip.revision import read_excluded
@@ -84,13 +84,7 @@ def inherit(
             libraries[index] = msgspec.structs.replace(library, rpath=(), runpath=runpath)
     facts = msgspec.structs.replace(original.facts, libraries=tuple(libraries))
     repaired = msgspec.structs.replace(original, facts=facts)
-    found = (
-        finding
-        for topic in CHECKS.values()
-        for check in topic
-        if check.survives
-        for finding in check.findings(repaired)
-    )
+    found = (finding for check in SURVIVING for finding in check(repaired))
     errors = {
         finding.name: tuple(finding.evidence.splitlines())
         for finding in found

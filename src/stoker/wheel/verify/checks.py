@@ -9,6 +9,7 @@ import msgspec
 from stoker.model.artifact import LibraryOrigin
 from stoker.model.finding import Finding, Severity, ok, worst_first
 from stoker.wheel.verify import code, contents, cpu_level, linking, loading, placement, tags
+from stoker.wheel.verify.surviving import SURVIVING
 from stoker.wheel.verify.tested import WheelUnderTest, told_apart
 
 
@@ -29,50 +30,45 @@ _needs_packages = _needs(LibraryOrigin.PACKAGE)
 
 class Check(NamedTuple):
     """``name`` and ``title`` become a finding of severity ok if the check finds nothing in a wheel
-    that it ``applies`` to: nothing is said about what a wheel does not have. If it ``survives``,
-    slimming leaves as it is what the check examines, so that an error is one of the original.
+    that it ``applies`` to: nothing is said about what a wheel does not have.
     """
 
     name: str
     title: str
     findings: Callable[[WheelUnderTest], Iterator[Finding]]
     applies: Callable[[WheelUnderTest], bool] = lambda wheel: bool(wheel.libraries)
-    survives: bool = False
 
 
 CHECKS = {
     "files": (
         Check("readable", "all libraries are readable", contents.unreadable_files),
         Check("record", "all files match RECORD", contents.record, _always),
-        Check(
-            "permissions", "no file is writable by everyone", contents.permissions, _always, True
-        ),
+        Check("permissions", "no file is writable by everyone", contents.permissions, _always),
         Check(
             "start",
             "nothing runs when Python starts",
             placement.starting_code,
             _always,
-            survives=True,
         ),
         Check(
             "placement",
             "all files are in its own places",
             placement.foreign_files,
             _always,
-            survives=True,
         ),
         Check(
             "requirements",
             "no package of a requirement gets files",
             placement.files_of_requirements,
             lambda wheel: bool(wheel.metadata.requires),
-            survives=True,
         ),
     ),
     "tags": (
         Check("tags", "file name, metadata and libraries agree", tags.tags, _always),
         Check(
-            "symbols", "the system named by the tag has all symbols", tags.symbols, survives=True
+            "symbols",
+            "the system named by the tag has all symbols",
+            tags.symbols,
         ),
         Check("portability", "the tag names the supported systems", tags.portability),
     ),
@@ -81,21 +77,18 @@ CHECKS = {
             "closure",
             "all required libraries are available",
             linking.missing_libraries,
-            survives=True,
         ),
         Check(
             "own-libraries",
             "bundled libraries are found",
             linking.unreachable_libraries,
             _needs(LibraryOrigin.FOUND, LibraryOrigin.BESIDE),
-            survives=True,
         ),
         Check(
             "packages",
             "libraries of packages are found",
             linking.unreachable_packages,
             _needs_packages,
-            survives=True,
         ),
         Check(
             "loads-with",
@@ -104,10 +97,16 @@ CHECKS = {
             loading.applies,
         ),
         Check(
-            "bundled", "no part of the driver or glibc is bundled", contents.bundled, survives=True
+            "bundled",
+            "no part of the driver or glibc is bundled",
+            contents.bundled,
         ),
         Check("copies", "each library has one name", contents.copies),
-        Check("openmp", "only one OpenMP runtime is loaded", contents.openmp, survives=True),
+        Check(
+            "openmp",
+            "only one OpenMP runtime is loaded",
+            contents.openmp,
+        ),
     ),
     "search paths": (
         Check(
@@ -115,24 +114,19 @@ CHECKS = {
             "none that leads to NVIDIA's packages is a DT_RUNPATH",
             linking.runpaths,
             lambda wheel: _needs_packages(wheel) and _has_search_paths(wheel),
-            survives=True,
         ),
-        Check(
-            "rpath-absolute", "none is absolute", linking.absolute_paths, _has_search_paths, True
-        ),
+        Check("rpath-absolute", "none is absolute", linking.absolute_paths, _has_search_paths),
         Check(
             "rpath-origin",
             "none depends on the current directory",
             linking.relative_paths,
             _has_search_paths,
-            survives=True,
         ),
         Check(
             "rpath-inside",
             "none leaves the environment by '..'",
             linking.outside_paths,
             _has_search_paths,
-            survives=True,
         ),
     ),
     "code": (
@@ -170,7 +164,7 @@ def examine_wheel(wheel: WheelUnderTest) -> tuple[Finding, ...]:
     record = wheel.slim.record if wheel.slim else None
     for check in (check for topic in CHECKS.values() for check in topic):
         found = [with_fix(wheel, finding) for finding in check.findings(wheel)]
-        if check.survives:
+        if check.findings in SURVIVING:
             found = list(told_apart(found, record))
         if not found and check.applies(wheel):
             found = [ok(check.name, check.title)]
