@@ -198,8 +198,9 @@ def _without_torch(place: Place, python: str) -> Iterator[None]:
         if place.torch is not None and place.torch.toolkit:
             raise
         has = "a PyTorch for CPUs" if place.torch else "no PyTorch"
+        other = "a PyTorch for CUDA" if place.torch else "PyTorch"
         message = f"{error.message}; it would be built for a CPU, because {python} has {has}"
-        hints = ("install PyTorch with CUDA first: stoker install torch", *error.hints)
+        hints = (f"install {other} first: stoker install torch", *error.hints)
         raise UsageError(message, hints=hints) from error
 
 
