@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from packaging.requirements import Requirement
 
 from stoker.catalogue.candidates import SourceDistribution, Supply, candidates
+from stoker.catalogue.choosing import TORCH
 from stoker.catalogue.host import host_of
 from stoker.catalogue.judging import Place, required_torch
 from stoker.catalogue.opening import Judge
@@ -20,6 +21,7 @@ from stoker.catalogue.ranking import ordered
 from stoker.catalogue.values import Candidate, Fit
 from stoker.knowledge.projects import projects, wheel_sources
 from stoker.machine.python import Probe, ask_interpreter
+from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError, StokerError, nearest
 from stoker.model.value import Value, counted, size
 from stoker.outside import folders
@@ -146,18 +148,24 @@ def find(
 
 
 def _torch_of_newest(judged: Iterable[Candidate], place: Place) -> NeededTorch | None:
-    """Return the PyTorch that the newest version needs, unless the installed one is such a one."""
-    newest = next((one for one in judged if one.wheel.requires), None)
-    needed = required_torch(place, newest.wheel) if newest else None
-    if newest is None or needed is None:
+    """Return the PyTorch that the newest version needs, unless one of its wheels allows the one
+    that is installed.
+    """
+    read = [one for one in judged if required_torch(place, one.wheel)]
+    if not read:
         return None
-    if place.torch and not newest.shared:
-        release = place.torch.build.release
-        if Requirement(needed).specifier.contains(release, prereleases=True):
+    newest = read[0]
+    public = read_version(newest.wheel.version).public
+    for one in read:
+        needed = Requirement(required_torch(place, one.wheel) or TORCH)
+        release = place.torch.build.release if place.torch and not one.shared else None
+        if read_version(one.wheel.version).public != public or release is None:
+            continue
+        if needed.specifier.contains(release, prereleases=True):
             return None
     return NeededTorch(
         by=f"{newest.wheel.project} {newest.wheel.version}",
-        requirement=needed,
+        requirement=required_torch(place, newest.wheel) or TORCH,
         reason=newest.reason,
         with_cuda=place.torch is not None and newest.shared,
     )

@@ -208,6 +208,12 @@ def test_another_pytorch_is_named_and_older_releases_are_judged(
     _with_metadata(shelf, server, newest)
     found = find(Requirement("mill"), PLACE, _supply(server[0]), say=lambda _: None)
     assert "it requires torch==9.9, not torch 2.13.0" in nothing_fits(found).message
+    # Another wheel of this version allows the PyTorch that is here, so it is not the reason.
+    other = shelf.put("", build=9, version="3.0", library="sm80")
+    _with_metadata(shelf, server, newest, other)
+    found = find(Requirement("mill"), PLACE, _supply(server[0]), say=lambda _: None)
+    assert found.torch is None
+    assert nothing_fits(found).message.startswith("none of the 2 wheels of mill fits")
     _with_metadata(shelf, server, newest, older)
     found = find(Requirement("mill"), PLACE, _supply(server[0]), say=lambda _: None)
     assert found.best
