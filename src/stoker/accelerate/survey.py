@@ -25,6 +25,7 @@ from stoker.model.errors import MissingError, UsageError
 from stoker.model.govern import CompileMode
 from stoker.model.secrets import redact
 from stoker.outside.deleting import remove_whole
+from stoker.outside.looking import find_program
 from stoker.outside.processes import is_static
 
 
@@ -96,16 +97,14 @@ def _remote_problem(url: str) -> str | None:
 
 
 def _path(name: str, environment: Mapping[str, str]) -> str | None:
-    """Return the path of a program, as a shell finds it; a run does without shutil."""
-    folders = [""] if "/" in name else os.get_exec_path(environment)
-    paths = (Path(folder, name).absolute() for folder in folders)
-    return next((str(p) for p in paths if p.is_file() and os.access(p, os.X_OK)), None)
+    found = find_program(name, environment)
+    return found and str(Path(found).absolute())
 
 
 def _found(name: str, path: str, environment: Mapping[str, str]) -> FoundEngine:
     if name not in (CacheEngine.CCACHE, CacheEngine.SCCACHE):
         return FoundEngine(program=path)
-    # With such a limit no cache is started (verdict.c): the cache writes files and needs memory
+    # With such a limit no cache is started (launcher/cache.c): it writes files and needs memory
     # too, and would fail in place of the compiler.
     limits = {"f": RLIMIT_FSIZE, "v": RLIMIT_AS, "d": RLIMIT_DATA, "t": RLIMIT_CPU}
     found = (option for option, limit in limits.items() if getrlimit(limit)[0] != RLIM_INFINITY)

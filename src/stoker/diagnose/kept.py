@@ -130,4 +130,4 @@ def _number(failed: FailedRun, summary: RunSummary | None) -> int:
 
 
 def _folder() -> Path:
-    return folders.state() / "failed"
+    return folders.failed_runs()
