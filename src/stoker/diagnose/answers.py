@@ -9,7 +9,6 @@ from stoker.diagnose import (
     gcc_facts,
     log_facts,
     machine_facts,
-    project_facts,
     python_facts,
     run_facts,
     target_facts,
@@ -45,7 +44,6 @@ _FACTS = {
     **cuda_facts.FACTS,
     **target_facts.FACTS,
     **log_facts.FACTS,
-    **project_facts.FACTS,
 }
 NAMES: Mapping[str, str] = {name: what for name, (what, _) in sorted(_FACTS.items())}
 _AGAIN = Template("{run.command}")
@@ -142,11 +140,6 @@ def filled_fix(fix: Fix, about: About) -> FilledFix | None:
     if text is None or commands is None or not _can_help(commands, about):
         return None
     edits = _text(fix.edits, about) or ""
-    if commands and (recipe := about.recipe):
-        inside = "; ".join(line for line in commands if line.startswith("export "))
-        if inside:
-            text = f"{text}; in {recipe.file}, as the build sees nothing else: {inside}"
-            return FilledFix(text=text, edits=recipe.file)
     if about.is_windows and fix.shell is Shell.SH:
         typed = [_for_cmd(command) for command in commands]
         known = tuple(filter(None, typed)) if all(typed) else ()
@@ -265,8 +258,6 @@ def _build(fix: Fix, about: About) -> ShellScript:
 
 
 def _install(kind: ProvidedKind, about: About) -> ShellScript | None:
-    if about.recipe:
-        return None
     of_conda = any("-conda-linux-gnu-" in line.text for line in about.lines)
     return install_commands(
         kind,

@@ -14,7 +14,7 @@ _SILENT = (
 )
 # Words before a text; a page is easier to read if each stands alone in its column.
 WHY, FIX, OTHERWISE, NOT_IT, MORE, SUSPECTS = "Why", "Fix", "Or", "Note", "Seen", "Age"
-KIND, NEXT, STEP = "Kind", "Next", "Step"
+NEXT, STEP = "Next", "Step"
 
 
 def diagnosis_page(diagnosis: Diagnosis) -> Page:
@@ -64,8 +64,7 @@ def _unexplained(diagnosis: Diagnosis) -> list[Page]:
         tail = "`stoker diagnose LOG --run N` joins both, where a log is left."
     shown = [_indented(_line(evidence)) for evidence in lines]
     aged = [said(SUSPECTS, text)] if (text := suspected(diagnosis)) else []
-    kind = [*_kind(diagnosis.kind)] if diagnosis.kind else []
-    return [Text(head, style="bold"), *shown, *kind, *aged, Text(tail, style="dim")]
+    return [Text(head, style="bold"), *shown, *aged, Text(tail, style="dim")]
 
 
 def _known(diagnosis: Diagnosis) -> Iterator[Page]:
@@ -74,12 +73,6 @@ def _known(diagnosis: Diagnosis) -> Iterator[Page]:
         yield said(STEP, f"{visible(diagnosis.step)} failed")
     if text := suspected(diagnosis):
         yield said(SUSPECTS, text)
-
-
-def _kind(kind: FoundCause) -> Iterator[Page]:
-    """Yield what such an error means in general, and what to look at next."""
-    yield said(KIND, f"{kind.title}. {kind.why}")
-    yield from _advised(kind)
 
 
 def _advised(finding: FoundCause) -> Iterator[Page]:

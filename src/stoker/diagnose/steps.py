@@ -187,7 +187,8 @@ _COMPLAINT = (
     r"(?<![\w./=-])(?:[Ee]rror|ERROR|FAILED|[Ff]ailed|[Ff]atal|[Cc]annot|[Cc]ould not|[Uu]ndefined"
     r"|[Uu]nable to|[Nn]ot (?:installed|supported)|[Nn]o (?:valid|suitable|usable|compatible)"
     r"|[Pp]lease (?:download|install)"
-    r"|unexpected|[Nn]ot found|No such file|[Dd]enied|[Rr]efused|[Aa]borted)(?![\w-]|\.\w|: 0\b)"
+    r"|unexpected|[Nn]ot found|No such file|is missing|[Ee]xclude all"
+    r"|[Dd]enied|[Rr]efused|[Aa]borted)(?![\w-]|\.\w|: 0\b)"
 )
 # Notes that compilers print below an error, or below a warning.
 _NOTES = (
