@@ -27,8 +27,8 @@ from typing import Any
 from packaging.utils import parse_wheel_filename
 
 from stoker.model.artifact import LoadsWith, TorchFit
-from stoker.wheel.inspecting import inspect
-from stoker.wheel.loads_with import releases_in_words, relevant
+from stoker.wheel.inspect.inspecting import inspect
+from stoker.wheel.inspect.loads_with import releases_in_words, relevant
 
 # The loader has found all symbols, but an initializer of the library ended the process.
 ABORTED = "aborted in an initializer"

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from stoker.machine.system import read_machine
 from stoker.model.value import size as in_words
-from stoker.wheel.engine import Content, Edit, Wheel, open_wheel, rewrite
+from stoker.wheel.zip import Content, Edit, Wheel, open_wheel, rewrite
 
 TORCH = "torch==2.13.0"
 RESULTS = Path(__file__).parent / "results" / "wheel_engine.json"

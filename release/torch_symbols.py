@@ -24,13 +24,13 @@ from stoker.model.distribution import read_version
 from stoker.model.errors import StokerError
 from stoker.model.value import Value
 from stoker.outside.package_index import File, PackageIndex, files_of, read_index
-from stoker.wheel.elf import Elf
-from stoker.wheel.elf_tables import dynamic_symbols
-from stoker.wheel.engine.directory import ZipLimits, member_of, read_listed
-from stoker.wheel.facts import open_member
+from stoker.wheel.elf.elf import Elf
+from stoker.wheel.elf.tables import dynamic_symbols
+from stoker.wheel.inspect.facts import open_member
+from stoker.wheel.inspect.torch_builds import described_build, is_own_library
 from stoker.wheel.reader import Reader, open_file
-from stoker.wheel.remote import open_remote
-from stoker.wheel.torch_builds import described_build, is_own_library
+from stoker.wheel.zip.directory import ZipLimits, member_of, read_listed
+from stoker.wheel.zip.remote import open_remote
 
 TABLE = Path(__file__).parents[1] / "src/stoker/knowledge/torch_symbols.xz"
 PYTHON = "cp312"

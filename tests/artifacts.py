@@ -11,7 +11,7 @@ from stoker.model.artifact import (
     TargetKind,
     WheelFacts,
 )
-from stoker.wheel.runs_on import served_gpus
+from stoker.wheel.inspect.runs_on import served_gpus
 
 _KINDS = {"sm": DeviceKind.CUBIN, "compute": DeviceKind.PTX, "lto": DeviceKind.LTOIR}
 

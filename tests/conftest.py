@@ -96,7 +96,7 @@ def browser(chromium: Browser) -> Browser:
 # real program.
 _IN_PROCESS = {
     *("cache", "catalogue", "clean", "diagnose", "doctor", "export", "graph", "help", "history"),
-    *("inspect", "install", "options", "package", "plan", "report", "simulate", "slim"),
+    *("inspect", "install", "package", "plan", "report", "simulate", "slim"),
     *("toolchain", "verify"),
 }
 # Python reads these when it starts.

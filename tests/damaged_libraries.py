@@ -6,7 +6,7 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from built_libraries import BytesReader
-from stoker.wheel.elf import Elf
+from stoker.wheel.elf.elf import Elf
 
 _NUMBERS = [0, 1, 0xFF, 0xFFFF, 2**31, 2**32 - 1, 2**63, 2**64 - 1]
 

@@ -22,7 +22,6 @@ import msgspec
 import wheel_files
 from built_libraries import BytesReader
 from served_history import home, serve, store
-from stoker.accelerate.linkage import linkage_of
 from stoker.builds.acquire import naming
 from stoker.builds.acquire.archive import unpack
 from stoker.catalogue import pages as catalogue_pages
@@ -63,17 +62,18 @@ from stoker.settings.user_options import gather
 from stoker.source.cmake_api import read_targets
 from stoker.source.ninja import read_discovered, read_durations, read_graph
 from stoker.source.tree import read_tree
-from stoker.wheel import elf_tables, inspect_page
-from stoker.wheel.elf import DYNAMIC_SYMBOLS, SYMBOL_TABLE, Elf
-from stoker.wheel.elf_edit import ElfEdit, make_patch
-from stoker.wheel.elf_tables import dynamic_symbols
-from stoker.wheel.engine.archive import open_wheel
-from stoker.wheel.engine.rewriting import Edit, rewrite
-from stoker.wheel.fatbin import read_regions, read_wrappers
-from stoker.wheel.inspecting import inspect
-from stoker.wheel.library import device_regions, read_library
+from stoker.wheel.elf import tables as elf_tables
+from stoker.wheel.elf.edit import ElfEdit, make_patch
+from stoker.wheel.elf.elf import DYNAMIC_SYMBOLS, SYMBOL_TABLE, Elf
+from stoker.wheel.elf.fatbin import read_regions, read_wrappers
+from stoker.wheel.elf.tables import dynamic_symbols
+from stoker.wheel.inspect import facts_page as inspect_page
+from stoker.wheel.inspect.inspecting import inspect
+from stoker.wheel.inspect.library import device_regions, read_library
 from stoker.wheel.slim.recompressing import unpacked
 from stoker.wheel.verify.cpu_level import read_local_functions
+from stoker.wheel.zip.archive import open_wheel
+from stoker.wheel.zip.rewriting import Edit, rewrite
 
 REFUSED = (StokerError, protocol.ProtocolError)
 Target = Callable[[bytes, Path], None]
@@ -128,8 +128,6 @@ def elf(data: bytes, folder: Path) -> None:  # noqa: ARG001
     read_local_functions(file)
     with suppress(StokerError):
         dynamic_symbols(file)
-    with suppress(StokerError):
-        linkage_of(file)
     read_wrappers(file)
     edit = ElfEdit(rpath="$ORIGIN/../lib", needed={"libc.so.6": "libd.so.7"}, soname="x.so")
     make_patch(file, edit)

@@ -14,10 +14,10 @@ from pathlib import Path
 from built_libraries import CUBIN, entry, region
 from conftest import Need
 from stoker.outside import process
-from stoker.wheel import elf
-from stoker.wheel.elf import Elf
-from stoker.wheel.fatbin import read_wrappers
-from stoker.wheel.library import device_regions
+from stoker.wheel.elf import elf
+from stoker.wheel.elf.elf import Elf
+from stoker.wheel.elf.fatbin import read_wrappers
+from stoker.wheel.inspect.library import device_regions
 from stoker.wheel.reader import open_file
 from stoker.wheel.slim.library import LibraryPlan, SlimOptions, plan_library, write_library
 from stoker.wheel.slim.regions import Choose

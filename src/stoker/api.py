@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def inspect(target: str | os.PathLike[str]) -> "ArtifactFacts":
     """Return what a wheel, a library, a folder or an installed distribution contains."""
-    from stoker.wheel.inspecting import inspect
+    from stoker.wheel.inspect.inspecting import inspect
 
     return inspect(os.fspath(target))
 
@@ -96,5 +96,5 @@ def run(
         raise UsageError(
             f"run has no setting {min(unknown)!r}", hints=[f"it has {', '.join(known)}"]
         )
-    options = run_options(with_settings(dict.fromkeys(known) | settings))
+    options = run_options(with_settings(dict.fromkeys(known) | settings), own_cache=True)
     return run(command, options, run_cache(options.chain), show)

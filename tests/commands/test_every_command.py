@@ -26,7 +26,6 @@ USES = {
     "matrix": ("--dry-run stoker.toml", 0, "small"),
     "plan": ("cpu --source mini-wheel", 0, "CMAKE_BUILD_TYPE"),
     "doctor": ("cpu --source mini-wheel", 0, "ninja"),
-    "options": ("--source mini-wheel", 0, "USE_SHOUT"),
     "toolchain": ("list", 0, "install one: stoker toolchain install"),
     "export": ("dockerfile https://example.com/a.git@v1 --variant cpu --stoker URL", 0, "FROM"),
     "diagnose": ("failed.log", 0, "zlib.h"),
@@ -35,7 +34,6 @@ USES = {
     "graph": ("b", 0, "mini_core"),
     "simulate": ("1 --cpus 4 --memory 8G", 0, "CPUs"),
     "cache": ("status", 2, "--cache none"),
-    "tune": ("b --steps 1 --rounds 1", 0, "compile"),
     "inspect": ("WHEEL", 0, "libmini_core.so"),
     "slim": ("WHEEL --for sm90 --dry-run", 0, "no device code"),
     "package": ("WHEEL --mode plain -o packed --force", 0, "packed"),
@@ -64,7 +62,7 @@ def test_each_command_does_its_work(stoker: Stoker, tmp_path: Path) -> None:
         )
         if done.returncode != status or said not in done.stdout + done.stderr:
             wrong.append(f"stoker {name} {words}: {done.returncode}\n{done.stdout}{done.stderr}")
-        if name in OUTPUTS and status == 0 and name != "tune":
+        if name in OUTPUTS and status == 0:
             forms = [["--json"], *([["--dry-run", "--json"]] if name == "package" else [])]
             for form in forms:  # in this process, which has loaded stoker already
                 told = stoker(*command[1:], *form, cwd=tmp_path).stdout

@@ -21,7 +21,7 @@ from slim_wheels import ARCHS, CUDA, MACHINE, make_wheel
 from small_disks import small_disk
 from stoker.cli.matrix import matrix as command
 from stoker.model.errors import StokerError, UsageError
-from stoker.wheel.engine import open_wheel
+from stoker.wheel.zip import open_wheel
 from wheel_files import unpacked
 
 COMMAND = Path(sys.executable).with_name("stoker")

@@ -14,7 +14,7 @@ import pytest
 
 from built_libraries import build
 from conftest import Need, Stoker, find_tool, missing
-from stoker.wheel.inspecting import inspect
+from stoker.wheel.inspect.inspecting import inspect
 from torch_extensions import WARN, torch_stub
 from wheel_files import record, unpacked, zipped
 

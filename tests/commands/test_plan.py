@@ -1,4 +1,4 @@
-"""`stoker plan`, `doctor`, `options` and `variants` on miniature trees, with the real tools."""
+"""`stoker plan` and `doctor` on miniature trees, with the real tools."""
 
 import json
 import re
@@ -48,8 +48,8 @@ def test_a_source_that_is_no_folder_is_put_into_the_cache_first(
         assert plan["source"]["name"] == folder["source"]["name"]
         assert plan["cmake"] == folder["cmake"]
     assert stoker("doctor", source).returncode == stoker("doctor", str(tree)).returncode
-    listed = stoker("options", "--source", source, "--json")
-    assert listed.stdout == stoker("options", "--source", str(tree), "--json").stdout
+    listed = stoker("plan", "--options", "--source", source, "--json")
+    assert listed.stdout == stoker("plan", "--options", str(tree), "--json").stdout
 
 
 def test_commands_start_the_python_that_the_plan_is_about(stoker: Stoker, tmp_path: Path) -> None:

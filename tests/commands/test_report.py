@@ -1,6 +1,7 @@
 """`stoker report` of real runs: a whole one, one that was killed, and what it refuses."""
 
 import json
+import re
 import signal
 import time
 from pathlib import Path
@@ -74,36 +75,17 @@ def test_a_run_that_was_killed(build: Build, stoker: Stoker) -> None:
     assert data["columns"]["output"][0] == "a.o"  # b.o follows if the governor outlived the run
 
 
-def test_a_comparison_names_the_headers_that_differ(
-    build: Build, stoker: Stoker, need: Need
-) -> None:
-    """With a real ninja and compiler: a header includes another one, and a third one changes."""
-    (build.folder / "build.ninja").write_text(
-        f"rule cxx\n  command = {need('g++')} -MD -MF $out.d -c $in -o $out\n"
-        "  depfile = $out.d\n  deps = gcc\n"
-        "build a.o: cxx a.cpp\nbuild b.o: cxx b.cpp\n"
-    )
-    files = {"a.cpp": '#include "a.h"\n', "b.cpp": "int b;\n", "a.h": '#include "c.h"\n'}
-    files |= {"c.h": "int c;\n", "new.h": "int n;\n"}
-    for name, text in files.items():
-        (build.folder / name).write_text(text)
+def test_the_latest_run_that_has_steps_is_shown_and_named(build: Build, stoker: Stoker) -> None:
+    build.step("a.o", "true")
     assert build.run().status == 0
-    (build.folder / "a.h").write_text('#include "c.h"\n#include "new.h"\n')
-    (build.folder / "c.h").write_text("long c;\n")
-    assert build.run().status == 0
-    data = reported(stoker, "2", "--against", "1", "--no-what-if")
-    comparison = data["comparison"]
-    assert [data["shown"]["columns"]["title"][n] for n in comparison["after"]] == ["a.cpp"]
-    (texts,) = comparison["texts"]
-    headers = [text for text in texts if "header" in text]
-    total = headers[0].split()[1]
-    assert headers == [
-        f"includes {total} headers, 1 of them new: new.h",
-        "2 headers changed: a.h c.h",
-    ]
-    texts = [cause["text"] for cause in comparison["causes"]]
-    assert "headers added: new.h" in texts
-    assert "headers changed: a.h c.h" in texts
+    assert stoker("run", "--", "sh", "-c", "exit 3").returncode == 3
+    done = stoker("report", "--json", "--no-what-if")
+    assert json.loads(done.stdout)["shown"]["id"] == 1
+    assert re.fullmatch(r"stoker: run 1 of [\d: -]+: ninja\n", done.stderr)
+    assert "stoker: run 1 of" in stoker("report", "--trace").stderr
+    refused = stoker("report", "2")
+    assert refused.returncode == 2
+    assert "run 2 has no measured steps: sh -c 'exit 3'" in refused.stderr
 
 
 def test_the_file_is_written_and_named(stoker: Stoker, stoker_home: Path, tmp_path: Path) -> None:

@@ -158,3 +158,17 @@ def test_verbose_logs_each_decision_with_its_reason(build: Build, stoker: Stoker
     assert started == ["one", "two"]
     assert all("predicted peak" in line for line in logged)
     assert any("waited" in line and "for a free CPU" in line for line in logged)
+
+
+def test_runs_without_steps_are_listed_only_if_asked(build: Build, stoker: Stoker) -> None:
+    assert stoker("run", "--", "sh", "-c", "exit 3").returncode == 3
+    assert "1 run without steps: --all shows all runs" in stoker("history").stdout
+    build.step("one", "true")
+    assert build.run().status == 0
+    listed = stoker("history").stdout
+    assert "exit 3" not in listed
+    assert "1 run without steps: --all shows all runs" in listed
+    assert "exit 3" in stoker("history", "--all").stdout
+    for words, runs in ((["history"], [2]), (["history", "--all"], [2, 1])):
+        found = json.loads(stoker(*words, "--json").stdout)["runs"]
+        assert [run["id"] for run in found] == runs

@@ -14,7 +14,7 @@ from conftest import Need, Stoker, missing
 from slim_libraries import build_library, cubins, listed
 from slim_wheels import CUDA, LISTING, MACHINE, ask_torch, make_wheel, slim, slim_json, venv_with
 from stoker.model.errors import ArtifactError, ExitStatus, StokerError, StorageError, UsageError
-from stoker.wheel.engine import Content, Edit, open_wheel, rewrite
+from stoker.wheel.zip import Content, Edit, open_wheel, rewrite
 from wheel_files import unpacked
 
 GONE = 'extern "C" int gone() { return 7; }'

@@ -12,12 +12,12 @@ import pytest
 from built_libraries import build
 from conftest import PROJECTS, Need, Stoker, missing
 from stoker.model.artifact import LibraryFacts
-from stoker.wheel.elf import STRING_TABLE, Elf
-from stoker.wheel.elf_edit import ElfEdit, Patch, make_patch
-from stoker.wheel.engine import Content, Edit, Wheel, open_wheel, rewrite
-from stoker.wheel.facts import read_wheel
-from stoker.wheel.metadata import edited_metadata
+from stoker.wheel.elf.edit import ElfEdit, Patch, make_patch
+from stoker.wheel.elf.elf import STRING_TABLE, Elf
+from stoker.wheel.inspect.facts import read_wheel
 from stoker.wheel.reader import open_file
+from stoker.wheel.zip import Content, Edit, Wheel, open_wheel, rewrite
+from stoker.wheel.zip.metadata import edited_metadata
 from wheel_files import packed
 
 pytestmark = [pytest.mark.heavy, pytest.mark.network, pytest.mark.timeout(1200)]

@@ -10,7 +10,7 @@ import pytest
 from conftest import missing
 from stoker.cli.wheel import slim, verify
 from stoker.outside import process
-from stoker.wheel.library import read_library
+from stoker.wheel.inspect.library import read_library
 from stoker.wheel.reader import open_file
 from wheel_files import unpacked
 

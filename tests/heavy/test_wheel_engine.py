@@ -10,7 +10,7 @@ import pytest
 from zlib_ng import zlib_ng
 
 from conftest import missing
-from stoker.wheel.engine import Content, Edit, open_wheel, rewrite
+from stoker.wheel.zip import Content, Edit, open_wheel, rewrite
 from wheel_files import DIST_INFO, NAME, digest, make_wheel, members, record, sparse_zip
 
 pytestmark = pytest.mark.heavy
@@ -72,7 +72,7 @@ def test_memory_is_bounded_whatever_the_size_and_the_cores(tmp_path: Path) -> No
     script = """
 import os, sys
 from pathlib import Path
-from stoker.wheel.engine import Content, Edit, open_wheel, rewrite
+from stoker.wheel.zip import Content, Edit, open_wheel, rewrite
 block = os.urandom(1 << 20)  # the worst case: what comes out is as large as what goes in
 big = Content(size=700 << 20, chunks=lambda: (block for _ in range(700)))
 with open_wheel(Path(sys.argv[1])) as wheel:
@@ -110,7 +110,7 @@ def test_torch_is_rewritten_within_bounds_and_stays_itself(
     script = """
 import sys
 from pathlib import Path
-from stoker.wheel.engine import Edit, open_wheel, rewrite
+from stoker.wheel.zip import Edit, open_wheel, rewrite
 with open_wheel(Path(sys.argv[1])) as wheel:
     names = [name for name in wheel.members if name.startswith("torch/lib/")]
     rewrite(wheel, Edit(contents={name: wheel.content(name) for name in names}), Path(sys.argv[2]))

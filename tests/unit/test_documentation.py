@@ -152,7 +152,6 @@ def test_every_how_to_is_in_the_index() -> None:
     [
         ("README.md", "environment"),
         ("docs/how-to/install.md", "environment"),
-        ("docs/how-to/tune.md", "links"),
     ],
 )
 def test_a_table_of_figures_is_the_measured_one(page: str, benchmark: str) -> None:

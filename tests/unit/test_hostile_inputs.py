@@ -20,10 +20,10 @@ from fuzz_targets import REFUSED, TARGETS, Member, described
 from stoker.builds.acquire.archive import unpack
 from stoker.model.errors import ArtifactError
 from stoker.outside.terminal import rendered
-from stoker.wheel.elf import DYNAMIC_SYMBOLS, Elf
-from stoker.wheel.elf_tables import read_pointers, read_symbols
-from stoker.wheel.inspect_page import inspection_page
-from stoker.wheel.inspecting import inspect
+from stoker.wheel.elf.elf import DYNAMIC_SYMBOLS, Elf
+from stoker.wheel.elf.tables import read_pointers, read_symbols
+from stoker.wheel.inspect.facts_page import inspection_page
+from stoker.wheel.inspect.inspecting import inspect
 from stoker.wheel.verify.cpu_level import read_local_functions
 
 pytestmark = pytest.mark.timeout(60)

@@ -1,1 +1,1 @@
-"""Compiler caches, distribution, linkers, and `stoker tune`, which measures what they bring."""
+"""Compiler caches, and compiles on other machines."""

@@ -34,6 +34,3 @@ def use_page(use: CacheUse) -> Page:
     if use.remote_hits or use.errors:
         page.add("from the remote", str(use.remote_hits), "", f"{use.errors} errors")
     return page
-
-
-# Renders what `stoker tune` found: one table for each topic, then the settings.

@@ -30,6 +30,7 @@ from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.terms import Gc, NvccThreads
 from stoker.model.variant import Backend, Variant
 
+_UNASKED = (CacheEngine.AUTO, CacheEngine.PROJECT)
 NOT_DISTRIBUTED = Distribution(engine=Distributor.NONE)
 _LOCAL_SLOTS = "--localslots=1000 --localslots_cpp={} "
 _USUAL_PREPROCESSORS = 8  # that distcc runs at once; those that wait look once a second
@@ -79,7 +80,7 @@ def resolve_chain(
     if own := [name for name in LAUNCHERS if environment.get(name)]:
         return _of_user(environment, own)
     # A launcher may be a cache itself: another one is used only if it was asked for.
-    alone = wanted.launcher and wanted.cache is CacheEngine.AUTO
+    alone = wanted.launcher and wanted.cache in _UNASKED
     chain = Chain() if alone else _cached(cache_for(wanted, distribution), found, environment)
     if wanted.launcher:
         part = ChainPart(role="launcher", what=wanted.launcher, why="--compiler-launcher")
@@ -107,7 +108,7 @@ def cache_for(wanted: ChainOptions, distribution: Distribution) -> CacheEngine:
     """Return the cache to use: sccache-dist is a part of sccache."""
     if distribution.engine is not Distributor.SCCACHE_DIST or wanted.cache is CacheEngine.SCCACHE:
         return wanted.cache
-    if wanted.cache is CacheEngine.AUTO:
+    if wanted.cache in _UNASKED:
         return CacheEngine.SCCACHE
     raise UsageError("--distribute sccache-dist needs --cache sccache")
 
@@ -199,6 +200,8 @@ def _distcc_settings(
 def _cached(
     cache: CacheEngine, found: Mapping[str, FoundEngine], environment: Mapping[str, str]
 ) -> Chain:
+    if cache is CacheEngine.PROJECT:
+        return _without("only one that the project starts, unless --cache asks for one")
     if cache is CacheEngine.NONE:
         return replace(_without("--cache none"), settings=(_no_ccache(),))
     engine = CacheEngine.CCACHE if cache is CacheEngine.AUTO else cache

@@ -1,4 +1,4 @@
-"""Which cache, distributor and linkers a run here would use, and the state of the cache."""
+"""Which cache, distributor and linker a run here would use, and the state of the cache."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -22,9 +22,9 @@ from stoker.model.caching import (
     Distributor,
     FoundEngine,
 )
-from stoker.model.errors import UsageError
+from stoker.model.errors import MissingError, UsageError
+from stoker.model.govern import CompileMode
 from stoker.model.secrets import redact
-from stoker.model.terms import Linker, LinkerChoice
 from stoker.outside.deleting import remove_whole
 from stoker.outside.processes import is_static
 
@@ -62,20 +62,29 @@ def survey_chain(
         distribution=distribution,
         cpus=read_usable(FileTree()),
     )
-    return _with_linkers(chain, wanted.linker)
+    return _with_linker(chain, wanted.linker)
 
 
-def _with_linkers(chain: Chain, wanted: Linker) -> Chain:
-    linkers, why = LinkerChoice(), "--linker auto uses what `stoker tune` has measured"
-    if wanted is not Linker.DEFAULT:
-        from stoker.accelerate.linkers import choose_linkers  # most runs keep the default linker
+def _with_linker(chain: Chain, linker: CompileMode) -> Chain:
+    """Return the chain with the linker that is asked for; one that is missing is an error."""
+    why = "--linker chooses another one"
+    if linker is not CompileMode.DEFAULT:
+        from stoker.knowledge.compiler_modes import linker_programs  # most runs keep the default
 
-        linkers = choose_linkers(wanted)
-        why = linkers.why
-    names = dict.fromkeys(linkers.measured.values()) or [linkers.every]
-    what = ", ".join(mode.value for mode in names)
-    part = ChainPart(role="linker", what=what, why=why, unusable=linkers.unusable)
-    return replace(chain, linkers=linkers, parts=(*chain.parts, part))
+        program, why = linker_programs()[linker], f"--linker {linker}"
+        if _path(program, os.environ) is None:
+            raise _missing_linker(linker, program)
+    part = ChainPart(role="linker", what=linker, why=why)
+    return replace(chain, linker=linker, parts=(*chain.parts, part))
+
+
+def _missing_linker(linker: CompileMode, program: str) -> MissingError:
+    from stoker.knowledge.packages import install_command
+    from stoker.machine.system import read_system
+
+    install = install_command(linker, read_system(FileTree(), os.environ))
+    hints = [*(f"  $ {line}" for line in install), "to link by default: --linker default"]
+    return MissingError(f"there is no program '{program}'", hints=hints)
 
 
 def _addresses(host: str) -> tuple[str, ...]:
@@ -167,8 +176,8 @@ def clear_cache(status: CacheStatus, environment: Mapping[str, str]) -> None:
 
 def _chosen(wanted: ChainOptions, environment: Mapping[str, str]) -> tuple[CacheEngine, str]:
     engine = CacheEngine.CCACHE if wanted.cache is CacheEngine.AUTO else wanted.cache
-    if engine is CacheEngine.NONE:
-        raise UsageError("no cache is in use: --cache none")
+    if engine in (CacheEngine.NONE, CacheEngine.PROJECT):
+        raise UsageError(f"stoker uses no cache: --cache {engine}")
     program = _path(engine.value, environment)
     if program is None:
         raise missing_program(engine.value)

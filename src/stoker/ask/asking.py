@@ -450,7 +450,7 @@ def asked_remarks(plan: Plan, asked: Asked) -> Iterator[Finding]:
             ),
             advice=(
                 "It may compile kernels at run time. If not, look for the option that "
-                "switches the back end on: `stoker options`."
+                "switches the back end on: `stoker plan --options`."
             ),
         )
     if asked.device_compiles and asked.backend is not plan.variant.backend:
@@ -458,7 +458,7 @@ def asked_remarks(plan: Plan, asked: Asked) -> Iterator[Finding]:
             "asked-other-device-code",
             f"the build compiles {asked.backend.upper()} code, which is not asked for",
             evidence=", ".join(kernel.source for kernel in asked.kernels[:3]),
-            advice="No setting was found that leaves it out. Look for one: `stoker options`.",
+            advice="No setting was found that leaves it out: see `stoker plan --options`.",
         )
     if asked.ended_for:
         title = f"the build was ended because it used too much of: {asked.ended_for}"

@@ -17,7 +17,7 @@ from stoker.model.source import ProjectKind, SourceTree
 from stoker.outside import process
 from stoker.outside.deleting import remove_tree
 from stoker.plan.doctor_tools import unmet_requirements
-from stoker.wheel.metadata import required_name
+from stoker.wheel.zip.metadata import required_name
 
 # setup.py files of extensions import these, and few declare it.
 _OF_EXTENSIONS = ("ninja", "packaging", "psutil", "setuptools", "wheel")

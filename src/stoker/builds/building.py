@@ -53,7 +53,7 @@ from stoker.plan.subject import Subject
 from stoker.plan.survey import plan_of, survey
 from stoker.settings.declared import CommandLine
 from stoker.source.git_state import read_git_state
-from stoker.wheel.revision import new_version
+from stoker.wheel.zip.revision import new_version
 
 if TYPE_CHECKING:
     from stoker.builds.jobs.job import FarmPart, Job

@@ -18,7 +18,7 @@ from stoker.model.variant import PLAN_MEMBER
 from stoker.outside import files
 from stoker.outside.deleting import remove_tree
 from stoker.plan.grammar import parse
-from stoker.wheel.inspecting import inspect
+from stoker.wheel.inspect.inspecting import inspect
 from stoker.wheel.package.packaging import package, plan_package
 from stoker.wheel.package.values import PackageMode, PackageRequest
 from stoker.wheel.verify.tested import Verification, shortened_evidence

@@ -10,7 +10,7 @@ from stoker.model.distribution import read_requirement
 from stoker.model.errors import UsageError
 from stoker.model.value import Value, major
 from stoker.model.variant import Backend, Variant
-from stoker.wheel.torch_builds import toolkit_of
+from stoker.wheel.inspect.torch_builds import toolkit_of
 
 INDEX_EXAMPLE = "--torch-index https://HOST/whl/{cuda}; PyTorch's installation page names it"
 _ADDRESS = re.compile(r"(?:https?|file)://[^\s'\"\\]+")

@@ -14,7 +14,7 @@ from stoker.model.variant import PLAN_MEMBER, PlannedTargets
 from stoker.plan.records import as_recorded, compare, lasting_json
 from stoker.plan.run_folder import RECORD
 from stoker.plan.subject import Subject
-from stoker.wheel.engine import open_wheel
+from stoker.wheel.zip import open_wheel
 
 _HINT = "name a wheel that stoker built, or a run folder or its record.json"
 

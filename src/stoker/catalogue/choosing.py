@@ -16,7 +16,7 @@ from stoker.catalogue.values import Choice, Host, PublishedCatalogue, PublishedW
 from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import StokerError, UsageError, unknown
 from stoker.model.value import minor_release
-from stoker.wheel.metadata import forbidding
+from stoker.wheel.zip.metadata import forbidding
 
 TORCH = "torch"
 _MOST_CLOSEST = 3

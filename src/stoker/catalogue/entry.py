@@ -20,7 +20,7 @@ from stoker.model.slimming import SlimRecord
 from stoker.model.value import Value, minor_release, prepared
 from stoker.model.variant import Backend, Variant
 from stoker.plan.grammar import label
-from stoker.wheel.runs_on import arch_order
+from stoker.wheel.inspect.runs_on import arch_order
 
 # A variant's folder stands beside these.
 RESERVED = frozenset({"files", "signatures", WHEEL_VARIANTS})

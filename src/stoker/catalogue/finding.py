@@ -24,7 +24,7 @@ from stoker.outside import folders
 from stoker.outside.files import folder_of_process
 from stoker.outside.long_work import Say
 from stoker.outside.web_connections import WebConnections
-from stoker.wheel.torch_builds import LIBRARIES, read_torch
+from stoker.wheel.inspect.torch_builds import LIBRARIES, read_torch
 
 _TIMEOUT_S = 60.0
 _ASIDE = ".stoker-find-"

@@ -11,8 +11,8 @@ from stoker.catalogue.values import Choice, Host, PublishedWheel
 from stoker.model.artifact import ArtifactFacts, TorchFit
 from stoker.model.value import Value, version_numbers
 from stoker.model.variant import Backend
-from stoker.wheel.loads_with import ReadTorch, TorchNeeds, loads_with
-from stoker.wheel.loads_with_words import lacking
+from stoker.wheel.inspect.loads_with import ReadTorch, TorchNeeds, loads_with
+from stoker.wheel.inspect.loads_with_words import lacking
 
 
 class Place(Value, frozen=True, kw_only=True):

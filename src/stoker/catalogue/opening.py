@@ -29,16 +29,16 @@ from stoker.outside.kept_values import KeptValues, name_of, tree_digest
 from stoker.outside.package_index import File, PackageIndex, download
 from stoker.outside.web import NoRangesError
 from stoker.outside.web_connections import WebConnections
-from stoker.wheel.elf import Elf
-from stoker.wheel.elf_tables import dynamic_symbols
-from stoker.wheel.engine.archive import dist_info_of
-from stoker.wheel.engine.directory import ZipLimits, member_of, read_listed
-from stoker.wheel.engine.zip_records import DirectoryEntry
-from stoker.wheel.facts import open_member, read_member, wheel_facts
-from stoker.wheel.inspecting import wheel_artifact
-from stoker.wheel.loads_with import TorchNeeds, loads_with, torch_needs
+from stoker.wheel.elf.elf import Elf
+from stoker.wheel.elf.tables import dynamic_symbols
+from stoker.wheel.inspect.facts import open_member, read_member, wheel_facts
+from stoker.wheel.inspect.inspecting import wheel_artifact
+from stoker.wheel.inspect.loads_with import TorchNeeds, loads_with, torch_needs
 from stoker.wheel.reader import Reader, open_file
-from stoker.wheel.remote import open_remote
+from stoker.wheel.zip.archive import dist_info_of
+from stoker.wheel.zip.directory import ZipLimits, member_of, read_listed
+from stoker.wheel.zip.headers import DirectoryEntry
+from stoker.wheel.zip.remote import open_remote
 
 _UNKNOWN = "0" * 64  # in place of a hash that an index does not tell
 _LARGEST_METADATA = 16 << 20

@@ -28,7 +28,7 @@ from stoker.knowledge.gpus import cuda_releases
 from stoker.model.distribution import read_tags, read_version
 from stoker.model.value import Value, first_of, version_numbers, whole_number
 from stoker.model.variant import Backend, GpuTarget
-from stoker.wheel.runs_on import arch_number, needed_code
+from stoker.wheel.inspect.runs_on import arch_number, needed_code
 
 _LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 _OLDEST_GLIBC = 5

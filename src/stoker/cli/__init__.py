@@ -14,7 +14,6 @@ GROUPS = {
     "Plan": {
         "plan": "Print the settings of a build, and where each comes from.",
         "doctor": "List what this machine lacks for a build, with the fixes.",
-        "options": "List the CMake options of a source tree.",
         "toolchain": "Install compilers and build tools without root.",
         "export": "Write a build as a Dockerfile, CI workflow or cluster job.",
     },
@@ -27,7 +26,6 @@ GROUPS = {
     },
     "Speed up": {
         "cache": "Show, count, fill and clear the compiler cache.",
-        "tune": "Measure what makes a project's builds faster.",
     },
     "Wheels": {
         "inspect": "Show device code, dependencies and sizes of a wheel.",
@@ -49,10 +47,8 @@ MODULES = {
     "doctor": "plan",
     "graph": "report",
     "inspect": "wheel",
-    "options": "plan",
     "package": "wheel",
     "slim": "wheel",
-    "tune": "cache",
     "verify": "wheel",
     "watch": "history",
 }
@@ -60,6 +56,7 @@ MODULES = {
 MOVED = {
     "completion": "stoker help --completion SHELL",
     "explain": "stoker diagnose --explain [CAUSE]",
+    "options": "stoker plan --options [PATTERN]",
     "gc": "stoker clean --all",
     "prune": "stoker catalogue prune",
     "publish": "stoker catalogue publish",

@@ -56,7 +56,7 @@ def develop(**options: Any) -> None:
 
     \b
     stoker develop pytorch --variant cpu
-    stoker develop --linker auto
+    stoker develop --linker mold
 
     After a change, the same command compiles what has changed and links. A CMake project without
     Python is compiled and stays in its build folder.

@@ -26,8 +26,9 @@ _RECORDED = ("source", *(name for name in BUILD_SETTINGS if name != "out"))
 
 def read_request(arguments: dict[str, Any]) -> CommandLine:
     """Return the values of these flags and arguments."""
-    if words := " ".join(arguments.get("words", ())):
-        if other := arguments.get("variant"):
+    if arguments.get("words"):
+        words = " ".join(arguments["words"])
+        if (other := arguments.get("variant")) is not None:
             hints = ["leave out --variant, or the words"]
             raise UsageError(f"two variants: '{words}' and --variant '{other}'", hints=hints)
         arguments = arguments | {"variant": words}
@@ -94,8 +95,10 @@ def _tell(chosen: "UserOptions") -> None:
         tell(f"stoker: settings of {chosen.file}")
 
 
-def run_options(settings: dict[str, Any]) -> "RunOptions":
-    """Return the options of a governed run, from arguments with all settings filled in."""
+def run_options(settings: dict[str, Any], *, own_cache: bool = False) -> "RunOptions":
+    """Return the options of a governed run, from arguments with all settings filled in.
+    ``own_cache``: unless a cache is asked for, only one that the project starts is used.
+    """
     from stoker.govern.client.session import RunOptions, Via
     from stoker.model.machine import Tmp
     from stoker.model.terms import Gc, NvccThreads, TimeLimit
@@ -111,7 +114,7 @@ def run_options(settings: dict[str, Any]) -> "RunOptions":
         tmp=Tmp(settings["tmp"]),
         via=Via(settings["via"]),
         time_limit=limit,
-        chain=chain_options(settings),
+        chain=chain_options(settings, own_cache=own_cache),
     )
 
 
@@ -123,18 +126,19 @@ def progress_view(settings: dict[str, Any]) -> "View":
     return make_view(Progress(settings["progress"]), sys.stderr or io.StringIO())
 
 
-def chain_options(settings: dict[str, Any]) -> "ChainOptions":
-    """Return the wanted cache, from arguments with all settings filled in."""
+def chain_options(settings: dict[str, Any], *, own_cache: bool = False) -> "ChainOptions":
+    """Return the wanted cache, from arguments with all settings filled in; see ``run_options``."""
     from stoker.model.caching import CacheEngine, ChainOptions
-    from stoker.model.terms import Linker
+    from stoker.model.govern import CompileMode
 
+    unasked = own_cache and not settings["cache_remote"]
     return ChainOptions(
-        cache=CacheEngine(settings["cache"]),
+        cache=CacheEngine(settings["cache"] or ("project" if unasked else "auto")),
         remote=settings["cache_remote"],
         launcher=settings["compiler_launcher"],
         distribute=settings["distribute"],
         trust_network=bool(settings["trust_network"]),
-        linker=Linker(settings.get("linker", "default")),
+        linker=CompileMode(settings.get("linker", "default")),
     )
 
 
@@ -149,4 +153,7 @@ def _define(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name:
         raise UsageError(f"-D {text} has no name", hints=["for example: -D USE_CUDNN=0"])
-    return name, value if equals else "ON"
+    if not equals:
+        hints = [f"for example: -D {name}=ON"]
+        raise UsageError(f"-D {name} has no value", hints=hints)
+    return name, value

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stoker.cli.chosen import progress_view, run_options, same_command, with_settings
 from stoker.model.errors import ExitStatus, StorageError
-from stoker.model.value import indented_json
+from stoker.model.value import count_of, indented_json
 from stoker.outside.streams import ci_system
 from stoker.settings.declared import OPTIONS, SettingGroup, SettingKind
 
@@ -38,7 +38,11 @@ class Flag(NamedTuple):
 
 
 FLAGS = (
-    Flag("--respect-jobs", "respect_jobs", "Leave -jN of make and ninja as it is, and use N CPUs."),
+    Flag(
+        "--respect-jobs",
+        "respect_jobs",
+        "Leave -jN of make and ninja as it is, and use N CPUs; also MAX_JOBS=N.",
+    ),
     Flag("--summary", "summary_file", "Write the summary as JSON.", "FILE"),
     Flag("--explain", "explain", "Say why steps waited, were paused or were killed."),
 )
@@ -104,7 +108,7 @@ def run_governed(
     from stoker.govern.client.summary import summary_text, unseen_text
 
     settings = with_settings(arguments)
-    if respect_jobs and (jobs := jobs_of(command)):
+    if respect_jobs and (jobs := jobs_of(command) or count_of(os.environ.get("MAX_JOBS", ""))):
         settings["cpus"] = min(settings["cpus"] or jobs, jobs)
     progress = settings["progress"]
     outputs, output = kept_outputs(), Sieve()
@@ -118,7 +122,7 @@ def run_governed(
         serial.show(event)
 
     try:
-        options = replace(run_options(settings), respect_jobs=respect_jobs)
+        options = replace(run_options(settings, own_cache=True), respect_jobs=respect_jobs)
         finished = run(
             command, options, run_cache(options.chain), with_decisions_logged(show), output.feed
         )

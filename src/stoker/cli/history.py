@@ -14,7 +14,12 @@ _FEW = 20  # steps that are shown without --all
 
 @click.command()
 @click.argument("run", metavar="[RUN]", required=False)
-@click.option("--all", "everything", is_flag=True, help="Show every step, not only the largest.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Show every run, also those without steps; with RUN, every step.",
+)
 @click.option(
     "--step",
     metavar="NAME",
@@ -34,12 +39,6 @@ _FEW = 20  # steps that are shown without --all
     metavar="FILE",
     help="Learn from a trace that was exported on another machine.",
 )
-@click.option(
-    "--chart", is_flag=True, help="Show how builds of this folder changed, and which step did."
-)
-@click.option(
-    "--page", type=click.Path(path_type=Path), metavar="FILE", help="Write the chart as a web page."
-)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def history(
     run: str | None,
@@ -47,19 +46,15 @@ def history(
     step: str | None,
     target: Path | None,
     source: Path | None,
-    chart: bool,
-    page: Path | None,
     as_json: bool,
 ) -> None:
-    """List governed runs; with RUN, list its steps and what each needed.
+    """List governed runs that have steps; with RUN, list its steps and what each needed.
 
     \b
     stoker history
     stoker history 12
     stoker history 12 --step RegisterCUDA.cpp
     stoker history 12 --export build.json
-    stoker history --chart
-    stoker history --page trend.html
 
     RUN is a number from the list or the run folder of a build.
     """
@@ -73,13 +68,12 @@ def history(
     if source is not None:
         learned, steps = past_runs.import_trace(source)
         click.echo(f"learned {steps} steps from {source} as run {learned}", err=True)
-    elif chart or page:
-        _show_trends(page, as_json)
     elif run is None:
         if target is not None or step is not None:
             raise click.UsageError("--export and --step need a run: stoker history RUN")
         runs = with_causes(past_runs.runs())
-        print_json(runs, "runs") if as_json else show(runs_page(runs))
+        shown = runs if everything else past_runs.with_steps(runs)
+        print_json(shown, "runs") if as_json else show(runs_page(shown, len(runs) - len(shown)))
     elif target is not None:
         click.echo(f"wrote {past_runs.export(run, target)} steps to {target}", err=True)
     else:
@@ -92,27 +86,6 @@ def history(
             show(steps_page(attempts, len(attempts) if everything else _FEW))
             if summary := past_runs.summary_of(run):
                 click.echo(summary_text(summary), nl=False)
-
-
-def _show_trends(page: Path | None, as_json: bool) -> None:
-    from stoker.govern.history import past_runs
-    from stoker.outside.files import write_page
-    from stoker.outside.folders import current_folder
-    from stoker.outside.terminal import print_json, show
-    from stoker.report.trends import costs_of, trends, trends_page
-    from stoker.report.trends_page import trends_html
-
-    here = str(current_folder())
-    runs = [run for run in past_runs.runs() if f"{run.directory}/".startswith(f"{here}/")]
-    measured = past_runs.attempts_of_runs(run.id for run in runs)
-    found = trends(runs, {run: costs_of(attempts) for run, attempts in measured.items()})
-    if as_json:
-        print_json(found, "trends")
-    elif page:
-        write_page(page, trends_html(found))
-        click.echo(page)
-    else:
-        show(trends_page(found))
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""`stoker plan`, `doctor` and `options`: what a build does, what it needs, what can be chosen."""
+"""`stoker plan` and `doctor`: what a build does, what can be chosen, and what it needs."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ import click
 from stoker.cli.asking import AskingCommand, ask_options, asked_plan, write_recipe
 from stoker.cli.chosen import chain_options, told_request, with_settings
 from stoker.cli.request import request_options, setting_options
-from stoker.cli.words import check_no_folder, folder_of, variant_words
+from stoker.cli.words import variant_words
 from stoker.model.errors import ExitStatus, UsageError
 from stoker.settings.declared import OPTIONS, SettingGroup
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @click.command(cls=AskingCommand)
 @variant_words
 @request_options()
+@setting_options(SettingGroup.GOVERN, only=("memory", "cpus"))
 @setting_options(SettingGroup.CHAIN)
 @ask_options
 @click.option(
@@ -35,6 +36,13 @@ if TYPE_CHECKING:
     "listed",
     is_flag=True,
     help="List the words of variants; with VARIANT, explain it and list the GPUs that run it.",
+)
+@click.option(
+    "--options",
+    "choices",
+    is_flag=True,
+    help="List the options of the tree, and the environment variables that its build reads; "
+    "words select by name and help text.",
 )
 @click.option("--against", metavar="VARIANT", help="Show only what differs from another variant.")
 @click.option("--json", "forms", flag_value="json", multiple=True, help="Print the plan as JSON.")
@@ -68,6 +76,7 @@ def plan(
     checked: str | None,
     written: str | None,
     listed: bool,
+    choices: bool,
     against: str | None,
     forms: tuple[str, ...],
     **options: Any,
@@ -86,6 +95,8 @@ def plan(
     stoker plan --check-recipe mylib.toml --source mylib
     stoker plan --list                the words that name variants, and GPUs
     stoker plan --list "NVIDIA GeForce RTX 3090"
+    stoker plan --options cudnn --source pytorch
+    stoker plan flash-attn==2.8.3 h100 --memory 32G --cpus 16   for another machine
     stoker plan --trust stoker.toml
 
     VARIANT: what to build for, such as cu130-sm90-avx512, h100, "8.0;9.0+PTX", cpu, native, or a
@@ -108,6 +119,9 @@ def plan(
         return
     if listed:
         _list(options["words"], as_json=form == "json")
+        return
+    if choices:
+        _options(" ".join(options["words"]), options["source"] or ".", as_json=form == "json")
         return
     request = told_request(options)
     result = asked_plan(request, options)
@@ -207,9 +221,27 @@ def _list(words: tuple[str, ...], *, as_json: bool) -> None:
         print_json(known) if as_json else show(known_words_page(known))
 
 
+def _options(pattern: str, source: str, *, as_json: bool) -> None:
+    import msgspec
+
+    from stoker.outside.terminal import print_json, show
+    from stoker.plan.words import options
+    from stoker.plan.words_page import options_page
+
+    if source == "." and pattern and Path(pattern).is_dir():
+        source, pattern = pattern, ""
+    tree, found = options(Path(source), pattern)
+    if as_json:
+        listed = [msgspec.to_builtins(one.option) | {"variable": one.variable} for one in found]
+        print_json(listed, "options")
+    else:
+        show(options_page(tree, found))
+
+
 @click.command(cls=AskingCommand)
 @variant_words
 @request_options()
+@setting_options(SettingGroup.GOVERN, only=("memory", "cpus"))
 @ask_options
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def doctor(as_json: bool, **options: Any) -> int:
@@ -241,36 +273,3 @@ def doctor(as_json: bool, **options: Any) -> int:
     else:
         show(doctor_page(planned, findings))
     return ExitStatus.OK if runs else ExitStatus.FAILED
-
-
-@click.command()
-@click.argument("pattern", default="", metavar="[PATTERN]")
-@click.option("--source", default=".", metavar="SOURCE", help="The source. Default: this folder.")
-@click.option("--json", "as_json", is_flag=True, help="Print the options as JSON.")
-def options(pattern: str, source: str, as_json: bool) -> None:
-    """List the options of a source tree, and the environment variables that its build reads.
-
-    PATTERN selects by name and help text.
-
-    \b
-    stoker options
-    stoker options cudnn --source pytorch
-    """
-    import msgspec
-
-    from stoker.outside.terminal import print_json, show
-    from stoker.plan.words import options
-    from stoker.plan.words_page import options_page
-
-    try:
-        with folder_of(source) as folder:
-            tree, found = options(Path(folder or source), pattern)
-    except UsageError:
-        if pattern and source == ".":
-            check_no_folder([pattern], "a pattern")
-        raise
-    if as_json:
-        listed = [msgspec.to_builtins(one.option) | {"variable": one.variable} for one in found]
-        print_json(listed, "options")
-    else:
-        show(options_page(tree, found))

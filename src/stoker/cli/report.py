@@ -43,7 +43,7 @@ def report(
     """Write a page about a governed run: timeline, memory, critical path, every step.
 
     \b
-    stoker report                         the latest run
+    stoker report                         the latest run that has steps
     stoker report 12 -o build.html        run 12 of `stoker history`
     stoker report 12 --against 11         what became slower or larger, and why
     stoker report 12 --trace              a trace: steps, waits, counters of memory
@@ -58,20 +58,21 @@ def report(
     from stoker.report.page import page_data, report_page
     from stoker.report.reporting import analyse_run, find_phases, make_report
 
+    def say(text: str) -> None:
+        tell(f"stoker: {text}")
+
     if trace:
         if against or as_json:
             raise UsageError("--trace has no comparison and is JSON itself")
         from stoker.report.perfetto import perfetto_trace
 
-        found = analyse_run(run)
+        found = analyse_run(run, say=say)
         out = out or Path("trace.json")
         write_named(out, perfetto_trace(found, find_phases(found)))
         click.echo(out)
         return
 
-    report = make_report(
-        run, against=against, what_if=what_if, say=lambda text: tell(f"stoker: {text}")
-    )
+    report = make_report(run, against=against, what_if=what_if, say=say)
     if as_json:
         print_json(page_data(report))
         return

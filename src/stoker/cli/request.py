@@ -78,7 +78,7 @@ def request_options(*, source: bool = True) -> Callable[[F], F]:
             "defines",
             multiple=True,
             metavar="NAME=VALUE",
-            help="Set any other CMake option; `stoker options` lists them.",
+            help="Set any other CMake option; `stoker plan --options` lists them.",
         )(function)
         return setting_options(SettingGroup.PLAN, without=() if source else ("source",))(function)
 

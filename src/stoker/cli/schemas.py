@@ -29,10 +29,9 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "graph": {"": "stoker.report.graphs.analysis:BuildGraph"},
     "history": {"runs": "[stoker.model.runs:Run]"},
     "history RUN": {"steps": "[stoker.model.runs:Attempt]"},
-    "history --chart": {"trends": "[stoker.report.trends:Trend]"},
     "inspect": {"": "stoker.model.artifact:ArtifactFacts"},
     "install PACKAGE": {"found": "[stoker.catalogue.finding:Found]"},
-    "options": {"options": "[stoker.model.source:CMakeOption]"},
+    "plan --options": {"options": "[stoker.model.source:CMakeOption]"},
     "package": {
         "plan": "stoker.wheel.package.values:PackagePlan",
         "packaged": "stoker.wheel.package.values:Packaged?",  # nothing in a dry run
@@ -64,7 +63,6 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     },
     "slim": {"": "stoker.model.slimming:SlimReport"},
     "toolchain list": {"toolchains": "[stoker.builds.toolchains.store:Toolchain]"},
-    "tune": {"": "stoker.model.tuning:Tuning"},
     "verify": {"": "stoker.wheel.verify.tested:Verification", "ok": bool},
 }
 

@@ -61,8 +61,8 @@ def slim(
 def _go_back(word: str, gpus: str | None, undoing: bool) -> None:
     from stoker.model.errors import UsageError
     from stoker.model.value import size
+    from stoker.wheel.inspect.target import find_target
     from stoker.wheel.slim.slimming import discard, undo
-    from stoker.wheel.target import find_target
 
     if gpus is not None:
         raise UsageError("--undo restores everything: leave out --for")
@@ -91,11 +91,11 @@ def _slim(
     from stoker.model.errors import UsageError
     from stoker.outside.long_work import shown, stage
     from stoker.outside.terminal import print_json, show, tell
+    from stoker.wheel.inspect.target import find_target, gpu_targets
     from stoker.wheel.slim.cuts import SlimRequest
     from stoker.wheel.slim.library import SlimOptions
-    from stoker.wheel.slim.page import slim_lines, slim_page
+    from stoker.wheel.slim.report_page import slim_lines, slim_page
     from stoker.wheel.slim.slimming import OutputOptions, slim
-    from stoker.wheel.target import find_target, gpu_targets
 
     if gpus is None:
         raise UsageError(
@@ -141,14 +141,14 @@ def inspect(target: str, against: str | None, torch: tuple[str, ...], as_json: b
     """
     from stoker.model.errors import StokerError
     from stoker.outside.long_work import shown
-    from stoker.wheel.inspecting import inspect
+    from stoker.wheel.inspect.inspecting import inspect
 
     with shown():
         facts = [inspect(word, torch=torch) for word in (target, against) if word is not None]
     if against is None:
         _print(facts[0], as_json)
     else:
-        from stoker.wheel.differences import compare_facts
+        from stoker.wheel.inspect.differences import compare_facts
 
         new, old = facts
         _print(compare_facts(old, new), as_json)  # as with `stoker report --against`
@@ -161,8 +161,8 @@ def inspect(target: str, against: str | None, torch: tuple[str, ...], as_json: b
 def _print(value: Any, as_json: bool) -> None:
     from stoker.model.artifact import ArtifactFacts
     from stoker.outside.terminal import print_json, show
-    from stoker.wheel.differences import fact_differences_page
-    from stoker.wheel.inspect_page import inspection_page
+    from stoker.wheel.inspect.differences import fact_differences_page
+    from stoker.wheel.inspect.facts_page import inspection_page
 
     if as_json:
         print_json(value, "differences")
@@ -232,7 +232,7 @@ def package(
     from stoker.outside.long_work import shown, stage
     from stoker.outside.terminal import print_json, show, tell
     from stoker.wheel.package.packaging import package, plan_package
-    from stoker.wheel.package.page import package_page, packaged_lines
+    from stoker.wheel.package.plan_page import package_page, packaged_lines
     from stoker.wheel.package.values import PackageMode, PackageRequest
 
     request = PackageRequest(mode=PackageMode(wishes.pop("mode")), **wishes)
@@ -294,16 +294,16 @@ def verify(wheel: Path, as_json: bool, junit: Path | None, **wishes: Any) -> Exi
     from stoker.outside.files import write_named
     from stoker.outside.long_work import shown, stage
     from stoker.outside.terminal import print_json, show
-    from stoker.wheel.verify import page
+    from stoker.wheel.verify import findings_page
     from stoker.wheel.verify.verifying import VerifyWishes, verify
 
     with shown(), stage(f"verifying {wheel.name}"):
         verification = verify(wheel, VerifyWishes(**wishes))
     if junit:
-        write_named(junit, page.verification_junit(verification))
+        write_named(junit, findings_page.verification_junit(verification))
     if as_json:
-        built = page.verification_json(verification)
+        built = findings_page.verification_json(verification)
         print_json(built)
     else:
-        show(page.verification_page(verification))
+        show(findings_page.verification_page(verification))
     return ExitStatus.OK if verification.ok else ExitStatus.FAILED

@@ -36,7 +36,6 @@ _JOINED_OUTPUT = re.compile(
 )
 _DEPENDENCIES = re.compile(r"-Wp,-MM?D,(.+)")
 # Files that a linker writes beside its output.
-_SIDE_FILE = re.compile(r"((?:-Wl,)?(?:-?-Map|--dependency-file)[=,])(.+)", re.DOTALL)
 _SHORT = 16  # a value with fewer characters is no token
 _FOLDERS = ("-I", "-L", "-isystem", "-iquote", "-idirafter", "-include")
 _RESPONSE = ("--options-file", "-optf")
@@ -202,49 +201,18 @@ def as_remote(step: Step) -> Step:
     return replace(step, role=Role.REMOTE, key=_key(Role.REMOTE, step.key))
 
 
-def link_identity(command: Sequence[str], directory: str) -> str:
-    """Return what identifies a link whose linker can be chosen: all its words but the inputs. Empty
-    for any other command.
-    """
+def has_free_linker(command: Sequence[str]) -> bool:
+    """Return whether a command is a link whose linker can be chosen."""
     program, *words = _compiler_command(command) or [""]
     name = basename(program)
-    direct = bool(command) and command[0] == program and named("drivers").fullmatch(name)
-    compiles = any(_read(word).is_source or word == "-c" for word in words)
-    if not direct or compiles or keeps_linker(words):
-        return ""
-    kept = (
-        word
-        for before, word in pairwise([name, *words])
-        if before in _outputs() or not _read(word).is_input
-    )
-    return _key(directory, name, *kept)
+    if not command or command[0] != program or not named("drivers").fullmatch(name):
+        return False
+    return not keeps_linker(words) and not any(_read(w).is_source or w == "-c" for w in words)
 
 
 def compiler_words(text: str) -> tuple[str, ...]:
     """Return the words of the compile or link in a line of a build tool, without caches."""
     return tuple(_compiler_command(_compile_of(text)))
-
-
-def moved(command: Sequence[str], folder: str) -> tuple[tuple[str, ...], str] | None:
-    """Return the command with all files that it writes in another folder, and its output there;
-    ``None`` if it does not name its output.
-    """
-    words, output, before = [], "", ""
-    for word in command:
-        option, value = _read(word).option, _read(word).value
-        if option and value and _outputs()[option] != "target":
-            target = join(folder, basename(value))
-            word = word.removesuffix(value) + target
-        elif before in _outputs() and _outputs()[before] != "target":
-            option, value, target = before, word, join(folder, basename(word))
-            word = target
-        elif found := _SIDE_FILE.fullmatch(word):
-            word = found[1] + join(folder, basename(found[2]))
-        if value and option and _outputs()[option] == "output":
-            output = target
-        before = word if _read(word).option == word else ""
-        words.append(word)
-    return (tuple(words), output) if output else None
 
 
 def custom_step(command: Sequence[str], directory: str, root: str) -> Step:

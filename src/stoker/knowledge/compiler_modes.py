@@ -43,10 +43,6 @@ class _Unlinked(Row, frozen=True, kw_only=True):
     options: tuple[str, ...]
 
 
-class _Defined(Row, frozen=True, kw_only=True):
-    symbols: frozenset[str]
-
-
 class _Recorded(Row, frozen=True, kw_only=True):
     options: tuple[str, ...]
     harmless: tuple[str, ...]
@@ -64,7 +60,6 @@ class _ModeTable(Row, frozen=True, kw_only=True):
     mode: tuple[_Mode, ...]
     linker: tuple[_Linker, ...]
     unlinked: _Unlinked
-    defined: _Defined
     threads: _Threads
     recorded: _Recorded
 
@@ -84,18 +79,13 @@ def mode_options(mode: CompileMode, threads: int = 1) -> tuple[str, ...]:
 
 @cache
 def linker_programs() -> dict[CompileMode, str]:
-    """Return the program of each linker that can replace the default one, best first."""
+    """Return the program of each linker that can replace the default one."""
     return {row.mode: row.program for row in _mode_table().linker}
 
 
 def keeps_linker(words: Iterable[str]) -> bool:
     """Return whether the words of a link exclude another linker."""
     return any(map(_patterns()[0], words))
-
-
-def symbols_of_linkers() -> frozenset[str]:
-    """Return the symbols that some linkers define by themselves."""
-    return _mode_table().defined.symbols
 
 
 def mode_of(options: Iterable[str]) -> tuple[CompileMode, int]:

@@ -27,6 +27,7 @@ class CpuLevel(Row, frozen=True, kw_only=True):
 class _CpuTable(Row, frozen=True, kw_only=True):
     level: tuple[CpuLevel, ...]
     product: dict[str, str]
+    model: dict[str, str]
 
 
 _cpu_table = table("cpus", _CpuTable)
@@ -39,6 +40,13 @@ def cpu_levels() -> dict[str, CpuLevel]:
 
 def cpu_products() -> dict[str, str]:
     return _cpu_table().product
+
+
+@cache
+def cpu_models() -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Return patterns of model names, with dashes between their words, and what each model is."""
+    found = _cpu_table().model.items()
+    return tuple((re.compile(pattern, re.ASCII), cpu) for pattern, cpu in found)
 
 
 @cache

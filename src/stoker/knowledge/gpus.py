@@ -19,6 +19,7 @@ from stoker.model.errors import UsageError, unknown
 from stoker.model.value import version_numbers
 from stoker.model.variant import Backend, GpuTarget
 
+_SERIES = re.compile(r"(?:RTX|GTX|RX) (\d{4}(?: Ti| D| XTX?)?)", re.ASCII)
 LONGEST = 1000  # characters of a text
 FILLERS = frozenset({"with", "and", "for", "only", "on", "the", "a"})
 _MOST_TOGETHER = 12  # words that mean one thing together
@@ -43,6 +44,7 @@ class GpuModel(Row, frozen=True, kw_only=True):
 class _GpuTable(Row, frozen=True, kw_only=True):
     gpu: tuple[GpuModel, ...]
     generation: dict[str, str]
+    host: dict[str, tuple[str, ...]]
     decoration: tuple[str, ...]
 
 
@@ -127,6 +129,46 @@ def oldest_driver(compressions: Iterable[Compression]) -> str | None:
     return max(drivers, key=version_numbers, default=None)
 
 
+_LISTED = re.compile(
+    r"(?:sm_?|compute_?)?(\d{1,2})\.?(\d)([af]?)(\+ptx|-real|-virtual)?", re.ASCII | re.IGNORECASE
+)
+_UNRESOLVED = ("all", "all-major", "native", "auto", "common", "off")
+
+
+class ListedGpus(NamedTuple):
+    """What a list of architectures names: ``odd`` are words in a spelling of another tool, and
+    ``open`` the words that leave the targets to the build.
+    """
+
+    targets: tuple[GpuTarget, ...]
+    odd: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+
+
+def listed_gpus(text: str, *, of_cmake: bool = False) -> ListedGpus | None:
+    """Read the value of TORCH_CUDA_ARCH_LIST, or of CMAKE_CUDA_ARCHITECTURES; ``None`` if a word
+    is no target.
+    """
+    targets, odd, left = list[GpuTarget](), list[str](), list[str]()
+    for word in re.split(r"[;,\s]+", text.strip()):
+        name, _, ptx = word.partition("+")
+        if not word or word.casefold() in _UNRESOLVED:
+            left += [word] if word else []
+        elif found := _LISTED.fullmatch(word):
+            arch, form = f"{found[1]}.{found[2]}{found[3].lower()}", (found[4] or "").lower()
+            if arch not in cuda_archs():
+                return None
+            with_ptx = form in ("+ptx", "-virtual") or (of_cmake and not form)
+            targets.append(GpuTarget(arch=arch, ptx=with_ptx))
+            if ("." in word) is of_cmake or not word[0].isdigit():
+                odd.append(word)
+        elif (row := gpu_names().get(squeeze(name))) and row.backend is Backend.CUDA:
+            targets += [replace(gpu, ptx=gpu.ptx or ptx.upper() == "PTX") for gpu in row.gpus]
+        else:
+            return None
+    return ListedGpus(sorted_targets(targets), tuple(odd), tuple(left))
+
+
 class NamedGpus(NamedTuple):
     backend: Backend
     gpus: tuple[GpuTarget, ...]
@@ -201,9 +243,17 @@ def gpu_names() -> dict[str, NamedGpus]:
         target = NamedGpus(row.backend, (GpuTarget(arch=row.arch),))
         spelled = row.names if row.backend is Backend.CUDA else (row.arch, *row.names)
         names |= {squeeze(name): target for name in spelled}
+        # People leave out the name of the series: 4090.
+        names |= {squeeze(n[1]): target for n in map(_SERIES.fullmatch, row.names) if n}
     for name, archs in generations().items():
         names[name] = NamedGpus(gpus()[archs[0].arch].backend, archs)
     return names
+
+
+@cache
+def hosts_of_gpus() -> dict[str, str]:
+    """Return the family of the CPU to which GPUs are soldered, by their squeezed names."""
+    return {squeeze(name): cpu for cpu, names in _gpu_table().host.items() for name in names}
 
 
 def gpus_named(words: Sequence[str]) -> NamedGpus | None:

@@ -40,6 +40,7 @@ class _FrontEnd(Row, frozen=True, kw_only=True):
 
 
 class _TorchTable(Row, frozen=True, kw_only=True):
+    instead: dict[str, str]
     release: tuple[TorchRelease, ...]
     forwarding: Forwarding
     front_end: _FrontEnd
@@ -56,6 +57,11 @@ def front_end_variables() -> tuple[str, ...]:
     return _torch_table().front_end.names
 
 
+def instead_of() -> dict[str, str]:
+    """Return the variables of guides that no release reads, and what to set instead."""
+    return _torch_table().instead
+
+
 @cache
 def torch_releases() -> dict[str, TorchRelease]:
     return {row.version: row for row in _torch_table().release}
@@ -66,6 +72,12 @@ def oldest_python() -> str:
     """Return the oldest Python that any known release of PyTorch supports."""
     oldest = (row.python[0] for row in _torch_table().release)
     return min(oldest, key=version_numbers)
+
+
+@cache
+def newest_python() -> str:
+    """Return the newest Python that any known release of PyTorch supports."""
+    return max((row.python[1] for row in _torch_table().release), key=version_numbers)
 
 
 def torch_release(version: str | None) -> TorchRelease | None:

@@ -2,8 +2,8 @@
 
 from enum import StrEnum
 
+from stoker.model.govern import CompileMode
 from stoker.model.setting import Setting
-from stoker.model.terms import Linker, LinkerChoice
 from stoker.model.value import Value
 
 # Variables on which the objects of a build depend besides its files. Compilers read the first ones
@@ -30,6 +30,7 @@ class CacheEngine(StrEnum):
     """A compiler cache; the words of ``--cache``."""
 
     AUTO = "auto"
+    PROJECT = "project"  # only what the project starts by itself
     NONE = "none"
     CCACHE = "ccache"
     SCCACHE = "sccache"
@@ -55,7 +56,7 @@ class ChainOptions(Value, frozen=True, kw_only=True):
     launcher: str | None = None
     distribute: str = "none"
     trust_network: bool = False
-    linker: Linker = Linker.DEFAULT
+    linker: CompileMode = CompileMode.DEFAULT
 
 
 class FoundEngine(Value, frozen=True, kw_only=True):
@@ -111,7 +112,7 @@ class Chain(Value, frozen=True, kw_only=True):
     wrapper: str | None = None
     scheduler: str = ""  # the address of sccache-dist's, if stoker configures its client
     folder: str = ""  # of ccache, which does not say when its disk is full
-    linkers: LinkerChoice = LinkerChoice()
+    linker: CompileMode = CompileMode.DEFAULT
     parts: tuple[ChainPart, ...] = ()
     settings: tuple[Setting, ...] = ()
 

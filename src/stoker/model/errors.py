@@ -38,7 +38,7 @@ class Terminated(SystemExit):
 
 
 class OutputClosed(SystemExit):
-    """The reader of our output has exited (`stoker options | head`), which is no error.
+    """The reader of our output has exited (`stoker plan --list | head`), which is no error.
 
     It is not a BrokenPipeError, because click turns that into status 1.
     """

@@ -369,7 +369,7 @@ class Reason(StrEnum):
     TOO_LARGE = "too-large"  # by default it would not fit even alone
     IDLE_CPUS = "idle-cpus"  # too few steps are left to keep all CPUs busy
     REFUSED = "refused"  # the compiler does not know the options of the mode
-    LINKER = "linker"  # the user's setting names it, or `stoker tune` has measured it
+    LINKER = "linker"  # the user's setting names it
     LINK_FAILED = "link-failed"  # with another linker than the default one
 
 

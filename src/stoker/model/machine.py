@@ -42,6 +42,7 @@ class LimitKind(StrEnum):
     PHYSICAL = "physical memory"
     CGROUP_V1 = "cgroup v1"
     CGROUP_V2 = "cgroup v2"
+    GIVEN = "an option"
 
 
 class MemoryLimit(Value, frozen=True, kw_only=True):

@@ -49,11 +49,14 @@ class SourceSummary(Value, frozen=True, kw_only=True):
 
 
 class Resources(Value, frozen=True, kw_only=True):
-    """The CPUs of this machine, and the memory limit that is reached first."""
+    """The CPUs of this machine, and the memory limit that is reached first. ``given`` are the
+    options that describe another machine instead.
+    """
 
     cpus: int
     memory_bytes: Bytes
     memory_limit: str  # "cgroup v2 (/sys/fs/cgroup/...)"
+    given: tuple[str, ...] = ()
 
 
 class Plan(Value, frozen=True, kw_only=True):

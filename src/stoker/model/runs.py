@@ -1,8 +1,6 @@
 """A governed run and its results."""
 
-import re
 from enum import StrEnum
-from posixpath import dirname
 
 from msgspec.structs import replace
 
@@ -11,7 +9,6 @@ from stoker.model.govern import Basis, CompileMode, ModeEffect, Reason, StepReco
 from stoker.model.value import Bytes, Seconds, Value
 
 _BUILD = "stoker build "
-_RUN_FOLDER = re.compile(rf"{_BUILD}\d{{8}}-\d{{6}}-(.+?)(?:-\d+)?", re.ASCII)
 
 
 def build_command(run_folder: str) -> str:
@@ -22,13 +19,6 @@ def build_command(run_folder: str) -> str:
 def run_folder_of(command: str) -> str | None:
     """Return the name of the run folder of a build, by the command of its run."""
     return command.removeprefix(_BUILD) if command.startswith(_BUILD) else None
-
-
-def command_of(command: str) -> str:
-    """Return what a command has in common with its repeats: a build without the time and the number
-    in the name of its run folder.
-    """
-    return f"{_BUILD}{folder[1]}" if (folder := _RUN_FOLDER.fullmatch(command)) else command
 
 
 class Outcome(StrEnum):
@@ -130,7 +120,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
     mode_bytes: dict[CompileMode, int] = {}
     mode_cpu_s: dict[CompileMode, float] = {}
     links: int = 0  # finished steps that link
-    linker_why: str = ""  # why links used another linker, or why they did not
+    linker: CompileMode = CompileMode.DEFAULT  # that was asked for
     # Seconds of links with another linker, and those of the same links with the default one before.
     # A link that the default linker has not made before counts in neither.
     link_s: float = 0.0
@@ -156,25 +146,3 @@ class Run(Value, frozen=True, kw_only=True):
     directory: str
     summary: RunSummary | None
     cause: str = ""  # of a failure, if it is known
-
-
-def short_path(path: str, directory: str) -> str:
-    """Return a path that is the same for every copy of a tree: relative to the directory of the run
-    if it lies below that or below its parent, such as the source beside a build folder.
-    """
-    text = path.encode(errors="surrogateescape").decode(errors="replace")
-    for base, start in ((directory, ""), (dirname(directory), "../")):
-        if base not in ("", "/") and text.startswith(f"{base}/"):
-            return start + text[len(base) + 1 :]
-    return text
-
-
-class Includes(Value, frozen=True, kw_only=True):
-    """The files that the compilers of a run read. ``steps`` has the indices of the source and of
-    the headers for the output of each step. A file that could not be read has an empty digest.
-    Every path is a ``short_path``.
-    """
-
-    files: tuple[str, ...] = ()
-    digests: tuple[bytes, ...] = ()
-    steps: dict[str, tuple[int, ...]] = {}

@@ -161,6 +161,7 @@ class SourceTree(Value, frozen=True, kw_only=True):
     front_end: FrontEnd
     options: tuple[CMakeOption, ...] = ()
     variables: tuple[str, ...] = ()  # names the CMake files read or set otherwise
+    printed: frozenset[str] = frozenset()  # variables that its CMake files only print
     cmake_minimum: str | None = None  # the oldest CMake that the tree accepts
     submodules: tuple[Submodule, ...] = ()
     requirements: tuple[str, ...] = ()  # PEP 508 lines needed before building

@@ -21,16 +21,6 @@ class Gc(StrEnum):
     ALWAYS = "always"  # also where debug information or the like records the parameters
 
 
-class Linker(StrEnum):
-    """The user's setting: which linker links."""
-
-    AUTO = "auto"  # the one that `stoker tune` measured and checked, else the default one
-    DEFAULT = "default"
-    MOLD = "mold"
-    LLD = "lld"
-    GOLD = "gold"
-
-
 class NvccThreads(StrEnum):
     """The user's setting: who chooses the threads of nvcc."""
 
@@ -61,21 +51,6 @@ class RunShare(Value, frozen=True, kw_only=True):
     history: str = ""  # the file of its history; that of the governor if empty
 
 
-class LinkerChoice(Value, frozen=True, kw_only=True):
-    """The linkers of a run: one for all links, or those that were measured, by link
-    (``command_line.link_identity``). ``why`` is for people.
-    """
-
-    every: CompileMode = CompileMode.DEFAULT
-    measured: dict[str, CompileMode] = {}
-    why: str = ""
-    unusable: bool = False  # a measured linker cannot be used any more
-
-    def of(self, link: str) -> CompileMode:
-        """Return the linker of a link; ``link`` is empty if its linker cannot be chosen."""
-        return self.measured.get(link, self.every) if link else CompileMode.DEFAULT
-
-
 class TimeLimit(Value, frozen=True, kw_only=True):
     """The time of a run. ``ends`` is a reading of the monotonic clock; steps that run ``grace``
     seconds later are ended.
@@ -98,7 +73,7 @@ class RunTerms(Value, frozen=True, kw_only=True):
     ``seconds_left`` are left; ``grace`` is as in ``TimeLimit``.
     """
 
-    linkers: LinkerChoice = LinkerChoice()
+    linker: CompileMode = CompileMode.DEFAULT
     targets: PlannedTargets | None = None
     seconds: float | None = None
     seconds_left: float = 0.0

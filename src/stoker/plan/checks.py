@@ -9,7 +9,7 @@ from stoker.knowledge.cpus import cpu_family
 from stoker.knowledge.features import blas_libraries, features
 from stoker.knowledge.gpus import CudaRelease, cuda_releases, gpus
 from stoker.knowledge.platforms import platforms
-from stoker.knowledge.torch_releases import oldest_python
+from stoker.knowledge.torch_releases import newest_python, oldest_python
 from stoker.model.errors import UsageError, nearest
 from stoker.model.setting import is_on
 from stoker.model.value import version_numbers
@@ -192,6 +192,12 @@ def _python_is_new_enough(subject: Subject) -> None:
     if python and version_numbers(python) < version_numbers(oldest):
         of = f"PyTorch {release.version}" if release else "any project that stoker builds"
         raise UsageError(f"Python {python} is too old for {of}: the oldest is {oldest}")
+    installed = subject.toolbox.python.release
+    if python not in (None, installed) and version_numbers(python) > version_numbers(
+        newest_python()
+    ):
+        hints = [f"the newest that PyTorch is known to support: {newest_python()}"]
+        raise UsageError(f"no Python {python} is known or installed", hints=hints)
 
 
 _RULES: tuple[Callable[[Subject], None], ...] = (

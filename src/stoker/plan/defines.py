@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator
 
 from stoker.knowledge.features import features
-from stoker.knowledge.torch_releases import forwarding, front_end_variables
+from stoker.knowledge.torch_releases import forwarding, front_end_variables, instead_of
 from stoker.model.errors import UsageError, nearest, unknown
 from stoker.model.finding import Finding, note, warning
 from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.source import FrontEnd, ProjectKind
 from stoker.plan.recipes import Recipe
+from stoker.plan.requested import OF_CMAKE, TARGET_LISTS
 from stoker.plan.subject import Subject, environment
 
 _BY_ENVIRONMENT = (ProjectKind.EXTENSION, ProjectKind.PACKAGE)
@@ -44,7 +45,7 @@ def check_defines(subject: Subject) -> Iterator[Finding]:
             continue
         if subject.tree or nearest(setting.name, known, cutoff=_MISSPELT):
             where = str(setting.origin)
-            hint = "`stoker options PATTERN` lists what the tree knows"
+            hint = "`stoker plan --options PATTERN` lists what the tree knows"
             raise unknown("option", setting.name, known, where=where, hint=hint)
         yield warning(
             "option-unchecked",
@@ -59,6 +60,8 @@ def exported_settings(subject: Subject) -> Iterator[Setting]:
         return
     known = known_names(subject)
     for name, value in sorted(subject.exported.items()):
+        if name in TARGET_LISTS and subject.variant.gpus:
+            continue  # its targets are those of the variant, or another list counts
         if name in known and forwarding().variable(name) == name:
             origin = Origin(kind=OriginKind.ENVIRONMENT, where=name)
             setting = Setting(place=SettingPlace.CMAKE, name=name, value=value, origin=origin)
@@ -66,29 +69,35 @@ def exported_settings(subject: Subject) -> Iterator[Setting]:
 
 
 def check_exported(subject: Subject) -> Iterator[Finding]:
-    """Refuse a USE_ or BUILD_ variable that looks like a misspelt option.
+    """Yield a note for each exported variable of PyTorch's builds that the tree does not read.
 
-    Other variables of that form, such as BUILD_NUMBER of a CI system, are left alone.
+    Shells hold variables for other programs, so none is refused.
     """
     if subject.kind is not ProjectKind.PYTORCH or subject.tree is None:
         return
     known = known_names(subject)
     options = [option.name for option in subject.tree.options]
     for name in sorted(subject.exported):
-        if name in known or not name.startswith(("USE_", "BUILD_", "CMAKE_")):
-            continue
-        if near := nearest(name, options, count=1, cutoff=_MISSPELT):
-            raise unknown("option", name, near, where=f"environment {name}")
-        yield note(
-            "variable-unknown",
-            f"the environment variable {name} is passed to CMake, which does not know it",
-        )
+        if name in subject.tree.printed:
+            where = f"{subject.tree.name} only prints it in its summary"
+            yield note("variable-printed", f"{name} of the environment changes nothing: {where}")
+        elif name in instead_of() and (name not in known or not forwarding().variable(name)):
+            title = f"{name} of the environment is not read: {instead_of()[name]}"
+            yield note("variable-unknown", title)
+        elif name not in known and name.startswith(("USE_", "BUILD_", "CMAKE_")):
+            near = nearest(name, options, count=1, cutoff=_MISSPELT)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            yield note(
+                "variable-unknown",
+                f"{name} of the environment is passed to CMake, which does not know it{meant}",
+            )
 
 
 def placed_defines(subject: Subject) -> Iterator[Setting]:
     """Yield the user's options. Some take effect as variables of the front end."""
     for setting in subject.defines:
-        yield _placed(setting, subject)
+        if not (setting.name in OF_CMAKE and subject.is_with_torch):  # which do not read it
+            yield _placed(setting, subject)
 
 
 def _placed(setting: Setting, subject: Subject) -> Setting:

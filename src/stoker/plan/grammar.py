@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from stoker.knowledge.cpus import cpu_levels, cpu_names, cpu_products, is_apple
+from stoker.knowledge.cpus import cpu_levels, cpu_models, cpu_names, cpu_products, is_apple
 from stoker.knowledge.features import blas_libraries, features
 from stoker.knowledge.gpus import (
     FILLERS,
@@ -25,6 +25,7 @@ from stoker.knowledge.gpus import (
     folded,
     gpu_names,
     gpus,
+    hosts_of_gpus,
     is_decoration,
     joined_targets,
     longest_runs,
@@ -36,7 +37,15 @@ from stoker.knowledge.gpus import (
 from stoker.knowledge.platforms import platforms
 from stoker.model.errors import UnknownWordError, UsageError, nearest, unknown
 from stoker.model.machine import Machine
-from stoker.model.variant import Backend, BuildType, Feature, GpuTarget, Sanitizer, Variant
+from stoker.model.variant import (
+    Backend,
+    BuildType,
+    Feature,
+    GpuTarget,
+    Platform,
+    Sanitizer,
+    Variant,
+)
 
 Parts = dict[str, Any]  # the fields of Variant that a word gives
 
@@ -44,8 +53,25 @@ _NAMED_BUILD = re.compile(r"^(?:python3(?P<minor>\d+)packages\.)?(?:py)?torch-",
 _NATIVE = ("native", "thismachine")
 
 
-def parse(text: str, machine: Machine | None = None) -> Variant:
-    """Read a variant. ``machine`` is what ``native`` and ``this machine`` stand for."""
+def parse(
+    text: str,
+    machine: Machine | None = None,
+    installed: Callable[[], Iterable[str]] = tuple,
+) -> Variant:
+    """Read a variant. ``machine`` is what ``native`` and ``this machine`` stand for; ``installed``
+    returns the releases of CUDA that are installed, of which ``cuda 13`` is the newest that fits.
+    """
+    return _assemble(text, _given(text, machine, installed))
+
+
+def parts_named(text: str, machine: Machine | None = None) -> frozenset[str]:
+    """Return the names of the parts that the words of a variant give."""
+    return frozenset(name for name, _ in _given(text, machine))
+
+
+def _given(
+    text: str, machine: Machine | None, installed: Callable[[], Iterable[str]] = tuple
+) -> list[tuple[str, Any]]:
     if len(text) > LONGEST:
         raise UsageError(f"a variant of {len(text):,} characters: '{text[:40]}...'")
     plain = folded(text)
@@ -62,7 +88,18 @@ def parse(text: str, machine: Machine | None = None) -> Variant:
         if parts is None:
             raise _unknown_words(text, words[start:])
         given.extend(parts.items())
-    return _assemble(text, given)
+    return [
+        (name, _release(value, installed()) if name == "toolkit" and "." not in value else value)
+        for name, value in given
+    ]
+
+
+def _release(major: str, installed: Iterable[str]) -> str:
+    """Return the newest release of CUDA with this major version: an installed one if there is."""
+    known = list(cuda_releases())
+    fitting = [version for version in known if version.startswith(f"{major}.")]
+    here = [version for version in fitting if version in installed]
+    return (here or fitting)[-1]
 
 
 def _meaning(words: Sequence[str], native: Parts | None = None) -> Parts | None:
@@ -77,7 +114,9 @@ def _meaning(words: Sequence[str], native: Parts | None = None) -> Parts | None:
     for expression, read in _PATTERNS:  # words with a number in them
         if found := re.fullmatch(expression, "-".join(words), re.ASCII):
             return read(found)
-    return None
+    return next(
+        ({"cpu": cpu} for model, cpu in cpu_models() if model.fullmatch("-".join(words))), None
+    )
 
 
 def _product(words: Sequence[str]) -> Parts | None:
@@ -112,6 +151,8 @@ def _vocabulary() -> dict[str, Parts]:
     for platform, described in platforms().items():
         names = (str(platform), *described.aliases)
         words |= {squeeze(name): {"platform": platform} for name in names}
+    for name, cpu in hosts_of_gpus().items():
+        words[name] = {**words[name], "platform": Platform(os="linux", cpu=cpu)}
     return words
 
 
@@ -120,12 +161,11 @@ def _toolkit(backend: Backend, version: str) -> Parts:
 
 
 def _cuda_toolkit(found: re.Match[str]) -> Parts | None:
-    """Read ``cu130`` or ``cuda12.8``; a major version alone means its newest release."""
-    releases = [version for version in cuda_releases() if version.startswith(f"{found[1]}.")]
-    if not releases:
+    """Read ``cu130`` or ``cuda12.8``, or a major version alone."""
+    if not any(version.startswith(f"{found[1]}.") for version in cuda_releases()):
         return None
-    version = f"{found[1]}.{found[2]}" if found[2] else releases[-1]
-    if version not in releases:
+    version = f"{found[1]}.{found[2]}" if found[2] else found[1]
+    if found[2] and version not in cuda_releases():
         hint = f"known: {' '.join(cuda_releases())}"
         raise unknown("CUDA version", version, cuda_releases(), hint=hint)
     return _toolkit(Backend.CUDA, version)
@@ -199,13 +239,26 @@ def _unknown_words(text: str, words: list[str]) -> UsageError:
     names = [*_vocabulary(), *patterns, *(GpuTarget(arch=a).word for a in cuda_archs())]
     word = " ".join(named)
     where = "" if text.casefold() == word else f" in variant '{text}'"
-    near = nearest(squeeze(word), names) or nearest(named[0], names)
+    cutoff = 0.7 if word[:1].isdigit() else 0.5  # of a number, few characters tell something
+    near = _of_one_kind(
+        nearest(squeeze(word), names, cutoff=cutoff) or nearest(named[0], names, cutoff=cutoff)
+    )
     hints = [f"did you mean {' or '.join(near)}?"] if near else []
     if word in {mode.value for mode in linker_programs()}:
         hints = [f"a setting chooses the linker: --linker {word}"]
     message = f"unknown {'words' if named[1:] else 'word'} '{word}'{where}"
     hints.append("`stoker plan --list` lists the words")
     return UnknownWordError(message, text=text, hints=hints)
+
+
+def _of_one_kind(near: Sequence[str]) -> list[str]:
+    """Return the suggestions that mean the same kind of part as the first one."""
+
+    def kind(word: str) -> str:
+        parts = {} if word in _NATIVE else _meaning([word]) or {}
+        return next((part for part in ("gpus", "backend", *parts) if part in parts), "")
+
+    return [word for word in near if kind(word) == kind(near[0])]
 
 
 def _means(word: str) -> bool:

@@ -78,6 +78,7 @@ def make_plan(subject: Subject, estimate: Estimate) -> Plan:
             cpus=subject.machine.cpu.usable,
             memory_bytes=limit.limit,
             memory_limit=f"{limit.kind} ({limit.where})",
+            given=subject.given,
         ),
         environment=tuple(s for s in settings if s.place is SettingPlace.ENVIRONMENT),
         cmake=cmake,

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from stoker.knowledge.cpus import cpu_dispatch
+from stoker.model.caching import NUMBER_OF_JOBS
 from stoker.model.finding import Finding, error, note, warning
 from stoker.model.recipe import BackendRecipe
 from stoker.model.source import ProjectKind, SourceTree
@@ -48,13 +49,8 @@ def remarks(subject: Subject) -> Iterator[Finding]:
                 "choice."
             ),
         )
-    archs = subject.exported.get("TORCH_CUDA_ARCH_LIST")
-    planned = ";".join(target.torch_word for target in subject.variant.gpus)
-    if archs and planned and archs != planned:
-        yield warning(
-            "environment-overridden",
-            f"the variant replaces TORCH_CUDA_ARCH_LIST={archs} of the environment by {planned}",
-        )
+    yield from subject.told
+    yield from _jobs(subject)
     yield from _unused_cuda(subject)
     if subject.tree is None:
         yield note(
@@ -102,6 +98,17 @@ def _unset_targets(subject: Subject) -> Iterator[Finding]:
             evidence="PyTorch's own default holds targets that CUDA 13 no longer makes",
             fix=(f"stoker plan {subject.name}-sm90   # or the name of the GPU: h100, rtx4090",),
         )
+
+
+def _jobs(subject: Subject) -> Iterator[Finding]:
+    for name in NUMBER_OF_JOBS:
+        if (value := subject.exported.get(name, "")).isdecimal():
+            yield note(
+                "jobs-needless",
+                f"{name}={value} is not needed: `stoker build` runs as many steps as fit in memory",
+                advice=f"`stoker build --cpus {value}` and `stoker run --respect-jobs` make it an "
+                "upper bound.",
+            )
 
 
 def _unused_cuda(subject: Subject) -> Iterator[Finding]:

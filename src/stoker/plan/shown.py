@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from stoker.model.caching import Chain
 from stoker.model.finding import Finding, Severity
-from stoker.model.plan import Estimate, Plan, Quantity
+from stoker.model.plan import Estimate, Plan, Quantity, Resources
 from stoker.model.setting import Setting
 from stoker.model.value import counted, duration, size
 from stoker.model.variant import Backend, PlannedTargets
@@ -48,7 +48,7 @@ def plan_page(plan: Plan, chain: Chain | None = None) -> Page:
     head = Text(f"{plan.name}", style="bold")
     head.append(f"  {what}{front_end} for {plan.platform}\n", style="not bold")
     head.append(
-        f"this machine: {machine.cpus} CPUs, {size(machine.memory_bytes)} of memory, "
+        f"{_where(machine)}: {machine.cpus} CPUs, {size(machine.memory_bytes)} of memory, "
         f"limited by {machine.memory_limit}\n",
         style="not bold dim",
     )
@@ -77,6 +77,11 @@ def plan_page(plan: Plan, chain: Chain | None = None) -> Page:
     if worth_saying:
         parts += [Text(), findings_page(worth_saying)]
     return Group(*parts)
+
+
+def _where(machine: Resources) -> str:
+    given = " and ".join(machine.given)
+    return f"the machine that {given} describe" if given else "this machine"
 
 
 def _settings(title: str, settings: tuple[Setting, ...]) -> Listing:

@@ -3,7 +3,7 @@
 The compiler flags that follow from it are the same for every project.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from stoker.knowledge.projects import projects
 from stoker.knowledge.torch_releases import TorchRelease, torch_release
 from stoker.model.errors import UsageError
 from stoker.model.evidence import AskedBuild
+from stoker.model.finding import Finding
 from stoker.model.machine import CudaToolkit, Machine, Tool, Toolbox
 from stoker.model.recipe import BackendRecipe, ProjectRecipe
 from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
@@ -42,6 +43,8 @@ class Subject(Value, frozen=True, kw_only=True):
     own_recipes: tuple[ProjectRecipe, ...] = ()  # of stoker.toml or of a file of the user's
     asked: AskedBuild | None = None  # the answers of the build itself, if it was asked
     keep_targets: bool = False  # also those that the variant does not need
+    told: tuple[Finding, ...] = ()  # what was found when the variant was read
+    given: tuple[str, ...] = ()  # options that describe another machine: --memory, --cpus
     interpreter: str | None = None  # the path of the Python, if it was named by a path
 
     @property
@@ -243,6 +246,7 @@ def wanted_variant(
     parts: Mapping[str, Said],
     features: Iterable[Said],
     machine: Machine | None,
+    installed: Callable[[], Iterable[str]] = tuple,
 ) -> tuple[Variant, dict[str, Origin]]:
     """Return the variant, and the origin of each of its parts and features.
 
@@ -250,7 +254,7 @@ def wanted_variant(
     fill in what the words leave open.
     """
     words, spoken = text
-    variant = parse(words, machine)
+    variant = parse(words, machine, installed)
     if spoken.kind is OriginKind.DEFAULT:
         origin = Origin(kind=OriginKind.DEFAULT, where=words)
     else:

@@ -8,21 +8,26 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from stoker.machine.cuda import find_nvccs, read_toolkit
+from stoker.machine.file_tree import FileTree
 from stoker.machine.python import Probe, ask_interpreter, target_python
 from stoker.machine.system import read_machine
 from stoker.machine.tools import read_cmake_variables, read_toolbox
 from stoker.model.errors import MissingError, UnknownWordError, UsageError, nearest
 from stoker.model.finding import Finding
-from stoker.model.machine import Machine, Toolbox
+from stoker.model.machine import LimitKind, Machine, MemoryLimit, Toolbox
 from stoker.model.plan import Plan
 from stoker.model.setting import Origin, OriginKind
 from stoker.model.source import ProjectKind
 from stoker.model.variant import Variant
+from stoker.outside import folders
 from stoker.plan.defines import define
 from stoker.plan.doctor import examine
 from stoker.plan.estimates import estimate
+from stoker.plan.grammar import parts_named
 from stoker.plan.planning import make_plan
 from stoker.plan.recipes.checking import check_recipe
+from stoker.plan.requested import with_variables
 from stoker.plan.run_folder import fullest_build, run_name
 from stoker.plan.subject import Subject, wanted_variant
 from stoker.settings.declared import PARTS, CommandLine
@@ -75,6 +80,7 @@ class Surveyor:
             with suppress(UsageError):  # the current folder, if it is a source tree
                 tree = read_tree(Path.cwd(), chosen.recipes)
         machine = self._machine(tree.path if tree else None)
+        machine, described_by = _as_given(machine, chosen)
         variant, origins = chosen_variant(chosen, machine)
         by_default = "cpu" in origins and origins["cpu"].kind is OriginKind.DEFAULT
         if tree and tree.kind is not ProjectKind.PYTORCH and by_default:
@@ -86,7 +92,7 @@ class Surveyor:
         if variant.python is None:
             path = self._active_python()
         toolbox, cmake_variables = self._toolbox(variant.python, path)
-        return Subject(
+        subject = Subject(
             variant=variant,
             name=variant.name,
             origins=origins,
@@ -100,8 +106,12 @@ class Surveyor:
             own_recipes=chosen.recipes,
             keep_targets=bool(chosen.value("keep_targets")),
             interpreter=path,
+            given=described_by,
             cmake_variables=cmake_variables,
         )
+        said = chosen.values["variant"]
+        spoken = said.origin.kind is not OriginKind.DEFAULT
+        return with_variables(subject, parts_named(said.value, machine) if spoken else frozenset())
 
     def _with_python(self, chosen: UserOptions) -> tuple[UserOptions, str | None]:
         """Replace a Python that is named by its path by its version; also return the path."""
@@ -155,6 +165,31 @@ class Surveyor:
         return read_toolbox(self._environment)
 
 
+def _as_given(machine: Machine, chosen: UserOptions) -> tuple[Machine, tuple[str, ...]]:
+    """Return the machine with the memory and the CPUs that the options name, and these options: a
+    plan may be for another machine than this one.
+    """
+    given = []
+    if memory := chosen.value("memory"):
+        limit = MemoryLimit(kind=LimitKind.GIVEN, where="--memory", limit=int(memory), used=0)
+        machine = replace(machine, memory=replace(machine.memory, limit=limit))
+        given.append("--memory")
+    if cpus := chosen.value("cpus"):
+        count = int(cpus)
+        cpu = replace(machine.cpu, online=count, affinity=count, quota=None)
+        machine = replace(machine, cpu=cpu)
+        given.append("--cpus")
+    return machine, tuple(given)
+
+
+def installed_cuda(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Return the releases of CUDA whose compilers are on this machine."""
+    probe = Probe(environment=environment, timeout_s=_PYTHON_TIMEOUT_S)
+    toolchains = (folders.data() / "toolchains").glob("[!.]*")
+    nvccs = find_nvccs(FileTree(Path("/")), environment, toolchains)
+    return tuple(v for v in (read_toolkit(nvcc, probe).version for nvcc in nvccs) if v)
+
+
 def checked_recipes(file: Path, source: Path | None) -> tuple[Finding, ...]:
     """Check the recipes of a file, against a tree if one is named."""
     recipes = read_recipe_file(file)
@@ -177,6 +212,7 @@ def chosen_variant(chosen: UserOptions, machine: Machine) -> tuple[Variant, dict
             parts={part: said[part] for part in PARTS if part in said},
             features=[(found.value, found.origin) for found in chosen.features],
             machine=machine,
+            installed=installed_cuda,
         )
     except UnknownWordError as error:
         near = nearest(error.text, chosen.variants)

@@ -21,7 +21,6 @@ from stoker.report.values import AttemptSpan, Comparison, Report, ReportedRun
 
 _STYLE = "page.css"
 _SCRIPTS = ("base.js", "timeline.js", "sections.js")
-_DARK = ':root[data-theme="dark"] '  # a script of the page chooses it
 _MICROSECONDS = 6  # digits: what launchers measure
 
 
@@ -80,7 +79,7 @@ def _comparison(found: Comparison) -> dict[str, Any]:
         "after": [change.after for change in changes],
         "cpu_s": [round(change.cpu_s, _MICROSECONDS) for change in changes],
         "peak": [change.peak for change in changes],
-        "why": [texts.place((*change.why, *change.headers)) for change in changes],
+        "why": [texts.place(change.why) for change in changes],
         "texts": texts.values,
     }
 
@@ -154,15 +153,6 @@ def _pauses(explanation: Explanation) -> list[dict[str, Any]]:
         {"at": pause.at, "seconds": pause.wall_s, "why": cause_text(pause)}
         for pause in explanation.pauses
     ]
-
-
-def page_style(more: str) -> str:
-    """Return the style of the report with that of another page, which has no scripts: it is dark
-    where the reader prefers that.
-    """
-    style = _asset(_STYLE)
-    dark = style[style.index(_DARK) + len(_DARK) :].partition("}")[0]
-    return f"{style}@media (prefers-color-scheme: dark) {{ :root {dark}}} }}\n{_asset(more)}"
 
 
 def _asset(name: str) -> str:

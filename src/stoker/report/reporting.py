@@ -6,6 +6,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -18,7 +19,7 @@ from stoker.govern.policy.policies import make_policy
 from stoker.model.build import BuildRecord
 from stoker.model.errors import StokerError, UsageError
 from stoker.model.govern import StepRecord
-from stoker.model.runs import Includes, Outcome, Run, run_folder_of
+from stoker.model.runs import Outcome, run_folder_of
 from stoker.model.value import UNDECODABLE, counted, prepared
 from stoker.outside.long_work import Say
 from stoker.plan.run_folder import RECORD, runs_folder
@@ -38,7 +39,7 @@ from stoker.report.values import (
 from stoker.settings.tables import Prices
 from stoker.settings.toml import own_prices
 from stoker.source.ninja import read_edges
-from stoker.wheel.inspecting import inspect
+from stoker.wheel.inspect.inspecting import inspect
 
 _LARGEST_PHASES = 256 << 20  # bytes
 _CLOCK_TOLERANCE = 2.0  # seconds: the history counts from when the run asked for its governor
@@ -62,19 +63,19 @@ class _Found(msgspec.Struct, frozen=True, kw_only=True):
     analysis: RunAnalysis
     build: BuildFacts | None
     steps: tuple[StepRecord, ...]  # for simulations
-    includes: Includes | None
 
 
 def make_report(
     run: str | None, *, against: str | None = None, what_if: bool = True, say: Say
 ) -> Report:
-    """Return the report of a run. ``run`` and ``against`` are words for ``find_run``; ``say`` shows
-    progress.
+    """Return the report of a run. ``run`` and ``against`` are words for ``History.find``; ``say``
+    shows which run it is, and progress.
     """
     prices = own_prices()
-    shown = _find(find_run(run))
-    before = _find(find_run(against)) if against is not None else None
+    shown = _find(run)
+    before = _find(against) if against is not None else None
     analysis = shown.analysis
+    say(_title(analysis))
     cost = None
     if analysis.cpus and analysis.limit:
         cost = prices.cost(analysis.wall_s, cpus=analysis.cpus, memory=analysis.limit)
@@ -85,15 +86,13 @@ def make_report(
         cost=cost,
         currency=prices.currency,
         before=ReportedRun(run=before.analysis, build=before.build) if before else None,
-        comparison=compare_runs(before.analysis, analysis, before.includes, shown.includes)
-        if before
-        else None,
+        comparison=compare_runs(before.analysis, analysis) if before else None,
     )
 
 
-def find_run(word: str | None) -> Run:
-    with History() as history:
-        return history.find(word)
+def _title(run: RunAnalysis) -> str:
+    when = datetime.fromtimestamp(run.began).strftime("%Y-%m-%d %H:%M")
+    return f"run {run.id} of {when}: {run.command}"
 
 
 def find_phases(run: RunAnalysis) -> dict[int, tuple[CompilerPhase, ...]]:
@@ -116,21 +115,27 @@ def find_phases(run: RunAnalysis) -> dict[int, tuple[CompilerPhase, ...]]:
     return {index: phases for index, phases in found.items() if phases}
 
 
-def analyse_run(run: str | None) -> RunAnalysis:
+def analyse_run(run: str | None, *, say: Say) -> RunAnalysis:
     """Return the analysis of a run for a trace. An imported run has no times to draw."""
-    found = _find(find_run(run)).analysis
+    found = _find(run).analysis
     if not found.timed:
         raise UsageError(
             f"run {found.id} was imported, and a trace needs to know when its steps ran",
             hints=[f"`stoker report {found.id}` shows what its steps needed"],
         )
+    say(_title(found))
     return found
 
 
-def _find(run: Run) -> _Found:
+def _find(word: str | None) -> _Found:
     with History() as history:
+        run = history.find(word)
         attempts = history.attempts(run.id)
-        includes = history.includes(run.id)
+    if not attempts:
+        raise UsageError(
+            f"run {run.id} has no measured steps: {run.command}",
+            hints=["`stoker history` lists the runs with steps"],
+        )
     name = run_folder_of(run.command)
     folder, record = runs_folder() / (name or ""), None
     if name is not None:
@@ -150,7 +155,6 @@ def _find(run: Run) -> _Found:
         analysis=analysis,
         build=_build_facts(folder, record) if record else None,
         steps=records(analysis.spans, dependencies, run.directory),
-        includes=includes,
     )
 
 

@@ -127,9 +127,7 @@ class WhatIf(Value, frozen=True, kw_only=True):
 
 
 class StepChange(Value, frozen=True, kw_only=True):
-    """A step that both runs measured. ``why`` and ``headers`` name what differs, as far as it was
-    recorded.
-    """
+    """A step that both runs measured. ``why`` names what differs, as far as it was recorded."""
 
     before: int  # index of the span in the earlier run
     after: int
@@ -137,7 +135,6 @@ class StepChange(Value, frozen=True, kw_only=True):
     seconds: float
     peak: int
     why: tuple[str, ...]
-    headers: tuple[str, ...] = ()
 
 
 class Cause(Value, frozen=True, kw_only=True):

@@ -286,9 +286,9 @@ _GOVERN = (
 _CHAIN = (
     Declared(
         name="cache",
-        help="Compiler cache. auto: ccache if it is installed. Default: auto.",
-        default="auto",
-        choices=("auto", "none", "ccache", "sccache"),
+        help="Compiler cache. auto: ccache if it is installed. project: only one that the project "
+        "starts itself. Default: auto; for `stoker run` project.",
+        choices=("auto", "project", "none", "ccache", "sccache"),
         group=SettingGroup.CHAIN,
     ),
     Declared(
@@ -328,10 +328,9 @@ _CHAIN = (
 )
 _LINKER = Declared(
     name="linker",
-    help="What links. auto: the linker that `stoker tune` has measured and checked for a link. "
-    "Default: default, the linker of the build.",
+    help="Another linker for all links of gcc and clang. Default: default, that of the build.",
     default="default",
-    choices=("auto", "default", "mold", "lld", "gold"),
+    choices=("default", "mold", "lld", "gold"),
     group=SettingGroup.CHAIN,
 )
 _ALL = (*_PLAN, *_BUILD, *_MATRIX, *_GOVERN, *_CHAIN, _LINKER)

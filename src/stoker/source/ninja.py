@@ -7,7 +7,7 @@ variable of the whole file.
 
 import re
 import struct
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -165,14 +165,11 @@ def read_durations(folder: Path) -> dict[str, float]:
     return durations
 
 
-def read_discovered(
-    folder: Path, wanted: Container[str] | None = None
-) -> dict[str, tuple[str, ...]]:
+def read_discovered(folder: Path) -> dict[str, tuple[str, ...]]:
     """Return the files that compilers reported to have read, by output: mostly headers.
 
-    ``wanted`` are the outputs to return, all by default. ``ninja -t deps`` prints the same, but
-    writes to the folder. A record that a killed ninja left incomplete ends the list, as it does for
-    ninja.
+    ``ninja -t deps`` prints the same, but writes to the folder. A record that a killed ninja left
+    incomplete ends the list, as it does for ninja.
     """
     try:
         content = (folder / ".ninja_deps").read_bytes()
@@ -198,7 +195,7 @@ def read_discovered(
     return {
         paths[output]: tuple(paths[n] for n in numbers if n < known)
         for output, numbers in found.items()
-        if output < known and (wanted is None or paths[output] in wanted)
+        if output < known
     }
 
 

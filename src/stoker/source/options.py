@@ -43,6 +43,7 @@ _NAME = re.compile(r"(?:[A-Za-z][A-Za-z0-9]*_)?[A-Z][A-Z0-9_]*")
 _FINDERS = {"find_file", "find_library", "find_path", "find_program"}
 _CHANGES = {"APPEND", "PREPEND", "INSERT", "REMOVE_ITEM", "REMOVE_DUPLICATES", "SORT", "REVERSE"}
 _VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){1,3}(?=\.\.\.|$)")
+_SUMMARY = re.compile(r"summary[^/]*$", re.IGNORECASE)
 _GPU_LANGUAGES = {"CUDA", "HIP"}
 
 
@@ -71,6 +72,7 @@ class CMakeFacts(Value, frozen=True, kw_only=True):
     packages: frozenset[str] = frozenset()  # those that find_package() looks for
     cuda_minimum: Minimum | None = None
     files: tuple[str, ...] = ()
+    printed: frozenset[str] = frozenset()  # read by files that print a summary, and nowhere else
 
 
 def read_options(files: TreeFiles, folder: str = "", *, alone: bool = False) -> CMakeFacts:
@@ -99,6 +101,7 @@ class _Facts:
         self._options: list[CMakeOption] = []
         self._choices: dict[str, tuple[str, ...]] = {}
         self._names: set[str] = set()  # read or set
+        self._used: set[str] = set()  # read by a file that does not only print
         self._places: dict[str, str] = {}  # of the first read
         self._assigned: set[str] = set()  # by the root, before anything reads them
         self._values: dict[str, str] = {}  # variables that are set to one literal
@@ -153,6 +156,7 @@ class _Facts:
         for command in commands:
             read, written = set(_names_read(command)), set(_names_set(command))
             self._names |= read | written
+            self._used |= set() if _SUMMARY.search(file) else read
             for name in read - assigned:
                 self._places.setdefault(name, f"{file}:{command.line}")
             if command.name == "set" and id(command) in plain:
@@ -201,6 +205,7 @@ class _Facts:
             or (bool(self.projects) and self.projects <= self._requiring),
             cuda_switches=frozenset(self._cuda_switches),
             packages=frozenset(command.arguments[0].value for _, command in self._packages),
+            printed=frozenset(variables - self._used - {option.name for option in self._options}),
             cuda_minimum=self._cuda or required_cuda(self._packages, self._values),
         )
 

@@ -87,6 +87,7 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
         front_end=_front_end(files, package, recipe),
         options=cmake.options,
         variables=cmake.variables,
+        printed=cmake.printed,
         cmake_minimum=cmake.minimum,
         submodules=submodules,
         requirements=_requirements(kind, files, package),

@@ -1,5 +1,6 @@
 """Wheels: reads, packages, slims and verifies them.
 
-``elf``, ``fatbin`` and ``facts`` read; ``engine`` rewrites a wheel in one pass. Each change is
-planned first, then applied.
+``elf`` and ``zip`` read and write the formats, ``inspect`` says what a wheel holds, ``verify``
+checks it, ``package`` and ``slim`` make a new wheel from a plan. Each room imports only those
+before it; ``reader`` gives all of them the bytes.
 """

@@ -25,7 +25,7 @@ from stoker.model.value import size
 from stoker.model.wheel_source import WheelSource
 from stoker.outside.package_index import PackageIndex
 from stoker.outside.web import Web
-from stoker.wheel.loads_with import ReadTorch
+from stoker.wheel.inspect.loads_with import ReadTorch
 from torch_extensions import WARN
 
 HOST = Host(

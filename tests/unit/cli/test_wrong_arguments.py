@@ -130,8 +130,6 @@ def test_a_run_that_the_history_lacks(line: str) -> None:
     assert error.message == f"the history has no run '{line.split()[1]}'"
 
 
-def test_a_folder_is_not_a_pattern_of_options() -> None:
-    error = _error("options", "pytorch")
-    assert error.message == "'pytorch' is a folder, not a pattern"
-    assert error.hints == ("`stoker options --source pytorch`",)
-    assert "not a source tree" in _error("options", "cudnn").message
+def test_a_folder_behind_options_is_the_source() -> None:
+    assert "pytorch is an empty folder" in _error("plan", "--options", "pytorch").message
+    assert "not a source tree" in _error("plan", "--options", "cudnn").message

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from stoker.govern.command_line import (
     compiler_words,
     custom_step,
-    link_identity,
-    moved,
+    has_free_linker,
     reads_files,
     role_of_source,
     step_of,
@@ -428,12 +427,8 @@ def test_whose_options_stoker_may_set(line: str, real: str, collector: Collector
 SHARED = "c++ -fPIC -O2 -shared -Wl,-soname,liba.so.1 -o lib/liba.so.1 a.o @b.rsp -lz"
 
 
-def test_a_link_is_known_by_everything_but_its_inputs() -> None:
-    link = link_identity(shlex.split(SHARED), "/b")
-    assert link
-    assert link_identity(["/usr/bin/c++", *shlex.split(SHARED)[1:], "c.o", "libd.a"], "/b") == link
-    assert link_identity(shlex.split(SHARED), "/other") != link
-    assert link_identity([*shlex.split(SHARED), "-Wl,--version-script=x"], "/b") != link
+def test_the_linker_of_a_link_can_be_chosen() -> None:
+    assert has_free_linker(shlex.split(SHARED))
 
 
 @pytest.mark.parametrize(
@@ -451,46 +446,10 @@ def test_a_link_is_known_by_everything_but_its_inputs() -> None:
     ],
 )
 def test_the_linker_of_other_commands_cannot_be_chosen(line: str) -> None:
-    assert link_identity(shlex.split(line), "/b") == ""
+    assert not has_free_linker(shlex.split(line))
 
 
 def test_the_compile_within_a_line_of_ninja() -> None:
     line = ': && ccache /usr/bin/c++ -DA="x y" -o a.so a.o && cmake -E touch a.so && :'
     assert compiler_words(line) == ("/usr/bin/c++", "-DA=x y", "-o", "a.so", "a.o")
     assert compiler_words("cmake -E touch a") == ()
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        (
-            "cc -MD -MT x/a.o -MF x/a.d -o x/a.o -c a.c",
-            "cc -MD -MT x/a.o -MF /t/a.d -o /t/a.o -c a.c",
-        ),
-        ("cc -ox/a.o -MFx/a.d -c a.c", "cc -o/t/a.o -MF/t/a.d -c a.c"),
-        ("cc -Wl,-Map=x/m -o x/a a.o", "cc -Wl,-Map=/t/m -o /t/a a.o"),
-        (
-            "cc -Xlinker --dependency-file=x/link.d -o x/a a.o",
-            "cc -Xlinker --dependency-file=/t/link.d -o /t/a a.o",
-        ),
-    ],
-)
-def test_all_files_that_a_command_writes_can_be_moved(line: str, expected: str) -> None:
-    there = moved(shlex.split(line), "/t")
-    assert there is not None
-    assert shlex.join(there[0]) == expected
-    assert there[1] in ("/t/a.o", "/t/a")
-
-
-def test_a_command_without_a_named_output_cannot_be_moved() -> None:
-    assert moved(["cc", "-c", "a.c"], "/t") is None
-
-
-@pytest.mark.parametrize("named", ["-o {}", "-o{}", "--output {}", "--output={}"])
-@pytest.mark.parametrize("listed", ["-MF {}", "-MF{}", "--dependency-output {}", "-Wp,-MD,{}"])
-def test_the_options_of_the_launcher_name_files_here_too(named: str, listed: str) -> None:
-    step = read(f"g++ -c a.cpp -MD {named.format('a.o')} {listed.format('a.d')}")
-    assert step.output == "a.o"
-    assert step.dependency_file == "a.d"
-    other = read(f"g++ -c a.cpp -MD {named.format('b.o')} {listed.format('b.d')}")
-    assert step.key == other.key

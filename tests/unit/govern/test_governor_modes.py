@@ -3,7 +3,6 @@
 import pytest
 
 from scripted_governor import GIB, KILLED, World, done, explanation, usage
-from stoker.govern.command_line import link_identity
 from stoker.model.govern import (
     Collector,
     CompileMode,
@@ -14,7 +13,7 @@ from stoker.model.govern import (
     Request,
 )
 from stoker.model.runs import Outcome
-from stoker.model.terms import Gc, LinkerChoice
+from stoker.model.terms import Gc
 
 LOW = b"--param=ggc-min-expand=10\t--param=ggc-min-heapsize=131072"
 LEAN = b"--param=ggc-min-expand=30\t--param=ggc-min-heapsize=262144"
@@ -123,7 +122,7 @@ MOLD = b"-fuse-ld=mold"
 
 
 def test_the_linker_of_a_run_is_added_to_its_links_only(world: World) -> None:
-    world.governor.modes.link_with(100, LinkerChoice(every=CompileMode.MOLD))
+    world.governor.modes.link_with(100, CompileMode.MOLD)
     world.ask(7, source="liba.so", command=LINK)
     world.ask(8, source="b.cpp", command=("g++", "-c", "b.cpp"))
     world.ask(9, run=101, source="libb.so", command=LINK)
@@ -145,19 +144,9 @@ def test_the_linker_of_a_run_is_added_to_its_links_only(world: World) -> None:
     assert after.effect == ModeEffect(mode=CompileMode.MOLD, seconds=1.0)
 
 
-def test_a_measured_linker_is_used_for_that_link_only(world: World) -> None:
-    measured = {link_identity(LINK, "/b"): CompileMode.LLD}
-    world.governor.modes.link_with(100, LinkerChoice(measured=measured))
-    world.ask(7, source="liba.so", command=(*LINK, "new.o"))
-    world.ask(8, source="libb.so", command=("g++", "-shared", "-o", "libb.so", "a.o"))
-    world.governor.decide(1.0)
-    assert permits(world) == [b"-fuse-ld=lld"]
-    assert permits(world, 8) == [b""]
-
-
 def test_a_link_that_fails_is_repeated_with_the_default_linker(world: World) -> None:
     """Only its messages count then."""
-    world.governor.modes.link_with(100, LinkerChoice(every=CompileMode.MOLD))
+    world.governor.modes.link_with(100, CompileMode.MOLD)
     world.ask(source="liba.so", command=LINK)
     world.governor.decide(1.0)
     assert world.governor.ended(7, done(status=1, tail=b"mold: unknown option"), 2.0)
@@ -205,7 +194,7 @@ def test_an_nvcc_without_threads_is_left_alone(world: World) -> None:
 def test_a_compile_that_must_not_run_twice_gets_no_options_that_its_compiler_may_refuse(
     world: World,
 ) -> None:
-    world.governor.modes.link_with(100, LinkerChoice(every=CompileMode.MOLD))
+    world.governor.modes.link_with(100, CompileMode.MOLD)
     world.ask(once="it reads a pipe", collector=Collector.FREE, command=LINK)
     (request,) = world.governor.state(1.0).waiting
     assert (request.mode, request.effects, request.restarts) == (CompileMode.DEFAULT, (), False)

@@ -13,7 +13,7 @@ import governed_steps as make
 from stoker.govern.history.store import History
 from stoker.model.errors import StorageError
 from stoker.model.govern import Basis, Collector, CompileMode, Reason, Role, Step, StepRecord
-from stoker.model.runs import Attempt, Explanation, Includes, Intervention, Outcome
+from stoker.model.runs import Attempt, Explanation, Intervention, Outcome
 
 STEP = Step(
     key="k", role=Role.CUDA, source="a/é b.cu", output="a.o", compiler="nvcc",
@@ -57,20 +57,6 @@ def test_attempts_come_back_as_they_were(path: Path) -> None:
     assert (kept.command, kept.directory, kept.summary) == ("ninja", "/build", make.run_summary())
 
 
-def test_includes_come_back_as_they_were(path: Path) -> None:
-    includes = Includes(files=("é.cpp", "a.h"), digests=(b"1", b""), steps={"a.o": (0, 1)})
-    with History(path) as history:
-        run, other = history.start_run("ninja", "/"), history.start_run("make", "/")
-        history.add_includes(run, includes)
-        assert history.includes(run) == includes
-        assert history.includes(other) is history.includes(other + 1) is None
-    with sqlite3.connect(path) as database:
-        database.execute("UPDATE run SET includes = 'damaged'")
-    with History(path) as again:
-        assert again.includes(run) is None
-        assert len(again.runs()) == 2
-
-
 def test_only_finished_attempts_are_learned_from(path: Path) -> None:
     """One that was ended at the deadline of its run took at least what was measured."""
     with History(path) as history:
@@ -79,7 +65,6 @@ def test_only_finished_attempts_are_learned_from(path: Path) -> None:
             history.add(run, attempt(outcome))
         assert history.recent() == (RECORD, replace(RECORD, killed=True))
         assert len(history.attempts(run)) == len(Outcome)
-        assert len(history.outputs(run)) == 1  # only one was done
 
 
 def test_an_error_in_the_block_keeps_nothing_of_it(path: Path) -> None:

@@ -402,5 +402,5 @@ def test_the_summary_says_what_the_modes_of_gcc_brought() -> None:
 def test_the_summary_says_which_linker_was_used_and_what_it_brought(
     values: dict[str, Any], says: str
 ) -> None:
-    lines = summary_text(replace(ENDED, linker_why="--linker lld", **values)).splitlines()
+    lines = summary_text(replace(ENDED, linker=CompileMode.LLD, **values)).splitlines()
     assert f"  {says}" in lines

@@ -305,14 +305,6 @@ def test_pytorchs_dispatch_is_not_explained_to_others() -> None:
     assert "cpu-level" not in names(plan("cpu").findings)
 
 
-def test_an_arch_list_of_the_environment_gives_way_and_is_said_so() -> None:
-    planned = plan("cu130-sm90", exported={"TORCH_CUDA_ARCH_LIST": "8.0;8.6"})
-    finding = named(planned.findings, "environment-overridden")
-    assert "8.0;8.6" in finding.title
-    same = plan("cu130-sm90", exported={"TORCH_CUDA_ARCH_LIST": "9.0"})
-    assert "environment-overridden" not in names(same.findings)
-
-
 def test_no_tree_is_a_note_and_unread_files_are_warnings() -> None:
     assert named(plan("cpu").findings, "no-source").severity is Severity.NOTE
     tree = pytorch_tree(notes=("CMakeLists.txt:9: ends within a command",))

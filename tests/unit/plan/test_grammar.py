@@ -14,7 +14,9 @@ from stoker.model.variant import (
     Variant,
 )
 from stoker.plan.grammar import canonical, label, parse, parse_part
-from subjects import arm_linux, gpu, linux, mac, zen4
+from subjects import arm_linux, changed, gpu, linux, mac, zen4
+
+ARM = Platform(os="linux", cpu="aarch64")
 
 
 def targets(*archs: str) -> tuple[GpuTarget, ...]:
@@ -55,7 +57,7 @@ def cuda(*archs: str, **parts: str) -> Variant:
         ("rtx4090", cuda("8.9")),
         ("RTX 3090 Ti", cuda("8.6")),
         ("rtx 6000 ada", cuda("8.9")),
-        ("Grace Hopper", cuda("9.0")),
+        ("Grace Hopper", changed(cuda("9.0"), platform=ARM)),
         ("h100+rtx4090", cuda("8.9", "9.0")),
         ("mi300x", Variant(backend=Backend.ROCM, gpus=targets("gfx942"))),
         ("ats-m150", Variant(backend=Backend.XPU, gpus=targets("ats-m150"))),
@@ -68,8 +70,8 @@ def cuda(*archs: str, **parts: str) -> Variant:
         ("NVIDIA GeForce RTX 4070 Laptop GPU", cuda("8.9")),
         ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", cuda("12.0")),
         ("NVIDIA TITAN X (Pascal)", cuda("6.1")),
-        ("NVIDIA GH200 480GB", cuda("9.0")),
-        ("Orin (nvgpu)", cuda("8.7")),
+        ("NVIDIA GH200 480GB", changed(cuda("9.0"), platform=ARM)),
+        ("Orin (nvgpu)", changed(cuda("8.7"), platform=ARM)),
         ("RTX 4090 + RTX 3090", cuda("8.6", "8.9")),
         ("AMD Instinct MI300X", Variant(backend=Backend.ROCM, gpus=targets("gfx942"))),
         ("Radeon RX 7900 XTX", Variant(backend=Backend.ROCM, gpus=targets("gfx1100"))),

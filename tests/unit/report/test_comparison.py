@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from stoker.model.govern import Role, Step, StepRecord
-from stoker.model.runs import Attempt, Includes, Outcome, Run
+from stoker.model.runs import Attempt, Outcome, Run
 from stoker.report.analysis import RecordedRun, analyse
 from stoker.report.comparison import compare_runs
 from stoker.report.dependencies import Dependencies
@@ -45,24 +45,8 @@ def analysed(*steps: Attempt) -> RunAnalysis:
     return analyse(run, steps, RecordedRun(), Dependencies({}))
 
 
-def compared(
-    before: Sequence[Attempt],
-    after: Sequence[Attempt],
-    read_before: Includes | None = None,
-    read_after: Includes | None = None,
-) -> Comparison:
-    return compare_runs(analysed(*before), analysed(*after), read_before, read_after)
-
-
-def read(**steps: dict[str, str]) -> Includes:
-    """Return what steps read: for each, the content of its source and its headers, by name."""
-    files = {name: content for each in steps.values() for name, content in each.items()}
-    places = {name: place for place, name in enumerate(files)}
-    return Includes(
-        files=tuple(files),
-        digests=tuple(content.encode() for content in files.values()),
-        steps={f"/{step}.o": tuple(map(places.__getitem__, each)) for step, each in steps.items()},
-    )
+def compared(before: Sequence[Attempt], after: Sequence[Attempt]) -> Comparison:
+    return compare_runs(analysed(*before), analysed(*after))
 
 
 def reasons(before: Attempt, after: Attempt) -> tuple[str, ...]:
@@ -138,49 +122,3 @@ def test_the_same_command_is_told_from_busier_cpus() -> None:
     (text,) = reasons(before, step("a", seconds=15, cpu=15))
     assert text == "same command: its source, a header or the speed of the machine changed"
     assert reasons(before, step("a", seconds=10.1, cpu=10.1)) == ()
-
-
-def test_headers_that_appeared_disappeared_or_changed_are_named() -> None:
-    before = read(a={"a.cpp": "1", "b.h": "1", "old.h": "1", "same.h": "1"})
-    after = read(a={"a.cpp": "1", "b.h": "2", "new.h": "1", "vector": "1", "same.h": "1"})
-    (change,) = compared([step("a")], [step("a", seconds=15)], before, after).changes
-    assert change.why == ()
-    assert change.headers == (
-        "includes 4 headers, 2 of them new: new.h vector",
-        "no longer includes 1 header: old.h",
-        "1 header changed: b.h",
-    )
-
-
-def test_a_changed_source_is_told_from_a_slower_machine() -> None:
-    before, changed = read(a={"a.cpp": "1", "b.h": "1"}), read(a={"a.cpp": "2", "b.h": "1"})
-    slower = [step("a", seconds=15)]
-    (change,) = compared([step("a")], slower, before, changed).changes
-    assert (change.why, change.headers) == (("the source file changed",), ())
-    (change,) = compared([step("a")], slower, before, before).changes
-    assert change.why == (
-        "same command, source and headers: the machine was slower, faster or shared differently",
-    )
-
-
-def test_a_file_that_could_not_be_read_is_not_said_to_have_changed() -> None:
-    for before, after in (("", "1"), ("1", "")):
-        found = compared(
-            [step("a")], [step("a")], read(a={"a.cpp": before}), read(a={"a.cpp": after})
-        )
-        assert found.changes[0].why == ()
-
-
-def test_headers_are_summed_up_over_the_steps_that_have_them() -> None:
-    before = read(a={"a.cpp": "1", "x.h": "1"}, b={"b.cpp": "1", "x.h": "1"})
-    after = read(
-        a={"a.cpp": "1", "x.h": "2", "new.h": "1", "vector": "1"},
-        b={"b.cpp": "1", "x.h": "2", "new.h": "1", "vector": "1", "map": "1"},
-    )
-    now = [step("a", seconds=13), step("b", seconds=14)]
-    causes = compared([step("a"), step("b")], now, before, after).causes
-    assert [(cause.text, cause.steps, cause.cpu_s) for cause in causes] == [
-        ("headers added: new.h vector", 2, 7),
-        ("headers changed: x.h", 2, 7),
-        ("headers added: map", 1, 4),
-    ]

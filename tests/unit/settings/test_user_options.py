@@ -9,11 +9,12 @@ import pytest
 from stoker.builds.finishing import AUTO
 from stoker.govern.client.progress import Progress
 from stoker.govern.client.session import Via
+from stoker.knowledge.compiler_modes import linker_programs
 from stoker.model.build import Isolation
 from stoker.model.errors import UsageError
+from stoker.model.govern import CompileMode
 from stoker.model.machine import Tmp
 from stoker.model.setting import OriginKind
-from stoker.model.terms import Linker
 from stoker.settings.declared import OPTIONS, PARTS
 from stoker.settings.toml import LocatedValue, SettingsFile, TomlTable
 from stoker.settings.user_options import UserOptions, gather
@@ -55,7 +56,6 @@ def told(chosen: UserOptions, name: str) -> tuple[str, str]:
 
 
 DEFAULTS = {
-    "cache",
     "distribute",
     "variant",
     "out",
@@ -84,12 +84,15 @@ def test_every_option_is_declared_once_for_all_places() -> None:
         ("isolation", Isolation),
         ("tmp", Tmp),
         ("via", Via),
-        ("linker", Linker),
         ("progress", Progress),
     ],
 )
 def test_choices_are_the_values_that_the_code_knows(name: str, values: type[StrEnum]) -> None:
     assert set(OPTIONS[name].choices) == set(values)
+
+
+def test_the_linkers_are_those_that_the_table_names() -> None:
+    assert set(OPTIONS["linker"].choices) == {CompileMode.DEFAULT, *linker_programs()}
 
 
 def test_a_build_may_choose_the_mode_of_its_package() -> None:

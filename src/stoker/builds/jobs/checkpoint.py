@@ -40,8 +40,10 @@ class Checkpoint:
         """Return the chain with which every object comes from the checkpoint and reaches it."""
         if chain.remote:
             raise UsageError("a checkpoint is a remote of the cache: leave out --cache-remote")
-        if chain.cache is CacheEngine.NONE:
-            raise UsageError("a checkpoint keeps objects by a cache: leave out --cache none")
+        if chain.cache in (CacheEngine.NONE, CacheEngine.PROJECT):
+            raise UsageError(
+                f"a checkpoint keeps objects by a cache: leave out --cache {chain.cache}"
+            )
         if self.folder and chain.cache is CacheEngine.SCCACHE:
             hints = ["--cache ccache, or an address such as s3://BUCKET/PATH"]
             raise UsageError("a checkpoint in a folder needs ccache", hints=hints)

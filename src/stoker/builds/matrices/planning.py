@@ -27,7 +27,7 @@ from stoker.plan.survey import Surveyor, chosen_variant, plan_of
 from stoker.settings.declared import CommandLine
 from stoker.settings.toml import SettingsFile, find_file, read_file, variant_names
 from stoker.settings.user_options import UserOptions, read_user_options
-from stoker.wheel.revision import new_version
+from stoker.wheel.zip.revision import new_version
 
 MANIFEST = "matrix.json"
 

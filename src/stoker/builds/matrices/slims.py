@@ -36,14 +36,14 @@ from stoker.outside.long_work import Say
 from stoker.plan.subject import target_platform
 from stoker.plan.survey import chosen_variant
 from stoker.settings.user_options import UserOptions
-from stoker.wheel.engine import open_wheel
-from stoker.wheel.engine.threads import threads
+from stoker.wheel.inspect.target import Target
+from stoker.wheel.inspect.torch_builds import toolkit_of_wheel
 from stoker.wheel.slim.cuts import SlimRequest
 from stoker.wheel.slim.slimming import OutputOptions, slim
 from stoker.wheel.slim.wheel import original_label
-from stoker.wheel.target import Target
-from stoker.wheel.torch_builds import toolkit_of_wheel
 from stoker.wheel.verify.verifying import verify
+from stoker.wheel.zip import open_wheel
+from stoker.wheel.zip.threads import threads
 
 _EXAMPLE = 'for example: wheel = "torch==2.9.1", or the path of a wheel'
 _UNKNOWN = Quantity(amount=None, basis="it depends on the wheel")

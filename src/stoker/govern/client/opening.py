@@ -62,7 +62,7 @@ def session(
                 run=run,
                 command=what,
                 directory=here,
-                terms=RunTerms(linkers=cache.chain.linkers, targets=targets),
+                terms=RunTerms(linker=cache.chain.linker, targets=targets),
                 weight=_NICE_WEIGHT if options.nice else 1.0,
                 time_limit=options.time_limit,
             )

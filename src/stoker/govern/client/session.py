@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
-from itertools import starmap
 from pathlib import Path
 from typing import Protocol
 
@@ -39,7 +38,7 @@ from stoker.model.value import Value, counted
 from stoker.model.variant import PlannedTargets
 from stoker.outside import process
 from stoker.outside.deleting import remove_file
-from stoker.outside.folders import current_folder, private_folder, unwritable
+from stoker.outside.folders import private_folder, unwritable
 from stoker.plan.compiled import where_from
 
 Show = Callable[[AnyEvent], None]
@@ -312,7 +311,7 @@ class Session:
             cache_hits=hits,
             cache=use,
             written_bytes=written,
-            linker_why=self._chain.linkers.why,
+            linker=self._chain.linker,
         )
         if summary and summary.run is not None:
             run, summary = summary.run, replace(summary, commit=_commit_here())
@@ -320,20 +319,12 @@ class Session:
         return summary
 
     def _complete_history(self, run: int, summary: RunSummary) -> None:
-        """Add the whole summary to the history, and the headers of all completed steps, for
-        comparisons of runs.
-        """
-        from stoker.govern.client.includes import StepOutput, read_includes
+        """Add the whole summary to the history."""
         from stoker.govern.history.store import History  # a run starts sooner without sqlite3
 
         try:
             with History() as history:
                 history.complete_run(run, summary)
-                steps = starmap(StepOutput, history.outputs(run))
-                began = time.time() - (time.monotonic() - self._began)
-                includes = read_includes(str(current_folder()), steps, began=began)
-                if includes.steps:
-                    history.add_includes(run, includes)
         except StorageError as error:
             self._warn(f"the history of this run is not complete: {error.in_one_line}")
 

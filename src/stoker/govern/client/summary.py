@@ -57,11 +57,11 @@ def _mode_lines(summary: RunSummary) -> Iterator[str]:
             f"  nvcc used idle CPUs for {counted(threaded, 'step')}, several GPU targets at once: "
             f"about {saved} of compile time saved"
         )
-    if summary.linker_why:
+    if summary.linker.is_linker:
         used = ((mode, count) for mode, count in summary.modes.items() if mode.is_linker)
         others = ", ".join(f"{count} {mode.value}" for mode, count in used)
         links = (others or "default linker") if summary.links else "none"
-        yield f"  links: {links} ({summary.linker_why}){_link_gain(summary)}"
+        yield f"  links: {links} (--linker {summary.linker}){_link_gain(summary)}"
 
 
 def _link_gain(summary: RunSummary) -> str:

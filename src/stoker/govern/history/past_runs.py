@@ -13,7 +13,7 @@ from stoker.govern.history.trace import read_trace, write_trace
 from stoker.model.errors import StorageError, UsageError, unreadable
 from stoker.model.govern import CompileMode, StepRecord, Timing, Trace
 from stoker.model.runs import Attempt, Outcome, Run, RunSummary
-from stoker.model.value import duration, size, whole_number
+from stoker.model.value import counted, duration, size, whole_number
 from stoker.outside.files import write_named
 from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.source.ninja import read_durations
@@ -84,9 +84,11 @@ def attempts_of(run: str, step: str | None = None) -> tuple[Attempt, ...]:
     return matching
 
 
-def attempts_of_runs(runs: Iterable[int]) -> dict[int, tuple[Attempt, ...]]:
+def with_steps(runs: Iterable[Run]) -> tuple[Run, ...]:
+    """Return the runs that have measured steps, still run, or failed for a reason that is known."""
     with History() as history:
-        return {run: history.attempts(run) for run in runs}
+        measured = history.attempts_by_run()
+    return tuple(run for run in runs if run.id in measured or run.cause or not run.summary)
 
 
 def timings_of(folder: Path) -> dict[str, Timing]:
@@ -129,9 +131,14 @@ def import_trace(path: Path) -> tuple[int, int]:
     return run, len(trace.steps)
 
 
-def runs_page(runs: tuple[Run, ...]) -> Page:
+def runs_page(runs: tuple[Run, ...], left_out: int) -> Page:
+    more = (
+        [Text(f"{counted(left_out, 'run')} without steps: --all shows all runs")]
+        if left_out
+        else []
+    )
     if not runs:
-        return Text("nothing yet: `stoker run -- ninja` measures a build")
+        return Group(Text("nothing yet: `stoker run -- ninja` measures a build"), *more)
     table = Listing(
         "run",
         "when",
@@ -158,7 +165,7 @@ def runs_page(runs: tuple[Run, ...]) -> Page:
                 str(summary.retries or ""),
             )
         table.add(str(run.id), when, *figures, run.command, run.directory, run.cause)
-    return table
+    return Group(table, *more)
 
 
 def steps_page(attempts: tuple[Attempt, ...], most: int) -> Page:

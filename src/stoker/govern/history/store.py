@@ -6,7 +6,6 @@ the caller. Rows are validated when they are read; attempts that cannot be read 
 ``unreadable`` names them.
 """
 
-import lzma
 import sqlite3
 import time
 from collections.abc import Collection, Iterator
@@ -19,8 +18,8 @@ import msgspec
 
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.govern import MOST_ROWS, StepRecord
-from stoker.model.runs import Attempt, Includes, Outcome, Run, RunSummary, build_command
-from stoker.model.value import UNDECODABLE, prepared
+from stoker.model.runs import Attempt, Outcome, Run, RunSummary, build_command
+from stoker.model.value import prepared
 from stoker.outside import folders, locks
 
 _VERSION = 1
@@ -32,8 +31,7 @@ CREATE TABLE run (
     ended REAL,
     command TEXT NOT NULL,
     directory TEXT NOT NULL,
-    summary TEXT,
-    includes BLOB
+    summary TEXT
 )""",
     """
 CREATE TABLE attempt (
@@ -81,7 +79,6 @@ _REFUSED = (
     sqlite3.SQLITE_PERM,
 )
 _TIMEOUT_S = 5.0  # seconds to wait for a lock
-_MOST_INCLUDES = 1 << 29  # bytes
 _LARGEST_ID = (1 << 63) - 1
 
 _Identity = tuple[int, int] | None  # of a file: its device and number
@@ -157,20 +154,6 @@ class History:
         statement = f"INSERT INTO attempt (run, {_ATTEMPT_COLUMNS}) VALUES (?, {marks})"
         self._write(statement, (run, *_row(attempt)))
 
-    def add_includes(self, run: int, includes: Includes) -> None:
-        """Add the files that the compilers of a run read: about 30 bytes for each step."""
-        content = lzma.compress(msgspec.msgpack.encode(includes), preset=1)
-        self._write("UPDATE run SET includes = ? WHERE id = ?", (content, run))
-
-    def includes(self, run: int) -> Includes | None:
-        """Return what ``add_includes`` has stored; ``None`` if there is nothing."""
-        rows = self._read("SELECT includes FROM run WHERE id = ?", (run,))
-        try:
-            content = lzma.LZMADecompressor().decompress(rows[0][0], _MOST_INCLUDES)
-            return msgspec.msgpack.decode(content, type=prepared(Includes))
-        except (IndexError, TypeError, lzma.LZMAError, *UNDECODABLE):
-            return None
-
     def recent(self, after: int = 0) -> tuple[StepRecord, ...]:
         """Return the latest attempts that say how much their steps need, oldest first, for the
         predictor. ``after`` is the number of an attempt, as ``last_attempt`` returns it.
@@ -204,25 +187,25 @@ class History:
             return ()
         return tuple(self._attempts("run = ? ORDER BY started, id", (run,)))
 
-    def outputs(self, run: int) -> list[tuple[str, str, str]]:
-        """Return the role, build folder and output of each step of a run that was done."""
-        columns = "SELECT role, directory, output FROM attempt"
-        return self._read(f"{columns} WHERE run = ? AND outcome = ?", (run, Outcome.DONE))
-
     def runs(self) -> tuple[Run, ...]:
         """Return all runs, newest first."""
         rows = self._read(f"SELECT {_RUN_COLUMNS} FROM run ORDER BY id DESC")
         return tuple(run for row in rows if (run := _run(row)))
 
     def find(self, word: str | None) -> Run:
-        """Return the run with that number, or of that run folder; the latest run if not given."""
+        """Return the run with that number, or of that run folder; the latest one that has steps
+        if not given.
+        """
         runs = self.runs()
-        if not runs:
-            raise UsageError(
-                "the history has no runs", hints=["`stoker run -- ninja` measures a build"]
-            )
         if word is None:
-            return runs[0]
+            measured = self.attempts_by_run()
+            for run in runs:
+                if run.id in measured:
+                    return run
+            raise UsageError(
+                "the history has no run with steps",
+                hints=["`stoker run -- ninja` measures a build"],
+            )
         for run in runs:
             if str(run.id) == word or run.command == build_command(Path(word).name):
                 return run

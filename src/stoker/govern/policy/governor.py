@@ -93,7 +93,7 @@ class Governor:
 
     def join(self, run: int, terms: RunTerms, share: RunShare, now: float) -> None:
         """Take in a run, which may have limits, a deadline and linkers of its own."""
-        self.modes.link_with(run, terms.linkers)
+        self.modes.link_with(run, terms.linker)
         if terms.seconds is not None:
             self.deadlines.limit(run, terms.seconds_left, terms.seconds, now, grace=terms.grace)
         self._shares.add(run, share)

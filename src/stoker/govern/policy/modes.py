@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from stoker.govern.command_line import link_identity
+from stoker.govern.command_line import has_free_linker
 from stoker.govern.policy.predict import Predictor
 from stoker.govern.protocol import Ask
 from stoker.knowledge.compiler_modes import error_names
@@ -16,7 +16,7 @@ from stoker.model.govern import (
     Step,
     StepRecord,
 )
-from stoker.model.terms import Gc, LinkerChoice
+from stoker.model.terms import Gc
 
 _ALLOWED = {
     Gc.OFF: (),
@@ -35,7 +35,7 @@ class Modes:
         self._predictor = predictor
         self._collectors = _ALLOWED[gc]
         self._nvcc_threads = nvcc_threads
-        self._linkers: dict[int, LinkerChoice] = {}  # by run
+        self._linkers: dict[int, CompileMode] = {}  # by run
         self._refusing: set[str] = set()  # compilers that do not know the options of a mode
 
     def effects(self, step: Step, peak: int) -> tuple[ModeEffect, ...]:
@@ -64,20 +64,19 @@ class Modes:
             return None
         return ModeEffect(mode=request.mode, seconds=record.wall_s / before)
 
-    def link_with(self, run: int, choice: LinkerChoice) -> None:
-        """Set the linkers of a run; without a choice no command line has to be looked at."""
-        if choice.measured or choice.every is not CompileMode.DEFAULT:
-            self._linkers[run] = choice
+    def link_with(self, run: int, linker: CompileMode) -> None:
+        """Set the linker of a run; for the default one no command line has to be looked at."""
+        if linker is not CompileMode.DEFAULT:
+            self._linkers[run] = linker
 
     def linker(self, ask: Ask) -> CompileMode:
         """Return the mode of a link; the default one for other commands."""
-        choice = self._linkers.get(ask.run)
-        if choice is None or not ask.repeatable:
-            return CompileMode.DEFAULT
-        return choice.of(link_identity(ask.command, ask.directory))
+        linker = self._linkers.get(ask.run)
+        chosen = linker and ask.repeatable and has_free_linker(ask.command)
+        return linker if linker and chosen else CompileMode.DEFAULT
 
     def forget(self, run: int) -> None:
-        """Drop the linkers of a run that has ended."""
+        """Drop the linker of a run that has ended."""
         self._linkers.pop(run, None)
 
     def refuses(self, step: Step) -> bool:

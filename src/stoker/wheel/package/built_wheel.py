@@ -8,9 +8,9 @@ from stoker.knowledge.sonames import bringer
 from stoker.model.artifact import LibraryFacts, WheelFacts
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.value import Value
-from stoker.wheel.engine import Wheel
-from stoker.wheel.facts import read_wheel
-from stoker.wheel.torch_builds import toolkit_of_wheel
+from stoker.wheel.inspect.facts import read_wheel
+from stoker.wheel.inspect.torch_builds import toolkit_of_wheel
+from stoker.wheel.zip import Wheel
 
 
 class BuiltWheel(Value, frozen=True, kw_only=True):

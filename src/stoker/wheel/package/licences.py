@@ -9,9 +9,9 @@ from pathlib import Path, PurePosixPath
 
 from stoker.model.errors import MissingError
 from stoker.outside import process
-from stoker.wheel.engine import open_wheel
 from stoker.wheel.package.places import FoundLibrary
 from stoker.wheel.package.values import LibrarySource, Licence
+from stoker.wheel.zip import open_wheel
 
 _TEXT = re.compile(r"(licen[cs]e|copying|copyright|eula|notice)", re.IGNORECASE)
 _HEIGHT = 4  # parent folders that may belong to the same package

@@ -12,10 +12,8 @@ from stoker.model.errors import CommandError, MissingError, UsageError
 from stoker.model.slimming import PACKAGE_MEMBER, PackageRecord
 from stoker.outside import files, process
 from stoker.outside.deleting import remove_tree, remove_whole
-from stoker.wheel.elf_edit import ElfEdit
-from stoker.wheel.engine import Content, Wheel, open_wheel
-from stoker.wheel.engine.threads import threads
-from stoker.wheel.metadata import edited_metadata, edited_wheel
+from stoker.wheel.elf.edit import ElfEdit
+from stoker.wheel.inspect.target import check_new
 from stoker.wheel.package.built_wheel import read_built_wheel
 from stoker.wheel.package.closure import Closure, find_closure, to_be_hashed
 from stoker.wheel.package.licences import find_licences
@@ -30,8 +28,10 @@ from stoker.wheel.package.values import (
     PackagePlan,
     PackageRequest,
 )
-from stoker.wheel.revision import Revision
-from stoker.wheel.target import check_new
+from stoker.wheel.zip import Content, Wheel, open_wheel
+from stoker.wheel.zip.metadata import edited_metadata, edited_wheel
+from stoker.wheel.zip.revision import Revision
+from stoker.wheel.zip.threads import threads
 
 _MODE = 0o755
 _WORK = ".work"

@@ -11,9 +11,9 @@ from stoker.knowledge.libraries import library_table
 from stoker.model.artifact import LibraryFacts
 from stoker.model.errors import StorageErrors, UsageError
 from stoker.model.value import Value
-from stoker.wheel.engine import open_wheel
-from stoker.wheel.facts import read_library_file, read_wheel
+from stoker.wheel.inspect.facts import read_library_file, read_wheel
 from stoker.wheel.package.values import LibrarySource
+from stoker.wheel.zip import open_wheel
 
 _VARIABLES = ("CUDA_HOME", "CUDA_PATH")
 _LOADER_VARIABLE = "LD_LIBRARY_PATH"

@@ -10,8 +10,8 @@ from stoker.knowledge.manylinux import policies
 from stoker.knowledge.nvidia_packages import folders, known_cuda
 from stoker.model.artifact import Dependency, LibraryFacts, LibraryOrigin
 from stoker.model.errors import UsageError
-from stoker.wheel.metadata import edited_metadata, edited_wheel
-from stoker.wheel.origins import installed_path, portable_paths, resolve_needed
+from stoker.wheel.inspect.origins import installed_path, portable_paths, resolve_needed
+from stoker.wheel.inspect.runs_on import oldest_manylinux
 from stoker.wheel.package.built_wheel import BuiltWheel
 from stoker.wheel.package.closure import (
     BundledLibraries,
@@ -29,8 +29,8 @@ from stoker.wheel.package.values import (
     PackagePlan,
     PackageRequest,
 )
-from stoker.wheel.revision import new_file_name, new_version
-from stoker.wheel.runs_on import oldest_manylinux
+from stoker.wheel.zip.metadata import edited_metadata, edited_wheel
+from stoker.wheel.zip.revision import new_file_name, new_version
 
 
 def make_package_plan(

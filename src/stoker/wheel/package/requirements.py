@@ -12,10 +12,10 @@ from stoker.knowledge.sonames import Bringer, bringer
 from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import UsageError
 from stoker.model.value import major
-from stoker.wheel.metadata import required_name
 from stoker.wheel.package.built_wheel import BuiltWheel
 from stoker.wheel.package.closure import Cuda, LibraryProvider, known_cuda_of, providers
 from stoker.wheel.package.values import PackageMode, PackageRequest
+from stoker.wheel.zip.metadata import required_name
 
 _TOOLKIT = "cuda-toolkit"
 _LINUX = 'platform_system == "Linux"'

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from stoker.knowledge.nvidia_packages import torch_search_path
 from stoker.model.artifact import ElfKind, LibraryFacts
 from stoker.model.errors import UsageError
-from stoker.wheel.origins import installed_path, search_folders, starts_at_origin
+from stoker.wheel.inspect.origins import installed_path, search_folders, starts_at_origin
 from stoker.wheel.package.closure import TORCH_FOLDER, LibraryProvider
 
 _ORIGIN = "$ORIGIN"

@@ -7,12 +7,12 @@ from pathlib import Path
 from threading import Lock
 
 from stoker.model.errors import StorageErrors
-from stoker.wheel.elf_edit import ElfEdit
-from stoker.wheel.engine import Content, Wheel, open_wheel
-from stoker.wheel.facts import open_member
+from stoker.wheel.elf.edit import ElfEdit
+from stoker.wheel.inspect.facts import open_member
 from stoker.wheel.package.values import LibrarySource
 from stoker.wheel.reader import Reader, open_file
-from stoker.wheel.revision import edited_library
+from stoker.wheel.zip import Content, Wheel, open_wheel
+from stoker.wheel.zip.revision import edited_library
 
 
 class OpenSources:

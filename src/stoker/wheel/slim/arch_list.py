@@ -13,9 +13,9 @@ from pathlib import Path, PurePosixPath
 from stoker.model.errors import ArtifactError
 from stoker.model.slimming import LibrarySlim
 from stoker.model.variant import GpuTarget
-from stoker.wheel.elf import Elf
+from stoker.wheel.elf.elf import Elf
+from stoker.wheel.inspect.runs_on import needed_code
 from stoker.wheel.reader import Reader, open_file
-from stoker.wheel.runs_on import needed_code
 
 # It may carry an ABI suffix, as in libtorch_python.cpython-312-x86_64-linux-gnu.so.
 _LISTING = re.compile(r"libtorch_python(\.[\w-]+)?\.so")

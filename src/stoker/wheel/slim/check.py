@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from stoker.model.errors import ArtifactError
-from stoker.wheel import elf, fatbin
-from stoker.wheel.elf import Elf, Section, Segment
-from stoker.wheel.elf_tables import read_pointers, read_symbols
-from stoker.wheel.fatbin import REGION_FIELD, FatbinEntry, read_wrappers
-from stoker.wheel.library import device_regions
+from stoker.wheel.elf import elf, fatbin
+from stoker.wheel.elf.elf import Elf, Section, Segment
+from stoker.wheel.elf.fatbin import REGION_FIELD, FatbinEntry, read_wrappers
+from stoker.wheel.elf.tables import read_pointers, read_symbols
+from stoker.wheel.inspect.library import device_regions
 from stoker.wheel.reader import Reader
 from stoker.wheel.slim.cutting import span_of
 from stoker.wheel.slim.regions import address_of

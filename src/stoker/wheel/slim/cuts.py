@@ -20,15 +20,15 @@ from stoker.model.value import UNDECODABLE, Value, indented_json, prepared, size
 from stoker.model.variant import GpuTarget
 from stoker.outside.files import Stamp, stamp_of
 from stoker.outside.long_work import stage
-from stoker.wheel import elf
-from stoker.wheel.elf import Elf
-from stoker.wheel.engine.threads import threads
-from stoker.wheel.fatbin import FatbinEntry
+from stoker.wheel.elf import elf
+from stoker.wheel.elf.elf import Elf
+from stoker.wheel.elf.fatbin import FatbinEntry
+from stoker.wheel.inspect.runs_on import arch_order, needed_code
 from stoker.wheel.reader import Reader, open_file, printable
-from stoker.wheel.runs_on import arch_order, needed_code
 from stoker.wheel.slim.arch_list import is_about, kept_words, write_words
 from stoker.wheel.slim.library import LibraryPlan, SlimOptions, plan_library, write_library
 from stoker.wheel.slim.regions import Choose
+from stoker.wheel.zip.threads import threads
 
 LICENCE = "NVIDIA's licence forbids redistributing modified libraries"
 # The package index refuses every upload with a classifier that starts with "Private".

@@ -15,9 +15,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from stoker.wheel import elf
-from stoker.wheel.elf import Elf, Section, Segment, up
-from stoker.wheel.elf_edit import (
+from stoker.wheel.elf import elf
+from stoker.wheel.elf.edit import (
     FILE_HEADER_SIZE,
     SECTION_SIZE,
     SEGMENT_SIZE,
@@ -27,6 +26,7 @@ from stoker.wheel.elf_edit import (
     section_headers,
     with_tail,
 )
+from stoker.wheel.elf.elf import Elf, Section, Segment, up
 from stoker.wheel.slim.spans import ByteSpan, Shift, Spans, merged_spans
 
 _MOST_CUTS = 512  # each is one more mapping; the largest come first

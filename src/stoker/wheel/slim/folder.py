@@ -20,9 +20,7 @@ from typing import NamedTuple
 from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.model.slimming import SLIM_MEMBER
 from stoker.outside.files import Stamp, sha256_of, stamp_of, write_whole
-from stoker.wheel.engine.record import RecordRow, render_record
-from stoker.wheel.engine.record import written as encoded_digest
-from stoker.wheel.facts import files_below, is_elf
+from stoker.wheel.inspect.facts import files_below, is_elf
 from stoker.wheel.slim.cuts import (
     Cut,
     SlimRequest,
@@ -38,6 +36,8 @@ from stoker.wheel.slim.cuts import (
 )
 from stoker.wheel.slim.in_place import ORIGINALS, STORE, Originals, StoreState, give
 from stoker.wheel.slim.installed import Installed, absolute, owners, read_installed, rewritten
+from stoker.wheel.zip.record import RecordRow, render_record
+from stoker.wheel.zip.record import written as encoded_digest
 
 
 def plan_folder(folder: Path, request: SlimRequest) -> tuple[Cut, ...]:

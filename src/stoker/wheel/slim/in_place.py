@@ -31,7 +31,7 @@ from stoker.model.value import UNDECODABLE, Value, prepared
 from stoker.outside import locks
 from stoker.outside.deleting import remove_empty, remove_file, remove_tree
 from stoker.outside.files import Stamp, file_made_whole, sha256_of, stamp_of, write_whole
-from stoker.wheel.target import Target
+from stoker.wheel.inspect.target import Target
 
 STORE = "stoker-slim"  # the name of stores, after a dot if they are not in a dist-info folder
 ORIGINALS, _NEW, _LOCK = "originals", "new", "lock"

@@ -13,16 +13,16 @@ import msgspec
 from stoker.model.finding import Severity
 from stoker.model.value import first_of
 from stoker.outside.long_work import stage
-from stoker.wheel.elf_edit import ElfEdit
-from stoker.wheel.engine import Wheel
-from stoker.wheel.facts import metadata_of, read_library_file
-from stoker.wheel.inspecting import wheel_artifact
-from stoker.wheel.origins import portable_paths, starts_at_origin
+from stoker.wheel.elf.edit import ElfEdit
+from stoker.wheel.inspect.facts import metadata_of, read_library_file
+from stoker.wheel.inspect.inspecting import wheel_artifact
+from stoker.wheel.inspect.origins import portable_paths, starts_at_origin
 from stoker.wheel.reader import printable
-from stoker.wheel.revision import read_excluded
 from stoker.wheel.slim.cuts import Cut, SlimRequest
 from stoker.wheel.verify import contents, linking, tags
 from stoker.wheel.verify.tested import WheelUnderTest
+from stoker.wheel.zip import Wheel
+from stoker.wheel.zip.revision import read_excluded
 
 # Slimming leaves as it is what these check, so that an error is one of the original.
 _CHECKS = (

@@ -7,7 +7,7 @@ from pathlib import Path
 from stoker.model.errors import ArtifactError, StorageError, UsageError
 from stoker.model.value import Value
 from stoker.outside.files import Stamp, stamp_of
-from stoker.wheel.engine.record import RecordRow, parse_record, render_record
+from stoker.wheel.zip.record import RecordRow, parse_record, render_record
 
 
 class Installed(Value, frozen=True, kw_only=True):

@@ -18,11 +18,11 @@ from stoker.model.errors import ArtifactError
 from stoker.model.slimming import ArchSlim, LibrarySlim, SlimLayout
 from stoker.model.value import Value
 from stoker.outside.files import file_made_whole
-from stoker.wheel import elf, fatbin
-from stoker.wheel.elf import Elf
-from stoker.wheel.elf_edit import Overwritten
-from stoker.wheel.elf_tables import RELATIVE
-from stoker.wheel.fatbin import FatbinEntry
+from stoker.wheel.elf import elf, fatbin
+from stoker.wheel.elf.edit import Overwritten
+from stoker.wheel.elf.elf import Elf
+from stoker.wheel.elf.fatbin import FatbinEntry
+from stoker.wheel.elf.tables import RELATIVE
 from stoker.wheel.reader import Reader, open_file
 from stoker.wheel.slim.check import check_slimmed
 from stoker.wheel.slim.cutting import Stripping, check_unused, cut_ranges, find_unused, span_of

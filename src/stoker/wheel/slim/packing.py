@@ -9,9 +9,9 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
-from stoker.wheel import elf, fatbin
-from stoker.wheel.elf import Elf, up
-from stoker.wheel.fatbin import FatbinEntry
+from stoker.wheel.elf import elf, fatbin
+from stoker.wheel.elf.elf import Elf, up
+from stoker.wheel.elf.fatbin import FatbinEntry
 from stoker.wheel.slim.regions import DeviceRegion
 from stoker.wheel.slim.spans import ByteSpan, spans_without
 

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from stoker.model.artifact import Compression
 from stoker.model.errors import MissingError
-from stoker.wheel.engine.threads import threads
-from stoker.wheel.fatbin import FatbinEntry, zstd_entry
+from stoker.wheel.elf.fatbin import FatbinEntry, zstd_entry
 from stoker.wheel.reader import Reader
 from stoker.wheel.slim.regions import DeviceRegion
+from stoker.wheel.zip.threads import threads
 
 _LARGEST = 128 << 20  # bytes that one entry may unpack to
 _LEVEL = 6  # of 22; higher ones take twice the time for a few per cent

@@ -11,11 +11,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from stoker.model.artifact import DeviceKind
-from stoker.wheel import elf, fatbin
-from stoker.wheel.elf import Elf
-from stoker.wheel.elf_tables import read_pointers, read_symbols
-from stoker.wheel.fatbin import REGION_FIELD, FatbinEntry, Region, Wrapper, read_wrappers
-from stoker.wheel.library import device_regions
+from stoker.wheel.elf import elf, fatbin
+from stoker.wheel.elf.elf import Elf
+from stoker.wheel.elf.fatbin import REGION_FIELD, FatbinEntry, Region, Wrapper, read_wrappers
+from stoker.wheel.elf.tables import read_pointers, read_symbols
+from stoker.wheel.inspect.library import device_regions
 
 # Maps the entries of a region to the indexes of those to keep. If there are none, a stub is kept.
 Choose = Callable[[Sequence[FatbinEntry]], Iterable[int]]

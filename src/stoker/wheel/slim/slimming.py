@@ -10,7 +10,8 @@ from stoker.model.errors import StokerError, StorageErrors, UsageError
 from stoker.model.slimming import SlimReport
 from stoker.model.value import Value, counted, first_of, size
 from stoker.outside.files import folder_of_process
-from stoker.wheel.elf import MAGIC
+from stoker.wheel.elf.elf import MAGIC
+from stoker.wheel.inspect.target import Target, check_new, check_replaceable
 from stoker.wheel.reader import open_file
 from stoker.wheel.slim.cuts import (
     ASIDE,
@@ -25,7 +26,6 @@ from stoker.wheel.slim.cuts import (
     plan_cuts,
     write_cut,
 )
-from stoker.wheel.target import Target, check_new, check_replaceable
 
 if TYPE_CHECKING:
     from stoker.wheel.slim.in_place import Originals
@@ -92,8 +92,8 @@ def _wheel(path: Path, request: SlimRequest, output: OutputOptions) -> SlimRepor
             "--out takes a folder: the file name follows from the new version of the wheel"
         )
     aside = Path(tempfile.gettempdir()) if output.dry_run else into
-    from stoker.wheel.engine import open_wheel
     from stoker.wheel.slim.wheel import new_wheel, planned_cuts, write_wheel
+    from stoker.wheel.zip import open_wheel
 
     with open_wheel(path) as wheel, planned_cuts(wheel, request, aside) as cuts:
         check_served([cut.summary for cut in cuts], request.gpus)

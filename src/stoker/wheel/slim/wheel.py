@@ -14,12 +14,8 @@ from stoker.model.errors import StorageErrors
 from stoker.model.slimming import SLIM_MEMBER, SlimRecord
 from stoker.outside.files import folder_of_process
 from stoker.outside.long_work import stage
-from stoker.wheel.engine import Content, Wheel
-from stoker.wheel.engine.threads import threads
-from stoker.wheel.facts import elf_members
-from stoker.wheel.metadata import Headers
+from stoker.wheel.inspect.facts import elf_members
 from stoker.wheel.reader import open_file, printable
-from stoker.wheel.revision import Revision, edited_library, extensible, new_version
 from stoker.wheel.slim.cuts import (
     ASIDE,
     PRIVATE,
@@ -36,6 +32,10 @@ from stoker.wheel.slim.cuts import (
     write_cuts,
 )
 from stoker.wheel.slim.inherited import inherit
+from stoker.wheel.zip import Content, Wheel
+from stoker.wheel.zip.metadata import Headers
+from stoker.wheel.zip.revision import Revision, edited_library, extensible, new_version
+from stoker.wheel.zip.threads import threads
 
 
 @contextmanager

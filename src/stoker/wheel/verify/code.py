@@ -9,7 +9,7 @@ from stoker.model.artifact import DeviceKind, LibraryFacts
 from stoker.model.finding import Finding, error, note, warning
 from stoker.model.slimming import SLIM_MEMBER
 from stoker.model.variant import Backend, GpuTarget
-from stoker.wheel.runs_on import arch_number, needed_code
+from stoker.wheel.inspect.runs_on import arch_number, needed_code
 from stoker.wheel.verify.tested import WheelUnderTest
 
 

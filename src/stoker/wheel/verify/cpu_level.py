@@ -23,11 +23,11 @@ from stoker.model.errors import ArtifactError
 from stoker.model.finding import Finding, error, note, warning
 from stoker.model.value import cut_off, first_of, size
 from stoker.outside import process
-from stoker.wheel.elf import SYMBOL_TABLE, Elf, Table
-from stoker.wheel.elf_tables import symbol_tables
-from stoker.wheel.engine import Wheel
+from stoker.wheel.elf.elf import SYMBOL_TABLE, Elf, Table
+from stoker.wheel.elf.tables import symbol_tables
 from stoker.wheel.reader import open_file
 from stoker.wheel.verify.tested import CodeSample, Use, WheelUnderTest
+from stoker.wheel.zip import Wheel
 
 _FILE, _FUNCTION_TYPE = 4, 2  # types of symbols
 

@@ -8,7 +8,7 @@ from stoker.knowledge.sonames import bringer
 from stoker.model.artifact import Dependency, ElfKind, LibraryFacts, LibraryOrigin
 from stoker.model.finding import Finding, error, note
 from stoker.model.value import first_of
-from stoker.wheel.origins import portable_paths, search_folders, starts_at_origin
+from stoker.wheel.inspect.origins import portable_paths, search_folders, starts_at_origin
 from stoker.wheel.verify.tested import WheelUnderTest, milder
 
 _STEPS_TO_THE_TOP = 3  # of an environment, from lib/python3.x/site-packages

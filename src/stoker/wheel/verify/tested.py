@@ -14,10 +14,10 @@ from stoker.model.finding import Finding, Severity
 from stoker.model.slimming import SlimRecord
 from stoker.model.value import Value
 from stoker.model.variant import GpuTarget, PlannedTargets, Variant
-from stoker.wheel.engine import Member
-from stoker.wheel.engine.record import Mismatch
-from stoker.wheel.metadata import required_name
-from stoker.wheel.origins import installed_path
+from stoker.wheel.inspect.origins import installed_path
+from stoker.wheel.zip import Member
+from stoker.wheel.zip.metadata import required_name
+from stoker.wheel.zip.record import Mismatch
 
 _MOST_LINES = 8  # of evidence that a page shows
 

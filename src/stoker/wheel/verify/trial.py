@@ -19,7 +19,7 @@ from stoker.model.errors import MissingError, UsageError
 from stoker.model.finding import Finding, Severity, error, note, ok
 from stoker.outside import process
 from stoker.outside.process import Argument, CommandResult
-from stoker.wheel.origins import installed_path
+from stoker.wheel.inspect.origins import installed_path
 from stoker.wheel.verify.tested import WheelUnderTest
 from stoker.wheel.verify.trial_programs import (
     ARCHITECTURES,

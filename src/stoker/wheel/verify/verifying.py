@@ -13,9 +13,7 @@ from stoker.model.value import UNDECODABLE, Value
 from stoker.model.variant import PLAN_MEMBER, PlannedTargets, Variant
 from stoker.plan.grammar import parse
 from stoker.plan.survey import named_variant
-from stoker.wheel.engine import Wheel, open_wheel
-from stoker.wheel.inspecting import inspect
-from stoker.wheel.revision import read_excluded, read_record
+from stoker.wheel.inspect.inspecting import inspect
 from stoker.wheel.verify.checks import examine_wheel, with_fix
 from stoker.wheel.verify.cpu_level import read_code
 from stoker.wheel.verify.loading import asked_releases
@@ -26,6 +24,8 @@ from stoker.wheel.verify.tested import (
     WheelUnderTest,
     told_apart,
 )
+from stoker.wheel.zip import Wheel, open_wheel
+from stoker.wheel.zip.revision import read_excluded, read_record
 
 
 class _RecordedBuild(Value, frozen=True, kw_only=True):

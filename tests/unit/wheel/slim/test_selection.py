@@ -11,10 +11,10 @@ from stoker.model.artifact import DeviceKind
 from stoker.model.errors import UsageError
 from stoker.model.slimming import ArchSlim, LibrarySlim
 from stoker.model.variant import GpuTarget
-from stoker.wheel.fatbin import FatbinEntry
-from stoker.wheel.runs_on import needed_code
+from stoker.wheel.elf.fatbin import FatbinEntry
+from stoker.wheel.inspect.runs_on import needed_code
+from stoker.wheel.inspect.target import parse_targets
 from stoker.wheel.slim.cuts import check_served, chooser, target_words
-from stoker.wheel.target import parse_targets
 
 KINDS = {"sm": DeviceKind.CUBIN, "compute": DeviceKind.PTX, "lto": DeviceKind.LTOIR}
 FLAGS = {"": 0, "a": 0x100000, "f": 0x200000}

@@ -1,0 +1,1 @@
+"""ELF files and the device code inside them: reads every part, and edits the dynamic section."""

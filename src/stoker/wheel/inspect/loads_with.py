@@ -1,0 +1,156 @@
+"""Resolves the undefined symbols of libraries against builds of PyTorch. Pure."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from stoker.knowledge.torch_symbols import (
+    TorchBuild,
+    back_end_of,
+    exporters,
+    is_of_shim,
+    is_torch_library,
+    is_torchs,
+    known_builds,
+)
+from stoker.model.artifact import LoadsWith, Symbols, TorchFit
+from stoker.model.distribution import read_version
+from stoker.model.value import Value, minor_release
+from stoker.wheel.zip.metadata import forbidding
+
+
+class TorchNeeds(Value, frozen=True, kw_only=True):
+    """What the libraries of a wheel need from PyTorch."""
+
+    machine: str
+    libraries: tuple[str, ...]
+    symbols: tuple[str, ...]
+
+    @property
+    def back_end(self) -> str | None:
+        return next(filter(None, map(back_end_of, self.libraries)), None)
+
+
+class ReadTorch(Value, frozen=True, kw_only=True):
+    """A build of PyTorch that was read directly; ``place`` is where. ``toolkit`` is the release of
+    CUDA that it was built with.
+    """
+
+    build: TorchBuild
+    place: str
+    exported: frozenset[str]
+    toolkit: str | None = None
+
+
+def torch_needs(libraries: Sequence[Symbols]) -> TorchNeeds | None:
+    """Return what all libraries of a wheel need from PyTorch; None if they need nothing, or
+    contain PyTorch.
+    """
+    beside = {one.file: one for one in libraries}
+    torchs = {name for one in libraries for name in one.needed if is_torch_library(name)}
+    torchs -= beside.keys()
+    if not torchs:
+        return None
+    names = {
+        name
+        for one in libraries
+        for name in filter(is_torchs, one.undefined)
+        if not any(name in other.exported for other in _reached(one, beside))
+    }
+    return TorchNeeds(
+        machine=next(one.machine for one in libraries if torchs & set(one.needed)),
+        libraries=tuple(sorted(torchs)),
+        symbols=tuple(sorted(names)),
+    )
+
+
+def _reached(library: Symbols, beside: Mapping[str, Symbols]) -> Collection[Symbols]:
+    """Return the libraries of the same wheel that are loaded because a library needs them. The
+    loader does not search the others: Python loads each extension module for itself.
+    """
+    found: dict[str, Symbols] = {}
+    names = list(library.needed)
+    while names:
+        name = names.pop()
+        if name in beside and name not in found:
+            found[name] = beside[name]
+            names += beside[name].needed
+    return found.values()
+
+
+def loads_with(
+    needs: TorchNeeds, read: Sequence[ReadTorch] = (), requires: Sequence[str] = ()
+) -> LoadsWith:
+    """Return which official builds, and which that were read, have everything that is needed.
+    ``requires`` are the requirements of the wheel.
+    """
+    official = [
+        _fit(needs, build, lambda name, place=place: bool(exporters(name) >> place & 1))  # type: ignore[misc]
+        for place, build in enumerate(known_builds())
+        if build.machine == needs.machine
+    ]
+    direct = [_fit(needs, one.build, one.exported.__contains__, one.place) for one in read]
+    fits = (*sorted(official, key=lambda fit: read_version(fit.release)), *direct)
+    return LoadsWith(
+        symbols=len(needs.symbols),
+        stable_abi=bool(needs.symbols) and all(map(is_of_shim, needs.symbols)),
+        back_end=needs.back_end,
+        builds=tuple(
+            replace(fit, forbidden_by=forbidding(requires, "torch", fit.release) or "")
+            for fit in fits
+        ),
+    )
+
+
+def _fit(
+    needs: TorchNeeds, build: TorchBuild, exports: Callable[[str], bool], place: str = ""
+) -> TorchFit:
+    return TorchFit(
+        release=build.release,
+        cuda=build.cuda,
+        torch=place,
+        missing=tuple(name for name in needs.symbols if not exports(name)),
+        absent=tuple(name for name in needs.libraries if name not in build.libraries),
+    )
+
+
+def relevant(loads: LoadsWith) -> tuple[TorchFit, ...]:
+    """Return the builds that come into question: those with the back end that is needed."""
+    return tuple(
+        fit
+        for fit in loads.builds
+        if not any(back_end_of(name) == loads.back_end for name in fit.absent)
+    )
+
+
+def releases_in_words(loads: LoadsWith) -> str:
+    """Return the releases as a phrase, such as ``torch 2.9, 2.11 to 2.13``."""
+    official = [fit for fit in relevant(loads) if not fit.torch]
+    known = list(dict.fromkeys(fit.release for fit in official))
+    good = {fit.release for fit in official if fit.loads}
+    runs: list[list[str]] = [[]]
+    for release in known:
+        if release in good:
+            runs[-1].append(release)
+        elif runs[-1]:
+            runs.append([])
+    spoken = [_run_in_words(run, known) for run in runs if run]
+    if not known:
+        return "torch, unknown which: no official build has what it needs"
+    if not spoken:
+        return f"none of torch {_run_in_words(known, known)}"
+    # Later releases keep the shim, so the newest known one is not the end.
+    if loads.stable_abi and known[-1] in good:
+        spoken[-1] = f"{spoken[-1].partition(' to ')[0]} and newer"
+    return f"torch {', '.join(spoken)}"
+
+
+def _run_in_words(run: Sequence[str], known: Sequence[str]) -> str:
+    first, last = _short(run[0], run, known), _short(run[-1], run, known)
+    return first if first == last else f"{first} to {last}"
+
+
+def _short(release: str, run: Sequence[str], known: Sequence[str]) -> str:
+    """Return ``2.9`` for ``2.9.1`` if all known releases of 2.9 are in the run."""
+    minor = minor_release(release)
+    return minor if {one for one in known if one.startswith(f"{minor}.")} <= set(run) else release
