@@ -109,7 +109,7 @@ def test_standard_input() -> None:
     ("arguments", "part"),
     [
         (("diagnose", "no-such.log"), "there is no log or run 'no-such.log'"),
-        (("diagnose", "4711"), "the history has no runs"),
+        (("diagnose", "4711"), "the history has no run '4711'"),
         (("diagnose", "--json", "--fix-script", "-"), "choose one of"),
         (("diagnose",), "no run that failed is kept"),
         (("diagnose", "--explain", "oom"), "did you mean oom-host-compiler or oom-nvcc?"),
