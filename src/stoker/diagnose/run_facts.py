@@ -278,6 +278,16 @@ def _not_executable(about: About) -> str | None:
     return None
 
 
+@FACTS.text("run.executed_folder", "the path that the log says may not be run, if it is a folder")
+def _executed_folder(about: About) -> str | None:
+    if not about.run.folder or not about.first(r"\bexec\b|Is a directory|: Permission denied$"):
+        return None
+    words = (*about.words("path"), *about.words("script"), *about.words("entry"))
+    executed = shlex.split(about.run.command)[:1] if about.run.command else []
+    there = (word for word in words if word in executed)
+    return next((word for word in there if (Path(about.run.folder) / word).is_dir()), None)
+
+
 @FACTS.text("run.no_git", "the folder of the run, if it is no git repository")
 def _no_git(about: About) -> str | None:
     folder = Path(about.run.folder or ".").absolute()

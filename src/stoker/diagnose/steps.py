@@ -77,10 +77,10 @@ _GIVEN_UP: _Tables = {
     Level.IMAGE: (
         r"ERROR: failed to (?:build: failed to )?solve: (?:process|executor failed|rpc error)",
         r"ERROR: failed to build(?!: failed to solve)",
-        r"ERROR: process \"",
+        r"ERROR: process \"(?!.{0,600}exit code: 137)",
         r"^Error: (?:building at STEP|error building at STEP)",
-        r"The command '[^']{0,300}' returned a non-zero code",
-        r"did not complete successfully: exit code",
+        r"The command '[^']{0,300}' returned a non-zero code(?!: 137)",
+        r"did not complete successfully: exit code(?!: 137)",
     ),
     Level.JOB: (
         r"Process completed with exit code [1-9]",

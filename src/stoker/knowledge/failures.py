@@ -154,9 +154,17 @@ class Product(Row, frozen=True, kw_only=True):
     releases: dict[str, str]
 
     def released(self, version: str) -> str | None:
-        """Return when a version was released: the last one of the table that is not newer."""
-        known = [one for one in self.releases if version_numbers(one) <= version_numbers(version)]
-        return self.releases[max(known, key=version_numbers)] if known else None
+        """Return when a version was released: the last one of the table that is not newer; ``None``
+        for a feature release after those of the table.
+        """
+        numbers = version_numbers(version)
+        in_order = sorted(self.releases, key=version_numbers)
+        known = [one for one in in_order if version_numbers(one) <= numbers]
+        if not known:
+            return None
+        last = version_numbers(known[-1])
+        is_later = known[-1] == in_order[-1] and numbers[: len(last)] != last
+        return None if is_later else self.releases[known[-1]]
 
 
 class ConfidenceTable(Row, frozen=True, kw_only=True):
