@@ -2,8 +2,6 @@
 
     python benchmarks/accelerate.py [--compiler g++] [--flags=-O2] [--functions 40] [SOURCE...]
     python benchmarks/accelerate.py --build FOLDER [--heaviest 40] [--random 40] [--seed 16]
-    python benchmarks/accelerate.py --links ARCHIVE...
-    python benchmarks/accelerate.py --nvcc SOURCE...
     python benchmarks/accelerate.py --history history.sqlite
     python benchmarks/accelerate.py --simulate [--memory 8G,32G] [--cpus 16] [--seeds 1,2,3]
 
@@ -11,9 +9,7 @@ The first form compiles a generated C++ file or the given ones in every mode and
 objects. All modes of a file run at the same time, or `--jobs` of them, so that other load affects
 them alike. `--build` does so with steps of torch_cpu in a configured build folder of PyTorch 2.6.0:
 those with the highest peaks in the recorded build, and random ones. It writes the result after
-each step, and continues with the missing steps when it is called again. `--links` links whole
-archives with the options of linkers that may save memory. `--nvcc` runs the programs that nvcc
-would start, and gcc among them in every mode, and says what each of them takes.
+each step, and continues with the missing steps when it is called again.
 
 `--history` compares the peaks of a real build of PyTorch 2.6.0, in which the governor has chosen
 modes, with those of the recorded build, which had none. `--simulate` replays the recorded build
@@ -63,15 +59,6 @@ IN_ALL_MODES = RESULTS / "accelerate-pytorch-modes-aarch64.json"
 REFERENCE = RESULTS / "pytorch-2.6.0-x86_64-trace.json.xz"
 SCATTER = 0.10
 MODES = (CompileMode.DEFAULT, CompileMode.FAST, CompileMode.LEAN, CompileMode.LOW)
-LINKERS = (
-    ("bfd", ""),
-    ("bfd", "-Wl,--no-keep-memory"),
-    ("bfd", "-Wl,--reduce-memory-overheads"),
-    ("lld", ""),
-    ("lld", "-Wl,--threads=1"),
-    ("mold", "-Wl,--no-fork"),
-    ("mold", "-Wl,--no-fork,--no-threads"),
-)
 LONG = 100.0  # CPU seconds
 SHORTEST = 2.0  # seconds; peaks of shorter steps are noise
 SIZES = (0, 200_000_000, 1_000_000_000, 1 << 50)  # as the shipped effects are divided
@@ -105,8 +92,6 @@ def main() -> None:
     parser.add_argument("--random", type=int, default=40)
     parser.add_argument("--seed", type=int, default=16)
     parser.add_argument("--jobs", type=int, default=len(MODES))
-    parser.add_argument("--links", action="store_true")
-    parser.add_argument("--nvcc", action="store_true")
     parser.add_argument("--history", type=Path)
     parser.add_argument("--simulate", action="store_true")
     parser.add_argument("--cpus", type=int, default=16)
@@ -124,10 +109,6 @@ def main() -> None:
         found = measured_build(arguments, arguments.json or RESULTS / f"{name}.json")
     elif arguments.history:
         name, found = REAL.stem, compared(arguments.history)
-    elif arguments.links:
-        name, found = f"accelerate-links-{platform.machine()}", linked(arguments.sources)
-    elif arguments.nvcc:
-        name, found = f"accelerate-nvcc-{platform.machine()}", parts_of_nvcc(arguments.sources)
     else:
         name, found = f"accelerate-{platform.machine()}", measured(arguments)
     text = json.dumps(found, indent=1) + "\n"
@@ -310,54 +291,6 @@ def figures(began: float, status: int, usage: resource.struct_rusage) -> dict[st
 
 def digest(path: Path) -> str:
     return sha256(path.read_bytes()).hexdigest()[:16]
-
-
-def taken(command: Sequence[object], **how: object) -> dict[str, object]:
-    """Run a command alone, and return what it takes."""
-    began = time.monotonic()
-    child = subprocess.Popen([str(word) for word in command], **how)  # type: ignore[call-overload]
-    return figures(began, *os.wait4(child.pid, 0)[1:])
-
-
-def linked(archives: Sequence[Path]) -> dict[str, object]:
-    """Link all objects of the archives into a shared library."""
-    rows: list[dict[str, object]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder) / "linked.so"
-        whole = ["-Wl,--whole-archive", *archives, "-Wl,--no-whole-archive"]
-        for linker, option in LINKERS:
-            words = ["g++", "-shared", f"-fuse-ld={linker}", *option.split(), *whole, "-o", output]
-            rows.append({"linker": linker, "option": option} | taken(words))
-            rows[-1]["output"] = digest(output)
-            print(rows[-1], flush=True)
-    size = sum(archive.stat().st_size for archive in archives)
-    return {"benchmark": "accelerate: links", "input_bytes": size, "rows": rows}
-
-
-def parts_of_nvcc(sources: Sequence[Path]) -> dict[str, object]:
-    """Run what nvcc would run, one program after the other."""
-    rows: list[dict[str, object]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for source in sources:
-            options = ["-O2", "-std=c++17", "-arch=sm_80", "--keep", "--keep-dir", folder]
-            command = ["nvcc", *options, "-c", str(source.resolve()), "-o", "out.o", "--dryrun"]
-            shown = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-            environment = dict(os.environ)
-            for line in shown.stderr.splitlines():
-                text = line.removeprefix("#$ ")
-                if found := re.match(r"(\w+)=(.*)", text):
-                    environment[found[1]] = found[2]
-                    continue
-                host = "cudafe1.cpp" in text and re.match(r'"?gcc', text)
-                for mode in MODES if host else MODES[:1]:
-                    added = text.replace(" ", f" {' '.join(mode_options(mode))} ", 1)
-                    program = Path(shlex.split(text)[0]).name + (" -E" if " -E " in text else "")
-                    row = taken(["sh", "-c", added], cwd=folder, env=environment)
-                    made = {"object": digest(Path(folder) / "out.o")} if host else {}
-                    rows.append({"source": source.name, "program": program, "mode": mode.value})
-                    rows[-1] |= row | made
-                    print(rows[-1], flush=True)
-    return {"benchmark": "accelerate: what the programs of nvcc take", "rows": rows}
 
 
 def compared(path: Path) -> dict[str, object]:

@@ -208,7 +208,11 @@ def store(rows: list[dict[str, Any]], file: Path) -> Counter[str]:
     """Write what is known so far; return how many cells have each result."""
     counts = Counter(row["result"].partition(" in ")[0] for row in rows)
     result = {"machine": f"{platform.machine()}, {os.cpu_count()} CPUs", "tools": versions()}
-    result |= {"commit": commit(), "counts": dict(counts), "cells": rows}
+    cells: dict[str, dict[str, list[str]]] = {}
+    for row in rows:
+        of_compiler = cells.setdefault(f"{row['engine']}, {row['compiler']}", {})
+        of_compiler.setdefault(row["result"], []).append(f"{row['change']} {row['list']}")
+    result |= {"commit": commit(), "counts": dict(counts), "cells": cells}
     file.write_text(json.dumps(result, indent=1) + "\n")
     return counts
 

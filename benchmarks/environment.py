@@ -27,8 +27,7 @@ from packaging.utils import parse_wheel_filename  # noqa: E402
 
 from stoker.catalogue.slim_install import holds_code, slim_wheel  # noqa: E402
 from stoker.model.value import size as in_words  # noqa: E402
-from stoker.wheel.inspect.target import gpu_targets  # noqa: E402
-from stoker.wheel.slim.cuts import SlimRequest  # noqa: E402
+from stoker.wheel.slim.selection import SlimRequest, gpu_targets  # noqa: E402
 
 TORCH, PYTHON = "torch==2.9.1", "3.12"
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 17)] + ["manylinux2014_x86_64"]

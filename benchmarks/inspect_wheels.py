@@ -28,7 +28,7 @@ from typing import Any
 
 from stoker.model.artifact import DeviceKind
 from stoker.wheel.elf.elf import Elf
-from stoker.wheel.inspect.library import device_regions
+from stoker.wheel.elf.fatbin import device_regions
 from stoker.wheel.reader import open_file
 
 STOKER = [sys.executable, "-m", "stoker"]

@@ -28,7 +28,8 @@ from packaging.utils import parse_wheel_filename
 
 from stoker.model.artifact import LoadsWith, TorchFit
 from stoker.wheel.inspect.inspecting import inspect
-from stoker.wheel.inspect.loads_with import releases_in_words, relevant
+from stoker.wheel.inspect.loads_with import relevant
+from stoker.wheel.inspect.loads_with_words import releases_in_words
 
 # The loader has found all symbols, but an initializer of the library ended the process.
 ABORTED = "aborted in an initializer"

@@ -40,6 +40,7 @@ OPEN = ("gpu-choice-unset", "kernel-choice-unset", "targets-in-the-tree", "setti
 WITH_DEVICE_CODE = (Backend.CUDA, Backend.ROCM, Backend.XPU)
 
 Row = dict[str, Any]
+DETAILS = ("settings", "reasons", "findings", "notes", "some")  # of a row
 
 
 def run(trees: Path, truths: Path, result: Path, only: list[str]) -> int:
@@ -60,9 +61,19 @@ def run(trees: Path, truths: Path, result: Path, only: list[str]) -> int:
                 kept = [old for old in stored["rows"] if identity(old) != identity(row)]
                 stored |= {"rows": [*kept, row]}
                 stored |= summary(table, stored["rows"])
-                result.write_text(json.dumps(stored, indent=1) + "\n")
+                result.write_text(as_text(stored))
     asked = [row for row in stored["rows"] if row["way"] == "asked"]
     return sum(row["verdict"] == "wrong" for row in asked)
+
+
+def as_text(result: Row) -> str:
+    """Return a result as JSON with a line for each row. Rows that are right have no details."""
+    rows = []
+    for row in result["rows"]:
+        left_out = DETAILS if row["verdict"] == "right" else ()
+        rows.append(json.dumps({name: row[name] for name in row if name not in left_out}))
+    others = json.dumps({**result, "rows": []}, indent=1)
+    return others.replace('"rows": []', '"rows": [\n  ' + ",\n  ".join(rows) + "\n ]") + "\n"
 
 
 def identity(row: Row) -> tuple[str, ...]:

@@ -26,7 +26,6 @@ Prints a table and writes results/plans.json, with --truths results/plans-asked.
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -98,7 +97,7 @@ def main() -> None:
         print(f"{row['project']}: {row['verdict']}: {row['why']}")
     counts = Counter(row["verdict"] for row in rows)
     result = {"counts": dict(counts), "rows": rows, "configured": configured}
-    (arguments.json or RESULTS).write_text(json.dumps(result, indent=1) + "\n")
+    (arguments.json or RESULTS).write_text(plan_truths.as_text(result))
     print(", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
     raise SystemExit(1 if counts["wrong"] else 0)
 

@@ -19,7 +19,7 @@ sys.path[0] = str(Path(__file__).parents[1] / "tests")
 
 from browser import Browser, opened_browser  # noqa: E402
 from generated_runs import generated_attempts, write_run  # noqa: E402
-from stoker.report.page import report_page  # noqa: E402
+from stoker.report.html_page import report_page  # noqa: E402
 from stoker.report.reporting import make_report  # noqa: E402
 
 ACTIONS = {

@@ -209,11 +209,10 @@ def foreign(site: Path, device: str, gpus: list[str]) -> Result:
     """Run a copy without code for this GPU; return CUDA's error and stoker's diagnosis."""
     sys.path[:0] = NEEDED
     from stoker.outside.process import CommandResult
-    from stoker.wheel.verify import trial_programs
-    from stoker.wheel.verify.trial import judged_gpu
+    from stoker.wheel.verify.trial import GPU, judged_gpu
 
     runs = {loading: operations(f"foreign-{loading}", device, site, loading) for loading in LOADING}
-    done = call("-c", trial_programs.GPU.code, env=environment(site))
+    done = call("-c", GPU.code, env=environment(site))
     outcome = CommandResult(status=done.returncode, stdout=done.stdout, stderr=done.stderr)
     inspected = stoker("inspect", site / "torch" / "lib" / "libtorch_cuda.so", "--json")
     facts = json.loads(inspected.stdout) if inspected.returncode == 0 else {"libraries": []}

@@ -1,5 +1,5 @@
-/* Recognises programs by their names and command lines, for the preloaded library. It calls nothing,
- * not even the C library, so that it can run between vfork and exec. */
+/* Recognises programs by their names and command lines. It calls nothing, not even the C library, so that the
+ * preloaded library can do so between vfork and exec. */
 #ifndef STOKER_COMPILERS_H
 #define STOKER_COMPILERS_H
 
@@ -10,6 +10,9 @@
 
 /* The file name of the library; its entry in LD_PRELOAD is recognised by it, whatever its folder. */
 #define PRELOAD_LIBRARY "libstoker-preload.so"
+
+/* In the environment of what a cache starts: that is not to start another one. */
+#define WRAPPED_MARK "STOKER_WRAPPED"
 
 /* The part of a path behind its last slash. */
 const char *program_name(const char *path);

@@ -36,6 +36,9 @@ enum kind {
 extern enum kind command_kind;
 extern const char *command_reason; /* of ONCE: why it must not be started twice */
 
+/* Returns the argv[0] of a command. */
+char *command_own_name(char **command);
+
 /* Returns whether an attempt of the command may be killed and started again. */
 bool command_repeats(void);
 
@@ -82,6 +85,15 @@ bool command_is_script(char **command);
 
 /* Returns whether a word of the command is a name of stdin or of the terminal. */
 bool command_reads_stdin(char **command);
+
+/* ---- cache.c: caches, distributors and the targets of nvcc (Linux) ---------------------------*/
+
+/* Starts the cache of a compile, if one may see it. Otherwise returns the command to govern, without the GPU
+ * targets that are left out. */
+char **cache_start(char **command);
+
+/* launcher.c: returns whether the programs that we start have our library, so that they reach us. */
+bool has_library(void);
 
 /* ---- protocol.c: one message is one line of fields; bytes in, bytes out ----------------------*/
 

@@ -231,6 +231,11 @@ void step_run(char **command)
     if (step.refused)
         return;
     begin_watch();
+    if (step.signals < 0) { /* no more files may be opened */
+        channel_close(&step.governor);
+        end_watch();
+        return;
+    }
     while (wait_for_permit() && start_attempt())
         run_and_forget();
     end_watch();

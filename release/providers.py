@@ -38,7 +38,7 @@ ALTERNATIVES = re.compile(r"(?:openblas-pthread|blis-pthread|atlas|blas|lapack)/
 HEADER_LINES = """
 What provides a header, library, CMake package, program or Python module; made by
 release/providers.py. Rows of Debian 12's file lists: kind, name, folder that a compiler is not told
-of, Debian's package. Other development packages of Debian follow, without names elsewhere. Kind
+of, Debian's package. A few development packages without names elsewhere follow. Kind
 header: `x/` is any header below that folder. Kind shared: a library that the loader needs. Kind
 symbol: a symbol, or with `*` all that begin like that, and the library (not the package) that
 defines it; written by hand in release/provider_tables.toml.
@@ -121,8 +121,9 @@ def files_by_package(contents: Iterable[Path], names: Iterable[str]) -> dict[str
 
 
 def others(contents: Iterable[Path], rows: Iterable[Row]) -> list[Row]:
-    """Return what the other development packages of Debian provide, if only one of them does: they
-    have no names elsewhere.
+    """Return what the development packages without names elsewhere provide, if no other package of
+    Debian does. Those of all of Debian would make the table three times as large, and hardly one
+    of them is ever missing in a build.
     """
     taken = {(row.kind, row.name) for row in rows}
     found: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -138,7 +139,7 @@ def others(contents: Iterable[Path], rows: Iterable[Row]) -> list[Row]:
     return sorted(
         Row(kind, name, "", *packages)
         for (kind, name), packages in unique.items()
-        if (kind, name) not in taken
+        if (kind, name) not in taken and packages <= set(TABLES["without_names"])
     )
 
 

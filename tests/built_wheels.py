@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from stoker.model.artifact import ElfKind, LibraryFacts, WheelFacts
 from stoker.wheel.package.built_wheel import BuiltWheel
 from stoker.wheel.package.places import SearchPlace, SearchPlaces
-from stoker.wheel.package.values import LibrarySource
+from stoker.wheel.package.sources import LibrarySource
 
 MACHINE = "x86_64"
 

@@ -53,10 +53,10 @@ from stoker.report.dependencies import Dependencies
 from stoker.report.graphs.analysis import find_impact, make_build_graph
 from stoker.report.graphs.owners import Owners
 from stoker.report.graphs.steps import NeededSteps
-from stoker.report.page import report_page
+from stoker.report.html_page import report_page
 from stoker.report.perfetto import perfetto_trace
 from stoker.report.phases import PhaseFormat, read_phases
-from stoker.report.values import Report, ReportedRun
+from stoker.report.reported import Report, ReportedRun
 from stoker.settings.toml import read_file
 from stoker.settings.user_options import gather
 from stoker.source.cmake_api import read_targets
@@ -65,11 +65,11 @@ from stoker.source.tree import read_tree
 from stoker.wheel.elf import tables as elf_tables
 from stoker.wheel.elf.edit import ElfEdit, make_patch
 from stoker.wheel.elf.elf import DYNAMIC_SYMBOLS, SYMBOL_TABLE, Elf
-from stoker.wheel.elf.fatbin import read_regions, read_wrappers
+from stoker.wheel.elf.fatbin import device_regions, read_regions, read_wrappers
 from stoker.wheel.elf.tables import dynamic_symbols
 from stoker.wheel.inspect import facts_page as inspect_page
 from stoker.wheel.inspect.inspecting import inspect
-from stoker.wheel.inspect.library import device_regions, read_library
+from stoker.wheel.inspect.library import read_library
 from stoker.wheel.slim.recompressing import unpacked
 from stoker.wheel.verify.cpu_level import read_local_functions
 from stoker.wheel.zip.archive import open_wheel

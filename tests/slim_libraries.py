@@ -16,8 +16,7 @@ from conftest import Need
 from stoker.outside import process
 from stoker.wheel.elf import elf
 from stoker.wheel.elf.elf import Elf
-from stoker.wheel.elf.fatbin import read_wrappers
-from stoker.wheel.inspect.library import device_regions
+from stoker.wheel.elf.fatbin import device_regions, read_wrappers
 from stoker.wheel.reader import open_file
 from stoker.wheel.slim.library import LibraryPlan, SlimOptions, plan_library, write_library
 from stoker.wheel.slim.regions import Choose

@@ -66,9 +66,9 @@ def history() -> "tuple[Run, ...]":
 
 def steps(run: int) -> "tuple[Attempt, ...]":
     """Return what each step of a run needed."""
-    from stoker.govern.history.past_runs import attempts_of
+    from stoker.govern.history.past_runs import attempts_of, measured_run
 
-    return attempts_of(str(run))
+    return attempts_of(measured_run(str(run)))
 
 
 def run(

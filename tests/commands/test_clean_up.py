@@ -11,7 +11,7 @@ import pytest
 
 from conftest import Stoker
 from stoker.builds import work
-from stoker.builds.acquire import store as sources
+from stoker.builds.acquire import kept_sources as sources
 from stoker.govern.history.store import History
 from stoker.plan import run_folder
 

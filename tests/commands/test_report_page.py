@@ -20,8 +20,8 @@ from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.visible import visible
 from stoker.report.analysis import RecordedRun, analyse
 from stoker.report.dependencies import Dependencies
-from stoker.report.page import report_page
-from stoker.report.values import BuildFacts, LibrarySize, Output, Report, ReportedRun
+from stoker.report.html_page import report_page
+from stoker.report.reported import BuildFacts, LibrarySize, Output, Report, ReportedRun
 
 HOSTILE = "</script><img src=x onerror='document.title=1'><b id=injected>\n\"ä 日本\u2028"
 

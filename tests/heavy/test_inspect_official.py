@@ -13,8 +13,7 @@ import pytest
 
 from stoker.outside import process
 from stoker.wheel.elf.elf import Elf
-from stoker.wheel.elf.fatbin import LINKED, FatbinEntry
-from stoker.wheel.inspect.library import device_regions
+from stoker.wheel.elf.fatbin import LINKED, FatbinEntry, device_regions
 from stoker.wheel.reader import open_file
 
 pytestmark = [pytest.mark.heavy, pytest.mark.network, pytest.mark.timeout(3000)]

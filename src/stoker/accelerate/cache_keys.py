@@ -14,6 +14,7 @@ from pathlib import Path
 
 from stoker.model.caching import CompilerKeys, NamedHeaders
 from stoker.outside.folders import cache, own
+from stoker.outside.looking import exists, find_program
 
 _ROOTS = (".git", "stoker.toml")  # what the root folder of a project holds
 # What build folders, environments and caches hold, and no folder of sources.
@@ -33,12 +34,12 @@ def project_folder(start: Path) -> Path:
     """Return the nearest folder that is the root of a project, or else ``start``. A build folder of
     CMake names its sources.
     """
-    if (start / "CMakeCache.txt").exists():
+    if exists(start / "CMakeCache.txt"):
         from stoker.source.cmake_api import cmake_sources  # a run elsewhere starts without it
 
         start = cmake_sources(start) or start
     for folder in (start, *start.parents):
-        if any((folder / name).exists() for name in _ROOTS):
+        if any(exists(folder / name) for name in _ROOTS):
             return folder
     return start
 
@@ -153,6 +154,4 @@ def compiler_keys() -> CompilerKeys:
 
 def assembler(environment: Mapping[str, str]) -> str | None:
     """Return the assembler that gcc finds on the PATH."""
-    folders = environment.get("PATH", os.defpath).split(os.pathsep)
-    paths = (f"{folder or '.'}/as" for folder in folders)  # as programs.c writes it
-    return next((p for p in paths if Path(p).is_file() and os.access(p, os.X_OK)), None)
+    return find_program("as", environment)

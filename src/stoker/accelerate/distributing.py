@@ -1,7 +1,7 @@
 """Reads what `--distribute` asks for, and decides whether its machines may be used.
 
-distcc and icecc have no authentication: a program that reaches a worker can run commands on it,
-and a worker can return any object. sccache-dist has tokens, which everyone can read who sees its
+distcc has no authentication: a program that reaches a worker can run commands on it, and a worker
+can return any object. sccache-dist has tokens, which everyone can read who sees its
 HTTP. Public addresses are therefore refused unless the user trusts them.
 """
 
@@ -15,7 +15,7 @@ from stoker.model.errors import UsageError, unknown
 from stoker.model.value import Value
 
 _USUAL_SLOTS = 4  # of a host of distcc that names none
-_FORMS = ("none", "distcc:HOSTS", "icecc", "icecc:SCHEDULER", "sccache-dist:URL")
+_FORMS = ("none", "sccache-dist:URL", "distcc:HOSTS")
 # HOST, HOST:PORT or [HOST]:PORT, with /SLOTS and ,OPTIONS.
 _HOST = r"(?:\[(?P<v6>[^\]]+)\]|(?P<name>[^\[\]:/,]+))(?::\d+)?(?:/(?P<slots>\d+))?(?:,.*)?"
 
@@ -37,14 +37,17 @@ class Distribution(Value, frozen=True, kw_only=True):
 def read_distribution(text: str, environment: Mapping[str, str]) -> Distribution:
     """Return the distribution that a text asks for; raise UsageError if it is not one."""
     name, _, words = text.partition(":")
+    if name == "icecc":
+        hints = [
+            "sccache-dist:URL also sends its compiler to the workers, and CUDA",
+            "distcc:HOSTS",
+        ]
+        raise UsageError("--distribute: stoker does not use icecc", hints=hints)
     if name not in set(Distributor):
         raise unknown("value of --distribute", name, _FORMS)
     engine = Distributor(name)
     if engine is Distributor.NONE:
         return Distribution(engine=engine)
-    if engine is Distributor.ICECC:
-        hosts = (words.partition(":")[0],) if words else ()
-        return Distribution(engine=engine, words=words, hosts=hosts)
     if engine is Distributor.SCCACHE_DIST:
         return _of_sccache(words)
     words = words or environment.get("DISTCC_HOSTS", "")
@@ -105,7 +108,7 @@ def refuse_public(addresses: Mapping[str, Sequence[str]]) -> None:
         for address in found:
             if ipaddress.ip_address(address.partition("%")[0]).is_global:
                 raise UsageError(
-                    f"--distribute: {host} has the public address {address}, and distcc, icecc "
+                    f"--distribute: {host} has the public address {address}, and distcc "
                     "and sccache-dist over HTTP can be used and read by everyone there",
                     hints=["use a private network, ssh (@HOST) or https", "or add --trust-network"],
                 )

@@ -136,8 +136,7 @@ class _LocalCompiles:
         if self._device:
             yield f"{self._device} CUDA compiles ran here: {name} distributes C and C++ only"
         if self._host:
-            chosen = "" if name is Distributor.DISTCC else "chose this machine or "
-            yield f"{self._host} C and C++ compiles ran here: {name} {chosen}found no worker"
+            yield f"{self._host} C and C++ compiles ran here: {name} found no worker"
 
 
 class _SccacheServer:

@@ -19,13 +19,13 @@ from stoker.model.caching import (
     Chain,
     ChainOptions,
     ChainPart,
-    Distributor,
     FoundEngine,
 )
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.govern import CompileMode
 from stoker.model.secrets import redact
 from stoker.outside.deleting import remove_whole
+from stoker.outside.looking import find_program
 from stoker.outside.processes import is_static
 
 
@@ -46,10 +46,7 @@ def survey_chain(
         for name in filter(None, names)
         if (path := _path(name, environment))
     }
-    if distribution.engine is Distributor.ICECC:
-        problem, slots = _icecc_state(environment, distribution.words)
-        distribution = replace(distribution, problem=problem, slots=slots)
-    elif ask_workers and distribution.workers and distribution.engine in found:
+    if ask_workers and distribution.workers and distribution.engine in found:
         program = found[distribution.engine].program
         unwanted = _unwanted_workers(program, distribution.workers, environment)
         distribution = without_workers(distribution, unwanted) if unwanted else distribution
@@ -100,16 +97,14 @@ def _remote_problem(url: str) -> str | None:
 
 
 def _path(name: str, environment: Mapping[str, str]) -> str | None:
-    """Return the path of a program, as a shell finds it; a run does without shutil."""
-    folders = [""] if "/" in name else os.get_exec_path(environment)
-    paths = (Path(folder, name).absolute() for folder in folders)
-    return next((str(p) for p in paths if p.is_file() and os.access(p, os.X_OK)), None)
+    found = find_program(name, environment)
+    return found and str(Path(found).absolute())
 
 
 def _found(name: str, path: str, environment: Mapping[str, str]) -> FoundEngine:
     if name not in (CacheEngine.CCACHE, CacheEngine.SCCACHE):
         return FoundEngine(program=path)
-    # With such a limit no cache is started (verdict.c): the cache writes files and needs memory
+    # With such a limit no cache is started (launcher/cache.c): it writes files and needs memory
     # too, and would fail in place of the compiler.
     limits = {"f": RLIMIT_FSIZE, "v": RLIMIT_AS, "d": RLIMIT_DATA, "t": RLIMIT_CPU}
     found = (option for option, limit in limits.items() if getrlimit(limit)[0] != RLIM_INFINITY)
@@ -136,15 +131,6 @@ def _unwanted_workers(
     if len(found) < len(workers):
         return found
     return {name: why for name, why in found.items() if why is WorkerProblem.DIFFERENT}
-
-
-def _icecc_state(environment: Mapping[str, str], scheduler: str) -> tuple[str | None, int]:
-    """Return why icecc cannot be used, and how many jobs its machines take, as far as it tells."""
-    from stoker.accelerate.workers import icecc_problem, scheduler_state  # most runs do not use it
-
-    if (problem := icecc_problem(environment)) or not scheduler:
-        return problem, 0
-    return scheduler_state(scheduler)
 
 
 def cache_status(wanted: ChainOptions, environment: Mapping[str, str]) -> CacheStatus:

@@ -1,6 +1,5 @@
 """Remote caches and workers: whether they answer, and whether they make the same objects."""
 
-import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
@@ -10,12 +9,9 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from stoker.outside import process
 from stoker.outside.files import folder_of_process, folder_problem
-from stoker.outside.web import Connection, listens
+from stoker.outside.web import Connection
 
 _TIMEOUT_S = 2.0
-_ICECC_PORT = 10245
-_SCHEDULER_PORT = 8765  # the next port answers questions in words
-_JOBS = re.compile(rb"jobs=\d+/(\d+) ")
 _PORTS = {"redis": 6379, "http": 80, "https": 443, "memcached": 11211}
 _WORKER_TIMEOUT_S = 10.0
 _MOST = 32  # workers that are asked at once
@@ -51,39 +47,6 @@ def _of_redis(parts: SplitResult) -> str | None:
                 return f"it refuses the login ({_shown(answer)})"
         answer = _asked(connection, "PING")
     return None if answer.startswith("+") else f"it refuses ({_shown(answer)})"
-
-
-def icecc_problem(environment: Mapping[str, str]) -> str | None:
-    """Return why icecc would compile everything here without a word, or None."""
-    sockets = [
-        environment.get("ICECC_TEST_SOCKET", ""),
-        "/run/icecc/iceccd.socket",
-        f"{environment.get('HOME', '')}/.iceccd.socket",
-    ]
-    if any(listens(path) for path in sockets if path):
-        return None
-    try:
-        with Connection("127.0.0.1", _ICECC_PORT, _TIMEOUT_S):
-            return None
-    except OSError:
-        return "its daemon, iceccd, does not run on this machine"
-
-
-def scheduler_state(scheduler: str) -> tuple[str | None, int]:
-    """Return why icecc's scheduler cannot be used, and how many jobs its machines take at once; 0
-    if it does not tell. Its main port is left alone: a stranger there stops it for seconds.
-    """
-    host, _, port = scheduler.partition(":")
-    number = int(port) if port.isdigit() else _SCHEDULER_PORT
-    try:
-        with Connection(host, number + 1, _TIMEOUT_S) as connection:
-            listed = connection.ask(b"listcs\n", until=b"200 done")
-    except TimeoutError:  # it is busy, or only its main port is open
-        return None, 0
-    except OSError as error:
-        return f"its scheduler {host} does not answer ({error.strerror or error})", 0
-    slots = sum(map(int, _JOBS.findall(listed)))
-    return (None if slots else f"its scheduler {host} has no workers"), slots
 
 
 def _shown(answer: str) -> str:

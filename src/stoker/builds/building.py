@@ -14,7 +14,7 @@ from stoker import __version__
 from stoker.accelerate.run_cache import run_cache
 from stoker.ask.asking import ask_for_build
 from stoker.ask.values import Asked
-from stoker.builds.acquire.store import acquired
+from stoker.builds.acquire.kept_sources import acquired
 from stoker.builds.context import BuildContext
 from stoker.builds.repeating import RecordedBuild
 from stoker.builds.stages import Echo, StageError, Stages, Tell

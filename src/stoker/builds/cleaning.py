@@ -8,9 +8,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from stoker.builds import in_memory, work
-from stoker.builds.acquire import store as sources
+from stoker.builds.acquire import kept_sources as sources
 from stoker.builds.containers import content as containers
-from stoker.builds.toolchains import store
+from stoker.builds.toolchains import kept_toolchains
 from stoker.govern.history.store import History
 from stoker.model.errors import StorageError, UsageError
 from stoker.model.value import Value, duration, size
@@ -88,7 +88,8 @@ def kept(kind: CleanupKind) -> Iterator[CleanupItem]:
         return
     root, lock_of = _PLACES[kind]
     if kind is CleanupKind.TOOLCHAINS:
-        store.installed_toolchains()  # removes leftovers, except folders that are being made
+        # This removes leftovers, except folders that are being made.
+        kept_toolchains.installed_toolchains()
     for path in sorted(root().glob("*/" if kind is not CleanupKind.TOOLCHAINS else "[!.]*/")):
         yield from _described(kind, path, lock_of(path))
 

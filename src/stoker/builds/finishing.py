@@ -20,7 +20,7 @@ from stoker.outside.deleting import remove_tree
 from stoker.plan.grammar import parse
 from stoker.wheel.inspect.inspecting import inspect
 from stoker.wheel.package.packaging import package, plan_package
-from stoker.wheel.package.values import PackageMode, PackageRequest
+from stoker.wheel.package.request import PackageMode, PackageRequest
 from stoker.wheel.verify.tested import Verification, shortened_evidence
 from stoker.wheel.verify.verifying import verify
 

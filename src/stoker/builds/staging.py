@@ -21,7 +21,7 @@ from stoker.model.source import FrontEnd, ProjectKind
 from stoker.outside import files, folders
 from stoker.outside.deleting import remove_empty, remove_whole
 from stoker.plan.records import lasting_json
-from stoker.wheel.package.values import PackageMode, PackageRequest
+from stoker.wheel.package.request import PackageMode, PackageRequest
 
 
 def start_over(build: Path) -> None:

@@ -31,7 +31,7 @@ from stoker.model.value import Value
 from stoker.outside import folders
 from stoker.outside.files import folder_of_process, sha256_of
 from stoker.outside.long_work import Say, stage
-from stoker.wheel.slim.cuts import LICENCE, PRIVATE, is_nvidia_distribution
+from stoker.wheel.slim.files import LICENCE, PRIVATE, is_nvidia_distribution
 from stoker.wheel.verify.tested import Verification, WheelUnderTest
 from stoker.wheel.verify.verifying import read_and_verify
 from stoker.wheel.zip import Content, Edit, open_wheel, rewrite

@@ -28,8 +28,9 @@ from stoker.outside.deleting import remove_file
 from stoker.outside.files import folder_of_process, read_json
 from stoker.outside.long_work import Advance, Say, stage
 from stoker.outside.web import Web, size_of
-from stoker.wheel.inspect.target import Target, gpu_targets
-from stoker.wheel.slim.cuts import SlimRequest, is_nvidia_distribution
+from stoker.wheel.inspect.target import Target
+from stoker.wheel.slim.files import is_nvidia_distribution
+from stoker.wheel.slim.selection import SlimRequest, gpu_targets
 from stoker.wheel.slim.slimming import OutputOptions, slim
 
 _CONNECTIONS = 8

@@ -141,7 +141,7 @@ def _write_report(built: "Built", view: "View") -> None:
     """A build in which nothing was compiled has no run to report."""
     from stoker.model.errors import StokerError
     from stoker.outside.files import write_whole
-    from stoker.report.page import report_page
+    from stoker.report.html_page import report_page
     from stoker.report.reporting import make_report
 
     page = Path(built.folder) / "report.html"

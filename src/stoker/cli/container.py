@@ -30,7 +30,7 @@ def container() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def list_(engine: EngineKind | None, as_json: bool) -> None:
     """List the containers and whether they run."""
-    from stoker.builds.containers.kept import containers, containers_text
+    from stoker.builds.containers.kept_containers import containers, containers_text
     from stoker.outside.terminal import print_json
 
     found = containers(engine)
@@ -45,7 +45,7 @@ def list_(engine: EngineKind | None, as_json: bool) -> None:
 @_ENGINE
 def shell(name: str, engine: EngineKind | None) -> int:
     """Open a shell in a container that has the source and the build folder."""
-    from stoker.builds.containers.kept import enter_container
+    from stoker.builds.containers.kept_containers import enter_container
 
     return enter_container(name, engine, terminal=sys.stdin.isatty())
 
@@ -56,7 +56,7 @@ def shell(name: str, engine: EngineKind | None) -> int:
 @_ENGINE
 def remove(names: tuple[str, ...], everything: bool, engine: EngineKind | None) -> None:
     """Remove containers. The folders that were mounted into them are kept."""
-    from stoker.builds.containers.kept import containers, remove_containers
+    from stoker.builds.containers.kept_containers import containers, remove_containers
     from stoker.model.errors import UsageError
 
     if bool(names) is everything:

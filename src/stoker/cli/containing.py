@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def perform_inside(options: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Build in a container. ``wanted`` are the options of the container itself."""
-    from stoker.builds.containers.building import build_inside
+    from stoker.builds.containers.container_build import build_inside
     from stoker.builds.containers.engine import EngineKind
     from stoker.builds.containers.inside import ContainerWatcher, Inside
     from stoker.builds.repeating import read_recorded

@@ -7,7 +7,7 @@ import click
 
 from stoker.cli.chosen import told_request
 from stoker.cli.request import request_options
-from stoker.knowledge.export_targets import BuilderSize, ClusterEngine, ExportFormat
+from stoker.knowledge.export_targets import BuilderSize, ExportFormat
 from stoker.model.errors import UsageError
 from stoker.model.value import byte_count
 
@@ -65,8 +65,8 @@ _OF_A_BUILD = ("source", "matrix", "only", "stoker", "torch", "torch_index")
 )
 @click.option(
     "--cluster",
-    type=click.Choice([str(engine) for engine in ClusterEngine]),
-    help="Export workers for --distribute instead of a build: kubernetes, slurm or compose.",
+    is_flag=True,
+    help="Export workers of sccache-dist instead of a build: kubernetes, slurm or compose.",
 )
 @click.option(
     "--workers",
@@ -103,7 +103,7 @@ _OF_A_BUILD = ("source", "matrix", "only", "stoker", "torch", "torch_index")
 @click.option("--json", "as_json", is_flag=True, help="Print paths and contents as JSON.")
 def export(
     format: str,  # noqa: A002
-    cluster: str | None,
+    cluster: bool,
     out: Path | None,
     force: bool,
     as_json: bool,
@@ -112,7 +112,7 @@ def export(
     """Write the build of a variant as a Dockerfile, a CI workflow, a cluster job or a Nix file.
 
     FORMAT: dockerfile, cloudbuild, github-actions, gitlab, slurm, kubernetes, compose, nix or flox.
-    With --cluster, write the workers of a distributed compiler; they need no SOURCE.
+    With --cluster, write the workers of sccache-dist; they need no SOURCE.
 
     SOURCE: what to build, pinned: a git URL with a tag or commit, or NAME==VERSION. Default: the
     `source` of stoker.toml. Without --out the files are printed.
@@ -120,7 +120,7 @@ def export(
     \b
     stoker export dockerfile https://github.com/pytorch/pytorch@v2.9.1 --variant h100 --stoker URL
     stoker export github-actions flash-attn==2.8.3 --torch 2.9.1 --matrix --stoker URL --out .
-    stoker export kubernetes --cluster distcc --workers 8 --cpus 16 --out workers
+    stoker export kubernetes --cluster --workers 8 --cpus 16 --out workers
     """
     from stoker.export.cluster import render_cluster
     from stoker.export.exporting import ExportWanted, export, origin_of_stoker, write
@@ -144,11 +144,13 @@ def export(
             raise UsageError(
                 "--cluster exports workers, not a build: leave out SOURCE, variants, --shards "
                 "and --stoker",
-                hints=[f"stoker export {form} --cluster {cluster}"],
+                hints=[
+                    f"stoker export {form} --cluster",
+                    "distccd is started by hand: docs/how-to/distribute.md",
+                ],
             )
         wanted = ClusterWanted(
             format=form,
-            engine=ClusterEngine(cluster),
             workers=workers or 2,
             memory_bytes=_bytes("--memory", memory) if memory else None,
             image=options["image"],

@@ -77,15 +77,16 @@ def history(
     elif target is not None:
         click.echo(f"wrote {past_runs.export(run, target)} steps to {target}", err=True)
     else:
-        attempts = past_runs.attempts_of(run, step)
+        measured = past_runs.measured_run(run)
+        attempts = past_runs.attempts_of(measured, step)
         if as_json:
             print_json(attempts, "steps")
         elif step is not None:
             show(step_page(attempts))
         else:
             show(steps_page(attempts, len(attempts) if everything else _FEW))
-            if summary := past_runs.summary_of(run):
-                click.echo(summary_text(summary), nl=False)
+            if measured.run.summary:
+                click.echo(summary_text(measured.run.summary), nl=False)
 
 
 @click.command()

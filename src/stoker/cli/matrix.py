@@ -10,8 +10,8 @@ from stoker.cli.request import setting_options
 from stoker.settings.declared import OPTIONS, SettingGroup
 
 if TYPE_CHECKING:
+    from stoker.builds.matrices.matrix import MatrixJob, MatrixResult
     from stoker.builds.matrices.running import MatrixWatcher
-    from stoker.builds.matrices.values import MatrixJob, MatrixResult
     from stoker.govern.client.progress import View
     from stoker.model.errors import StokerError
 
@@ -47,9 +47,9 @@ def matrix(**options: Any) -> None:
     stoker matrix --only 'cu128*'
     stoker matrix gpus.toml --from slim --wheel torch==2.9.1 --out wheels
     """
-    from stoker.builds.matrices.page import jobs_page, results_page, whole_line
-    from stoker.builds.matrices.planning import MatrixWanted, plan_matrix
+    from stoker.builds.matrices.matrix_plan import MatrixWanted, plan_matrix
     from stoker.builds.matrices.running import check_made, run_matrix
+    from stoker.builds.matrices.terminal_page import jobs_page, results_page, whole_line
     from stoker.outside.terminal import print_json, show
 
     settings = with_settings(options)
@@ -85,8 +85,8 @@ def _governing(chosen: Any) -> Any:
 
 def _watcher(view: "View", *, verbose: bool) -> "MatrixWatcher":
     from stoker.builds.building import Watcher
-    from stoker.builds.matrices.page import job_begin_line, job_end_line
     from stoker.builds.matrices.running import MatrixWatcher
+    from stoker.builds.matrices.terminal_page import job_begin_line, job_end_line
     from stoker.builds.stages import StageError
     from stoker.cli.building import diagnose
     from stoker.outside.streams import error_text

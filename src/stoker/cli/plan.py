@@ -139,6 +139,8 @@ def plan(
             show(report.differences_page(differences, planned.name, other.name))
         return
     _print(planned, form, options, result[1] if result else None)
+    if result and result[1].asked.refusal:
+        raise SystemExit(ExitStatus.FAILED)
 
 
 def _print(
@@ -232,7 +234,10 @@ def _options(pattern: str, source: str, *, as_json: bool) -> None:
         source, pattern = pattern, ""
     tree, found = options(Path(source), pattern)
     if as_json:
-        listed = [msgspec.to_builtins(one.option) | {"variable": one.variable} for one in found]
+        listed = [
+            msgspec.to_builtins(one.option) | {"variable": one.variable, "turned_on": one.turned_on}
+            for one in found
+        ]
         print_json(listed, "options")
     else:
         show(options_page(tree, found))

@@ -9,7 +9,7 @@ from stoker.model.errors import UsageError
 from stoker.model.value import indented_json
 
 if TYPE_CHECKING:
-    from stoker.report.graphs.values import BuildGraph
+    from stoker.report.graphs.build_graph import BuildGraph
 
 
 @click.command()
@@ -55,7 +55,7 @@ def report(
     """
     from stoker.outside.files import write_named, write_page
     from stoker.outside.terminal import print_json, tell
-    from stoker.report.page import page_data, report_page
+    from stoker.report.html_page import page_data, report_page
     from stoker.report.reporting import analyse_run, find_phases, make_report
 
     def say(text: str) -> None:
@@ -113,9 +113,9 @@ def graph(
     from stoker.outside.files import write_named
     from stoker.outside.terminal import print_json, show, tell
     from stoker.report.graphs.drawing import graph_svg
-    from stoker.report.graphs.html import graph_html
-    from stoker.report.graphs.page import graph_page
+    from stoker.report.graphs.html_page import graph_html
     from stoker.report.graphs.reading import graph_of
+    from stoker.report.graphs.terminal_page import graph_page
 
     kinds = {".svg": graph_svg, ".html": graph_html, ".json": _json}
     if out and out.suffix not in kinds:

@@ -21,7 +21,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "catalogue publish": {"": "stoker.catalogue.publishing:PublishReport"},
     "catalogue select": {"": "stoker.catalogue.choosing:Selection"},
     "clean": {"": "stoker.builds.cleaning:Cleaning"},
-    "container list": {"containers": "[stoker.builds.containers.kept:KeptContainer]"},
+    "container list": {"containers": "[stoker.builds.containers.kept_containers:KeptContainer]"},
     "develop": {"": "stoker.builds.building:Built"},
     "diagnose": {"": "stoker.diagnose.values:Diagnosis"},
     "doctor": {"variant": str, "ok": bool, "findings": "[stoker.model.finding:Finding]"},
@@ -30,11 +30,20 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "history": {"runs": "[stoker.model.runs:Run]"},
     "history RUN": {"steps": "[stoker.model.runs:Attempt]"},
     "inspect": {"": "stoker.model.artifact:ArtifactFacts"},
-    "install PACKAGE": {"found": "[stoker.catalogue.finding:Found]"},
+    "install --locked": {"packages": "[stoker.catalogue.locking:LockedPackage]"},
+    "install --slim": {"wheels": "[stoker.catalogue.slim_install:SlimInstalled]"},
+    "install --slim --dry-run": {"downloads": "[stoker.catalogue.slim_install:Download]"},
+    "install INDEX": {"wheels": "[stoker.catalogue.values:PublishedWheel]"},
+    "install INDEX --dry-run": {"": "stoker.catalogue.values:Selection"},
+    "install PACKAGE": {
+        "found": "[stoker.catalogue.finding:Found]",
+        "builds": "[stoker.builds.obtaining:ObtainedBuild]",
+        "prewarmed": "[stoker.catalogue.prewarming:Prewarming]",
+    },
     "plan --options": {"options": "[stoker.model.source:CMakeOption]"},
     "package": {
-        "plan": "stoker.wheel.package.values:PackagePlan",
-        "packaged": "stoker.wheel.package.values:Packaged?",  # nothing in a dry run
+        "plan": "stoker.wheel.package.plan:PackagePlan",
+        "packaged": "stoker.wheel.package.packaging:Packaged?",  # nothing in a dry run
     },
     "plan": {
         "variant": f"{_PLAN}.variant",
@@ -62,7 +71,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
         "results": "[stoker.model.simulation:SimulationResult]",
     },
     "slim": {"": "stoker.model.slimming:SlimReport"},
-    "toolchain list": {"toolchains": "[stoker.builds.toolchains.store:Toolchain]"},
+    "toolchain list": {"toolchains": "[stoker.builds.toolchains.kept_toolchains:Toolchain]"},
     "verify": {"": "stoker.wheel.verify.tested:Verification", "ok": bool},
 }
 

@@ -77,7 +77,7 @@ def install(toolchain: str, wanted: tuple[str, ...], into: Path | None, as_json:
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def list_(as_json: bool) -> None:
     """List the toolchains."""
-    from stoker.builds.toolchains.store import installed_toolchains
+    from stoker.builds.toolchains.kept_toolchains import installed_toolchains
     from stoker.outside.locks import toolchains_folder
     from stoker.outside.terminal import print_json
 
@@ -101,7 +101,7 @@ def remove(toolchain: str) -> None:
     \b
     stoker toolchain remove cuda-13.0
     """
-    from stoker.builds.toolchains.store import remove_toolchain
+    from stoker.builds.toolchains.kept_toolchains import remove_toolchain
 
     gone = remove_toolchain(toolchain)
     say(f"removed {gone.path}, {size(gone.manifest.size_bytes)}")

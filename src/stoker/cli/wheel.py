@@ -91,10 +91,10 @@ def _slim(
     from stoker.model.errors import UsageError
     from stoker.outside.long_work import shown, stage
     from stoker.outside.terminal import print_json, show, tell
-    from stoker.wheel.inspect.target import find_target, gpu_targets
-    from stoker.wheel.slim.cuts import SlimRequest
+    from stoker.wheel.inspect.target import find_target
     from stoker.wheel.slim.library import SlimOptions
     from stoker.wheel.slim.report_page import slim_lines, slim_page
+    from stoker.wheel.slim.selection import SlimRequest, gpu_targets
     from stoker.wheel.slim.slimming import OutputOptions, slim
 
     if gpus is None:
@@ -233,7 +233,7 @@ def package(
     from stoker.outside.terminal import print_json, show, tell
     from stoker.wheel.package.packaging import package, plan_package
     from stoker.wheel.package.plan_page import package_page, packaged_lines
-    from stoker.wheel.package.values import PackageMode, PackageRequest
+    from stoker.wheel.package.request import PackageMode, PackageRequest
 
     request = PackageRequest(mode=PackageMode(wishes.pop("mode")), **wishes)
     if dry_run:

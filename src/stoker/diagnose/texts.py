@@ -32,6 +32,8 @@ def short_diagnosis(diagnosis: Diagnosis) -> str:
         lines.append(f"stoker: {what}the cause is unknown; the first error:")
         lines += [f"  {where(one)}{one.text[:WIDEST]}" for one in diagnosis.unexplained]
         lines += [f"  Age: {text}"] if (text := suspected(diagnosis)) else []
+    if lines:
+        lines.append("  For an issue: stoker diagnose --evidence")
     return "".join(f"{line}\n" for line in lines)
 
 

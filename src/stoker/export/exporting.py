@@ -14,7 +14,6 @@ from stoker.export.files import OWN_PYTHON, PYTORCH
 from stoker.export.workers import checked_image
 from stoker.knowledge.export_targets import (
     BuilderSize,
-    ClusterEngine,
     Export,
     ExportedFile,
     ExportFormat,
@@ -68,7 +67,7 @@ def export(wanted: ExportWanted, request: CommandLine) -> Export:
     if wanted.format is ExportFormat.COMPOSE:
         raise UsageError(
             "compose files are for the workers of a cluster",
-            hints=[f"--cluster {' or '.join(ClusterEngine)}", "`stoker export dockerfile` builds"],
+            hints=["--cluster", "`stoker export dockerfile` builds"],
         )
     chosen = read_user_options(request)
     given = wanted.source or chosen.text("source")

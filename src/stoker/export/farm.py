@@ -6,16 +6,17 @@ retry on GitLab, the queue of Slurm, another pod on Kubernetes.
 """
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from stoker.export.files import (
-    fill_template,
     identifier,
     size_values,
     slurm_values,
     words_of_script,
 )
-from stoker.export.quoting import github_command, without_variables, yaml_text
+from stoker.export.filling import fill_template, fill_yaml, filled_yaml
+from stoker.export.quoting import github_command, without_variables
 from stoker.knowledge.export_targets import (
     Export,
     ExportedFile,
@@ -71,74 +72,70 @@ def render_farm(export: Export) -> tuple[ExportedFile, ...]:
     return tuple(renderer(export))
 
 
-def _fill(export: Export, name: str, values: Mapping[str, object]) -> str:
-    own = {"shards": export.shards, "stop_after": round(export.size.seconds * _USED)}
-    return fill_template(f"farm-{name}", {**size_values(export), **own, **values})
+def _common(export: Export) -> dict[str, object]:
+    stop_after = round(export.size.seconds * _USED)
+    return {**size_values(export), "shards": export.shards, "stop_after": stop_after}
 
 
 def _github(export: Export) -> Iterable[ExportedFile]:
-    jobs = "\n".join(text for job in export.jobs for text in _github_jobs(export, job))
-    text = _fill(export, "github-actions", {"jobs": jobs})
+    jobs = dict(pair for job in export.jobs for pair in _github_jobs(export, job))
+    text = fill_yaml("farm-github-actions", {**_common(export), "jobs": jobs})
     yield ExportedFile(path=".github/workflows/wheels.yml", text=text)
 
 
-def _github_jobs(export: Export, job: ExportJob) -> Iterable[str]:
+def _github_jobs(export: Export, job: ExportJob) -> Iterable[tuple[str, Any]]:
+    """Yield the jobs of a variant with their identities."""
     name = identifier(job.name)[:40]
-    values = {"runner": github_runner(job), "image": yaml_text(job.image)}
-    values |= {"path": yaml_text(":".join(job.folders))}
-    values |= {"requirement": yaml_text(github_command([export.requirement]))}
-    numbers = ", ".join(map(str, range(1, export.shards + 1)))
-    compiling = {
-        "strategy": "    strategy:\n      fail-fast: false\n      matrix:\n"
-        f"        shard: [{numbers}]",
-        "pattern": f"checkpoint-{name}-${{{{ matrix.shard }}}}",
-        "command": yaml_text(github_command(job.command)),
-        "part": f"--shard ${{{{ matrix.shard }}}}/{export.shards}",
-        "results": _upload(f"checkpoint-{name}-${{{{ matrix.shard }}}}", "checkpoint"),
+    values = {
+        **_common(export),
+        "runner": github_runner(job),
+        "image": job.image,
+        "path": ":".join(job.folders),
+        "requirement": github_command([export.requirement]),
     }
-    linking = {
-        "strategy": "",
+    numbers = list(range(1, export.shards + 1))
+    compiling: dict[str, object] = {
+        "strategy": {"fail-fast": False, "matrix": {"shard": numbers}},
+        "pattern": f"checkpoint-{name}-${{{{ matrix.shard }}}}",
+        "command": github_command(job.command),
+        "part": f"--shard ${{{{ matrix.shard }}}}/{export.shards}",
+        "results": [_upload(f"checkpoint-{name}-${{{{ matrix.shard }}}}", "checkpoint")],
+    }
+    linking: dict[str, object] = {
+        "strategy": None,
         "pattern": f"checkpoint-{name}-*",
-        "command": yaml_text(github_command([*job.command, "--out", "wheels"])),
+        "command": github_command([*job.command, "--out", "wheels"]),
         "part": "--finish",
-        "results": "\n".join(
-            [
-                _upload(f"checkpoint-{name}-finish", "checkpoint"),
-                _upload(name, "wheels/*.whl", when="steps.build.outputs.unfinished != 'true'"),
-            ]
-        ),
+        "results": [
+            _upload(f"checkpoint-{name}-finish", "checkpoint"),
+            _upload(name, "wheels/*.whl", when="steps.build.outputs.unfinished != 'true'"),
+        ],
     }
     before: list[str] = []
     for kind, own in (("shards", compiling), ("wheel", linking)):
         for number in range(1, _ROUNDS + 1):
             identity = f"{name}-{kind}-{number}"
-            title = yaml_text(f"{job.name} {kind} {number}")
-            needs = _needs(before, again=number > 1)
-            common = {"id": identity, "title": title, "needs": needs}
-            yield _fill(export, "github-job", {**values, **own, **common}).rstrip("\n")
+            own |= {
+                "title": f"{job.name} {kind} {number}",
+                "needs": before or None,
+                "condition": _condition(before, again=number > 1),
+            }
+            yield identity, filled_yaml("farm-github-job", values | own)
             before = [identity, *before]
 
 
-def _needs(before: list[str], *, again: bool) -> str:
-    """Return on which jobs a job depends. A job of a later round runs if time was over."""
-    if not before:
-        return "    if: ${{ !cancelled() }}"
-    condition = f"needs.{before[0]}.outputs.unfinished == 'true'" if again else "!cancelled()"
-    both = f"!cancelled() && {condition}" if again else condition
-    return f"    needs: [{', '.join(before)}]\n    if: ${{{{ {both} }}}}"
+def _condition(before: list[str], *, again: bool) -> str:
+    """Return when a job runs. One of a later round runs if time was over."""
+    over = f" && needs.{before[0]}.outputs.unfinished == 'true'" if again else ""
+    return f"${{{{ !cancelled(){over} }}}}"
 
 
-def _upload(name: str, path: str, *, when: str = "always()") -> str:
-    return "\n".join(
-        [
-            "      - uses: actions/upload-artifact@v4",
-            f"        if: ${{{{ {when} }}}}",
-            "        with:",
-            f"          name: {name}",
-            f"          path: {path}",
-            "          overwrite: true",
-        ]
-    )
+def _upload(name: str, path: str, *, when: str = "always()") -> dict[str, object]:
+    return {
+        "uses": "actions/upload-artifact@v4",
+        "if": f"${{{{ {when} }}}}",
+        "with": {"name": name, "path": path, "overwrite": True},
+    }
 
 
 def _gitlab(export: Export) -> Iterable[ExportedFile]:
@@ -146,29 +143,30 @@ def _gitlab(export: Export) -> Iterable[ExportedFile]:
     for job in export.jobs:
         values = {
             "id": identifier(job.name),
-            "image": yaml_text(job.image),
-            "path": yaml_text(":".join(job.folders)),
-            "command": yaml_text(without_variables(shlex.join(job.command))),
+            "image": job.image,
+            "path": ":".join(job.folders),
+            "command": without_variables(shlex.join(job.command)),
         }
-        jobs.append(_fill(export, "gitlab-job", values).rstrip("\n"))
-    requirement = yaml_text(without_variables(export.requirement))
-    text = _fill(export, "gitlab", {"jobs": "\n".join(jobs), "requirement": requirement})
-    yield ExportedFile(path=".gitlab-ci.yml", text=text)
+        jobs.append(fill_yaml("farm-gitlab-job", _common(export) | values))
+    requirement = without_variables(export.requirement)
+    common = fill_yaml("farm-gitlab", {**_common(export), "requirement": requirement})
+    yield ExportedFile(path=".gitlab-ci.yml", text="".join([common, *jobs]))
 
 
 def _slurm(export: Export) -> Iterable[ExportedFile]:
     file = "wheels.sh"
-    yield ExportedFile(path=file, text=_fill(export, "slurm", slurm_values(export, file)))
+    values = _common(export) | slurm_values(export, file)
+    yield ExportedFile(path=file, text=fill_template("farm-slurm", values))
 
 
 def _kubernetes(export: Export) -> Iterable[ExportedFile]:
     shard = f"--shard $((JOB_COMPLETION_INDEX + 1))/{export.shards}"
     for stage, part, count in (("shards", shard, export.shards), ("finish", "--finish", 1)):
         texts = [
-            _fill(
-                export,
-                "kubernetes",
-                {
+            fill_yaml(
+                "farm-kubernetes",
+                _common(export)
+                | {
                     "name": job.name,
                     "id": identifier(job.name)[:50],
                     "stage": stage,
@@ -177,7 +175,7 @@ def _kubernetes(export: Export) -> Iterable[ExportedFile]:
                     "retries": _RETRIES_PER_SHARD * count,
                     "image": job.image,
                     "path": ":".join(job.folders),
-                    "words": words_of_script(export, job, indent=12),
+                    "words": words_of_script(export, job),
                 },
             )
             for job in export.jobs

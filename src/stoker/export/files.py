@@ -1,20 +1,18 @@
-"""Renders an Export as the files of another system. The templates lie in ``templates/``.
+"""Renders an Export as the files of another system.
 
-Words of the user appear in a file only as values that `quoting.py` wrote.
+Words of the user appear in a file only as values that `filling.py` or `quoting.py` wrote.
 """
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
-from importlib import resources
-from string import Template
+from collections.abc import Callable, Iterable
 
+from stoker.export.filling import fill_template, fill_yaml
 from stoker.export.quoting import (
     docker_words,
     github_command,
     nix_text,
     without_variables,
-    yaml_text,
 )
 from stoker.knowledge.export_targets import (
     Export,
@@ -33,25 +31,9 @@ PYTORCH = "pytorch"  # the name of its recipe
 OWN_PYTHON = "3.12"  # runs stoker itself in builder images, whatever Python the wheel is for
 
 
-class _Template(Template):
-    """Placeholders are written ``@@{name}``: every target language uses the dollar sign."""
-
-    delimiter = "@@"
-
-
 def render(export: Export) -> tuple[ExportedFile, ...]:
     """Return the files, with paths relative to the folder that they belong in."""
     return tuple(_RENDERERS[export.format](export))
-
-
-def fill_template(name: str, values: Mapping[str, object]) -> str:
-    """Return a template with its placeholders replaced."""
-    text = resources.files(__package__).joinpath("templates", f"{name}.template").read_text()
-    return _Template(text).substitute(values)
-
-
-def _fill(export: Export, name: str, values: Mapping[str, object]) -> str:
-    return fill_template(name, {**size_values(export), **values})
 
 
 def size_values(export: Export) -> dict[str, object]:
@@ -108,7 +90,8 @@ def _dockerfiles(export: Export) -> Iterable[ExportedFile]:
             "torch": f"RUN {docker_words(torch)}\n" if job.torch else "",
         }
         path = f"Dockerfile.{job.name}" if len(export.jobs) > 1 else "Dockerfile"
-        yield ExportedFile(path=path, text=_fill(export, "dockerfile", values))
+        text = fill_template("dockerfile", size_values(export) | values)
+        yield ExportedFile(path=path, text=text)
 
 
 def _cloud_builds(export: Export) -> Iterable[ExportedFile]:
@@ -119,17 +102,15 @@ def _cloud_builds(export: Export) -> Iterable[ExportedFile]:
             **_of_job(job),
             "file": file,
             "machine_type": machine.name,
-            "path_entry": yaml_text(f"STOKER_PATH={':'.join(job.folders)}"),
-            "words": words_of_script(export, job, indent=6),
+            "words": words_of_script(export, job),
         }
-        yield ExportedFile(path=file, text=_fill(export, "cloudbuild", values))
+        text = fill_yaml("cloudbuild", size_values(export) | values)
+        yield ExportedFile(path=file, text=text)
 
 
-def words_of_script(export: Export, job: ExportJob, *, indent: int) -> str:
+def words_of_script(export: Export, job: ExportJob) -> list[str]:
     """Return the arguments of the script: its name, what pip installs, and those of stoker."""
-    words = ("stoker", export.requirement, *job.command[1:])
-    lines = (f"{' ' * indent}- {yaml_text(without_variables(word))}" for word in words)
-    return "\n".join(lines)
+    return list(map(without_variables, ("stoker", export.requirement, *job.command[1:])))
 
 
 def _github(export: Export) -> Iterable[ExportedFile]:
@@ -137,10 +118,9 @@ def _github(export: Export) -> Iterable[ExportedFile]:
     for job in export.jobs:
         row = {"variant": job.name, "runner": github_runner(job), "image": job.image}
         row |= {"path": ":".join(job.folders), "command": github_command(job.command)}
-        rows.append(_yaml_row(row, indent=10))
-    requirement = yaml_text(github_command([export.requirement]))
-    values = {"matrix": "\n".join(rows), "requirement": requirement}
-    text = _fill(export, "github-actions", values)
+        rows.append(row)
+    values = {"matrix": rows, "requirement": github_command([export.requirement])}
+    text = fill_yaml("github-actions", size_values(export) | values)
     yield ExportedFile(path=".github/workflows/wheels.yml", text=text)
 
 
@@ -149,17 +129,10 @@ def _gitlab(export: Export) -> Iterable[ExportedFile]:
     for job in export.jobs:
         row = {"VARIANT": job.name, "IMAGE": job.image, "FOLDERS": ":".join(job.folders)}
         row["COMMAND"] = without_variables(shlex.join(job.command))
-        rows.append(_yaml_row(row, indent=6))
-    requirement = yaml_text(without_variables(export.requirement))
-    text = _fill(export, "gitlab", {"matrix": "\n".join(rows), "requirement": requirement})
+        rows.append(row)
+    values = {"matrix": rows, "requirement": without_variables(export.requirement)}
+    text = fill_yaml("gitlab", size_values(export) | values)
     yield ExportedFile(path=".gitlab-ci.yml", text=text)
-
-
-def _yaml_row(values: Mapping[str, str], indent: int) -> str:
-    """Return one item of a YAML list."""
-    lines = [f"{name}: {yaml_text(value)}" for name, value in values.items()]
-    space = " " * indent
-    return f"{space}- " + f"\n{space}  ".join(lines)
 
 
 def slurm_values(export: Export, file: str) -> dict[str, object]:
@@ -175,23 +148,22 @@ def slurm_values(export: Export, file: str) -> dict[str, object]:
 
 def _slurm(export: Export) -> Iterable[ExportedFile]:
     file = "wheels.sbatch"
-    yield ExportedFile(path=file, text=_fill(export, "slurm", slurm_values(export, file)))
+    values = size_values(export) | slurm_values(export, file)
+    yield ExportedFile(path=file, text=fill_template("slurm", values))
 
 
 def _kubernetes(export: Export) -> Iterable[ExportedFile]:
-    texts = [
-        _fill(
-            export, "kubernetes", {**_of_job(job), "words": words_of_script(export, job, indent=12)}
-        )
-        for job in export.jobs
-    ]
+    texts = []
+    for job in export.jobs:
+        values = {**_of_job(job), "words": words_of_script(export, job)}
+        texts.append(fill_yaml("kubernetes", size_values(export) | values))
     yield ExportedFile(path="wheels.yaml", text="---\n".join(texts))
 
 
 def _nix(export: Export, folder: str = "") -> Iterable[ExportedFile]:
     for job in export.jobs:
         name = f"pytorch-{job.name}"
-        text = _fill(export, "nix", {**_nix_values(job, name), "file": f"{name}.nix"})
+        text = fill_template("nix", {**_nix_values(job, name), "file": f"{name}.nix"})
         yield ExportedFile(path=f"{folder}{name}.nix", text=text)
 
 

@@ -1,24 +1,10 @@
-"""Values in the formats of exported files: each function writes a text so that no word of the user
-becomes an instruction, an expression or a command.
+"""Values in the languages of exported files: each function writes a text so that no word of the
+user becomes an instruction, an expression or a command. `filling.py` writes YAML.
 """
 
 import json
 import shlex
 from collections.abc import Iterable
-
-
-def yaml_text(text: str) -> str:
-    """Return a text as a double-quoted string of YAML, in printable ASCII."""
-    return f'"{"".join(map(_yaml_character, text))}"'
-
-
-def _yaml_character(character: str) -> str:
-    if character in '"\\':
-        return f"\\{character}"
-    if " " <= character <= "~":
-        return character
-    number = ord(character)
-    return f"\\x{number:02x}" if number < 0x100 else f"\\U{number:08x}"
 
 
 def docker_words(words: Iterable[str]) -> str:

@@ -1,5 +1,5 @@
-"""The workers of a distributed compiler: how many compiles each runs, in how much memory, and who
-may use them. `cluster.py` renders them.
+"""The workers of sccache-dist: how many compiles each runs, in how much memory, and who may use
+them. `cluster.py` renders them.
 """
 
 import re
@@ -9,35 +9,31 @@ from statistics import quantiles
 
 from stoker.govern.history.store import History
 from stoker.knowledge.export_targets import (
-    ClusterEngine,
     ClusterExport,
-    EngineRow,
     ExportFormat,
     WorkerSize,
-    cluster_engine,
     clusters,
 )
 from stoker.knowledge.steps import prior_of
 from stoker.model.errors import UsageError
 from stoker.model.govern import Role, Step, StepRecord
-from stoker.model.value import Value, size
+from stoker.model.value import Value, counted, size
 
 _ENOUGH = 20  # compiles, so that a 95th percentile means something
 _IMAGE = re.compile(r"[\w][\w./:@-]*", re.ASCII)
 _CLUSTERS = (ExportFormat.KUBERNETES, ExportFormat.SLURM, ExportFormat.COMPOSE)
 
 
-def worker_size(
-    records: Iterable[StepRecord], engine: EngineRow, cpus: int, memory: int | None
-) -> WorkerSize:
-    """Return the size of a worker. With ``memory``, run only as many jobs as fit into it.
+def worker_size(records: Iterable[StepRecord], cpus: int, memory: int | None) -> WorkerSize:
+    """Return the size of a worker. With ``memory``, it has only the CPUs whose jobs fit into it:
+    sccache-dist has no option for the number of jobs.
 
     The limit is never below the largest compile that was measured, so that no file is killed on
     every worker.
     """
-    peaks = [record.peak_bytes for record in records if record.step.role in engine.roles]
+    peaks = [record.peak_bytes for record in records if record.step.role in clusters().roles]
     per_job, largest, source = _memory_of_a_job(peaks)
-    jobs = cpus * engine.jobs_per_cpu
+    jobs = cpus * clusters().jobs_per_cpu
     if memory is None:
         memory = max(per_job * jobs, largest)
         basis = f"{size(memory)}: {jobs} jobs of {size(per_job)} each"
@@ -47,9 +43,10 @@ def worker_size(
             hints=[f"at least {size(largest)}: {source}"],
         )
     else:
-        jobs = max(1, min(jobs, memory // per_job))
-        basis = f"{size(memory)} as given, enough for {jobs} jobs of {size(per_job)} each"
-    return WorkerSize(cpus=cpus, jobs=jobs, memory_bytes=memory, basis=f"{basis}, {source}")
+        cpus = max(1, min(jobs, memory // per_job) // clusters().jobs_per_cpu)
+        fitting = counted(memory // per_job, "job")
+        basis = f"{size(memory)} as given, enough for {fitting} of {size(per_job)} each"
+    return WorkerSize(cpus=cpus, memory_bytes=memory, basis=f"{basis}, {source}")
 
 
 def _memory_of_a_job(peaks: Sequence[int]) -> tuple[int, int, str]:
@@ -71,7 +68,7 @@ def allowed_networks(texts: Iterable[str], *, trusted: bool) -> tuple[str, ...]:
     found = [_network(text) for text in texts]
     for network in found:
         if not trusted and not any(network.subnet_of(other) for other in private):
-            hints = ["the engines have no authentication: name a private network"]
+            hints = ["everyone there can read the tokens: name a private network"]
             raise UsageError(
                 f"--allow {network} has public addresses", hints=[*hints, "or add --trust-network"]
             )
@@ -90,7 +87,6 @@ class ClusterWanted(Value, frozen=True, kw_only=True):
     """What the command line asks for with ``--cluster``."""
 
     format: ExportFormat
-    engine: ClusterEngine
     workers: int
     cpus: int
     memory_bytes: int | None
@@ -103,21 +99,15 @@ class ClusterWanted(Value, frozen=True, kw_only=True):
 
 def export_cluster(wanted: ClusterWanted) -> ClusterExport:
     """Return workers whose memory limit follows from the history of this machine."""
-    engine = cluster_engine(wanted.engine)
     if wanted.format not in _CLUSTERS:
         raise UsageError(
             f"{wanted.format} has no workers: --cluster is for {', '.join(_CLUSTERS)}",
-            hints=[f"for example: stoker export kubernetes --cluster {engine.name}"],
+            hints=["for example: stoker export kubernetes --cluster"],
         )
-    if wanted.format is ExportFormat.SLURM and engine.slurm is None:
+    if wanted.allow and wanted.format is ExportFormat.SLURM:
         raise UsageError(
-            f"the workers of {engine.name} must run as root, and a Slurm job does not",
-            hints=["--cluster distcc or --cluster icecc", "or kubernetes or compose"],
-        )
-    if wanted.allow and wanted.format is ExportFormat.SLURM and not engine.host:
-        raise UsageError(
-            f"{engine.name} cannot check who connects, so --allow has no effect on Slurm",
-            hints=["--cluster distcc can", "or let a firewall protect the nodes"],
+            "--allow has no effect on Slurm: sccache-dist accepts everyone who has a token",
+            hints=["let a firewall protect the nodes"],
         )
     allowed = allowed_networks(wanted.allow, trusted=wanted.trust_network)
     if wanted.format is ExportFormat.COMPOSE and len(allowed) > 1:
@@ -127,10 +117,9 @@ def export_cluster(wanted: ClusterWanted) -> ClusterExport:
         records = history.recent()
     return ClusterExport(
         format=wanted.format,
-        engine=wanted.engine,
-        image=checked_image(wanted.image or f"stoker-{engine.name}:bookworm"),
+        image=checked_image(wanted.image or "stoker-workers:bookworm"),
         workers=wanted.workers,
-        worker=worker_size(records, engine, wanted.cpus, wanted.memory_bytes),
+        worker=worker_size(records, wanted.cpus, wanted.memory_bytes),
         disk_bytes=wanted.disk_bytes,
         seconds=wanted.seconds,
         allowed=allowed,

@@ -30,6 +30,7 @@ class Native(Value, frozen=True, kw_only=True):
 
     launcher: str
     library: str  # preloaded into every dynamic program of the build
+    remembered: str  # leads to the launcher of the version that was used last: for build folders
 
 
 def window(
@@ -80,8 +81,8 @@ def governed_environment(
     if via_launcher:
         environment["STOKER_VIA_LAUNCHER"] = "1"
         for language in _LANGUAGES:
-            environment.setdefault(f"CMAKE_{language}_COMPILER_LAUNCHER", native.launcher)
-            environment.setdefault(f"CMAKE_{language}_LINKER_LAUNCHER", native.launcher)
+            environment.setdefault(f"CMAKE_{language}_COMPILER_LAUNCHER", native.remembered)
+            environment.setdefault(f"CMAKE_{language}_LINKER_LAUNCHER", native.remembered)
     return environment
 
 

@@ -54,19 +54,10 @@ class Export(Value, frozen=True, kw_only=True):
     shards: int = 0  # jobs that compile each variant together; 0: one job builds it
 
 
-class ClusterEngine(StrEnum):
-    """What distributes compiles; the words of ``--cluster``."""
-
-    DISTCC = "distcc"
-    ICECC = "icecc"
-    SCCACHE_DIST = "sccache-dist"
-
-
 class WorkerSize(Value, frozen=True, kw_only=True):
     """``basis`` says where the memory limit comes from."""
 
     cpus: int
-    jobs: int
     memory_bytes: int
     basis: str
 
@@ -77,7 +68,6 @@ class ClusterExport(Value, frozen=True, kw_only=True):
     """
 
     format: ExportFormat
-    engine: ClusterEngine
     image: str
     workers: int
     worker: WorkerSize
@@ -105,8 +95,8 @@ class _Table(Row, frozen=True, kw_only=True):
 
 
 class Service(Row, frozen=True, kw_only=True):
-    """One kind of container. A ``memory_mb`` of 0 means that of a worker, and a ``health_port`` of
-    0 means ``port``.
+    """One kind of container. Its user 0 is root with all rights. A ``memory_mb`` of 0 means that of
+    a worker.
     """
 
     name: str
@@ -115,54 +105,30 @@ class Service(Row, frozen=True, kw_only=True):
     user: int
     image: str = ""
     memory_mb: int = 0
-    health_port: int = 0
-    control_port: int | None = None
-    capabilities: tuple[str, ...] = ()
-    privileged: bool = False
-    programs: tuple[str, ...] = ()
-
-
-class Crate(Row, frozen=True, kw_only=True):
-    """A program that no Debian package has; cargo builds it."""
-
-    name: str
-    version: str
-    features: tuple[str, ...]
-    program: str
-
-
-class EngineRow(Row, frozen=True, kw_only=True):
-    """``before`` is what the machine that builds runs first; ``options`` are those of its build, in
-    which ``host`` is one worker.
-    """
-
-    name: ClusterEngine
-    security: str
-    compiler: str
-    roles: tuple[Role, ...]
-    packages: tuple[str, ...]
-    options: str
-    service: tuple[Service, ...]
-    host: str = ""
-    before: str = ""
-    slurm: str | None = None
-    crate: Crate | None = None
-    jobs_per_cpu: int = 1
 
 
 class Clusters(Row, frozen=True, kw_only=True):
-    image: str  # that the image of the workers is made from
+    """``base`` is the image that those of the workers are made from, with ``packages`` and with
+    ``requirement``, which pip installs.
+    """
+
+    base: str
+    packages: tuple[str, ...]
+    requirement: str
+    security: str
+    compiler: str
+    roles: tuple[Role, ...]
+    jobs_per_cpu: int
     subnet: str
     private: tuple[str, ...]
-    cache: Service
-    engine: tuple[EngineRow, ...]
+    service: tuple[Service, ...]
 
 
 clusters = table("clusters", Clusters)
 
 
-def cluster_engine(name: ClusterEngine) -> EngineRow:
-    return next(row for row in clusters().engine if row.name is name)
+def cluster_service(name: str) -> Service:
+    return next(row for row in clusters().service if row.name == name)
 
 
 _table = table("export_targets", _Table)

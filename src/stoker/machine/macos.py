@@ -4,7 +4,7 @@ import re
 
 from stoker.machine.file_tree import Mount
 from stoker.model.errors import MissingError
-from stoker.model.machine import Physical
+from stoker.model.machine import Memory
 from stoker.outside import process
 
 _TIMEOUT_S = 5.0
@@ -25,7 +25,7 @@ def macos_cpu_model() -> str:
     return macos_answer("sysctl", "-n", "machdep.cpu.brand_string")
 
 
-def macos_physical() -> Physical | None:
+def macos_memory() -> Memory | None:
     return parse_memory(
         macos_answer("sysctl", "-n", "hw.memsize"),
         macos_answer("vm_stat"),
@@ -33,13 +33,13 @@ def macos_physical() -> Physical | None:
     )
 
 
-def parse_memory(size: str, statistics: str, swap: str) -> Physical | None:
+def parse_memory(size: str, statistics: str, swap: str) -> Memory | None:
     page = re.search(r"page size of (\d{1,9}) bytes", statistics, re.ASCII)
     pages = re.findall(r"^(Pages \w+): +(\d{1,18})\.", statistics, re.MULTILINE | re.ASCII)
     if not re.fullmatch(r"\d{1,18}", size, re.ASCII) or page is None:
         return None
     free = sum(int(count) for name, count in pages if name in FREE_PAGES) * int(page[1])
-    return Physical(
+    return Memory.without_groups(
         total=int(size),
         available=min(free, int(size)),
         swap_total=_swap("total", swap),

@@ -12,22 +12,21 @@ import platform
 import re
 from contextlib import ExitStack
 
-import msgspec
+from msgspec.structs import replace
 
 from stoker.machine.cgroups import groups
 from stoker.machine.file_tree import FileTree, OpenFile, content_of
 from stoker.machine.memory_group import MemoryGroup, parse_pressure
-from stoker.model.machine import LimitKind, Memory, MemoryLimit, Physical, Pressure
-from stoker.model.value import Value, whole_number
+from stoker.model.machine import MEMINFO, Memory
+from stoker.model.value import whole_number
 
-MEMINFO = "/proc/meminfo"
 LINE = re.compile(
     r"^(MemTotal|MemAvailable|Mapped|Shmem|SwapTotal|SwapFree): +(\d+) kB$",
     re.MULTILINE | re.ASCII,
 )
 
 
-def parse_meminfo(text: str) -> Physical | None:
+def parse_meminfo(text: str) -> Memory | None:
     """Return the memory of the machine; ``None`` if either of the two required numbers is
     missing. Mapped files, such as programs, do not count as available: they would be read again.
     """
@@ -35,7 +34,7 @@ def parse_meminfo(text: str) -> Physical | None:
     if "MemTotal" not in sizes or "MemAvailable" not in sizes:
         return None
     mapped = max(0, sizes.get("Mapped", 0) - sizes.get("Shmem", 0))
-    return Physical(
+    return Memory.without_groups(
         total=sizes["MemTotal"],
         available=max(0, min(sizes["MemAvailable"], sizes["MemTotal"]) - mapped),
         swap_total=sizes.get("SwapTotal", 0),
@@ -43,7 +42,7 @@ def parse_meminfo(text: str) -> Physical | None:
     )
 
 
-def ask_c_library() -> Physical:
+def ask_c_library() -> Memory:
     """Return a coarser reading: reclaimable cache does not count as available, and swap is
     unknown.
     """
@@ -51,16 +50,7 @@ def ask_c_library() -> Physical:
     total = os.sysconf("SC_PHYS_PAGES") * page
     free_pages = "SC_AVPHYS_PAGES"  # not on macOS
     free = os.sysconf(free_pages) * page if free_pages in os.sysconf_names else total
-    return Physical(total=total, available=free)
-
-
-class Reading(Value, frozen=True, kw_only=True):
-    """A reading of the meter. ``free`` bytes are available before any limit is reached."""
-
-    limit: MemoryLimit
-    free: int
-    physical: Physical
-    pressure: Pressure | None
+    return Memory.without_groups(total=total, available=free)
 
 
 class Meter:
@@ -75,25 +65,19 @@ class Meter:
         outward = groups(self._tree, "memory")
         self._groups = [MemoryGroup(group, self._open) for group in reversed(outward)]
 
-    def reading(self) -> Reading:
-        physical = self._read_physical()
-        machine = MemoryLimit(
-            kind=LimitKind.PHYSICAL,
-            where=MEMINFO,
-            limit=physical.total,
-            used=physical.total - physical.available,
-        )
-        limits = [machine, *(group.read(machine) for group in self._groups)]
+    def reading(self) -> Memory:
+        machine = self._read_machine()
+        limits = [machine.limit, *(group.read(machine.limit) for group in self._groups)]
         binding = min(range(len(limits)), key=lambda index: limits[index].limit)
         # Groups of version 1 have no pressure; then that of the whole machine counts.
         own = self._groups[binding - 1].pressure() if binding else None
-        return Reading(
-            limit=msgspec.structs.replace(
+        return replace(
+            machine,
+            limit=replace(
                 limits[binding],
                 kills_group=any(group.dies_as_one for group in self._groups[max(0, binding - 1) :]),
             ),
-            free=min(limit.free for limit in limits),
-            physical=physical,
+            available=min(limit.free for limit in limits),
             pressure=own or parse_pressure(content_of(self._pressure)),
         )
 
@@ -112,26 +96,18 @@ class Meter:
             self._closing.callback(file.close)
         return file
 
-    def _read_physical(self) -> Physical:
+    def _read_machine(self) -> Memory:
         if platform.system() == "Darwin":
-            from stoker.machine.macos import macos_physical
+            from stoker.machine.macos import macos_memory
 
-            return macos_physical() or ask_c_library()
-        physical = parse_meminfo(content_of(self._meminfo))
-        if physical is None:
+            return macos_memory() or ask_c_library()
+        memory = parse_meminfo(content_of(self._meminfo))
+        if memory is None:
             self._tree.note(f"{MEMINFO} does not say how much memory is available")
-        return physical or ask_c_library()
+        return memory or ask_c_library()
 
 
 def read_memory(tree: FileTree) -> Memory:
     """Read the meter once."""
     with Meter(tree) as meter:
-        reading = meter.reading()
-    return Memory(
-        total=reading.physical.total,
-        available=reading.free,
-        swap_total=reading.physical.swap_total,
-        swap_free=reading.physical.swap_free,
-        limit=reading.limit,
-        pressure=reading.pressure,
-    )
+        return meter.reading()

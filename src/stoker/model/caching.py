@@ -41,7 +41,6 @@ class Distributor(StrEnum):
 
     NONE = "none"
     DISTCC = "distcc"
-    ICECC = "icecc"
     SCCACHE_DIST = "sccache-dist"
 
 

@@ -5,6 +5,8 @@ from enum import StrEnum
 from stoker.model.value import Value, minor_release
 from stoker.model.variant import Platform
 
+MEMINFO = "/proc/meminfo"
+
 
 class OperatingSystem(Value, frozen=True, kw_only=True):
     """``id`` and ``like`` are those of os-release, for package names."""
@@ -49,7 +51,7 @@ class MemoryLimit(Value, frozen=True, kw_only=True):
     """The limit that binds first, and what is used of it without cache that can be dropped."""
 
     kind: LimitKind
-    where: str  # folder of the cgroup, or /proc/meminfo
+    where: str  # folder of the cgroup, or MEMINFO
     limit: int
     used: int
     kills_group: bool = False  # the kernel would kill every process of the group at once
@@ -73,6 +75,21 @@ class Memory(Value, frozen=True, kw_only=True):
     swap_free: int
     limit: MemoryLimit
     pressure: Pressure | None = None
+
+    @classmethod
+    def without_groups(
+        cls, *, total: int, available: int, swap_total: int = 0, swap_free: int = 0
+    ) -> "Memory":
+        """Return the memory of a machine on which no cgroup has a limit."""
+        return cls(
+            total=total,
+            available=available,
+            swap_total=swap_total,
+            swap_free=swap_free,
+            limit=MemoryLimit(
+                kind=LimitKind.PHYSICAL, where=MEMINFO, limit=total, used=total - available
+            ),
+        )
 
 
 class Gpu(Value, frozen=True, kw_only=True):
@@ -203,10 +220,3 @@ class Scratch(Value, frozen=True, kw_only=True):
     ram: str | None = None
     most: int = 0
     places: tuple[str, ...] = ()
-
-
-class Physical(Value, frozen=True, kw_only=True):
-    total: int
-    available: int
-    swap_total: int = 0
-    swap_free: int = 0

@@ -30,7 +30,7 @@ from stoker.model.variant import (
     GpuTarget,
     are_backends,
 )
-from stoker.plan.subject import Subject
+from stoker.plan.subject import Subject, once
 
 FIND_CUDA_FLAGS = "CUDA_NVCC_FLAGS"  # of the deprecated FindCUDA, which reads no list of targets
 _IF_FOUND = re.compile(r"(?:NOT )?\w*(?:CUDA|HIP)\w*_FOUND")
@@ -112,6 +112,7 @@ def once_each(asks: Iterable[ReadVariable]) -> list[ReadVariable]:
     return sorted(found.values(), key=lambda ask: (not ask.environment, ask.where, ask.name))
 
 
+@once
 def tree_recipe(subject: Subject) -> TreeRecipe | None:
     """Return what the tree says about the back end of the variant; ``None`` with a recipe."""
     tree = subject.tree

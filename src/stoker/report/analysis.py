@@ -18,7 +18,7 @@ from stoker.model.runs import LOST, Attempt, Outcome, Run
 from stoker.model.value import Value
 from stoker.report.dependencies import Dependencies
 from stoker.report.graphs.owners import OBJECT_FOLDER
-from stoker.report.values import Accuracy, AttemptSpan, CpuTime, LowerBound, RunAnalysis, Total
+from stoker.report.reported import Accuracy, AttemptSpan, CpuTime, LowerBound, RunAnalysis, Total
 
 _PROBE = re.compile(r"/CMakeScratch/|(?:^|/)cmTC_")  # test programs of CMake
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from stoker.model.govern import Role, StepRecord
 from stoker.model.value import first_of, size
-from stoker.report.values import AttemptSpan, Cause, Comparison, RunAnalysis, StepChange
+from stoker.report.reported import AttemptSpan, Cause, Comparison, RunAnalysis, StepChange
 
 _MOST_FLAGS = 6  # of a difference that are named
 _NOTABLE_INPUT = 0.01  # share by which the inputs of a link must change to be named

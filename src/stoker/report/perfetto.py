@@ -13,7 +13,7 @@ import msgspec
 
 from stoker.report.analysis import lanes_of, levels, memory_at
 from stoker.report.phases import CompilerPhase
-from stoker.report.values import AttemptSpan, RunAnalysis
+from stoker.report.reported import AttemptSpan, RunAnalysis
 
 Event = dict[str, Any]
 Phases = Mapping[int, tuple[CompilerPhase, ...]]  # by span

@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 
 from stoker import __version__
+from stoker.govern.history.past_runs import measured_run
 from stoker.govern.history.simulate import simulate
 from stoker.govern.history.simulated_steps import with_cache_hits, with_nvcc_threads
-from stoker.govern.history.store import History
 from stoker.govern.policy.policies import make_policy
 from stoker.model.build import BuildRecord
 from stoker.model.errors import StokerError, UsageError
@@ -27,7 +27,7 @@ from stoker.report.analysis import RecordedRun, analyse, records
 from stoker.report.comparison import compare_runs
 from stoker.report.dependencies import Dependencies
 from stoker.report.phases import CompilerPhase, phase_file, read_phases
-from stoker.report.values import (
+from stoker.report.reported import (
     BuildFacts,
     LibrarySize,
     Output,
@@ -128,14 +128,8 @@ def analyse_run(run: str | None, *, say: Say) -> RunAnalysis:
 
 
 def _find(word: str | None) -> _Found:
-    with History() as history:
-        run = history.find(word)
-        attempts = history.attempts(run.id)
-    if not attempts:
-        raise UsageError(
-            f"run {run.id} has no measured steps: {run.command}",
-            hints=["`stoker history` lists the runs with steps"],
-        )
+    measured = measured_run(word)
+    run, attempts = measured.run, measured.attempts
     name = run_folder_of(run.command)
     folder, record = runs_folder() / (name or ""), None
     if name is not None:

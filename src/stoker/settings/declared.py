@@ -310,8 +310,7 @@ _CHAIN = (
     Declared(
         name="distribute",
         reaches_out=True,
-        help="Send C and C++ compiles to other machines: none, distcc:HOSTS, "
-        "icecc[:SCHEDULER] or sccache-dist:URL. "
+        help="Send compiles to other machines: none, sccache-dist:URL (also CUDA) or distcc:HOSTS. "
         "Default: none.",
         metavar="ENGINE",
         default="none",

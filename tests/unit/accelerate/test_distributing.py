@@ -1,7 +1,6 @@
 """What --distribute asks for, and which machines it may use."""
 
 import pytest
-from msgspec.structs import replace
 
 from stoker.accelerate.chains import chain_environment, resolve_chain
 from stoker.accelerate.distributing import read_distribution, refuse_public, without_workers
@@ -9,10 +8,7 @@ from stoker.govern.chain import window
 from stoker.model.caching import CacheEngine, ChainOptions, Distributor, FoundEngine
 from stoker.model.errors import MissingError, UsageError
 
-FOUND = {
-    name: FoundEngine(program=f"/usr/bin/{name}")
-    for name in ("ccache", "sccache", "distcc", "icecc")
-}
+FOUND = {name: FoundEngine(program=f"/usr/bin/{name}") for name in ("ccache", "sccache", "distcc")}
 
 
 @pytest.mark.parametrize(
@@ -22,9 +18,6 @@ FOUND = {
         ("distcc:10.0.0.2/8,lzo worker:3633/2", ["10.0.0.2", "worker"], 10),
         ("distcc:[fd00::2]:3632/3", ["fd00::2"], 3),
         ("distcc:--randomize me@far/2", [], 2),
-        ("icecc", [], 0),
-        ("icecc:scheduler", ["scheduler"], 0),
-        ("icecc:scheduler:8765", ["scheduler"], 0),
         ("sccache-dist:http://10.0.0.2:10600", ["10.0.0.2"], 0),
         ("sccache-dist:https://far.example:10600/", [], 0),
         ("sccache-dist", [], 0),
@@ -43,6 +36,13 @@ def test_hosts_and_their_slots(text: str, hosts: list[str], slots: int) -> None:
 def test_what_is_no_distribution_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--distribute"):
         read_distribution(text, {})
+
+
+@pytest.mark.parametrize("text", ["icecc", "icecc:scheduler"])
+def test_icecc_is_refused_with_what_to_use(text: str) -> None:
+    with pytest.raises(UsageError, match="does not use icecc") as refused:
+        read_distribution(text, {})
+    assert [hint.partition(":")[0] for hint in refused.value.hints] == ["sccache-dist", "distcc"]
 
 
 def test_distccs_own_variable_names_the_hosts() -> None:
@@ -72,14 +72,6 @@ def test_the_distributor_starts_what_ccache_lacks_or_everything() -> None:
         resolve_chain(ChainOptions(cache=CacheEngine.SCCACHE), FOUND, {}, distribution=distribution)
     with pytest.raises(MissingError, match="distcc"):
         resolve_chain(ChainOptions(), {}, {}, distribution=distribution)
-
-
-def test_an_engine_that_would_compile_here_without_a_word_is_left_out() -> None:
-    found = {"icecc": FoundEngine(program="/i")}
-    distribution = replace(read_distribution("icecc", {}), problem="its daemon does not run")
-    chain = resolve_chain(ChainOptions(), found, {}, distribution=distribution)
-    assert (chain.wrapper, chain.distributor) == (None, Distributor.NONE)
-    assert chain.parts[-1].why == "icecc is not used: its daemon does not run"
 
 
 def test_workers_that_make_other_objects_are_left_out() -> None:

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from conftest import Need
 from repositories import git, repository, with_submodule
-from stoker.builds.acquire import archive, store
+from stoker.builds.acquire import archive, kept_sources
 from stoker.builds.acquire.archive import inside, unpack
-from stoker.builds.acquire.store import acquired
+from stoker.builds.acquire.kept_sources import acquired
 from stoker.model.errors import ArtifactError, StokerError, StorageError, UsageError
 from stoker.source.git_state import read_git_state
 
@@ -403,7 +403,7 @@ def test_nothing_is_kept_of_a_bad_one(tmp_path: Path, mode: str) -> None:
         path.write_bytes(path.read_bytes()[:5000])
     with pytest.raises(ArtifactError), acquired(str(path), say=print):
         pass
-    assert [found.suffix for found in store.root().iterdir()] == [".lock"]
+    assert [found.suffix for found in kept_sources.root().iterdir()] == [".lock"]
 
 
 def test_a_killed_unpacking_starts_again(tmp_path: Path) -> None:
@@ -422,7 +422,8 @@ def test_a_killed_unpacking_starts_again(tmp_path: Path) -> None:
 def test_several_at_once_unpack_it_once(tmp_path: Path) -> None:
     path = tar(tmp_path / "a.tar", *(entry(f"pkg-1.0/{number}", size=100) for number in range(500)))
     script = (
-        "import sys\nfrom pathlib import Path\nfrom stoker.builds.acquire.store import acquired\n"
+        "import sys\nfrom pathlib import Path\n"
+        "from stoker.builds.acquire.kept_sources import acquired\n"
         "with acquired(sys.argv[1], say=lambda _: None) as source:\n"
         "    print(len(list(Path(source.path).iterdir())), Path(source.path).stat().st_ino)"
     )
@@ -459,7 +460,7 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("STOKER_HOME", str(disk))
         with pytest.raises(StorageError, match="No space left"), acquired(str(path), say=print):
             pass
-        assert [found.suffix for found in store.root().iterdir()] == [".lock"]
+        assert [found.suffix for found in kept_sources.root().iterdir()] == [".lock"]
     finally:
         subprocess.run(["umount", disk], check=True)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from repositories import bare_copy, git, repository, served, with_submodule
-from stoker.builds.acquire import store
-from stoker.builds.acquire.store import acquired
+from stoker.builds.acquire import kept_sources
+from stoker.builds.acquire.kept_sources import acquired
 from stoker.model.errors import CommandError, MissingError, StokerError, UsageError
 from stoker.model.source import Acquired, SourceKind
 
@@ -35,7 +35,7 @@ def acquire(given: str, tag: str | None = None) -> Acquired:
 
 
 def entries() -> list[str]:
-    return sorted(path.name for path in store.root().iterdir() if path.suffix != ".lock")
+    return sorted(path.name for path in kept_sources.root().iterdir() if path.suffix != ".lock")
 
 
 @pytest.mark.parametrize("form", ["{path}@v1.1.0", "{uri}@v1.1.0", "git+{uri}@v1.1.0"])
@@ -101,7 +101,7 @@ def test_credentials_are_used_and_not_kept(tmp_path: Path, login: str, written: 
         source = acquire(f"{url.replace('//', f'//{written}@')}/outer.git@v1")
     assert (Path(source.path) / "inner/inner.txt").is_file()
     assert source.given == f"{url}/outer.git@v1"
-    kept = [path for path in store.root().rglob("*") if path.is_file()]
+    kept = [path for path in kept_sources.root().rglob("*") if path.is_file()]
     secret = login.strip(":").rpartition(":")[2].encode()
     assert [path for path in kept for text in [path.read_bytes()] if secret in text] == []
     assert [path for path in kept if written.encode() in path.read_bytes()] == []
@@ -200,7 +200,7 @@ def test_unknown_tag_names_the_nearest(project: Path) -> None:
     with pytest.raises(UsageError, match=r"no tag, branch or commit 'v1.2.0'") as caught:
         acquire(f"{project.as_uri()}@v1.2.0")
     assert "v1.1.0" in caught.value.hints[0]
-    assert not store.root().exists()
+    assert not kept_sources.root().exists()
 
 
 def test_no_repository(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_folder_with_a_submodule_that_moved_is_used(project: Path) -> None:
 def test_killed_fetches_are_finished(project: Path) -> None:
     """A git that was killed may leave its locks."""
     script = (
-        "import sys\nfrom stoker.builds.acquire.store import acquired\n"
+        "import sys\nfrom stoker.builds.acquire.kept_sources import acquired\n"
         "with acquired(sys.argv[1], say=lambda s: print(s, flush=True)): pass"
     )
     command = [sys.executable, "-c", script, f"{project.as_uri()}@v1.1.0"]
@@ -267,7 +267,7 @@ def test_killed_fetches_are_finished(project: Path) -> None:
             child.stdout.readline()
         os.killpg(child.pid, signal.SIGKILL)
         child.communicate()
-        for folder in store.root().glob(".*.partial/project/.git"):
+        for folder in kept_sources.root().glob(".*.partial/project/.git"):
             (folder / "index.lock").touch()
     test_a_tag_with_its_submodules(project, "{uri}@v1.1.0")
     assert len(entries()) == 1

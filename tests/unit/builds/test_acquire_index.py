@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.builds.acquire import store
-from stoker.builds.acquire.store import acquired
+from stoker.builds.acquire import kept_sources
+from stoker.builds.acquire.kept_sources import acquired
 from stoker.model.errors import (
     ArtifactError,
     ExitStatus,
@@ -147,7 +147,7 @@ def test_changed_on_its_way(index: Index) -> None:
     index.add("my_package-1.2.tar.gz", sha256="0" * 64)
     with pytest.raises(ArtifactError, match="SHA-256"):
         acquire("my-package==1.2")
-    assert [path.suffix for path in store.root().iterdir()] == [".lock"]
+    assert [path.suffix for path in kept_sources.root().iterdir()] == [".lock"]
 
 
 def test_no_checksum_is_noted(index: Index) -> None:
@@ -271,10 +271,9 @@ def test_links_that_are_not_urls_are_skipped(style: str) -> None:
     if style == "json":
         page = json.dumps({"files": [{"url": link} for link in links]})
     kind = JSON if style == "json" else "text/html"
-    first, second = parse_page(page.encode(), kind, "http://host/simple/a/")
-    assert first.url == "http://host/simple/a/a-1.tar.gz"
-    assert str(first.version_of("a")) == "1"
-    assert second.version_of("a") is None
+    (file,) = parse_page(page.encode(), kind, "http://host/simple/a/")
+    assert file.url == "http://host/simple/a/a-1.tar.gz"
+    assert str(file.version_of("a")) == "1"
 
 
 def test_base_that_is_no_url() -> None:

@@ -9,9 +9,9 @@ import pytest
 from held_locks import held_elsewhere
 from stoker.builds import cleaning as kept_module
 from stoker.builds import in_memory, work
-from stoker.builds.acquire import store as sources
+from stoker.builds.acquire import kept_sources as sources
 from stoker.builds.cleaning import CleanupKind, choose_items, kept, kept_of, remove_item
-from stoker.builds.toolchains import store
+from stoker.builds.toolchains import kept_toolchains
 from stoker.model.errors import StorageError, UsageError
 from stoker.outside import deleting, files, folders, locks
 from stoker.plan.run_folder import RunFolder
@@ -193,8 +193,8 @@ def test_sources_whole_and_half_made() -> None:
 
 def test_toolchains_of_a_build_stay() -> None:
     for name in ("cuda-13.0", "ninja"):
-        (store.root() / name).mkdir(parents=True)
-    home = str(store.root() / "cuda-13.0")
+        (kept_toolchains.root() / name).mkdir(parents=True)
+    home = str(kept_toolchains.root() / "cuda-13.0")
     with locks.holding_toolchains({"CUDA_HOME": home, "PATH": f"/bin:{home}/bin"}):
         busy = {entry.name: entry.busy for entry in kept(CleanupKind.TOOLCHAINS)}
     assert busy == {"cuda-13.0": True, "ninja": False}

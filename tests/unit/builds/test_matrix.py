@@ -20,7 +20,7 @@ from stoker.builds.matrices.decisions import (
     slim_sharing,
     whole_time,
 )
-from stoker.builds.matrices.values import MatrixJob, WheelFrom
+from stoker.builds.matrices.matrix import MatrixJob, WheelFrom
 from stoker.knowledge.estimates import estimates
 from stoker.model.errors import UsageError
 from stoker.model.plan import Quantity

@@ -4,8 +4,13 @@ from typing import Any
 
 import pytest
 
-from stoker.builds.matrices.page import job_begin_line, job_end_line, results_page, whole_line
-from stoker.builds.matrices.values import MatrixEnd, MatrixJob, MatrixResult, WheelFrom
+from stoker.builds.matrices.matrix import MatrixEnd, MatrixJob, MatrixResult, WheelFrom
+from stoker.builds.matrices.terminal_page import (
+    job_begin_line,
+    job_end_line,
+    results_page,
+    whole_line,
+)
 from stoker.model.plan import Quantity
 from stoker.outside.terminal import show
 

@@ -20,10 +20,10 @@ import pytest
 from click.testing import CliRunner
 
 from conftest import Need
-from stoker.builds.toolchains import store
+from stoker.builds.toolchains import kept_toolchains
+from stoker.builds.toolchains.kept_toolchains import MANIFEST, Toolchain
 from stoker.builds.toolchains.making import install_toolchain
 from stoker.builds.toolchains.request import parse_request
-from stoker.builds.toolchains.store import MANIFEST, Toolchain
 from stoker.cli.toolchain import toolchain as command
 from stoker.model.errors import CommandError, MissingError, StokerError, UsageError
 from stoker.outside import files
@@ -120,18 +120,18 @@ def install(words: str, *wanted: str, into: Path | None = None) -> Toolchain:
 
 
 def names() -> list[str]:
-    return [toolchain.name for toolchain in store.installed_toolchains()]
+    return [toolchain.name for toolchain in kept_toolchains.installed_toolchains()]
 
 
 def test_a_tool_is_installed_listed_and_removed(index: Index) -> None:
     index.add_ninja()
     made = install("ninja")
-    assert made.path == str(store.root() / "ninja")
+    assert made.path == str(kept_toolchains.root() / "ninja")
     assert os.access(f"{made.path}/bin/ninja", os.X_OK)
     assert made.manifest.version == "1.13.2"
-    assert store.installed_toolchains() == [made]
-    assert store.remove_toolchain("ninja") == made
-    assert list(store.root().iterdir()) == []
+    assert kept_toolchains.installed_toolchains() == [made]
+    assert kept_toolchains.remove_toolchain("ninja") == made
+    assert list(kept_toolchains.root().iterdir()) == []
 
 
 @pytest.mark.usefixtures("linux")
@@ -175,7 +175,7 @@ def test_what_does_not_verify_is_not_kept(index: Index, nvcc: str, need: Need) -
     index.add_cuda(nvcc=nvcc.replace('> "$2" ;;', '> "$2" || exit 1 ;;'))
     with pytest.raises(CommandError):
         install("cuda==13.0")
-    assert list(store.root().iterdir()) == []
+    assert list(kept_toolchains.root().iterdir()) == []
 
 
 @pytest.mark.slow
@@ -235,12 +235,12 @@ def test_only_toolchains_are_removed(index: Index, tmp_path: Path) -> None:
     into = tmp_path / "own"
     install("ninja", into=into)
     with pytest.raises(UsageError, match="not a toolchain"):
-        store.remove_toolchain(str(tmp_path))
+        kept_toolchains.remove_toolchain(str(tmp_path))
     with pytest.raises(UsageError, match="unknown toolchain") as caught:
-        store.remove_toolchain("ninja-1.12")
+        kept_toolchains.remove_toolchain("ninja-1.12")
     assert caught.value.hints == ("did you mean ninja-1.13?", "`stoker toolchain list` lists them")
-    store.remove_toolchain(str(into))
-    store.remove_toolchain("ninja==1.13")
+    kept_toolchains.remove_toolchain(str(into))
+    kept_toolchains.remove_toolchain("ninja==1.13")
     assert not into.exists()
     assert names() == []
 
@@ -249,9 +249,9 @@ def test_only_toolchains_are_removed(index: Index, tmp_path: Path) -> None:
 def test_a_broken_manifest_hides_nothing_else(index: Index) -> None:
     index.add_ninja()
     install("ninja")
-    (store.root() / "broken").mkdir()
-    (store.root() / "broken" / MANIFEST).write_text('{"kind": 1')
-    (store.root() / "empty").mkdir()
+    (kept_toolchains.root() / "broken").mkdir()
+    (kept_toolchains.root() / "broken" / MANIFEST).write_text('{"kind": 1')
+    (kept_toolchains.root() / "empty").mkdir()
     assert names() == ["ninja"]
 
 
@@ -330,11 +330,11 @@ def stalled_install(wheel: Path) -> Iterator["subprocess.Popen[bytes]"]:
 
 def test_an_interrupt_leaves_nothing(index: Index) -> None:
     with stalled_install(index.add_ninja()) as child:
-        (aside,) = files.leftovers(store.root())
+        (aside,) = files.leftovers(kept_toolchains.root())
         assert (aside / ".work").is_dir()
         child.send_signal(signal.SIGINT)
         assert child.wait() != 0
-        assert list(store.root().iterdir()) == []
+        assert list(kept_toolchains.root().iterdir()) == []
 
 
 def test_a_kill_leaves_nothing_once_anyone_looks(index: Index) -> None:
@@ -344,18 +344,21 @@ def test_a_kill_leaves_nothing_once_anyone_looks(index: Index) -> None:
         child.wait()
         assert names() == []
     # The installer it started holds the lock until it, too, ends.
-    while files.leftovers(store.root()):
+    while files.leftovers(kept_toolchains.root()):
         assert names() == []
         time.sleep(0.05)
     assert install("ninja").name == "ninja"
-    assert [path.name for path in store.root().iterdir()] == ["ninja"]
+    assert [path.name for path in kept_toolchains.root().iterdir()] == ["ninja"]
 
 
 def test_the_leavings_of_long_ago_go_too(index: Index) -> None:
     """Those of a process killed between making the folder and locking it, or while deleting."""
     index.add_ninja()
-    store.root().mkdir(parents=True)
-    old, new = store.root() / ".ninja.stoker-old", store.root() / ".cmake.stoker-new"
+    kept_toolchains.root().mkdir(parents=True)
+    old, new = (
+        kept_toolchains.root() / ".ninja.stoker-old",
+        kept_toolchains.root() / ".cmake.stoker-new",
+    )
     old.mkdir()
     new.mkdir()
     os.utime(old, (0, 0))
@@ -368,10 +371,16 @@ def test_the_commands(index: Index) -> None:
     index.add_ninja()
     runner = CliRunner()
     made = runner.invoke(command, ["install", "ninja"], catch_exceptions=False)
-    assert made.stdout == f"{store.root() / 'ninja'}\n"
-    assert f"export PATH={store.root()}/ninja/bin:$PATH" in made.stderr
+    assert made.stdout == f"{kept_toolchains.root() / 'ninja'}\n"
+    assert f"export PATH={kept_toolchains.root()}/ninja/bin:$PATH" in made.stderr
     listed = runner.invoke(command, ["list"], catch_exceptions=False)
-    assert listed.stdout.split() == ["ninja", "1.13.2", "448", "B", f"{store.root()}/ninja"]
+    assert listed.stdout.split() == [
+        "ninja",
+        "1.13.2",
+        "448",
+        "B",
+        f"{kept_toolchains.root()}/ninja",
+    ]
     (row,) = json.loads(runner.invoke(command, ["list", "--json"]).stdout)["toolchains"]
     assert (row["name"], row["manifest"]["kind"]) == ("ninja", "ninja")
     assert runner.invoke(command, ["remove", "ninja"]).exit_code == 0

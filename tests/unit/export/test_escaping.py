@@ -10,15 +10,16 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
 
 from conftest import find_tool
+from stoker.export.farm import render_farm
 from stoker.export.files import render
 from stoker.export.quoting import (
     docker_words,
     github_command,
     nix_text,
     without_variables,
-    yaml_text,
 )
 from stoker.knowledge.export_targets import BuilderSize, Export, ExportFormat, ExportJob
 from subjects import plan
@@ -42,19 +43,19 @@ def with_hostile(test: Any) -> Any:
     return settings(max_examples=60, deadline=None)(given(TEXT)(test))
 
 
-def exported(form: ExportFormat, word: str) -> str:
-    """Return the file of a build with this word as an option and as what pip installs."""
-    job = ExportJob(
-        plan=PLAN,
-        name="cpu-avx2",
-        command=("stoker", "build", "-D", word),
-        image="image",
-        folders=("/opt/python",),
-        python="3.12",
-    )
+def build_of(
+    form: ExportFormat, word: str, shards: int = 0, name: str = "cpu-avx2", **others: Any
+) -> Export:
+    """Return a build with this word as an option and as what pip installs."""
+    command = ("stoker", "build", "-D", word)
+    usual = {"image": "image", "folders": ("/opt/python",)}
+    job = ExportJob(plan=PLAN, name=name, command=command, python="3.12", **{**usual, **others})
     size = BuilderSize(cpus=1, memory_bytes=1 << 30, disk_bytes=1 << 30, seconds=60)
-    export = Export(format=form, source="s", requirement=word, size=size, jobs=(job,))
-    (file,) = render(export)
+    return Export(format=form, source="s", requirement=word, size=size, jobs=(job,), shards=shards)
+
+
+def exported(form: ExportFormat, word: str) -> str:
+    (file,) = render(build_of(form, word))
     return file.text
 
 
@@ -70,9 +71,37 @@ def undollared(text: str) -> str:
     return text.replace("$$", "$")
 
 
-@with_hostile
-def test_yaml(word: str) -> None:
-    assert yaml.safe_load(f"a: {yaml_text(word)}") == {"a": word}
+@pytest.mark.parametrize("shards", [0, 2])
+@pytest.mark.parametrize("word", [*HOSTILE, "on", "1.0", "null", "a: b", "- a", "*a", "@@{id}"])
+def test_names_images_and_paths_stay_texts_in_yaml(word: str, shards: int) -> None:
+    """Readers of YAML 1.1 and of 1.2 find the same texts."""
+    forms = [ExportFormat.GITHUB_ACTIONS, ExportFormat.GITLAB, ExportFormat.KUBERNETES]
+    for form in [*forms, *([] if shards else [ExportFormat.CLOUDBUILD])]:
+        hostile, plain = (files(form, each, shards) for each in (word, "plain"))
+        found = [list(yaml.safe_load_all(text)) for text in hostile]
+        newer = [list(YAML(typ="safe", pure=True).load_all(text)) for text in hostile]
+        assert texts(found) == texts(newer)
+        assert list(map(shape, found)) == [shape(list(yaml.safe_load_all(t))) for t in plain]
+        assert word in texts(found)
+
+
+def files(form: ExportFormat, word: str, shards: int) -> list[str]:
+    build = build_of(form, word, name=word, image=word, folders=(word,), shards=shards)
+    return [file.text for file in (render_farm(build) if shards else render(build))]
+
+
+def shape(node: Any) -> Any:
+    """Return a document without its texts and the names of its keys."""
+    if isinstance(node, dict | list):
+        return [shape(each) for each in (node.values() if isinstance(node, dict) else node)]
+    return type(node)
+
+
+def texts(node: Any) -> list[str]:
+    if isinstance(node, str):
+        return [node]
+    rows = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return [text for each in rows for text in texts(each)]
 
 
 @with_hostile

@@ -1,12 +1,10 @@
 import pytest
 
 from stoker.export.workers import allowed_networks, worker_size
-from stoker.knowledge.export_targets import ClusterEngine, cluster_engine
 from stoker.model.errors import UsageError
 from stoker.model.govern import Role, Step, StepRecord
 
 MIB = 1 << 20
-DISTCC = cluster_engine(ClusterEngine.DISTCC)
 
 
 def record(mib: int, role: Role = Role.CXX) -> StepRecord:
@@ -18,37 +16,35 @@ MEASURED = [record(mib) for mib in range(1, 101)]
 
 
 def test_memory_is_the_95th_percentile_times_the_jobs() -> None:
-    found = worker_size(MEASURED, DISTCC, cpus=8, memory=None)
-    assert found.jobs == 8
-    assert found.memory_bytes == pytest.approx(8 * 95.95 * MIB, rel=0.001)
+    found = worker_size(MEASURED, cpus=8, memory=None)
+    assert found.memory_bytes == pytest.approx(16 * 95.95 * MIB, rel=0.001)
     assert "95th percentile of 100 compiles" in found.basis
     assert "the largest needed 100 MiB" in found.basis
 
 
-def test_only_compiles_that_the_engine_distributes_count() -> None:
-    large = [record(9000, Role.CUDA), record(9000, Role.LINK)]
-    assert worker_size(MEASURED + large, DISTCC, 8, None) == worker_size(MEASURED, DISTCC, 8, None)
-    sccache = cluster_engine(ClusterEngine.SCCACHE_DIST)
-    found = worker_size(MEASURED + large, sccache, cpus=8, memory=None)
-    assert found.jobs == 16
+def test_only_compiles_that_are_distributed_count() -> None:
+    links = [record(9000, Role.LINK)]
+    assert worker_size(MEASURED + links, 8, None) == worker_size(MEASURED, 8, None)
+    found = worker_size([*MEASURED, record(9000, Role.CUDA)], cpus=8, memory=None)
     assert found.memory_bytes >= 9000 * MIB
 
 
 def test_the_largest_compile_fits_into_one_worker() -> None:
-    found = worker_size([*MEASURED, record(5000)], DISTCC, cpus=2, memory=None)
+    found = worker_size([*MEASURED, record(5000)], cpus=2, memory=None)
     assert found.memory_bytes == 5000 * MIB
 
 
-def test_given_memory_limits_the_jobs() -> None:
-    found = worker_size(MEASURED, DISTCC, cpus=8, memory=300 * MIB)
-    assert (found.jobs, found.memory_bytes) == (3, 300 * MIB)
+def test_given_memory_limits_the_cpus_for_which_a_worker_gets_jobs() -> None:
+    found = worker_size(MEASURED, cpus=8, memory=500 * MIB)
+    assert (found.cpus, found.memory_bytes) == (2, 500 * MIB)
+    assert "enough for 5 jobs" in found.basis
     with pytest.raises(UsageError, match="single compile"):
-        worker_size(MEASURED, DISTCC, cpus=8, memory=99 * MIB)
+        worker_size(MEASURED, cpus=8, memory=99 * MIB)
 
 
 def test_without_history_a_shipped_figure_is_assumed() -> None:
-    found = worker_size(MEASURED[:19], DISTCC, cpus=4, memory=None)
-    assert found.memory_bytes == 4_000_000_000
+    found = worker_size(MEASURED[:19], cpus=4, memory=None)
+    assert found.memory_bytes == 8_000_000_000
     assert "assumed" in found.basis
 
 

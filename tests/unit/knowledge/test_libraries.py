@@ -77,5 +77,5 @@ def test_names_are_unique() -> None:
 
 
 def test_programs() -> None:
-    assert launchers() == {"ccache", "sccache", "distcc", "icecc"}
+    assert launchers() == {"ccache", "sccache", "distcc"}
     assert all(re.compile(program.version).groups == 1 for program in programs())

@@ -258,7 +258,7 @@ def test_it_calls_nothing(compilers: ctypes.CDLL) -> None:
     ("command", "remote"),
     [
         ("distcc g++ -c a.cpp -o a.o", True),
-        ("icecc /usr/bin/gcc-12 -c a.c", True),
+        ("distcc /usr/bin/gcc-12 -c a.c", True),
         ("distcc g++ -E a.cpp", False),
         ("distcc g++ a.o -o a", False),
         ("distcc nvcc -MD -c a.cu -o a.o", False),

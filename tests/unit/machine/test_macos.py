@@ -1,7 +1,7 @@
 """What macOS's programs print, as recorded; nothing of macOS is needed."""
 
 from stoker.machine.macos import macos_answer, parse_macos_mounts, parse_memory
-from stoker.model.machine import Physical
+from stoker.model.machine import Memory
 
 STATISTICS = """\
 Mach Virtual Memory Statistics: (page size of 16384 bytes)
@@ -17,7 +17,7 @@ SWAP = "total = 2048.00M  used = 1024.50M  free = 1023.50M  (encrypted)"
 
 
 def test_memory_that_can_be_taken_without_swapping() -> None:
-    assert parse_memory("17179869184", STATISTICS, SWAP) == Physical(
+    assert parse_memory("17179869184", STATISTICS, SWAP) == Memory.without_groups(
         total=16 << 30, available=334 * 16384, swap_total=2 << 30, swap_free=int(1023.5 * (1 << 20))
     )
 

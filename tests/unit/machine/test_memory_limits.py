@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.machine.file_tree import FileTree
-from stoker.machine.memory import Meter, Reading, ask_c_library, parse_meminfo, read_memory
+from stoker.machine.memory import Meter, ask_c_library, parse_meminfo, read_memory
 from stoker.machine.memory_group import COUNTERS, NO_LIMIT, parse_counters, parse_pressure
-from stoker.model.machine import LimitKind, Physical, Pressure
+from stoker.model.machine import LimitKind, Memory, Pressure
 
 Record = Callable[[Mapping[str, str]], FileTree]
 
@@ -57,11 +57,6 @@ def _host(
     return proc | files
 
 
-def read(tree: FileTree) -> Reading:
-    with Meter(tree) as meter:
-        return meter.reading()
-
-
 def test_without_control_groups_physical_memory_binds(record: Record) -> None:
     tree = record({"/proc/meminfo": MEMINFO})
     memory = read_memory(tree)
@@ -88,7 +83,7 @@ def test_v1_takes_the_smallest_limit_and_leaves_cache_out_of_what_is_used(record
             "/job/step",
         )
     )
-    limit = read(tree).limit
+    limit = read_memory(tree).limit
     assert limit.kind is LimitKind.CGROUP_V1
     assert limit.where == "/sys/fs/cgroup/memory/job"
     assert (limit.limit, limit.used) == (2 * GB, GB - 400 * MB)
@@ -104,7 +99,7 @@ def test_v1_reports_a_limit_that_is_not_visible_to_us(record: Record) -> None:
     }
     files = v1({"": group}, "/docker/0123")
     files["/proc/self/mountinfo"] = V1_MOUNT.replace(" / /sys", " /docker/0123 /sys")
-    limit = read(record(files)).limit
+    limit = read_memory(record(files)).limit
     assert (limit.where, limit.limit) == ("/sys/fs/cgroup/memory", 3 * GB)
 
 
@@ -117,16 +112,16 @@ def test_v2_in_a_container_with_a_namespace_of_its_own(record: Record) -> None:
         f"active_file {GB}\nslab_reclaimable {MB}",
         "pressure": PRESSURE.format("30.00", "10.00").strip(),
     }
-    reading = read(record(v2({"": group}, "/")))
+    reading = read_memory(record(v2({"": group}, "/")))
     assert reading.limit.kind is LimitKind.CGROUP_V2
     assert (reading.limit.limit, reading.limit.used) == (8 * GB, GB + 2 * MB)
-    assert reading.free == 7 * GB - 2 * MB
+    assert reading.available == 7 * GB - 2 * MB
     assert reading.pressure == Pressure(some=30.0, full=10.0)
 
 
 def test_v2_high_binds_where_it_is_smaller(record: Record) -> None:
     files = v2({"/job": {"max": 8 * GB, "high": 6 * GB, "current": 0}}, "/job")
-    assert read(record(files)).limit.limit == 6 * GB
+    assert read_memory(record(files)).limit.limit == 6 * GB
 
 
 def test_a_larger_limit_that_is_fuller_leaves_less_free(record: Record) -> None:
@@ -137,15 +132,15 @@ def test_a_larger_limit_that_is_fuller_leaves_less_free(record: Record) -> None:
         },
         "/slice/job",
     )
-    reading = read(record(files))
+    reading = read_memory(record(files))
     assert (reading.limit.limit, reading.limit.free) == (4 * GB, 3 * GB)
-    assert reading.free == GB
+    assert reading.available == GB
 
 
 def test_others_on_the_machine_leave_less_free(record: Record) -> None:
-    reading = read(record(v2({"/job": {"max": 15 * GB, "current": GB}}, "/job")))
+    reading = read_memory(record(v2({"/job": {"max": 15 * GB, "current": GB}}, "/job")))
     assert reading.limit.limit == 15 * GB
-    assert reading.free == 12 * GB
+    assert reading.available == 12 * GB
 
 
 def test_of_equal_limits_the_outer_one_binds(record: Record) -> None:
@@ -156,11 +151,11 @@ def test_of_equal_limits_the_outer_one_binds(record: Record) -> None:
         },
         "/slice/job",
     )
-    assert read(record(files)).limit.where == "/sys/fs/cgroup/slice"
+    assert read_memory(record(files)).limit.where == "/sys/fs/cgroup/slice"
 
 
 def test_a_limit_above_physical_memory_does_not_bind(record: Record) -> None:
-    reading = read(record(v2({"/job": {"max": 64 * GB, "current": GB}}, "/job")))
+    reading = read_memory(record(v2({"/job": {"max": 64 * GB, "current": GB}}, "/job")))
     assert reading.limit.kind is LimitKind.PHYSICAL
 
 
@@ -179,11 +174,11 @@ def test_a_group_is_killed_as_a_whole_when_the_limit_is_on_its_parent(
     }
     if set_at is not None:
         groups[set_at]["oom.group"] = 1
-    assert read(record(v2(groups, "/slice/job"))).limit.kills_group is killed
+    assert read_memory(record(v2(groups, "/slice/job"))).limit.kills_group is killed
 
 
 def test_a_group_dies_as_one_when_the_whole_machine_runs_out(record: Record) -> None:
-    reading = read(record(v2({"/job": {"max": "max", "oom.group": 1}}, "/job")))
+    reading = read_memory(record(v2({"/job": {"max": "max", "oom.group": 1}}, "/job")))
     assert reading.limit.kind is LimitKind.PHYSICAL
     assert reading.limit.kills_group
 
@@ -195,16 +190,16 @@ def test_garbage_in_a_file_is_noted_and_the_rest_works(
 ) -> None:
     inner = {"max": 4 * GB, "high": 4 * GB, "current": GB, "stat": "anon 1", file: garbage}
     tree = record(v2({"/a": {"max": 6 * GB, "current": 2 * GB}, "/a/b": inner}, "/a/b"))
-    reading = read(tree)
+    reading = read_memory(tree)
     assert reading.limit.limit in (4 * GB, 6 * GB)
-    assert reading.free in (3 * GB, 4 * GB, 0)
+    assert reading.available in (3 * GB, 4 * GB, 0)
     told = [note for note in tree.notes if f"/sys/fs/cgroup/a/b/memory.{file} " in note]
     assert bool(told) == (file != "stat")
 
 
 def test_a_limit_holds_even_if_its_usage_cannot_be_read(record: Record) -> None:
     tree = record(v2({"/job": {"max": 6 * GB, "current": "?"}}, "/job"))
-    limit = read(tree).limit
+    limit = read_memory(tree).limit
     assert (limit.limit, limit.used) == (6 * GB, 4 * GB)
     assert len(tree.notes) == 1
 
@@ -212,7 +207,7 @@ def test_a_limit_holds_even_if_its_usage_cannot_be_read(record: Record) -> None:
 def test_files_that_cannot_be_read_are_noted(record: Record) -> None:
     files = v2({"/job": {"max": 6 * GB, "current": GB}}, "/job")
     tree = record(files | {"/sys/fs/cgroup/job/memory.stat/": ""})
-    reading = read(tree)
+    reading = read_memory(tree)
     assert (reading.limit.limit, reading.limit.used) == (6 * GB, GB)
     assert tree.notes == ("cannot read /sys/fs/cgroup/job/memory.stat: Is a directory",)
 
@@ -231,7 +226,7 @@ def test_a_limit_that_changes_is_followed(record: Record) -> None:
         assert meter.reading().limit.where == "/sys/fs/cgroup/a/b"
         tree.path("/sys/fs/cgroup/a/memory.max").write_text(f"{2 * GB}\n")
         assert meter.reading().limit.where == "/sys/fs/cgroup/a"
-        assert meter.reading().free == GB
+        assert meter.reading().available == GB
         tree.path("/sys/fs/cgroup/a/memory.max").write_text("max\n")
         tree.path("/sys/fs/cgroup/a/b/memory.max").write_text("max\n")
         assert meter.reading().limit.kind is LimitKind.PHYSICAL
@@ -265,11 +260,11 @@ def test_the_smallest_limit_is_always_found(
             else {"max": "max" if limit is None else limit, "current": usage}
         )
     host = v1 if version == 1 else v2
-    reading = read(record(host(groups, path or "/")))
+    reading = read_memory(record(host(groups, path or "/")))
     set_limits = [(limit, usage) for limit, usage in levels if limit is not None]
     assert reading.limit.limit == min(16 * GB, *(limit for limit, _ in set_limits), 16 * GB)
     free = [max(0, limit - usage) for limit, usage in set_limits if limit < 16 * GB]
-    assert reading.free == min(12 * GB, *free, 12 * GB)
+    assert reading.available == min(12 * GB, *free, 12 * GB)
 
 
 @given(st.dictionaries(st.sampled_from(COUNTERS), st.integers(0, NO_LIMIT)))
@@ -285,9 +280,9 @@ def test_pressure_is_that_of_the_last_ten_seconds() -> None:
 
 def test_mapped_files_are_not_available() -> None:
     text = "MemTotal: 100 kB\nMemAvailable: 80 kB\nMapped: 30 kB\nShmem: 10 kB\n"
-    assert parse_meminfo(text) == Physical(total=102400, available=60 << 10)
+    assert parse_meminfo(text) == Memory.without_groups(total=102400, available=60 << 10)
 
 
 def test_available_is_never_more_than_there_is() -> None:
     text = "MemTotal: 100 kB\nMemAvailable: 200 kB\n"
-    assert parse_meminfo(text) == Physical(total=102400, available=102400)
+    assert parse_meminfo(text) == Memory.without_groups(total=102400, available=102400)

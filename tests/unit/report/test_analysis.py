@@ -10,7 +10,7 @@ from stoker.model.govern import Basis, Collector, CompileMode, Role, Step, StepR
 from stoker.model.runs import Attempt, Explanation, Outcome, Run
 from stoker.report.analysis import RecordedRun, analyse, records, target_of
 from stoker.report.dependencies import Dependencies
-from stoker.report.values import RunAnalysis
+from stoker.report.reported import RunAnalysis
 from stoker.source.ninja import Edge
 
 NO_GRAPH = Dependencies({})

@@ -7,9 +7,9 @@ import pytest
 
 from stoker.model.govern import Timing
 from stoker.report.graphs.analysis import find_impact, make_build_graph
+from stoker.report.graphs.build_graph import GraphTargetKind
 from stoker.report.graphs.owners import Owners
 from stoker.report.graphs.steps import NeededSteps
-from stoker.report.graphs.values import GraphTargetKind
 from stoker.source.cmake_api import ask_for_targets, read_targets
 from stoker.source.ninja import read_discovered, read_graph
 

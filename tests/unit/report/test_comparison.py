@@ -7,7 +7,7 @@ from stoker.model.runs import Attempt, Outcome, Run
 from stoker.report.analysis import RecordedRun, analyse
 from stoker.report.comparison import compare_runs
 from stoker.report.dependencies import Dependencies
-from stoker.report.values import Comparison, RunAnalysis
+from stoker.report.reported import Comparison, RunAnalysis
 
 
 def step(

@@ -15,7 +15,7 @@ from stoker.govern.history.store import History
 from stoker.model.govern import Role, Step, StepRecord
 from stoker.model.runs import Attempt, Outcome
 from stoker.model.visible import visible
-from stoker.report.page import report_page
+from stoker.report.html_page import report_page
 from stoker.report.reporting import make_report
 
 HOSTILE = (

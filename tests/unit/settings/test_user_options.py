@@ -18,7 +18,7 @@ from stoker.model.setting import OriginKind
 from stoker.settings.declared import OPTIONS, PARTS
 from stoker.settings.toml import LocatedValue, SettingsFile, TomlTable
 from stoker.settings.user_options import UserOptions, gather
-from stoker.wheel.package.values import PackageMode
+from stoker.wheel.package.request import PackageMode
 
 
 def entry(line: int, **values: Any) -> TomlTable:

@@ -227,6 +227,9 @@ def _pretend_version(module):
     if _PRETENDED.get("cuda"):
         if getattr(module, "cuda", None) is None:
             module.cuda = _PRETENDED["cuda"]
+        # Projects choose their own files by the end of the version: torch takes its own from here.
+        release = getattr(module, "__version__", "").partition("+")[0]
+        module.__version__ = release + "+cu" + _PRETENDED["cuda"].replace(".", "")
 
 
 def _pretend_gpu(module):
@@ -268,7 +271,8 @@ def _pretend_gpu(module):
         setattr(module, function, noted(function, value))
     if _PRETENDED.get("cuda"):
         module._is_compiled = lambda: True
-        module.get_arch_list = lambda: ["sm_%d%d" % capability]
+        # That of the wheel, which decides nothing about what is asked for.
+        module.get_arch_list = lambda: list(_PRETENDED.get("archs") or ["sm_%d%d" % capability])
 
 
 _PATCHES = {"torch.version": _pretend_version, "torch.cuda": _pretend_gpu}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from stoker.builds.matrices.values import MatrixJob
+from stoker.builds.matrices.matrix import MatrixJob
 from stoker.knowledge.estimates import SlimFigures
 from stoker.model.errors import UsageError
 from stoker.model.plan import Quantity

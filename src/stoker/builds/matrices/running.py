@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from stoker import __version__
 from stoker.builds.building import Built, Watcher, build, check_writable
 from stoker.builds.digests import file_digest
-from stoker.builds.matrices.planning import MANIFEST, Planned, read_manifest
+from stoker.builds.matrices.matrix import MatrixEnd, MatrixJob, MatrixManifest, MatrixResult
+from stoker.builds.matrices.matrix_plan import MANIFEST, Planned, read_manifest
 from stoker.builds.matrices.slims import slim_one
-from stoker.builds.matrices.values import MatrixEnd, MatrixJob, MatrixManifest, MatrixResult
 from stoker.govern.client.session import RunOptions
 from stoker.govern.history.trace import read_trace
 from stoker.model.build import BuildRequest, StageEnd

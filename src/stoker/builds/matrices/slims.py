@@ -16,7 +16,7 @@ from stoker.builds.matrices.decisions import (
     slim_label,
     slim_sharing,
 )
-from stoker.builds.matrices.values import MatrixEnd, MatrixJob, MatrixResult, WheelFrom
+from stoker.builds.matrices.matrix import MatrixEnd, MatrixJob, MatrixResult, WheelFrom
 from stoker.catalogue.host import read_host
 from stoker.catalogue.installing import installer_for
 from stoker.knowledge.estimates import estimates
@@ -38,7 +38,7 @@ from stoker.plan.survey import chosen_variant
 from stoker.settings.user_options import UserOptions
 from stoker.wheel.inspect.target import Target
 from stoker.wheel.inspect.torch_builds import toolkit_of_wheel
-from stoker.wheel.slim.cuts import SlimRequest
+from stoker.wheel.slim.selection import SlimRequest
 from stoker.wheel.slim.slimming import OutputOptions, slim
 from stoker.wheel.slim.wheel import original_label
 from stoker.wheel.verify.verifying import verify

@@ -16,8 +16,7 @@ from packaging.utils import canonicalize_name
 
 from stoker.builds.toolchains.assemble import INFORMATION, assemble, make_stub
 from stoker.builds.toolchains.fetch import fetch_wheels
-from stoker.builds.toolchains.request import ToolchainRequest
-from stoker.builds.toolchains.store import (
+from stoker.builds.toolchains.kept_toolchains import (
     MANIFEST,
     Making,
     Manifest,
@@ -28,6 +27,7 @@ from stoker.builds.toolchains.store import (
     sweep_leftovers,
     toolchain_at,
 )
+from stoker.builds.toolchains.request import ToolchainRequest
 from stoker.knowledge.toolchains import Proof, VersionCommand
 from stoker.model.errors import CommandError, StorageErrors, UsageError
 from stoker.model.value import indented_json, minor_release

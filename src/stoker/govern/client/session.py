@@ -185,7 +185,7 @@ class Session:
         try:
             environment = self._governed(base)
         except (StorageError, UsageError) as error:
-            self._show(ungoverned(error))
+            go_without_governor(error, self._options, self._show)
             return dict(base)
         self._ungoverned = Path(environment["STOKER_LOCKS"], f"ungoverned-{self._run}")
         with suppress(OSError):
@@ -430,13 +430,21 @@ class Session:
         self._warn(f"{why}; {after}")
 
 
-def ungoverned(error: StokerError) -> Warned:
-    parts = [f"the build is not governed: {error}"]
+def go_without_governor(error: StokerError, options: RunOptions, show: Show) -> None:
+    """Warn that the build is not governed. Raise an error if the user asked for a limit: a build
+    without a governor would not keep it.
+    """
+    why, hints = [str(error)], list(error.hints)
     if isinstance(error, CommandError):
-        parts += error.output.splitlines()[-1:]
-    if isinstance(error, StorageError) and not error.hints:
-        parts.append("set STOKER_HOME to a folder that can be written")
-    return Warned(at=0.0, text="; ".join((*parts, *error.hints)))
+        why += error.output.splitlines()[-1:]
+    if isinstance(error, StorageError) and not hints:
+        hints.append("set STOKER_HOME to a folder that can be written")
+    asked = {"--memory": options.memory, "--keep-free": options.keep_free}
+    if limit := next((name for name, value in asked.items() if value is not None), None):
+        refused = StokerError(f"{limit} cannot be kept: {'; '.join(why)}", hints=hints)
+        refused.status = error.status
+        raise refused
+    show(Warned(at=0.0, text=f"the build is not governed: {'; '.join((*why, *hints))}"))
 
 
 def _process() -> str:

@@ -12,14 +12,31 @@ from stoker.govern.history.store import History
 from stoker.govern.history.trace import read_trace, write_trace
 from stoker.model.errors import StorageError, UsageError, unreadable
 from stoker.model.govern import CompileMode, StepRecord, Timing, Trace
-from stoker.model.runs import Attempt, Outcome, Run, RunSummary
-from stoker.model.value import counted, duration, size, whole_number
+from stoker.model.runs import Attempt, Outcome, Run
+from stoker.model.value import Value, counted, duration, size, whole_number
 from stoker.outside.files import write_named
 from stoker.outside.terminal import Group, Listing, Page, Text
 from stoker.source.ninja import read_durations
 
 _MOST_DIGITS = 18  # of the number of a run: SQLite takes no more than 64 bits
 _RUNS = ("`stoker history` lists the runs",)
+
+
+class MeasuredRun(Value, frozen=True, kw_only=True):
+    """A run with its attempts, in the order in which they started."""
+
+    run: Run
+    attempts: tuple[Attempt, ...]
+
+
+def measured_run(word: str | None) -> MeasuredRun:
+    """Return the run with that number or run folder, by default the latest one that has steps."""
+    with History() as history:
+        run = history.find(word)
+        attempts = history.attempts(run.id)
+    if not attempts:
+        raise UsageError(f"run {run.id} has no measured steps: {run.command}", hints=_RUNS)
+    return MeasuredRun(run=run, attempts=attempts)
 
 
 def find_trace(source: str) -> Trace:
@@ -41,15 +58,12 @@ def trace_of_run(word: str) -> Trace:
     """Return the steps of a run, which is given by its number or its run folder; also those that
     ran at its deadline.
     """
-    with History() as history:
-        run = history.find(word)
-        attempts = history.attempts(run.id)
+    measured = measured_run(word)
     wanted = (Outcome.DONE, Outcome.DEADLINE)
-    steps = tuple(attempt.record for attempt in attempts if attempt.outcome in wanted)
+    steps = tuple(attempt.record for attempt in measured.attempts if attempt.outcome in wanted)
     if not steps:
-        hints = ["`stoker history` lists the runs"]
-        raise UsageError(f"run {run.id} has no measured steps", hints=hints)
-    return Trace(what=run.command, steps=steps)
+        raise UsageError(f"run {measured.run.id} has no steps that ended well", hints=_RUNS)
+    return Trace(what=measured.run.command, steps=steps)
 
 
 def runs() -> tuple[Run, ...]:
@@ -58,25 +72,16 @@ def runs() -> tuple[Run, ...]:
         return history.runs()
 
 
-def summary_of(run: str) -> RunSummary | None:
-    """Return the summary of a run; ``None`` if it has not ended or was imported."""
-    with History() as history:
-        return history.find(run).summary
-
-
-def attempts_of(run: str, step: str | None = None) -> tuple[Attempt, ...]:
+def attempts_of(measured: MeasuredRun, step: str | None = None) -> tuple[Attempt, ...]:
     """Return the attempts of a run, largest peak first.
 
     With ``step``, part of a source or output name, return those of the matching steps in the order
     in which they started.
     """
-    with History() as history:
-        found = history.attempts(history.find(run).id)
-    if not found:
-        raise UsageError(f"run {run} has no measured steps", hints=_RUNS)
+    run = measured.run.id
     if step is None:
-        return tuple(sorted(found, key=lambda attempt: -attempt.record.peak_bytes))
-    named = ((attempt, attempt.record.step) for attempt in found)
+        return tuple(sorted(measured.attempts, key=lambda attempt: -attempt.record.peak_bytes))
+    named = ((attempt, attempt.record.step) for attempt in measured.attempts)
     matching = tuple(attempt for attempt, at in named if step in at.source or step in at.output)
     if not matching:
         hint = f"`stoker history {run} --all` lists the steps"

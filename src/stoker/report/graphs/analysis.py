@@ -7,9 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from stoker.govern.policy.critical_path import earliest_ends, longest_chain
 from stoker.model.govern import Timing
-from stoker.report.graphs.owners import LINK_RULE, Owners
-from stoker.report.graphs.steps import PHONY, NeededSteps
-from stoker.report.graphs.values import (
+from stoker.report.graphs.build_graph import (
     Blocker,
     BuildGraph,
     GraphTarget,
@@ -17,6 +15,8 @@ from stoker.report.graphs.values import (
     ImpactStep,
     PathStep,
 )
+from stoker.report.graphs.owners import LINK_RULE, Owners
+from stoker.report.graphs.steps import PHONY, NeededSteps
 
 
 def make_build_graph(

@@ -12,8 +12,8 @@ from xml.etree import ElementTree as Xml
 
 from stoker.model.value import counted
 from stoker.outside.streams import xml_text
-from stoker.report.graphs.page import graph_headline, steps_by_target, target_figures
-from stoker.report.graphs.values import BuildGraph, GraphTarget, GraphTargetKind
+from stoker.report.graphs.build_graph import BuildGraph, GraphTarget, GraphTargetKind
+from stoker.report.graphs.terminal_page import graph_headline, steps_by_target, target_figures
 
 _SWEEPS = 4  # passes over the columns; more change little
 _LARGEST_INDENT = 3  # rows above a column

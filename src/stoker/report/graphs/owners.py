@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 from posixpath import basename
 
+from stoker.report.graphs.build_graph import GraphTargetKind
 from stoker.report.graphs.steps import PHONY, NeededSteps
-from stoker.report.graphs.values import GraphTargetKind
 from stoker.source.cmake_api import CMakeTarget
 from stoker.source.ninja import Edge
 

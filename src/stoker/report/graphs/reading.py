@@ -9,9 +9,9 @@ from stoker.govern.history.past_runs import timings_of
 from stoker.model.errors import UsageError
 from stoker.outside.long_work import Say
 from stoker.report.graphs.analysis import find_impact, make_build_graph
+from stoker.report.graphs.build_graph import BuildGraph
 from stoker.report.graphs.owners import Owners
 from stoker.report.graphs.steps import NeededSteps
-from stoker.report.graphs.values import BuildGraph
 from stoker.source.cmake_api import cmake_sources, read_targets
 from stoker.source.ninja import find_build, read_discovered, read_graph
 

@@ -333,10 +333,20 @@ class Elf:
             raise self.reader.error(f"{len(parts)} tables of notes")
         room = _LARGEST_TABLE
         for part in parts:
-            if part.file_size <= room:  # larger notes are annotations that the loader ignores
-                room -= part.file_size
-                table = self._table(part.offset, part.file_size)
-                yield from _notes(table, 8 if part.alignment == 8 else 4)
+            if part.file_size > room:  # larger notes are annotations that the loader ignores
+                continue
+            room -= part.file_size
+            table = self._table(part.offset, part.file_size)
+            alignment = 8 if part.alignment == 8 else 4
+            position = 0
+            while len(table.content) - position >= _NOTE_HEADER:
+                owner_size, size, kind = table.record("III", position)
+                content = position + up(_NOTE_HEADER + owner_size, alignment)
+                if content + size > len(table.content):
+                    break  # overwritten; such libraries load nevertheless
+                owner = table.slice(position + _NOTE_HEADER, owner_size).rstrip(b"\0")
+                yield Note(owner, kind, table.slice(content, size))
+                position = content + up(size, alignment)
 
     def _table(self, offset: int, size: int) -> Table:
         if size > _LARGEST_STRINGS:
@@ -363,18 +373,6 @@ class _Loads:
             if start <= place < start + segment.file_size:
                 return segment
         return None
-
-
-def _notes(table: Table, alignment: int) -> Iterator[Note]:
-    position = 0
-    while len(table.content) - position >= _NOTE_HEADER:
-        owner_size, size, kind = table.record("III", position)
-        owner = position + _NOTE_HEADER
-        content = position + up(_NOTE_HEADER + owner_size, alignment)
-        if content + size > len(table.content):
-            return  # overwritten; such libraries load nevertheless
-        yield Note(table.slice(owner, owner_size).rstrip(b"\0"), kind, table.slice(content, size))
-        position = content + up(size, alignment)
 
 
 def up(position: int, step: int) -> int:

@@ -31,6 +31,7 @@ HEADER_SIZE = _REGION.size
 _REGION_START = struct.pack("<IHH", 0xBA55ED50, 1, _REGION.size)
 _ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
 _ENTRY_VERSION = 0x0101
+_MOST_SECTIONS = 4  # real libraries have at most one of each name
 _LARGEST_HEADER = 4096  # real ones have 64 to 120 bytes
 _WINDOW = 512  # more than a region's header, an entry's header and the padding between regions
 _BLOCK = 1 << 20
@@ -106,6 +107,20 @@ def zstd_entry(header: bytes, payload: bytes) -> bytes:
     fields[11] = fields[11] & ~_LZ4 | _ZSTD
     whole = _ENTRY.pack(*fields) + header[_ENTRY.size :] + payload
     return whole.ljust(len(header) + fields[3], b"\0")
+
+
+def device_regions(file: Elf) -> Iterator[tuple[str, Region]]:
+    """Yield all regions of device code with their sections, in file order."""
+    sections = file.named(*SECTIONS)
+    if len(sections) > _MOST_SECTIONS:
+        raise file.reader.error(f"{len(sections)} sections of device code")
+    left = MOST_ENTRIES
+    for name, section in sections:
+        for region in read_regions(file.reader, name, section.offset, section.size):
+            left -= 1 + len(region.entries)
+            if left < 0:
+                raise file.reader.error(f"more than {MOST_ENTRIES} entries of device code")
+            yield name, region
 
 
 def read_regions(reader: Reader, section: str, start: int, size: int) -> Iterator[Region]:

@@ -1,4 +1,4 @@
-"""Compares the facts of two artifacts, and shows the differences. Pure."""
+"""Compares the facts of two artifacts, and shows the differences."""
 
 from collections.abc import Sequence
 

@@ -1,9 +1,12 @@
 """The page of `stoker inspect`: the facts of an artifact."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from packaging.tags import Tag
+
+from stoker.knowledge.sonames import cuda_of
 from stoker.model.artifact import (
     ArtifactFacts,
     Compression,
@@ -11,11 +14,15 @@ from stoker.model.artifact import (
     DeviceKind,
     LibraryFacts,
     LibraryOrigin,
+    LoadsWith,
 )
-from stoker.model.value import first_of, size
+from stoker.model.distribution import read_tags
+from stoker.model.value import first_of, size, version_numbers
 from stoker.outside.terminal import Group, Listing, Page, Text
-from stoker.wheel.inspect.loads_with_words import loads_with_page
+from stoker.wheel.inspect.loads_with import relevant
+from stoker.wheel.inspect.loads_with_words import fit_name, lacking, pinned, releases_in_words
 from stoker.wheel.inspect.runs_on import arch_number
+from stoker.wheel.zip.metadata import required_name
 
 _BAR_WIDTH = 28
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -38,7 +45,7 @@ def inspection_page(facts: ArtifactFacts) -> Page:
         _head(facts),
         _device_code(facts),
         _gpus(facts),
-        loads_with_page(facts),
+        _loads_with(facts),
         _libraries(facts),
         _sections(facts.libraries[0]) if len(facts.libraries) == 1 else None,
         _search_paths(facts.libraries),
@@ -127,6 +134,62 @@ def _gpus(facts: ArtifactFacts) -> Listing | None:
 
 def _base_names(paths: Iterable[str]) -> list[str]:
     return [path.rpartition("/")[2] for path in paths]
+
+
+def _loads_with(facts: ArtifactFacts) -> Page | None:
+    """Return the table of the releases of PyTorch; None if the libraries do not use it."""
+    if facts.loads_with is None:
+        return None
+    words = releases_in_words(facts.loads_with)
+    pins = dict.fromkeys(pinned(fit) for fit in relevant(facts.loads_with) if fit.loads)
+    title = ", and ".join([f"Loads with {words}", *filter(None, pins)])
+    table = Listing("", "", "", title=title, indent=2)
+    for name, value, remark in _fitting(facts, facts.loads_with):
+        if value:
+            table.add(name, value, Text(remark, style="dim"))
+    failing = _failing(facts.loads_with)
+    return Group(table, Text(), failing) if failing else table
+
+
+def _fitting(facts: ArtifactFacts, loads: LoadsWith) -> Iterator[tuple[str, str, str]]:
+    libraries = [library for library in facts.libraries if not library.problem]
+    kind = "the C shim only: stable ABI" if loads.stable_abi else "C++: unstable ABI"
+    yield "symbols", f"{loads.symbols} of PyTorch", kind
+    requires = facts.wheel.requires if facts.wheel else ()
+    yield "requires", ", ".join(one for one in requires if required_name(one) == "torch"), ""
+    needed = sorted({name for library in libraries for name in library.needed})
+    majors = {cuda: name for name in needed if (cuda := cuda_of(name))}
+    torchs = sorted({fit.cuda for fit in relevant(loads) if fit.loads and fit.cuda})
+    of_torch = f"that torch has CUDA {' or '.join(torchs)}" if torchs else ""
+    of_wheel = ", ".join(majors.values())
+    yield "CUDA", " ".join(map(str, sorted(majors))), "; ".join(filter(None, (of_wheel, of_torch)))
+    yield "C++ ABI", " ".join(sorted({str(one.cxx_abi) for one in libraries if one.cxx_abi})), ""
+    tags = read_tags(facts.wheel.tags) if facts.wheel else ()
+    yield "Python", ", ".join(sorted({_python(tag) for tag in tags})), ""
+    glibc = [one.versions["GLIBC"] for one in libraries if "GLIBC" in one.versions]
+    yield "glibc", max(glibc, key=version_numbers, default=""), f"{facts.manylinux or ''}"
+    yield "GPUs", " ".join(row.arch for row in facts.runs_on if not row.without), ""
+
+
+def _python(tag: Tag) -> str:
+    """Return ``3.12`` for ``cp312-cp312``, and ``3.9 or newer`` for ``cp39-abi3``."""
+    digits = tag.interpreter.lstrip("abcdefghijklmnopqrstuvwxyz")
+    version = f"{digits[:1]}.{digits[1:]}" if digits[1:] else digits or tag.interpreter
+    exact = tag.abi.startswith("cp")
+    return version if exact else f"{version} or newer"
+
+
+def _failing(loads: LoadsWith) -> Listing | None:
+    """Return a row for each build that does not have everything."""
+    rows = [fit for fit in relevant(loads) if not fit.loads or fit.torch]
+    if not rows:
+        return None
+    table = Listing("", "", ">", "", title="What each PyTorch lacks", indent=2)
+    for fit in rows:
+        build = f"CUDA {fit.cuda}" if fit.cuda else "CPU"
+        count = len(fit.missing) + len(fit.absent)
+        table.add(fit_name(fit), build, str(count or "nothing"), lacking(fit) or pinned(fit))
+    return table
 
 
 def _libraries(facts: ArtifactFacts) -> Listing | None:

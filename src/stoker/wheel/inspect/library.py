@@ -18,10 +18,9 @@ from stoker.model.errors import ArtifactError
 from stoker.model.value import version_numbers
 from stoker.wheel.elf import elf, fatbin
 from stoker.wheel.elf.elf import Elf
-from stoker.wheel.elf.fatbin import FatbinEntry, Region
+from stoker.wheel.elf.fatbin import FatbinEntry, Region, device_regions
 from stoker.wheel.reader import Reader
 
-_MOST_DEVICE_SECTIONS = 4  # real libraries have at most one of each name
 _MOST_FOLDERS = 256  # of a search path: every needed name is searched in each
 
 _VERSION = re.compile(r"([A-Z]+)_([0-9]{1,9}(?:\.[0-9]{1,9})*)")
@@ -134,20 +133,6 @@ def _isa(machine: str, properties: bytes) -> Iterator[str]:
             if bits >> index & 1:
                 yield word
         position += 8 + -(-size // 8) * 8
-
-
-def device_regions(file: Elf) -> Iterator[tuple[str, Region]]:
-    """Yield all regions of device code with their sections, in file order."""
-    sections = file.named(*fatbin.SECTIONS)
-    if len(sections) > _MOST_DEVICE_SECTIONS:
-        raise file.reader.error(f"{len(sections)} sections of device code")
-    left = fatbin.MOST_ENTRIES
-    for name, section in sections:
-        for region in fatbin.read_regions(file.reader, name, section.offset, section.size):
-            left -= 1 + len(region.entries)
-            if left < 0:
-                raise file.reader.error(f"more than {fatbin.MOST_ENTRIES} entries of device code")
-            yield name, region
 
 
 def _device_code(regions: Iterable[tuple[str, Region]]) -> tuple[DeviceCode, ...]:

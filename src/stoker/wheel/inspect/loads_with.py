@@ -15,7 +15,7 @@ from stoker.knowledge.torch_symbols import (
 )
 from stoker.model.artifact import LoadsWith, Symbols, TorchFit
 from stoker.model.distribution import read_version
-from stoker.model.value import Value, minor_release
+from stoker.model.value import Value
 from stoker.wheel.zip.metadata import forbidding
 
 
@@ -121,36 +121,3 @@ def relevant(loads: LoadsWith) -> tuple[TorchFit, ...]:
         for fit in loads.builds
         if not any(back_end_of(name) == loads.back_end for name in fit.absent)
     )
-
-
-def releases_in_words(loads: LoadsWith) -> str:
-    """Return the releases as a phrase, such as ``torch 2.9, 2.11 to 2.13``."""
-    official = [fit for fit in relevant(loads) if not fit.torch]
-    known = list(dict.fromkeys(fit.release for fit in official))
-    good = {fit.release for fit in official if fit.loads}
-    runs: list[list[str]] = [[]]
-    for release in known:
-        if release in good:
-            runs[-1].append(release)
-        elif runs[-1]:
-            runs.append([])
-    spoken = [_run_in_words(run, known) for run in runs if run]
-    if not known:
-        return "torch, unknown which: no official build has what it needs"
-    if not spoken:
-        return f"none of torch {_run_in_words(known, known)}"
-    # Later releases keep the shim, so the newest known one is not the end.
-    if loads.stable_abi and known[-1] in good:
-        spoken[-1] = f"{spoken[-1].partition(' to ')[0]} and newer"
-    return f"torch {', '.join(spoken)}"
-
-
-def _run_in_words(run: Sequence[str], known: Sequence[str]) -> str:
-    first, last = _short(run[0], run, known), _short(run[-1], run, known)
-    return first if first == last else f"{first} to {last}"
-
-
-def _short(release: str, run: Sequence[str], known: Sequence[str]) -> str:
-    """Return ``2.9`` for ``2.9.1`` if all known releases of 2.9 are in the run."""
-    minor = minor_release(release)
-    return minor if {one for one in known if one.startswith(f"{minor}.")} <= set(run) else release

@@ -1,17 +1,11 @@
-"""With which releases of PyTorch a wheel loads, in words and as a part of a page."""
+"""Builds of PyTorch in words: which of them a wheel loads with, and what the others lack."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
-from packaging.tags import Tag
-
-from stoker.knowledge.sonames import cuda_of
-from stoker.model.artifact import ArtifactFacts, LoadsWith, TorchFit
-from stoker.model.distribution import read_tags
-from stoker.model.value import cut_off, version_numbers
+from stoker.model.artifact import LoadsWith, TorchFit
+from stoker.model.value import cut_off, minor_release
 from stoker.outside.demangle import demangled
-from stoker.outside.terminal import Group, Listing, Page, Text
-from stoker.wheel.inspect.loads_with import releases_in_words, relevant
-from stoker.wheel.zip.metadata import required_name
+from stoker.wheel.inspect.loads_with import relevant
 
 _MOST_SYMBOLS = 2  # missing symbols of one release that a page shows
 _LONGEST = 120  # characters of one
@@ -33,57 +27,34 @@ def lacking(fit: TorchFit, most: int = _MOST_SYMBOLS) -> str:
     return "; ".join([*names[:most], *more])
 
 
-def loads_with_page(facts: ArtifactFacts) -> Page | None:
-    """Return the table; None if the libraries do not use PyTorch."""
-    if facts.loads_with is None:
-        return None
-    words = releases_in_words(facts.loads_with)
-    pins = dict.fromkeys(pinned(fit) for fit in relevant(facts.loads_with) if fit.loads)
-    title = ", and ".join([f"Loads with {words}", *filter(None, pins)])
-    table = Listing("", "", "", title=title, indent=2)
-    for name, value, remark in _rows(facts, facts.loads_with):
-        if value:
-            table.add(name, value, Text(remark, style="dim"))
-    failing = _failing(facts.loads_with)
-    return Group(table, Text(), failing) if failing else table
+def releases_in_words(loads: LoadsWith) -> str:
+    """Return the releases as a phrase, such as ``torch 2.9, 2.11 to 2.13``."""
+    official = [fit for fit in relevant(loads) if not fit.torch]
+    known = list(dict.fromkeys(fit.release for fit in official))
+    good = {fit.release for fit in official if fit.loads}
+    runs: list[list[str]] = [[]]
+    for release in known:
+        if release in good:
+            runs[-1].append(release)
+        elif runs[-1]:
+            runs.append([])
+    spoken = [_run_in_words(run, known) for run in runs if run]
+    if not known:
+        return "torch, unknown which: no official build has what it needs"
+    if not spoken:
+        return f"none of torch {_run_in_words(known, known)}"
+    # Later releases keep the shim, so the newest known one is not the end.
+    if loads.stable_abi and known[-1] in good:
+        spoken[-1] = f"{spoken[-1].partition(' to ')[0]} and newer"
+    return f"torch {', '.join(spoken)}"
 
 
-def _rows(facts: ArtifactFacts, loads: LoadsWith) -> Iterator[tuple[str, str, str]]:
-    libraries = [library for library in facts.libraries if not library.problem]
-    kind = "the C shim only: stable ABI" if loads.stable_abi else "C++: unstable ABI"
-    yield "symbols", f"{loads.symbols} of PyTorch", kind
-    requires = facts.wheel.requires if facts.wheel else ()
-    yield "requires", ", ".join(one for one in requires if required_name(one) == "torch"), ""
-    needed = sorted({name for library in libraries for name in library.needed})
-    majors = {cuda: name for name in needed if (cuda := cuda_of(name))}
-    torchs = sorted({fit.cuda for fit in relevant(loads) if fit.loads and fit.cuda})
-    of_torch = f"that torch has CUDA {' or '.join(torchs)}" if torchs else ""
-    of_wheel = ", ".join(majors.values())
-    yield "CUDA", " ".join(map(str, sorted(majors))), "; ".join(filter(None, (of_wheel, of_torch)))
-    yield "C++ ABI", " ".join(sorted({str(one.cxx_abi) for one in libraries if one.cxx_abi})), ""
-    tags = read_tags(facts.wheel.tags) if facts.wheel else ()
-    yield "Python", ", ".join(sorted({_python(tag) for tag in tags})), ""
-    glibc = [one.versions["GLIBC"] for one in libraries if "GLIBC" in one.versions]
-    yield "glibc", max(glibc, key=version_numbers, default=""), f"{facts.manylinux or ''}"
-    yield "GPUs", " ".join(row.arch for row in facts.runs_on if not row.without), ""
+def _run_in_words(run: Sequence[str], known: Sequence[str]) -> str:
+    first, last = _short(run[0], run, known), _short(run[-1], run, known)
+    return first if first == last else f"{first} to {last}"
 
 
-def _python(tag: Tag) -> str:
-    """Return ``3.12`` for ``cp312-cp312``, and ``3.9 or newer`` for ``cp39-abi3``."""
-    digits = tag.interpreter.lstrip("abcdefghijklmnopqrstuvwxyz")
-    version = f"{digits[:1]}.{digits[1:]}" if digits[1:] else digits or tag.interpreter
-    exact = tag.abi.startswith("cp")
-    return version if exact else f"{version} or newer"
-
-
-def _failing(loads: LoadsWith) -> Listing | None:
-    """Return a row for each build that does not have everything."""
-    rows = [fit for fit in relevant(loads) if not fit.loads or fit.torch]
-    if not rows:
-        return None
-    table = Listing("", "", ">", "", title="What each PyTorch lacks", indent=2)
-    for fit in rows:
-        build = f"CUDA {fit.cuda}" if fit.cuda else "CPU"
-        count = len(fit.missing) + len(fit.absent)
-        table.add(fit_name(fit), build, str(count or "nothing"), lacking(fit) or pinned(fit))
-    return table
+def _short(release: str, run: Sequence[str], known: Sequence[str]) -> str:
+    """Return ``2.9`` for ``2.9.1`` if all known releases of 2.9 are in the run."""
+    minor = minor_release(release)
+    return minor if {one for one in known if one.startswith(f"{minor}.")} <= set(run) else release

@@ -18,7 +18,7 @@ from stoker.model.errors import MissingError, UsageError
 from stoker.model.value import Value, first_of
 from stoker.wheel.package.built_wheel import BuiltWheel
 from stoker.wheel.package.places import FoundLibrary, SearchPlaces
-from stoker.wheel.package.values import PackageMode, PackageRequest
+from stoker.wheel.package.request import PackageMode, PackageRequest
 
 _MOST_PLACES = 12
 _RELEASE = re.compile(r"([0-9]{2})(\.[0-9]{1,2})?")

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from stoker.model.errors import MissingError
+from stoker.model.value import Value
 from stoker.outside import process
 from stoker.wheel.package.places import FoundLibrary
-from stoker.wheel.package.values import LibrarySource, Licence
+from stoker.wheel.package.sources import LibrarySource
 from stoker.wheel.zip import open_wheel
 
 _TEXT = re.compile(r"(licen[cs]e|copying|copyright|eula|notice)", re.IGNORECASE)
@@ -18,6 +19,13 @@ _HEIGHT = 4  # parent folders that may belong to the same package
 _SHARED = {Path("/"), Path("/usr"), Path("/usr/local"), Path("/opt")}  # belong to no package
 _DOCUMENTS = Path("/usr/share/doc")
 _LICENCE_TIMEOUT_S = 60.0
+
+
+class Licence(Value, frozen=True, kw_only=True):
+    """A licence text of a bundled library. ``path`` is relative to dist-info/licenses."""
+
+    path: str
+    source: LibrarySource
 
 
 def find_licences(found: Iterable[FoundLibrary]) -> tuple[tuple[Licence, ...], tuple[str, ...]]:

@@ -10,27 +10,20 @@ import msgspec
 
 from stoker.model.errors import CommandError, MissingError, UsageError
 from stoker.model.slimming import PACKAGE_MEMBER, PackageRecord
+from stoker.model.value import Value
 from stoker.outside import files, process
 from stoker.outside.deleting import remove_tree, remove_whole
 from stoker.wheel.elf.edit import ElfEdit
-from stoker.wheel.inspect.target import check_new
 from stoker.wheel.package.built_wheel import read_built_wheel
 from stoker.wheel.package.closure import Closure, find_closure, to_be_hashed
 from stoker.wheel.package.licences import find_licences
 from stoker.wheel.package.places import find_search_places
-from stoker.wheel.package.planning import make_package_plan
-from stoker.wheel.package.sources import OpenSources, open_sources
-from stoker.wheel.package.values import (
-    LibraryChange,
-    LibrarySource,
-    Packaged,
-    PackageMode,
-    PackagePlan,
-    PackageRequest,
-)
+from stoker.wheel.package.plan import LibraryChange, PackagePlan, make_package_plan
+from stoker.wheel.package.request import PackageMode, PackageRequest
+from stoker.wheel.package.sources import LibrarySource, OpenSources, open_sources
 from stoker.wheel.zip import Content, Wheel, open_wheel
 from stoker.wheel.zip.metadata import edited_metadata, edited_wheel
-from stoker.wheel.zip.revision import Revision
+from stoker.wheel.zip.revision import Revision, check_new
 from stoker.wheel.zip.threads import threads
 
 _MODE = 0o755
@@ -38,6 +31,14 @@ _WORK = ".work"
 _TOOLS = ("objcopy", "llvm-objcopy")
 _STRIP_TIMEOUT_S = 600.0
 DEBUG_SUFFIX = ".debug"
+
+
+class Packaged(Value, frozen=True, kw_only=True):
+    """The written wheel. ``debug_files`` are in a folder next to it."""
+
+    path: str
+    size_bytes: int
+    debug_files: tuple[str, ...] = ()
 
 
 def plan_package(wheel: Path, request: PackageRequest) -> PackagePlan:

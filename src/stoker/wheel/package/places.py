@@ -12,7 +12,7 @@ from stoker.model.artifact import LibraryFacts
 from stoker.model.errors import StorageErrors, UsageError
 from stoker.model.value import Value
 from stoker.wheel.inspect.facts import read_library_file, read_wheel
-from stoker.wheel.package.values import LibrarySource
+from stoker.wheel.package.sources import LibrarySource
 from stoker.wheel.zip import open_wheel
 
 _VARIABLES = ("CUDA_HOME", "CUDA_PATH")
@@ -141,7 +141,11 @@ def find_search_places(
     search = library_table().search
     names = [name.format(triple=f"{machine}-linux-gnu") for name in search.libraries if name != "."]
     folders += [Path(prefix, name) for prefix in (*search.prefixes, "/") for name in names]
-    places += [FolderPlace(folder) for folder in folders if _is_readable(folder)]
+    places += [
+        FolderPlace(folder)
+        for folder in folders
+        if folder.is_absolute() and folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)
+    ]
     return SearchPlaces(list({place.label: place for place in places}.values()), machine)
 
 
@@ -166,7 +170,3 @@ def _prefix(folder: Path) -> Iterator[Path]:
         for name in (*search.libraries, *_TOOLKIT_FOLDERS):
             if name != ".":
                 yield from filter(Path.is_dir, sorted(folder.glob(str(Path(root, name)))))
-
-
-def _is_readable(path: Path) -> bool:
-    return path.is_absolute() and path.is_dir() and os.access(path, os.R_OK | os.X_OK)

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from stoker.model.value import first_of, size
 from stoker.outside.terminal import Group, Indented, Listing, Page, Text
-from stoker.wheel.package.values import LibraryChange, Packaged, PackagePlan
+from stoker.wheel.package.packaging import Packaged
+from stoker.wheel.package.plan import LibraryChange, PackagePlan
 
 _MOST_NAMES = 4
 

@@ -1,4 +1,4 @@
-"""The requirements of a packaged wheel: PyTorch and NVIDIA's packages. Pure."""
+"""The requirements of a packaged wheel: PyTorch and NVIDIA's packages."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from stoker.model.errors import UsageError
 from stoker.model.value import major
 from stoker.wheel.package.built_wheel import BuiltWheel
 from stoker.wheel.package.closure import Cuda, LibraryProvider, known_cuda_of, providers
-from stoker.wheel.package.values import PackageMode, PackageRequest
+from stoker.wheel.package.request import PackageMode, PackageRequest
 from stoker.wheel.zip.metadata import required_name
 
 _TOOLKIT = "cuda-toolkit"

@@ -1,4 +1,4 @@
-"""Computes the DT_RPATH of each library in the wheel. Pure."""
+"""Computes the DT_RPATH of each library in the wheel."""
 
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence

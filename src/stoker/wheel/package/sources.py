@@ -1,4 +1,4 @@
-"""Reads files and members of wheels by their ``LibrarySource``: whole, at any offset, or edited."""
+"""The files and members of wheels that go into a package: read whole, or edited."""
 
 import hashlib
 from collections.abc import Iterator
@@ -7,12 +7,22 @@ from pathlib import Path
 from threading import Lock
 
 from stoker.model.errors import StorageErrors
+from stoker.model.value import Value
 from stoker.wheel.elf.edit import ElfEdit
 from stoker.wheel.inspect.facts import open_member
-from stoker.wheel.package.values import LibrarySource
-from stoker.wheel.reader import Reader, open_file
+from stoker.wheel.reader import open_file
 from stoker.wheel.zip import Content, Wheel, open_wheel
 from stoker.wheel.zip.revision import edited_library
+
+
+class LibrarySource(Value, frozen=True, kw_only=True, order=True):
+    """A file, or a member of a wheel."""
+
+    file: str
+    member: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.member}" if self.member else self.file
 
 
 class OpenSources:
@@ -38,23 +48,18 @@ class OpenSources:
         content = self.content(source)
         if edit == ElfEdit():
             return content
-        with self._reader(source) as reader:
-            return edited_library(reader, content, edit)
+        if source.member is None:
+            with open_file(Path(source.file)) as file:
+                return edited_library(file, content, edit)
+        wheel = self._wheel(source.file)
+        member = open_member(wheel.archive.file, wheel.member(source.member))
+        return edited_library(member, content, edit)
 
     def unpack(self, source: LibrarySource, path: Path) -> None:
         with StorageErrors("write", path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as stream:
                 stream.writelines(self.content(source).chunks())
-
-    @contextmanager
-    def _reader(self, source: LibrarySource) -> Iterator[Reader]:
-        if source.member is None:
-            with open_file(Path(source.file)) as file:
-                yield file
-            return
-        wheel = self._wheel(source.file)
-        yield open_member(wheel.archive.file, wheel.member(source.member))
 
     def _wheel(self, file: str) -> Wheel:
         with self._lock:

@@ -1,5 +1,6 @@
 """Removes device code from linked libraries, so that the files become shorter.
 
-``library.plan_library`` reads a library and plans the new file; the caller chooses which entries
-are kept. ``library.write_library`` writes the file and checks it before it appears.
+``selection`` chooses what is kept, ``files`` plans and writes files, each as a ``PlannedFile``.
+Inside one file, ``library`` plans: ``regions`` places the kept code, ``cutting`` cuts the freed
+bytes out, and ``check`` compares the result with the original. ``wheel`` and ``folder`` apply it.
 """

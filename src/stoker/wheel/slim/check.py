@@ -12,13 +12,11 @@ from itertools import pairwise
 from stoker.model.errors import ArtifactError
 from stoker.wheel.elf import elf, fatbin
 from stoker.wheel.elf.elf import Elf, Section, Segment
-from stoker.wheel.elf.fatbin import REGION_FIELD, FatbinEntry, read_wrappers
+from stoker.wheel.elf.fatbin import REGION_FIELD, FatbinEntry, device_regions, read_wrappers
 from stoker.wheel.elf.tables import read_pointers, read_symbols
-from stoker.wheel.inspect.library import device_regions
 from stoker.wheel.reader import Reader
-from stoker.wheel.slim.cutting import span_of
 from stoker.wheel.slim.regions import address_of
-from stoker.wheel.slim.spans import ByteSpan, Spans, spans_without
+from stoker.wheel.slim.spans import ByteSpan, Spans, span_of, spans_without
 
 
 def check_slimmed(before: Reader, after: Reader, kept: Sequence[Sequence[FatbinEntry]]) -> None:

@@ -1,4 +1,4 @@
-"""Cuts unused ranges out of an ELF file: new offsets, program headers and section headers. Pure.
+"""Cuts unused ranges out of an ELF file: new offsets, program headers and section headers.
 
 Cuts are whole pages, so that everything else keeps its address and can be mapped as before. A
 segment is split at a cut; the piece before the cut fills it with zeros in memory, so that a read
@@ -11,8 +11,8 @@ patchelf moves growing tables to the end of a file; the old ones stay in it, loa
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from stoker.wheel.elf import elf
@@ -27,39 +27,60 @@ from stoker.wheel.elf.edit import (
     with_tail,
 )
 from stoker.wheel.elf.elf import Elf, Section, Segment, up
-from stoker.wheel.slim.spans import ByteSpan, Shift, Spans, merged_spans
+from stoker.wheel.slim.spans import ByteSpan, Spans, merged_spans, span_of
 
 _MOST_CUTS = 512  # each is one more mapping; the largest come first
 
 
-class Cutting(NamedTuple):
-    """``shift`` maps old offsets to new ones; ``overwritten`` replaces copied bytes there."""
+class Shift:
+    """Maps offsets of a file to offsets after ordered, disjoint spans are cut out of it."""
+
+    def __init__(self, cuts: Sequence[ByteSpan]):
+        self.cuts = tuple(cuts)
+        self._starts = [cut.start for cut in cuts]
+        self._removed = [0, *accumulate(cut.size for cut in cuts)]
+
+    def __call__(self, offset: int) -> int:
+        """Return the new offset; an offset inside a cut becomes the place of the cut."""
+        count = bisect_right(self._starts, offset)
+        if count and offset < self.cuts[count - 1].end:
+            return self._starts[count - 1] - self._removed[count - 1]
+        return offset - self._removed[count]
+
+
+class CutFile(NamedTuple):
+    """What is left of a file. ``shift`` maps old offsets to new ones; ``overwritten`` replaces
+    copied bytes there.
+    """
 
     shift: Shift
     size: int
     overwritten: tuple[Overwritten, ...]
 
 
-def cut_ranges(
+def cut_out(
     file: Elf, freed: Iterable[ByteSpan], *, ends: Mapping[int, int], dropped: Collection[int]
-) -> Cutting:
-    """Plan the cuts. ``ends`` are new ends of sections by index, ``dropped`` their indexes."""
+) -> CutFile:
+    """Cut the whole pages of the freed spans out of a file.
+
+    ``ends`` are new ends of sections by index, ``dropped`` the indexes of sections.
+    """
     freed = list(_apart(file, freed))
     check_unused(file, freed, {*ends, *dropped})
-    shift = Shift(_cuts(file, freed))
-    cut: list[Segment] = []
+    shift = Shift(_whole_pages(file, freed))
+    segments: list[Segment] = []
     for segment in file.segments:
         if segment.type == elf.LOAD:
-            cut += _pieces(segment, shift)
+            segments += _pieces(segment, shift)
         else:
-            cut.append(segment._replace(offset=shift(segment.offset)))
-    segments, place = _with_headers(file, cut, shift)
+            segments.append(segment._replace(offset=shift(segment.offset)))
+    segments, place = _with_headers(file, segments, shift)
     sections: list[Section | None] = []
     for index, section in enumerate(file.sections):
         offset = shift(section.offset)
         size = shift(ends[index]) - offset if index in ends else section.size
         sections.append(None if index in dropped else section._replace(offset=offset, size=size))
-    return Cutting(
+    return CutFile(
         shift=shift,
         size=max(shift(file.reader.size), place + len(segments) * SEGMENT_SIZE),
         overwritten=(
@@ -79,7 +100,7 @@ def _apart(file: Elf, freed: Iterable[ByteSpan]) -> Iterator[ByteSpan]:
             yield ByteSpan(start, end)
 
 
-def _cuts(file: Elf, freed: Iterable[ByteSpan]) -> list[ByteSpan]:
+def _whole_pages(file: Elf, freed: Iterable[ByteSpan]) -> list[ByteSpan]:
     """Return the whole pages inside the freed spans, by address where they are loaded."""
     found = []
     for span in freed:
@@ -164,11 +185,6 @@ def in_use(file: Elf, *, but: Collection[int] = ()) -> list[ByteSpan]:
     spans += [span_of(part) for index, part in enumerate(file.sections) if index not in but]
     spans += [span_of(part) for part in file.segments if part.type != elf.LOAD]
     return spans
-
-
-def span_of(part: Section | Segment) -> ByteSpan:
-    """Return the bytes of a section or segment in the file."""
-    return ByteSpan(part.offset, part.offset + part.file_size)
 
 
 def _pieces(segment: Segment, shift: Shift) -> Iterator[Segment]:

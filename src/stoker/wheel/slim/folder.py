@@ -21,9 +21,8 @@ from stoker.model.errors import StokerError, StorageError, UsageError
 from stoker.model.slimming import SLIM_MEMBER
 from stoker.outside.files import Stamp, sha256_of, stamp_of, write_whole
 from stoker.wheel.inspect.facts import files_below, is_elf
-from stoker.wheel.slim.cuts import (
-    Cut,
-    SlimRequest,
+from stoker.wheel.slim.files import (
+    PlannedFile,
     changed,
     check_room,
     decode_record,
@@ -31,29 +30,34 @@ from stoker.wheel.slim.cuts import (
     is_nvidia_distribution,
     make_record,
     nvidia_refusal,
-    plan_cuts,
-    write_cuts,
+    plan_files,
+    write_files,
 )
 from stoker.wheel.slim.in_place import ORIGINALS, STORE, Originals, StoreState, give
 from stoker.wheel.slim.installed import Installed, absolute, owners, read_installed, rewritten
+from stoker.wheel.slim.selection import SlimRequest
 from stoker.wheel.zip.record import RecordRow, render_record
 from stoker.wheel.zip.record import written as encoded_digest
 
 
-def plan_folder(folder: Path, request: SlimRequest) -> tuple[Cut, ...]:
+def plan_folder(folder: Path, request: SlimRequest) -> tuple[PlannedFile, ...]:
     """Plan all ELF files in a folder; NVIDIA's packages stay unchanged, with a remark."""
-    files = _libraries(folder, files_below(folder))
-    nvidias = [one for one in owners(files.values()) if is_nvidia_distribution(one.name)]
-    paths = {path for one in nvidias for path in one.rows}
-    owned = frozenset(name for name, file in files.items() if absolute(file) in paths)
-    return plan_cuts(files, request, nvidia_owned=owned)
+    libraries = _libraries(folder, files_below(folder))
+    distributions = [
+        distribution
+        for distribution in owners(libraries.values())
+        if is_nvidia_distribution(distribution.name)
+    ]
+    listed = {path for distribution in distributions for path in distribution.rows}
+    owned = frozenset(name for name, path in libraries.items() if absolute(path) in listed)
+    return plan_files(libraries, request, nvidia_owned=owned)
 
 
-def plan_installed(dist_info: Path, request: SlimRequest) -> tuple[Cut, ...]:
+def plan_installed(dist_info: Path, request: SlimRequest) -> tuple[PlannedFile, ...]:
     installed = read_installed(dist_info)
     if is_nvidia_distribution(installed.name) and not request.nvidia:
         raise nvidia_refusal(installed.name)
-    return plan_cuts(_libraries(dist_info.parent, installed.names.values()), request)
+    return plan_files(_libraries(dist_info.parent, installed.names.values()), request)
 
 
 def _libraries(root: Path, names: Iterable[str]) -> dict[str, Path]:
@@ -61,8 +65,8 @@ def _libraries(root: Path, names: Iterable[str]) -> dict[str, Path]:
 
 
 def replace_files(
-    cuts: Sequence[Cut], originals: Originals, request: SlimRequest, *, keep: bool
-) -> tuple[Cut, ...]:
+    files: Sequence[PlannedFile], originals: Originals, request: SlimRequest, *, keep: bool
+) -> tuple[PlannedFile, ...]:
     """Replace the files that change; with ``keep``, the originals stay in their store for undo.
 
     The caller holds the store's lock and has called ``recover``.
@@ -72,21 +76,21 @@ def replace_files(
             f"it was slimmed before, and its originals are in {originals.store}",
             hints=["restore them first with --undo, or delete them with --discard"],
         )
-    check_room(originals.store, sum(cut.summary.after_bytes for cut in changed(cuts)))
-    affected = owners(cut.file for cut in changed(cuts))
-    touched = [originals.store.parent, *(cut.file.parent for cut in changed(cuts))]
+    check_room(originals.store, sum(file.summary.after_bytes for file in changed(files)))
+    affected = owners(file.path for file in changed(files))
+    touched = [originals.store.parent, *(file.path.parent for file in changed(files))]
     touched += [one.dist_info.parent for one in affected]
     site = _Site(Path(os.path.commonpath(list(map(absolute, touched)))), originals)
     try:
-        become = write_cuts(cuts, lambda cut: originals.prepared(site.name(cut.file)))
-        written = {site.name(cut.file): cut for cut in changed(become)}
+        made = write_files(files, lambda file: originals.prepared(site.name(file.path)))
+        written = {site.name(file.path): file for file in changed(made)}
         stamps: dict[str, Stamp | None] = {}
-        for name, cut in written.items():
-            give(originals.prepared(name), cut.file)
-            stamps[name] = cut.stamp
-        rows = {absolute(cut.file): site.row(name) for name, cut in written.items()}
+        for name, file in written.items():
+            give(originals.prepared(name), file.path)
+            stamps[name] = file.stamp
+        rows = {absolute(file.path): site.row(name) for name, file in written.items()}
         for installed in affected:
-            if own := [cut for cut in written.values() if absolute(cut.file) in installed.rows]:
+            if own := [file for file in written.values() if absolute(file.path) in installed.rows]:
                 stamps |= _prepare_notes(site, installed, own, rows, request, keep=keep)
         if stamps:
             originals.replace(site.root, stamps)
@@ -96,7 +100,7 @@ def replace_files(
                 originals.clear()
     if stamps and not keep:
         _discard_kept(originals)
-    return become
+    return made
 
 
 class _Site(NamedTuple):
@@ -118,7 +122,7 @@ class _Site(NamedTuple):
 def _prepare_notes(
     site: _Site,
     installed: Installed,
-    own: Sequence[Cut],
+    own: Sequence[PlannedFile],
     rows: Mapping[str, RecordRow],
     request: SlimRequest,
     *,
@@ -134,7 +138,7 @@ def _prepare_notes(
     write_whole(originals.prepared(note), encode_record(make_record(request, own, before)))
     added = {absolute(here): site.row(note)}
     if keep:
-        kept = (*(site.name(cut.file) for cut in own), listed)
+        kept = (*(site.name(file.path) for file in own), listed)
         added |= {absolute(originals.original(name)): RecordRow() for name in kept}
         if originals.store.is_relative_to(installed.dist_info):
             added[absolute(originals.journal)] = RecordRow()

@@ -18,7 +18,8 @@ from stoker.wheel.inspect.facts import metadata_of, read_library_file
 from stoker.wheel.inspect.inspecting import wheel_artifact
 from stoker.wheel.inspect.origins import portable_paths, starts_at_origin
 from stoker.wheel.reader import printable
-from stoker.wheel.slim.cuts import Cut, SlimRequest
+from stoker.wheel.slim.files import PlannedFile
+from stoker.wheel.slim.selection import SlimRequest
 from stoker.wheel.verify import contents, linking, tags
 from stoker.wheel.verify.tested import WheelUnderTest
 from stoker.wheel.zip import Wheel
@@ -52,19 +53,21 @@ class Inheritance(NamedTuple):
     errors: dict[str, tuple[str, ...]]
 
 
-def inherit(wheel: Wheel, kind: bytes, cuts: Collection[Cut], request: SlimRequest) -> Inheritance:
-    """Examine the original wheel, whose libraries are the files of the cuts.
+def inherit(
+    wheel: Wheel, kind: bytes, files: Collection[PlannedFile], request: SlimRequest
+) -> Inheritance:
+    """Examine the original wheel, whose libraries are ``files``.
 
     ``kind`` is WHEEL with the tags of the slimmed wheel: errors that follow from them are older
     than the slimming.
     """
     metadata = metadata_of(wheel, kind)
     read = []
-    with stage("reading libraries", sum(cut.summary.before_bytes for cut in cuts)) as advance:
-        for cut in cuts:
-            if library := read_library_file(cut.file, printable(cut.name)):
+    with stage("reading libraries", sum(file.summary.before_bytes for file in files)) as advance:
+        for file in files:
+            if library := read_library_file(file.path, printable(file.name)):
                 read.append(library)
-            advance(cut.summary.before_bytes)
+            advance(file.summary.before_bytes)
     original = WheelUnderTest(
         file_name=wheel.path.name,
         facts=wheel_artifact(wheel.path, metadata, tuple(read), tuple(wheel.members)),

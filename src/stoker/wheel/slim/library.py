@@ -25,10 +25,9 @@ from stoker.wheel.elf.fatbin import FatbinEntry
 from stoker.wheel.elf.tables import RELATIVE
 from stoker.wheel.reader import Reader, open_file
 from stoker.wheel.slim.check import check_slimmed
-from stoker.wheel.slim.cutting import Stripping, check_unused, cut_ranges, find_unused, span_of
-from stoker.wheel.slim.packing import Packing, pack_regions
-from stoker.wheel.slim.regions import Choose, DeviceRegion, find_regions
-from stoker.wheel.slim.spans import ByteSpan, Shift, Spans, spans_without
+from stoker.wheel.slim.cutting import Shift, Stripping, check_unused, cut_out, find_unused
+from stoker.wheel.slim.regions import Choose, DeviceRegion, Packing, find_regions, pack_regions
+from stoker.wheel.slim.spans import ByteSpan, Spans, span_of, spans_without
 
 
 class SlimOptions(Value, frozen=True, kw_only=True):
@@ -152,14 +151,20 @@ def _archs(regions: Sequence[DeviceRegion]) -> tuple[ArchSlim, ...]:
 
 def _make_rewrite(file: Elf, regions: Sequence[DeviceRegion], stripping: Stripping) -> Rewrite:
     packing = pack_regions(file, regions)
-    ends = _ends(file, packing)
+    ends: dict[int, int] = {}  # of sections of device code, by index
+    for index, (name, section) in enumerate(zip(file.section_names, file.sections, strict=True)):
+        if name not in fatbin.SECTIONS:
+            continue
+        whole = span_of(section)
+        if inside := [one.span.end for one in packing.placed if whole.covers(one.span)]:
+            ends[index] = whole.end if name == fatbin.SCATTERED else max(inside)
     check_unused(file, packing.rewritten, ends)
     freed = (*packing.freed, *stripping.freed)
-    cutting = cut_ranges(file, freed, ends=ends, dropped=stripping.dropped)
-    shift = cutting.shift
+    cut = cut_out(file, freed, ends=ends, dropped=stripping.dropped)
+    shift = cut.shift
     untouched = spans_without(ByteSpan(0, file.reader.size), (*packing.rewritten, *stripping.freed))
     copies = [Copy(span.start, shift(span.start), span.size) for span in untouched]
-    overwritten = [*cutting.overwritten]
+    overwritten = [*cut.overwritten]
     for placed in packing.placed:
         header = fatbin.region_header(placed.region.kept_size - fatbin.HEADER_SIZE)
         overwritten.append((shift(placed.offset), header))
@@ -169,21 +174,7 @@ def _make_rewrite(file: Elf, regions: Sequence[DeviceRegion], stripping: Strippi
             else:
                 copies.append(Copy(entry.offset, shift(offset), entry.end - entry.offset))
     overwritten += _addresses(file, packing, stripping, shift)
-    return Rewrite(size=cutting.size, copies=tuple(copies), overwritten=tuple(overwritten))
-
-
-def _ends(file: Elf, packing: Packing) -> dict[int, int]:
-    """Return the new end of each section of device code that is rewritten, by index."""
-    ends: dict[int, int] = {}
-    both = zip(file.section_names, file.sections, strict=True)
-    for index, (name, section) in enumerate(both):
-        if name not in fatbin.SECTIONS:
-            continue
-        inside = [one.span.end for one in packing.placed if span_of(section).covers(one.span)]
-        if inside:
-            end = section.offset + section.size
-            ends[index] = end if name == fatbin.SCATTERED else max(inside)
-    return ends
+    return Rewrite(size=cut.size, copies=tuple(copies), overwritten=tuple(overwritten))
 
 
 def _addresses(

@@ -32,10 +32,15 @@ def recompress(reader: Reader, regions: Sequence[DeviceRegion]) -> list[DeviceRe
         for entry in region.kept
         if entry.compression is Compression.LZ4 and entry.unpacked_size <= _LARGEST
     ]
+
+    def repacked(entry: FatbinEntry) -> bytes:
+        header = reader.read(entry.offset, entry.header_size)
+        return zstd_entry(header, packed_by_zstd(unpacked(reader, entry)))
+
     largest = max((entry.unpacked_size for entry in entries), default=1)
     workers = max(1, min(threads(), _MOST_MEMORY // (_COPIES * largest or 1)))
     with _ONE_LIBRARY, ThreadPoolExecutor(workers) as pool:
-        made = list(pool.map(lambda entry: _packed(reader, entry), entries))
+        made = list(pool.map(repacked, entries))
     smaller = {
         entry.offset: content
         for entry, content in zip(entries, made, strict=True)
@@ -46,11 +51,6 @@ def recompress(reader: Reader, regions: Sequence[DeviceRegion]) -> list[DeviceRe
         offsets = [entry.offset for entry in region.kept if entry.offset in smaller]
         become.append(region._replace(repacked={offset: smaller[offset] for offset in offsets}))
     return become
-
-
-def _packed(reader: Reader, entry: FatbinEntry) -> bytes:
-    header = reader.read(entry.offset, entry.header_size)
-    return zstd_entry(header, packed_by_zstd(unpacked(reader, entry)))
 
 
 def check_codecs() -> None:

@@ -1,27 +1,39 @@
-"""Finds the regions of device code in a library, what is kept of each, and whether it may move.
+"""Finds the regions of device code in a library, what is kept of each, and where it is placed.
 
 A region may move if a wrapper points to it, every pointer to it is known, and its section holds
 nothing else. A region with a pointer into its middle stays whole, because its target is unknown.
+Those that may move are packed towards the start of their section, at offsets of the original file;
+``cutting`` removes the freed ranges afterwards.
 """
 
 import struct
-from bisect import bisect_right
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from types import MappingProxyType
 from typing import NamedTuple
 
 from stoker.model.artifact import DeviceKind
 from stoker.wheel.elf import elf, fatbin
-from stoker.wheel.elf.elf import Elf
-from stoker.wheel.elf.fatbin import REGION_FIELD, FatbinEntry, Region, Wrapper, read_wrappers
+from stoker.wheel.elf.elf import Elf, up
+from stoker.wheel.elf.fatbin import (
+    REGION_FIELD,
+    FatbinEntry,
+    Region,
+    Wrapper,
+    device_regions,
+    read_wrappers,
+)
 from stoker.wheel.elf.tables import read_pointers, read_symbols
-from stoker.wheel.inspect.library import device_regions
+from stoker.wheel.slim.spans import ByteSpan, spans_without
 
 # Maps the entries of a region to the indexes of those to keep. If there are none, a stub is kept.
 Choose = Callable[[Sequence[FatbinEntry]], Iterable[int]]
 
 _ALIGNMENT = 8  # of regions and entries
 _MOST_SLOTS = 1 << 18  # a region has one to three
+_LARGEST_ALIGNMENT = 256  # of regions that move together
 
 
 class DeviceRegion(NamedTuple):
@@ -193,3 +205,83 @@ class _References:
                 return False
             self._wrapped.add(index)
         return True
+
+
+class Placed(NamedTuple):
+    """A region and its new offset."""
+
+    region: DeviceRegion
+    offset: int
+
+    @property
+    def span(self) -> ByteSpan:
+        return ByteSpan(self.offset, self.offset + self.region.kept_size)
+
+    @property
+    def address(self) -> int:
+        return self.region.address + self.offset - self.region.region.offset
+
+    @property
+    def has_moved(self) -> bool:
+        return self.offset != self.region.region.offset
+
+    def entries(self) -> Iterator[tuple[FatbinEntry, int]]:
+        """Yield the kept entries with their new offsets."""
+        offset = self.offset + fatbin.HEADER_SIZE
+        for entry in self.region.kept:
+            yield entry, offset
+            offset += self.region.size_of(entry)
+
+
+class Packing(NamedTuple):
+    """``rewritten`` covers every region, and the gaps between regions if they hold nothing."""
+
+    placed: tuple[Placed, ...]
+    rewritten: tuple[ByteSpan, ...]
+    freed: tuple[ByteSpan, ...]
+
+
+def pack_regions(file: Elf, regions: Sequence[DeviceRegion]) -> Packing:
+    placed: list[Placed] = []
+    rewritten: list[ByteSpan] = []
+    freed: list[ByteSpan] = []
+    ordered = sorted(regions, key=lambda region: region.region.offset)
+    starts = [region.region.offset for region in ordered]
+    for name, stretch in _stretches(file):
+        inside = ordered[bisect_left(starts, stretch.start) : bisect_left(starts, stretch.end)]
+        if not inside:
+            continue
+        here = list(_place(inside, stretch.start))
+        placed += here
+        if name == fatbin.SCATTERED:  # none of them moves
+            rewritten += [ByteSpan(region.region.offset, region.region.end) for region in inside]
+            freed += [ByteSpan(one.span.end, one.region.region.end) for one in here]
+        else:
+            rewritten.append(stretch)
+            freed += spans_without(stretch, (one.span for one in here))
+    return Packing(tuple(placed), tuple(rewritten), tuple(freed))
+
+
+def _stretches(file: Elf) -> Iterator[tuple[str, ByteSpan]]:
+    """Yield the loaded ranges of device code; a section slimmed before may have several."""
+    for name, section in file.named(*fatbin.SECTIONS):
+        for load in file.segments_of(elf.LOAD):
+            start = max(section.offset, load.offset)
+            end = min(section.offset + section.size, load.offset + load.file_size)
+            if start < end:
+                yield name, ByteSpan(start, end)
+
+
+def _place(regions: Sequence[DeviceRegion], start: int) -> Iterator[Placed]:
+    """Place the regions in order. None reaches the next one, because no region grows."""
+    bits = reduce(or_, (region.address for region in regions), _LARGEST_ALIGNMENT)
+    alignment = bits & -bits  # which all regions have now
+    following = start
+    for region in regions:
+        offset = region.region.offset
+        if region.is_movable:
+            distance = region.address - offset
+            offset = up(following + distance, alignment) - distance
+        placed = Placed(region, offset)
+        yield placed
+        following = placed.span.end

@@ -11,21 +11,21 @@ from stoker.model.slimming import SlimReport
 from stoker.model.value import Value, counted, first_of, size
 from stoker.outside.files import folder_of_process
 from stoker.wheel.elf.elf import MAGIC
-from stoker.wheel.inspect.target import Target, check_new, check_replaceable
+from stoker.wheel.inspect.target import Target
 from stoker.wheel.reader import open_file
-from stoker.wheel.slim.cuts import (
+from stoker.wheel.slim.files import (
     ASIDE,
     LICENCE,
     PRIVATE,
-    Cut,
-    SlimRequest,
+    PlannedFile,
     changed,
     check_room,
-    check_served,
     nvidia_refusal,
-    plan_cuts,
-    write_cut,
+    plan_files,
+    write_file,
 )
+from stoker.wheel.slim.selection import SlimRequest, check_served
+from stoker.wheel.zip.revision import check_new, check_replaceable
 
 if TYPE_CHECKING:
     from stoker.wheel.slim.in_place import Originals
@@ -92,23 +92,23 @@ def _wheel(path: Path, request: SlimRequest, output: OutputOptions) -> SlimRepor
             "--out takes a folder: the file name follows from the new version of the wheel"
         )
     aside = Path(tempfile.gettempdir()) if output.dry_run else into
-    from stoker.wheel.slim.wheel import new_wheel, planned_cuts, write_wheel
+    from stoker.wheel.slim.wheel import new_wheel, planned_files, write_wheel
     from stoker.wheel.zip import open_wheel
 
-    with open_wheel(path) as wheel, planned_cuts(wheel, request, aside) as cuts:
-        check_served([cut.summary for cut in cuts], request.gpus)
-        if output.dry_run or not (changed(cuts) or (cuts and request.label)):
-            return _report(cuts)
-        target = into / new_wheel(wheel, changed(cuts), request).file_name(wheel)
+    with open_wheel(path) as wheel, planned_files(wheel, request, aside) as files:
+        check_served([file.summary for file in files], request.gpus)
+        if output.dry_run or not (changed(files) or (files and request.label)):
+            return _report(files)
+        target = into / new_wheel(wheel, changed(files), request).file_name(wheel)
         refusal = UsageError(
             f"{target} is the wheel to slim", hints=["choose another folder with --out"]
         )
         check_new(target, path, refusal=refusal, force=output.force)
-        written = write_wheel(wheel, cuts, request, into)
+        written = write_wheel(wheel, files, request, into)
         if written.path is None:
-            return _report(written.cuts)
+            return _report(written.files)
         return _report(
-            written.cuts,
+            written.files,
             before=path.stat().st_size,
             after=written.path.stat().st_size,
             output=str(written.path),
@@ -118,38 +118,38 @@ def _wheel(path: Path, request: SlimRequest, output: OutputOptions) -> SlimRepor
 
 def _library(path: Path, request: SlimRequest, output: OutputOptions) -> SlimReport:
     """Slim one library to another place."""
-    cuts = _plan_library(path, request)
-    if output.dry_run or not changed(cuts):
-        return _report(cuts)
+    files = _plan_library(path, request)
+    if output.dry_run or not changed(files):
+        return _report(files)
     assert output.out is not None
     target = output.out / path.name if output.out.is_dir() else output.out
     if target.exists() and target.samefile(path):
         hints = ["leave out --out to slim it in place"]
         raise UsageError(f"{target} already exists", hints=hints)
     check_replaceable(target, force=output.force)
-    check_room(target.parent, cuts[0].summary.after_bytes)
+    check_room(target.parent, files[0].summary.after_bytes)
     with folder_of_process(target.parent, ASIDE) as aside:
-        write_cut(cuts[0], aside / target.name)
+        write_file(files[0], aside / target.name)
         with StorageErrors("write", target):
             (aside / target.name).replace(target)
-    return _report(cuts, output=str(target))
+    return _report(files, output=str(target))
 
 
-def _plan_library(path: Path, request: SlimRequest) -> tuple[Cut, ...]:
+def _plan_library(path: Path, request: SlimRequest) -> tuple[PlannedFile, ...]:
     with open_file(path) as reader:
         if reader.read_at(0, len(MAGIC)) != MAGIC:
             raise UsageError(
                 f"'{path}' is neither a wheel nor an ELF file",
                 hints=["a wheel's name ends with .whl"],
             )
-    cuts = plan_cuts({path.name: path}, request)
-    why = cuts[0].summary.skipped_because
+    files = plan_files({path.name: path}, request)
+    why = files[0].summary.skipped_because
     if why == LICENCE:
         raise nvidia_refusal(path.name)
     if why:
         raise StokerError(f"{path} was not changed: {why}")
-    check_served([cut.summary for cut in cuts], request.gpus)
-    return cuts
+    check_served([file.summary for file in files], request.gpus)
+    return files
 
 
 def _in_place(target: Target, request: SlimRequest, output: OutputOptions) -> SlimReport:
@@ -161,43 +161,45 @@ def _in_place(target: Target, request: SlimRequest, output: OutputOptions) -> Sl
         return _report(_plan_in_place(target, request, originals))
     with originals.held():
         recover(originals)
-        cuts = _plan_in_place(target, request, originals)
-        if not changed(cuts):
-            return _report(cuts)
-        cuts = replace_files(cuts, originals, request, keep=not output.discard)
-    if not changed(cuts):
-        return _report(cuts)
+        files = _plan_in_place(target, request, originals)
+        if not changed(files):
+            return _report(files)
+        files = replace_files(files, originals, request, keep=not output.discard)
+    if not changed(files):
+        return _report(files)
     place = target.path.parent if target.kind is TargetKind.INSTALLED else target.path
-    kept = size(sum(cut.summary.before_bytes for cut in changed(cuts)))
+    kept = size(sum(file.summary.before_bytes for file in changed(files)))
     note = (
         f"the originals ({kept}) are in {originals.store}: --undo restores them, --discard "
         "deletes them"
     )
-    return _report(cuts, output=str(place), notes=() if output.discard else (note,))
+    return _report(files, output=str(place), notes=() if output.discard else (note,))
 
 
-def _plan_in_place(target: Target, request: SlimRequest, originals: "Originals") -> tuple[Cut, ...]:
+def _plan_in_place(
+    target: Target, request: SlimRequest, originals: "Originals"
+) -> tuple[PlannedFile, ...]:
     from stoker.wheel.slim.folder import plan_folder, plan_installed
 
     try:
         with StorageErrors("read"):
             if target.kind is TargetKind.LIBRARY:
-                cuts = _plan_library(target.path.resolve(), request)
+                files = _plan_library(target.path.resolve(), request)
             elif target.kind is TargetKind.FOLDER:
-                cuts = plan_folder(target.path, request)
+                files = plan_folder(target.path, request)
             else:
-                cuts = plan_installed(target.path, request)
-        check_served([cut.summary for cut in cuts], request.gpus)
+                files = plan_installed(target.path, request)
+        check_served([file.summary for file in files], request.gpus)
     except UsageError as error:
         if not originals.state:
             raise
         hint = "it was slimmed before: --undo restores the originals"
         raise UsageError(error.message, hints=[*error.hints, hint]) from None
-    return cuts
+    return files
 
 
 def _report(
-    cuts: Sequence[Cut],
+    files: Sequence[PlannedFile],
     *,
     before: int | None = None,
     after: int | None = None,
@@ -205,27 +207,27 @@ def _report(
     notes: tuple[str, ...] = (),
 ) -> SlimReport:
     told = tuple(
-        cut.summary
-        for cut in cuts
-        if cut.summary.archs
-        or cut.summary.skipped_because
-        or cut.summary.after_bytes < cut.summary.before_bytes
+        file.summary
+        for file in files
+        if file.summary.archs
+        or file.summary.skipped_because
+        or file.summary.after_bytes < file.summary.before_bytes
     )
     return SlimReport(
         before_bytes=sum(row.before_bytes for row in told) if before is None else before,
         after_bytes=sum(row.after_bytes for row in told) if after is None else after,
         output=output,
         libraries=told,
-        notes=(*_remarks(cuts), *notes),
+        notes=(*_remarks(files), *notes),
     )
 
 
-def _remarks(cuts: Sequence[Cut]) -> list[str]:
+def _remarks(files: Sequence[PlannedFile]) -> list[str]:
     notes = []
-    rows = [cut.summary for cut in cuts]
+    rows = [file.summary for file in files]
     if not any(row.archs or row.skipped_because for row in rows):
         notes.append("it holds no device code, so there is nothing to do")
-    elif not changed(cuts):
+    elif not changed(files):
         skipped = any(row.skipped_because for row in rows)
         notes.append(
             "no library was changed" if skipped else "it holds only code that these GPUs run"
@@ -235,6 +237,6 @@ def _remarks(cuts: Sequence[Cut]) -> list[str]:
             f"nothing in {counted(len(empty), 'file')} runs on these GPUs, as before; the smallest "
             f"part is kept, because none may be empty: {first_of(empty, _FEW)}"
         )
-    if any(cut.nvidia and cut.changes for cut in cuts):
+    if any(file.nvidia and file.changes for file in files):
         notes.append(f"it holds modified NVIDIA libraries, do not redistribute it: '{PRIVATE}'")
     return notes

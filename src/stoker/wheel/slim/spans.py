@@ -1,9 +1,10 @@
-"""Ranges of a file, and how offsets change when some are cut out. Pure."""
+"""Ranges of a file: merged, searched, subtracted from each other."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
+
+from stoker.wheel.elf.elf import Section, Segment
 
 
 class ByteSpan(NamedTuple):
@@ -65,17 +66,6 @@ def spans_without(whole: ByteSpan, holes: Iterable[ByteSpan]) -> Iterator[ByteSp
     return Spans(holes).left_of(whole)
 
 
-class Shift:
-    """Maps offsets of a file to offsets after ordered, disjoint spans are cut out of it."""
-
-    def __init__(self, cuts: Sequence[ByteSpan]):
-        self.cuts = tuple(cuts)
-        self._starts = [cut.start for cut in cuts]
-        self._removed = [0, *accumulate(cut.size for cut in cuts)]
-
-    def __call__(self, offset: int) -> int:
-        """Return the new offset; an offset inside a cut becomes the place of the cut."""
-        count = bisect_right(self._starts, offset)
-        if count and offset < self.cuts[count - 1].end:
-            return self._starts[count - 1] - self._removed[count - 1]
-        return offset - self._removed[count]
+def span_of(part: Section | Segment) -> ByteSpan:
+    """Return the bytes of a section or segment in the file."""
+    return ByteSpan(part.offset, part.offset + part.file_size)

@@ -16,11 +16,10 @@ from stoker.outside.files import folder_of_process
 from stoker.outside.long_work import stage
 from stoker.wheel.inspect.facts import elf_members
 from stoker.wheel.reader import open_file, printable
-from stoker.wheel.slim.cuts import (
+from stoker.wheel.slim.files import (
     ASIDE,
     PRIVATE,
-    Cut,
-    SlimRequest,
+    PlannedFile,
     changed,
     check_room,
     decode_record,
@@ -28,10 +27,11 @@ from stoker.wheel.slim.cuts import (
     is_nvidia_distribution,
     make_record,
     nvidia_refusal,
-    plan_cuts,
-    write_cuts,
+    plan_files,
+    write_files,
 )
 from stoker.wheel.slim.inherited import inherit
+from stoker.wheel.slim.selection import SlimRequest
 from stoker.wheel.zip import Content, Wheel
 from stoker.wheel.zip.metadata import Headers
 from stoker.wheel.zip.revision import Revision, edited_library, extensible, new_version
@@ -39,8 +39,10 @@ from stoker.wheel.zip.threads import threads
 
 
 @contextmanager
-def planned_cuts(wheel: Wheel, request: SlimRequest, folder: Path) -> Iterator[tuple[Cut, ...]]:
-    """Yield the cuts of its libraries, which are unpacked in ``folder`` inside the context."""
+def planned_files(
+    wheel: Wheel, request: SlimRequest, folder: Path
+) -> Iterator[tuple[PlannedFile, ...]]:
+    """Yield the plans of its libraries, which are unpacked in ``folder`` inside the context."""
     name = Headers(wheel.read(f"{wheel.dist_info}/METADATA")).values("Name")
     owned = bool(name) and is_nvidia_distribution(name[0])
     if owned and not request.nvidia:
@@ -59,13 +61,13 @@ def planned_cuts(wheel: Wheel, request: SlimRequest, folder: Path) -> Iterator[t
 
         title = "unpacking libraries"
         with stage(title, unpacked) as advance, ThreadPoolExecutor(threads()) as pool:
-            files = dict(pool.map(unpack, range(len(members))))
-        yield plan_cuts(files, request, nvidia_owned=frozenset(files if owned else ()))
+            paths = dict(pool.map(unpack, range(len(members))))
+        yield plan_files(paths, request, nvidia_owned=frozenset(paths if owned else ()))
 
 
 def new_wheel(
     wheel: Wheel,
-    written: Iterable[Cut],
+    written: Iterable[PlannedFile],
     request: SlimRequest,
     errors: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Revision:
@@ -103,42 +105,42 @@ def _wheel_file(wheel: Wheel) -> bytes:
 
 
 class WrittenWheel(NamedTuple):
-    """``path`` is None if no library passed its check; ``cuts`` are as they were made."""
+    """``path`` is None if no library passed its check; ``files`` are as they were made."""
 
     path: Path | None
-    cuts: tuple[Cut, ...]
+    files: tuple[PlannedFile, ...]
     notes: tuple[str, ...] = ()
 
 
 def write_wheel(
-    wheel: Wheel, cuts: Collection[Cut], request: SlimRequest, into: Path
+    wheel: Wheel, files: Collection[PlannedFile], request: SlimRequest, into: Path
 ) -> WrittenWheel:
     """Write the slimmed wheel to the folder ``into``, where it appears when it is complete.
 
     With a label, a wheel that has nothing to remove is written as well, with only its version
     changed.
     """
-    become = write_cuts(cuts, _slimmed_file)
-    written = changed(become)
-    if not written and (changed(cuts) or not request.label):
-        return WrittenWheel(None, become)
-    original = inherit(wheel, _wheel_file(wheel), become, request)
-    contents = {cut.name: Content.of_file(_slimmed_file(cut)) for cut in written}
-    for cut in become:
-        if edit := original.repairs.get(printable(cut.name)):
-            file = _slimmed_file(cut) if cut.changes else cut.file
-            with open_file(file) as reader:
-                contents[cut.name] = edited_library(reader, Content.of_file(file), edit)
+    made = write_files(files, _slimmed_file)
+    written = changed(made)
+    if not written and (changed(files) or not request.label):
+        return WrittenWheel(None, made)
+    original = inherit(wheel, _wheel_file(wheel), made, request)
+    contents = {file.name: Content.of_file(_slimmed_file(file)) for file in written}
+    for file in made:
+        if edit := original.repairs.get(printable(file.name)):
+            path = _slimmed_file(file) if file.changes else file.path
+            with open_file(path) as reader:
+                contents[file.name] = edited_library(reader, Content.of_file(path), edit)
     revision = new_wheel(wheel, written, request, original.errors)
     revision = msgspec.structs.replace(revision, contents=contents)
     # Written next to the libraries, so that a killed process leaves only the temporary folder.
-    made = revision.write(wheel, become[0].file.parent)
-    with StorageErrors("write", into / made.name):
-        return WrittenWheel(made.replace(into / made.name), become, original.notes)
+    aside = revision.write(wheel, made[0].path.parent)
+    with StorageErrors("write", into / aside.name):
+        return WrittenWheel(aside.replace(into / aside.name), made, original.notes)
 
 
-def _slimmed_file(cut: Cut) -> Path:
-    return cut.file.with_suffix(".slim")
+def _slimmed_file(file: PlannedFile) -> Path:
+    return file.path.with_suffix(".slim")
 
 
 def _previous(wheel: Wheel) -> SlimRecord | None:

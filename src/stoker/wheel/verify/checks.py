@@ -1,4 +1,4 @@
-"""All checks of a wheel by topic, and what to do about each error. Pure: facts in, findings out."""
+"""All checks of a wheel by topic, and what to do about each error. Facts in, findings out."""
 
 import shlex
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Checks that the code is what was asked for: GPU architectures, CUDA and Python. Pure."""
+"""Checks that the code is what was asked for: GPU architectures, CUDA and Python."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath

@@ -1,4 +1,4 @@
-"""Checks files, permissions and plan, and that nothing is bundled that must not be. Pure."""
+"""Checks files, permissions and plan, and that nothing is bundled that must not be."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Checks that the dynamic loader finds all libraries, and only in allowed folders. Pure."""
+"""Checks that the dynamic loader finds all libraries, and only in allowed folders."""
 
 import re
 import shlex

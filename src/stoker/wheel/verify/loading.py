@@ -8,8 +8,8 @@ from stoker.knowledge.torch_symbols import known_builds
 from stoker.model.distribution import read_requirement
 from stoker.model.errors import UsageError
 from stoker.model.finding import Finding, error, note, warning
-from stoker.wheel.inspect.loads_with import releases_in_words, relevant
-from stoker.wheel.inspect.loads_with_words import fit_name, lacking, pinned
+from stoker.wheel.inspect.loads_with import relevant
+from stoker.wheel.inspect.loads_with_words import fit_name, lacking, pinned, releases_in_words
 from stoker.wheel.verify.tested import WheelUnderTest
 
 _MOST_NAMES = 20

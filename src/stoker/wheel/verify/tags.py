@@ -1,4 +1,4 @@
-"""Checks that file name, tags, libraries and symbols agree on the systems a wheel is for. Pure."""
+"""Checks that file name, tags, libraries and symbols agree on the systems a wheel is for."""
 
 import re
 from collections.abc import Iterator

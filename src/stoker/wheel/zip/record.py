@@ -81,17 +81,16 @@ def mismatches(
     unlisted = {f"{dist_info}/{name}" for name in UNLISTED}
     known = {member.name: member for member in members}
     for name, member in known.items():
-        if name not in unlisted and (problem := _mismatch(rows.get(name), member)):
+        row, problem = rows.get(name), None
+        if name in unlisted:
+            continue
+        if row is None:
+            problem = "RECORD does not list it"
+        elif not is_strong(row.digest):
+            problem = "RECORD has no hash for it that is sha256 or better"
+        elif row.size is not None and row.size != member.size:
+            problem = f"RECORD says {row.size} bytes, the wheel {member.size}"
+        if problem:
             yield Mismatch(member=name, problem=problem)
     for name in rows.keys() - known.keys():
         yield Mismatch(member=name, problem="RECORD lists it, but the wheel does not contain it")
-
-
-def _mismatch(row: RecordRow | None, member: Member) -> str | None:
-    if row is None:
-        return "RECORD does not list it"
-    if not is_strong(row.digest):
-        return "RECORD has no hash for it that is sha256 or better"
-    if row.size is not None and row.size != member.size:
-        return f"RECORD says {row.size} bytes, the wheel {member.size}"
-    return None

@@ -81,6 +81,23 @@ def extensible(version: str) -> Version:
         raise ArtifactError(f"METADATA has no version that can be extended: {error}") from None
 
 
+def check_replaceable(target: Path, *, force: bool) -> None:
+    """Raise an error if something exists at the target; ``force`` allows a regular file."""
+    if not target.exists():
+        return
+    if not target.is_file():
+        raise UsageError(f"{target} exists and is not a regular file: choose another --out")
+    if not force:
+        raise UsageError(f"{target} already exists", hints=["replace it with --force"])
+
+
+def check_new(target: Path, wheel: Path, *, refusal: UsageError, force: bool) -> None:
+    """Raise an error if a new wheel may not be written; ``refusal`` if the original is there."""
+    if target.exists() and target.samefile(wheel):
+        raise refusal
+    check_replaceable(target, force=force)
+
+
 def read_record(wheel: Wheel, name: str, kind: type[_Record]) -> _Record | None:
     """Return a record in the dist-info of a wheel, or None if there is none.
 

@@ -4,7 +4,6 @@ The name of the new file, of dist-info and of data folders follows from the meta
 """
 
 import re
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -100,7 +99,13 @@ def edited(wheel: Wheel, edit: Edit) -> list[OutputMember]:
     for name, content in edit.contents.items():
         if name not in entries:
             entries[name] = OutputMember(name=name, source=content, mode=content.mode or 0o644)
-    _check_member_names(entries, str(wheel.path))
+    # What is written obeys the rules for reading.
+    for name in entries:
+        problem = directory.name_problem(name)
+        if problem or name.endswith("/"):
+            raise ArtifactError(problem or "a file needs a name", file=str(wheel.path), member=name)
+    if clash := directory.name_clash(entries):
+        raise ArtifactError("both a file and a folder", file=str(wheel.path), member=clash)
     return list(entries.values())
 
 
@@ -112,16 +117,6 @@ def _entry(wheel: Wheel, name: str, edit: Edit) -> OutputMember:
         return OutputMember(name=name, source=wheel.content(name), mode=member.mode, row=row)
     kept = CopiedMember(archive=wheel.archive, member=member, row=row)
     return OutputMember(name=name, source=kept, mode=member.mode)
-
-
-def _check_member_names(written: Iterable[str], file: str) -> None:
-    """Apply the rules for reading to the names of members that are written."""
-    for name in written:
-        problem = directory.name_problem(name)
-        if problem or name.endswith("/"):
-            raise ArtifactError(problem or "a file needs a name", file=file, member=name)
-    if clash := directory.name_clash(written):
-        raise ArtifactError("both a file and a folder", file=file, member=clash)
 
 
 def rewrite(wheel: Wheel, edit: Edit, into: Path, *, workers: int | None = None) -> Path:

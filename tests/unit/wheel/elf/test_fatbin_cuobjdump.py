@@ -10,7 +10,8 @@ from conftest import Need
 from stoker.model.artifact import Compression, DeviceKind
 from stoker.outside import process
 from stoker.wheel.elf.elf import Elf
-from stoker.wheel.inspect.library import device_regions, read_library
+from stoker.wheel.elf.fatbin import device_regions
+from stoker.wheel.inspect.library import read_library
 from stoker.wheel.reader import open_file
 
 pytestmark = pytest.mark.network

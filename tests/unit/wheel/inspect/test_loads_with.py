@@ -19,9 +19,9 @@ from stoker.wheel.inspect.loads_with import (
     ReadTorch,
     TorchNeeds,
     loads_with,
-    releases_in_words,
     torch_needs,
 )
+from stoker.wheel.inspect.loads_with_words import releases_in_words
 from stoker.wheel.reader import open_file
 
 OLD_CHECK = "_ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_ib"  # until 2.9

@@ -20,15 +20,12 @@ from stoker.model.slimming import ArchSlim, LibrarySlim, SlimLayout, SlimReport
 from stoker.outside.terminal import Page, rendered
 from stoker.wheel.inspect.differences import fact_differences_page
 from stoker.wheel.inspect.facts_page import inspection_page, share_bar
+from stoker.wheel.package.licences import Licence
+from stoker.wheel.package.packaging import Packaged
+from stoker.wheel.package.plan import LibraryChange, PackagePlan
 from stoker.wheel.package.plan_page import package_page, packaged_lines
-from stoker.wheel.package.values import (
-    LibraryChange,
-    LibrarySource,
-    Licence,
-    Packaged,
-    PackageMode,
-    PackagePlan,
-)
+from stoker.wheel.package.request import PackageMode
+from stoker.wheel.package.sources import LibrarySource
 from stoker.wheel.slim.report_page import slim_lines, slim_page
 from stoker.wheel.verify.findings_page import (
     verification_json,

@@ -12,7 +12,7 @@ from stoker.wheel.package.closure import (
     providers,
 )
 from stoker.wheel.package.places import SearchPlaces
-from stoker.wheel.package.values import PackageMode, PackageRequest
+from stoker.wheel.package.request import PackageMode, PackageRequest
 
 
 def closure(

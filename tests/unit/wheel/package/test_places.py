@@ -14,8 +14,7 @@ from stoker.wheel.package.built_wheel import BuiltWheel, read_built_wheel
 from stoker.wheel.package.licences import find_licences
 from stoker.wheel.package.packaging import find_tool
 from stoker.wheel.package.places import FoundLibrary, SearchPlaces, find_search_places
-from stoker.wheel.package.sources import open_sources
-from stoker.wheel.package.values import LibrarySource
+from stoker.wheel.package.sources import LibrarySource, open_sources
 from stoker.wheel.zip import open_wheel
 from wheel_files import DIST_INFO, METADATA, WHEEL, make_wheel, wheel_bytes
 

@@ -10,8 +10,8 @@ from stoker.model.errors import ArtifactError, UsageError
 from stoker.wheel.package.built_wheel import BuiltWheel
 from stoker.wheel.package.closure import Closure, find_closure, hashed_name, to_be_hashed
 from stoker.wheel.package.places import SearchPlaces
-from stoker.wheel.package.planning import make_package_plan, new_tags
-from stoker.wheel.package.values import LibraryChange, PackageMode, PackagePlan, PackageRequest
+from stoker.wheel.package.plan import LibraryChange, PackagePlan, make_package_plan, new_tags
+from stoker.wheel.package.request import PackageMode, PackageRequest
 from stoker.wheel.zip.revision import new_version
 
 DIGEST = "0123456789abcdef" * 4

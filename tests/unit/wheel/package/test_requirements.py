@@ -7,8 +7,8 @@ import pytest
 from built_wheels import built, library
 from stoker.model.errors import UsageError
 from stoker.wheel.package.built_wheel import BuiltWheel
+from stoker.wheel.package.request import PackageMode, PackageRequest
 from stoker.wheel.package.requirements import added_requirements, dropped_requirements
-from stoker.wheel.package.values import PackageMode, PackageRequest
 
 LINUX = 'platform_system == "Linux"'
 

@@ -9,8 +9,8 @@ from stoker.knowledge.nvidia_packages import folders
 from stoker.model.artifact import ElfKind, LibraryFacts
 from stoker.model.errors import UsageError
 from stoker.wheel.package.closure import providers
+from stoker.wheel.package.request import PackageMode, PackageRequest
 from stoker.wheel.package.search_paths import SearchPaths
-from stoker.wheel.package.values import PackageMode, PackageRequest
 
 
 def paths(

@@ -8,8 +8,8 @@ from built_libraries import build
 from conftest import Need
 from stoker.model.errors import ArtifactError
 from stoker.model.slimming import ArchSlim, LibrarySlim
-from stoker.wheel.inspect.target import parse_targets
 from stoker.wheel.slim.arch_list import is_about, kept_words, write_words
+from stoker.wheel.slim.selection import parse_targets
 
 LIST = "sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 sm_120 compute_120"
 

@@ -5,14 +5,14 @@ import pytest
 from stoker.model.errors import ArtifactError
 from stoker.model.slimming import SlimRecord
 from stoker.model.variant import GpuTarget
-from stoker.wheel.slim.cuts import (
-    SlimRequest,
+from stoker.wheel.slim.files import (
     decode_record,
     encode_record,
     is_nvidia_distribution,
     is_nvidia_library,
     make_record,
 )
+from stoker.wheel.slim.selection import SlimRequest
 from stoker.wheel.slim.wheel import new_label
 from stoker.wheel.zip.revision import new_version
 

@@ -12,8 +12,7 @@ from stoker.model.errors import ArtifactError, MissingError
 from stoker.model.slimming import SlimLayout
 from stoker.outside import process
 from stoker.wheel.elf.elf import Elf
-from stoker.wheel.elf.fatbin import read_regions
-from stoker.wheel.inspect.library import device_regions
+from stoker.wheel.elf.fatbin import device_regions, read_regions
 from stoker.wheel.reader import open_file
 from stoker.wheel.slim.recompressing import check_codecs, packed_by_zstd, unpacked
 

@@ -13,8 +13,7 @@ from stoker.model.slimming import ArchSlim, LibrarySlim
 from stoker.model.variant import GpuTarget
 from stoker.wheel.elf.fatbin import FatbinEntry
 from stoker.wheel.inspect.runs_on import needed_code
-from stoker.wheel.inspect.target import parse_targets
-from stoker.wheel.slim.cuts import check_served, chooser, target_words
+from stoker.wheel.slim.selection import check_served, chooser, parse_targets, target_words
 
 KINDS = {"sm": DeviceKind.CUBIN, "compute": DeviceKind.PTX, "lto": DeviceKind.LTOIR}
 FLAGS = {"": 0, "a": 0x100000, "f": 0x200000}

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.wheel.elf.elf import up
-from stoker.wheel.slim.spans import ByteSpan, Shift, Spans, merged_spans, spans_without
+from stoker.wheel.slim.cutting import Shift
+from stoker.wheel.slim.spans import ByteSpan, Spans, merged_spans, spans_without
 
 spans = st.lists(st.builds(ByteSpan, st.integers(0, 60), st.integers(0, 60)), max_size=8)
 

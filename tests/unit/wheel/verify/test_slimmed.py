@@ -9,10 +9,9 @@ from stoker.model.finding import Severity
 from stoker.model.slimming import SlimRecord
 from stoker.outside.process import CommandResult
 from stoker.plan.grammar import parse
-from stoker.wheel.verify import trial_programs
 from stoker.wheel.verify.code import as_slimmed
 from stoker.wheel.verify.tested import SlimNote, WheelUnderTest
-from stoker.wheel.verify.trial import judged_gpu
+from stoker.wheel.verify.trial import GPU, judged_gpu
 
 
 def case(
@@ -87,7 +86,7 @@ CUDA kernel errors might be asynchronously reported at some other API call
 def test_a_gpu_without_code() -> None:
     outcome = CommandResult(status=1, stdout="NVIDIA H200 has capability 9 0\n", stderr=SAID)
     finding = judged_gpu(outcome, ["9.0", "9.0"], {"sm_86", "sm_80"})
-    assert (finding.name, finding.severity) == (trial_programs.GPU.name, Severity.ERROR)
+    assert (finding.name, finding.severity) == (GPU.name, Severity.ERROR)
     assert finding.title == "it holds no device code for this machine's GPU, sm_90"
     first, second = finding.evidence.splitlines()
     assert first == "it holds sm_80 sm_86"
