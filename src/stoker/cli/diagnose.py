@@ -87,6 +87,8 @@ def diagnose(
 
         diagnosis = try_suspects(what, lambda text: write_own(sys.stderr, f"stoker: {text}\n"))
     else:
+        if what is None and run is None:
+            _say_which()
         diagnosis = diagnose_what(what, run)
     if ci_system(os.environ):
         CiReport(lambda text: write_own(sys.stderr, text)).diagnosed(diagnosis)
@@ -115,6 +117,15 @@ def _show(diagnosis: "Diagnosis", *, as_json: bool, as_script: bool) -> None:
         from stoker.diagnose.pages import diagnosis_page
 
         show(diagnosis_page(diagnosis))
+
+
+def _say_which() -> None:
+    """Say which run an answer is about that was not asked for by its number."""
+    from stoker.diagnose.kept import last_failed
+
+    if kept := last_failed():
+        about = f"run {kept.run}, `{kept.failed.command}` in {kept.failed.folder}"
+        write_own(sys.stderr, f"stoker: the last run that failed: {about}\n")
 
 
 def _show_evidence(what: str | None, *, as_json: bool) -> None:

@@ -9,7 +9,6 @@ from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from stoker.diagnose.ages import versions_of
@@ -19,19 +18,20 @@ from stoker.diagnose.run_diagnoses import diagnose_kept
 from stoker.diagnose.sieve import Log, read_log
 from stoker.diagnose.steps import failed_step
 from stoker.diagnose.translated import in_english
-from stoker.diagnose.values import Diagnosis, what_to_give
+from stoker.diagnose.values import Diagnosis, FailedRun, what_to_give
 from stoker.diagnose.verdict import diagnose, first_error
 from stoker.govern.history.store import History
 from stoker.knowledge.failures import products
 from stoker.model.errors import StokerError
 from stoker.model.runs import Attempt, Outcome
 from stoker.model.secrets import redact
-from stoker.model.value import Value, size
+from stoker.model.value import Value, indented_json, size
 
 MOST_BYTES = 4096
 _MOST_LINES = 8
 _LONGEST = 240  # characters of a line
 _MOST_STEPS = 4
+_VERSION_LINE = 40  # bytes of what `--json` adds
 
 
 class StepEvidence(Value, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class Evidence(Value, frozen=True, kw_only=True):
     steps: tuple[StepEvidence, ...] = ()
     failed_step: str = ""
     error: tuple[str, ...] = ()  # the first one
-    tools: dict[str, str] = {}  # versions that the log shows
+    tools: dict[str, str] = {}  # versions that the log shows, or that installed tools tell
     cause: str = ""  # empty if it is unknown
     confidence: float = 0.0
     tried: tuple[str, ...] = ()  # fixes that were offered for the same command before
@@ -74,7 +74,7 @@ def evidence(what: str | None) -> Evidence:
     if kept is None:
         raise what_to_give("no run that failed is kept")
     content = kept.log.read_bytes() if kept.log.exists() else b""
-    known = _of_text(read_log(BytesIO(content)), diagnose_kept(kept))
+    known = _of_text(read_log(BytesIO(content)), diagnose_kept(kept), kept.failed)
     return _bounded(_with_measured(known, kept))
 
 
@@ -87,9 +87,9 @@ def _of_log(path: Path) -> Evidence:
     return _bounded(_of_text(log, diagnose(log)))
 
 
-def _of_text(log: Log, diagnosis: Diagnosis) -> Evidence:
+def _of_text(log: Log, diagnosis: Diagnosis, failed: FailedRun | None = None) -> Evidence:
     texts = Texts([line.text for line in in_english(log.lines)])
-    version = versions_of(texts)
+    version = versions_of(texts, failed)  # of a run here, installed tools are asked
     shown = {product.name: version(product.name) for product in products()}
     best = next(iter(diagnosis.findings), None)
     return Evidence(
@@ -144,7 +144,7 @@ def _steps(kept: KeptRun) -> Iterator[StepEvidence]:
 
 def _bounded(found: Evidence) -> Evidence:
     """Return evidence that is small enough, without the last lines of its error if need be."""
-    while found.error and len(msgspec.json.encode(found)) > MOST_BYTES - len(" ") * 512:
+    while found.error and len(indented_json(found)) > MOST_BYTES - _VERSION_LINE:
         found = replace(found, error=found.error[:-1])
     return found
 

@@ -7,7 +7,8 @@ from stoker.diagnose.values import Diagnosis, FoundCause, LogEvidence, Status
 from stoker.model.visible import visible
 from stoker.outside.terminal import Group, Indented, Page, Text, whole
 
-_KINDS = {Status.NOTHING_FAILED: "Nothing failed", Status.EMPTY: "The log is empty"}
+_KINDS = {Status.NOTHING_FAILED: "Nothing failed", Status.EMPTY: "There is no log to read here"}
+_AFTER_ERRORS = "It ended well after errors, of which the first is:"
 _SILENT = (
     "Nor does the log say that the build succeeded: if it failed, its error is in lines that were "
     "not pasted, or in the log of another tool."
@@ -21,6 +22,9 @@ def diagnosis_page(diagnosis: Diagnosis) -> Page:
     if diagnosis.trials and diagnosis.status is Status.NOTHING_FAILED:
         return Text("The command passes as it is now, so that there is no cause to prove.")
     if diagnosis.status in _KINDS:
+        if diagnosis.unexplained:
+            shown = (_indented(_line(one)) for one in diagnosis.unexplained)
+            return Group(Text(_AFTER_ERRORS, style="bold"), *shown)
         text = f"{_KINDS[diagnosis.status]}; lines read: {diagnosis.lines}."
         silent = diagnosis.status is Status.NOTHING_FAILED and not diagnosis.succeeded
         return Text(f"{text} {_SILENT}" if silent else text)

@@ -32,6 +32,8 @@ _TWO, _CLOSE, _SAFE = 2, 0.01, 0.85  # two causes that are as close as this, and
 _APART = 0.01  # between two that are equally sure; the earlier one goes first
 _MOST_LINKS = 2
 _MESSAGE = "message"  # a group that is a whole sentence
+_MOST_TESTED, _ODD_SHARE = 400, 0.2  # lines in which it is tested whether a log is text
+_BROKEN = "\ufffd"  # what bytes become that are no text
 _MOST_EVIDENCE = 12  # lines of an excerpt
 _MOST_BELOW = 3  # lines that belong to a message of a compiler
 
@@ -40,7 +42,7 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
     """Return the diagnosis of a log. ``about`` is what is known of the run and the machine."""
     log = msgspec.structs.replace(log, lines=tuple(in_english(log.lines)))
     about = (about or About()).of_log(log.lines)
-    if not any(line.text for line in log.lines):
+    if not any(line.text for line in log.lines) or _is_binary(log.lines):
         return Diagnosis(status=Status.EMPTY, lines=log.total, run=about.run)
     texts = Texts([line.text for line in log.lines])
     steps = find_steps(log.lines, texts)
@@ -62,6 +64,7 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
         return Diagnosis(
             status=Status.NOTHING_FAILED,
             succeeded=bool(steps.last_success),
+            unexplained=_first_error(log.lines, steps, file),
             lines=log.total,
             run=about.run,
         )
@@ -96,6 +99,13 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
         status=Status.FAILED, findings=tuple(apart(findings)), lines=log.total, run=about.run
     )
     return diagnosis if findings[0].fix else _with_known(diagnosis, texts)
+
+
+def _is_binary(lines: Sequence[Line]) -> bool:
+    """Return whether most characters are none of a text, as in random bytes."""
+    text = "".join(line.text for line in lines[:_MOST_TESTED])
+    odd = sum(not (letter.isprintable() or letter == "\t") or letter == _BROKEN for letter in text)
+    return odd > len(text) * _ODD_SHARE
 
 
 def _are_close(
