@@ -63,6 +63,9 @@ _TEMPORARY_FILE = (
     r"|Could not install packages due to an OSError: \[Errno 28\]"
     r"|(?:Errno 28|os error 28)[^\n]{0,80}(/tmp/\S{0,80})"
 )
+_NOT_RUN = (
+    r"(?:^|[: ])(?:\d{1,4}: )?(?:exec: )?\.{0,2}/\S{1,200}: (?:Is a directory|Permission denied)$"
+)
 _OPTION = r"^\s*(?:option|cmake_dependent_option)\s*\(\s*(\w+)"
 # How a command defines an option of CMake, by how it begins.
 _DEFINES = (
@@ -280,12 +283,10 @@ def _not_executable(about: About) -> str | None:
 
 @FACTS.text("run.executed_folder", "the path that the log says may not be run, if it is a folder")
 def _executed_folder(about: About) -> str | None:
-    if not about.run.folder or not about.first(r"\bexec\b|Is a directory|: Permission denied$"):
+    if not about.run.folder or not about.first(_NOT_RUN):
         return None
     words = (*about.words("path"), *about.words("script"), *about.words("entry"))
-    executed = shlex.split(about.run.command)[:1] if about.run.command else []
-    there = (word for word in words if word in executed)
-    return next((word for word in there if (Path(about.run.folder) / word).is_dir()), None)
+    return next((word for word in words if (Path(about.run.folder) / word).is_dir()), None)
 
 
 @FACTS.text("run.no_git", "the folder of the run, if it is no git repository")
