@@ -65,6 +65,8 @@ _MAKES_FOLDERS = (
     "rpmbuild", "dpkg-buildpackage", "gradle", "colcon", "pyproject", "-- the c compiler",
 )  # fmt: skip
 _BY_PIP = r"(?:/\S+/)?python[\d.]* -m pip install((?: [\w./=+-]+)+)"
+_PAIR = r"([A-Z][A-Z0-9_]*)=([\w./:+,;-]+)(?= |$)"
+_ONLY_SETS = r"export(?: [A-Z][A-Z0-9_]*=[\w./:+,;-]+)+"
 _ERROR = "error: "
 _IN_FILE = r"\.\w{1,3}:\d+:\d+: (?:fatal )?error: "
 _FILES = {
@@ -139,6 +141,8 @@ def filled_fix(fix: Fix, about: About) -> FilledFix | None:
     text, commands = _text(fix.text, about), _commands(fix, about)
     if text is None or commands is None or not _can_help(commands, about):
         return None
+    if _is_done(commands, about):
+        return None
     edits = _text(fix.edits, about) or ""
     if about.is_windows and fix.shell is Shell.SH:
         typed = [_for_cmd(command) for command in commands]
@@ -150,6 +154,21 @@ def filled_fix(fix: Fix, about: About) -> FilledFix | None:
         )
     build = _build(fix, about)
     return FilledFix(text=text, commands=commands, build=build, shell=fix.shell, edits=edits)
+
+
+def _is_done(commands: Sequence[ShellScript], about: About) -> bool:
+    """Return whether commands only set variables that have these values already: in the log, in the
+    command that failed, or in the environment of a run here.
+    """
+    if not commands or not all(map(compiled(_ONLY_SETS).fullmatch, commands)):
+        return False
+    here = about.here.environment if about.run.command else {}
+    pairs = [pair for line in commands for pair in compiled(_PAIR).findall(line)]
+    shown = (about.shows([f"{name}={value}".lower()]) for name, value in pairs)
+    return all(
+        is_shown or here.get(name) == value
+        for is_shown, (name, value) in zip(shown, pairs, strict=True)
+    )
 
 
 def _is_read_once(commands: Sequence[ShellScript], about: About) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from diagnosed import BOOKWORM, answer, commands, cuda, machine, only
+from diagnosed import BOOKWORM, answer, commands, cuda, machine, of_elsewhere, only
 from stoker.diagnose.about import About
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.verdict import diagnose
@@ -271,3 +271,11 @@ def test_the_first_fix_is_for_this_form_of_the_failure(
 def test_the_command_names_what_the_message_names(log: str, command: str, tmp_path: Path) -> None:
     found = diagnose(read_log(BytesIO(log.encode())), about=About(here=machine(tmp_path, BOOKWORM)))
     assert command in "\n".join(found.findings[0].advice[0].commands)
+
+
+def test_a_setting_that_the_log_shows_is_not_offered_again(tmp_path: Path) -> None:
+    killed = "c++: fatal error: Killed signal terminated program cc1plus"
+    setting = "export MAX_JOBS=2 CMAKE_BUILD_PARALLEL_LEVEL=2 MAKEFLAGS=-j2"
+    here = machine(tmp_path, BOOKWORM)
+    assert setting in commands(of_elsewhere(killed, here))
+    assert setting not in commands(of_elsewhere(f"{setting}\n{killed}", here))
