@@ -45,9 +45,7 @@ def test_evidence_of_a_log_needs_no_run(stoker: Stoker, tmp_path: Path) -> None:
     assert (found["tools"]["gcc"], found["failed_step"], found["run"]) == ("14.2.0", "a.o", 0)
 
 
-def test_an_answer_that_nobody_asked_for_says_which_run_it_is_about(
-    stoker: Stoker, broken: Path
-) -> None:
+def test_an_answer_about_the_last_run_says_which_run_that_is(stoker: Stoker, broken: Path) -> None:
     stoker("run", "--", "make", cwd=broken)
     done = stoker("diagnose")
     assert f"the last run that failed: run 1, `make` in {broken}" in done.stderr

@@ -63,7 +63,7 @@ def test_the_version_of_python_is_that_of_the_log(here: Here) -> None:
 def test_the_file_system_that_is_full_is_named(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full = disk_facts._Disk(where=str(tmp_path), free=0, total=1000 * 1024**2)
+    full = disk_facts._Disk(where=str(tmp_path), device=1, free=0, total=1000 * 1024**2)
     monkeypatch.setattr(disk_facts, "_disk", lambda _: full)
     log = "[3/9] c++ -c a.cpp\nfatal error: error writing to a.o: No space left on device\n"
     found = only(log, here, str(tmp_path))
@@ -222,10 +222,10 @@ def test_what_uv_built_is_built_again_with_uv(here: Here) -> None:
 
 
 def test_a_file_system_without_room_for_files_is_full() -> None:
-    full = disk_facts._Disk(where="/a", free=2**40, total=2**41, has_files=False)
+    full = disk_facts._Disk(where="/a", device=1, free=2**40, total=2**41, has_files=False)
     assert full.is_full
-    assert not disk_facts._Disk(where="/a", free=2**40, total=2**41).is_full
-    assert disk_facts._Disk(where="/a", free=2**20, total=2**24).is_full
+    assert not disk_facts._Disk(where="/a", device=1, free=2**40, total=2**41).is_full
+    assert disk_facts._Disk(where="/a", device=1, free=2**20, total=2**24).is_full
 
 
 def test_a_percentage_is_said_only_where_it_was_compared(here: Here) -> None:
