@@ -135,6 +135,16 @@ def test_a_version_unpacked_and_not_run(
     assert Path(source.path).name == "my_package-1.2"
 
 
+def test_the_newest_version_of_a_name(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in ("1.2", "1.10", "2.0rc1"):
+        index.add(f"my_package-{version}.tar.gz")
+    (index.root / "empty").mkdir()
+    monkeypatch.chdir(index.root / "empty")
+    assert acquire("My_Package").given == "my-package==1.10"
+    with pytest.raises(UsageError, match="the package index has no source of it"):
+        acquire("absent")
+
+
 def test_fetched_once(index: Index) -> None:
     index.add("my_package-1.2.tar.gz")
     first = acquire("my-package==1.2")

@@ -81,6 +81,10 @@ def acquired(given: str, *, say: Say, tag: str | None = None) -> Iterator[Acquir
         path = Path(named.place)
         yield Acquired(kind=named.kind, given=named.shown, path=str(path), notes=_checked(path))
         return
+    if named.kind is SourceKind.INDEX and named.reference is None:
+        newest = index.newest_sdist(named.place, index.read_index())
+        named = parse_source(f"{named.place}=={newest}")
+        say(f"the newest release is {named.shown}")
     makers = {SourceKind.ARCHIVE: _of_archive, SourceKind.INDEX: _of_index}
     wanted = makers.get(named.kind, _of_git)(named, say)
     with _kept(wanted, say) as (path, record):
