@@ -27,6 +27,11 @@ char **command_named(char *name, char **command)
     return command;
 }
 
+char *command_own_name(char **command)
+{
+    return own_name ? own_name : command[0];
+}
+
 char **command_with(char **command, char *const *words, size_t count)
 {
     size_t length = 0;
@@ -45,8 +50,10 @@ char **command_with(char **command, char *const *words, size_t count)
 static void execute_text(char *file, char **command)
 {
 #ifdef __linux__
-    char path[PATH_MAX], *word = path;
-    char **whole = locate(file, true, path) == SCRIPT ? command_with(command, &word, 1) : NULL;
+    char space[PATH_MAX];
+    enum program program;
+    char *word = (char *)locate(file, true, space, sizeof space, &program);
+    char **whole = word && program == SCRIPT ? command_with(command, &word, 1) : NULL;
     if (whole) {
         whole[0] = "/bin/sh";
         execv(whole[0], whole);

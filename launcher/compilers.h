@@ -1,5 +1,5 @@
-/* Recognises programs by their names and command lines, for the preloaded library. It calls nothing,
- * not even the C library, so that it can run between vfork and exec. */
+/* Recognises programs by their names and command lines. It calls nothing, not even the C library, so that the
+ * preloaded library can do so between vfork and exec. */
 #ifndef STOKER_COMPILERS_H
 #define STOKER_COMPILERS_H
 
@@ -10,6 +10,9 @@
 
 /* The file name of the library; its entry in LD_PRELOAD is recognised by it, whatever its folder. */
 #define PRELOAD_LIBRARY "libstoker-preload.so"
+
+/* In the environment of what a cache starts: that is not to start another one. */
+#define WRAPPED_MARK "STOKER_WRAPPED"
 
 /* The part of a path behind its last slash. */
 const char *program_name(const char *path);
@@ -47,8 +50,11 @@ bool is_emulator(const char *name);
 /* True for ninja and make, which start each command of a build. */
 bool is_build_tool(const char *name);
 
-/* True if a build tool is told to run one job at a time: the build may depend on that. */
-bool asks_one_job(char *const *arguments);
+bool names_build_tool(struct word name);
+
+/* Returns the number of jobs that a build tool is told to run: NULL where it is told nothing, and no text
+ * where there is no limit. */
+const char *jobs_of(char *const *arguments);
 
 /* Copies a build tool's command line with `jobs` (as in -j32) in place of its own number of jobs, and
  * a terminating NULL. `words` needs space for one more word than `arguments` has. A make without -j
@@ -103,9 +109,11 @@ bool is_remote_compile(const char *program, char *const *arguments);
 /* The short form of a long option that caches do not know, or the word itself. */
 const char *short_option(const char *word);
 
-/* True if a build tool's command starts no compiler or build of its own and does more than move
- * files about. */
+/* True if a build tool's command does more than start compilers, ninja or make, and move files about. */
 bool is_custom_command(char *const *arguments, const char *extra);
+
+/* True if a command is ninja or make, or has a shell run one. */
+bool starts_build_tool(char *const *arguments);
 
 /* True if a shell is told to run a compiler, and not for a test of a configure script. */
 bool is_compiling_shell(char *const *arguments, const char *extra);

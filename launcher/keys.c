@@ -2,13 +2,12 @@
 #define _GNU_SOURCE
 #include "keys.h"
 
-#include "programs.h"
-#include "text.h"
-
-#include <fcntl.h>
+#include <inttypes.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Continues a digest (FNV-1a) with a text. It names a file, which says itself what it is about. */
@@ -29,53 +28,20 @@ static bool has_relative(const char *folders)
     return start;
 }
 
-bool record_of(const struct call *call, const char *compiler, char *record)
+bool find_record(const char *folder, const char *compiler, struct compiler_record *record)
 {
-    static const char DIGITS[] = "0123456789abcdef";
-    const char *folder = variable(call->environment, "STOKER_COMPILER_KEYS");
-    const char *libraries = variable(call->environment, "LD_LIBRARY_PATH");
-    if (!folder || text_length(folder) + sizeof "/0123456789abcdef" > PATH_MAX)
+    char here[PATH_MAX] = "";
+    const char *libraries = getenv("LD_LIBRARY_PATH");
+    bool relative = libraries && *libraries && has_relative(libraries);
+    if ((*compiler != '/' || relative) && !getcwd(here, sizeof here))
         return false;
-    uint64_t digest = digest_of(UINT64_C(0xcbf29ce484222325), compiler);
-    if (libraries && *libraries) {
-        char here[PATH_MAX];
-        here[0] = '\0';
-        if (has_relative(libraries) && syscall(SYS_getcwd, here, sizeof here) <= 0)
-            return false;
-        digest = digest_of(digest_of(digest_of(digest_of(digest, ":"), libraries), ":"), here);
-    }
-    size_t length = text_length(folder);
-    copy(record, folder, length);
-    record[length++] = '/';
-    for (int shift = 60; shift >= 0; shift -= 4)
-        record[length++] = DIGITS[digest >> shift & 15];
-    record[length] = '\0';
-    return true;
-}
-
-bool absolute_path(const char *path, char *absolute)
-{
-    long length = 0;
-    if (path[0] != '/') {
-        length = syscall(SYS_getcwd, absolute, PATH_MAX); /* with its zero, which becomes a slash */
-        if (length <= 0)
-            return false;
-        absolute[length - 1] = '/';
-    }
-    if ((size_t)length + text_length(path) >= PATH_MAX)
-        return false;
-    copy(absolute + length, path, text_length(path));
-    return true;
-}
-
-static int64_t next_number(const char **text)
-{
-    int64_t number = 0;
-    for (; is_byte_of(**text, "0123456789"); ++*text)
-        number = number * 10 + (**text - '0');
-    if (**text == ' ')
-        ++*text;
-    return number;
+    int length = snprintf(record->compiler, PATH_MAX, "%s%s%s", *compiler == '/' ? "" : here,
+                          *compiler == '/' ? "" : "/", compiler);
+    uint64_t digest = digest_of(UINT64_C(0xcbf29ce484222325), record->compiler);
+    if (libraries && *libraries)
+        digest = digest_of(digest_of(digest_of(digest_of(digest, ":"), libraries), ":"), relative ? here : "");
+    return length < PATH_MAX &&
+           snprintf(record->path, PATH_MAX, "%s/%016" PRIx64, folder, digest) < PATH_MAX;
 }
 
 static int64_t nanoseconds(struct timespec time)
@@ -88,45 +54,39 @@ static int64_t nanoseconds(struct timespec time)
 static bool is_unchanged(const char *line)
 {
     struct stat status;
-    int64_t size = next_number(&line), inode = next_number(&line);
-    int64_t modified = next_number(&line), changed = next_number(&line);
-    if (syscall(SYS_newfstatat, AT_FDCWD, line, &status, 0) < 0)
-        return inode == 0;
-    return status.st_size == size && (int64_t)status.st_ino == inode && nanoseconds(status.st_mtim) == modified &&
+    int64_t size = 0, modified = 0, changed = 0;
+    uint64_t inode = 0;
+    int path = 0;
+    sscanf(line, "%" SCNd64 " %" SCNu64 " %" SCNd64 " %" SCNd64 " %n", &size, &inode, &modified, &changed, &path);
+    if (path == 0 || stat(line + path, &status) < 0)
+        return path > 0 && inode == 0;
+    return status.st_size == size && status.st_ino == inode && nanoseconds(status.st_mtim) == modified &&
            nanoseconds(status.st_ctim) == changed;
 }
 
-/* Ends the line with a zero, and returns the next one, or NULL at the end of the text. */
-static char *end_line(char *line)
+/* Reads a line without its end. False at the end of the file. */
+static bool next_line(FILE *file, char **line, size_t *size)
 {
-    while (*line && *line != '\n')
-        line++;
-    if (!*line)
-        return NULL;
-    *line = '\0';
-    return line + 1;
+    ssize_t length = getline(line, size, file);
+    if (length > 0 && (*line)[length - 1] == '\n')
+        (*line)[length - 1] = '\0';
+    return length > 0;
 }
 
-bool read_key(const char *record, const char *compiler, char *key)
+bool read_key(const struct compiler_record *record, char *key)
 {
-    enum { MOST = 8000 };
-    char text[MOST], found[PATH_MAX];
-    int file = (int)syscall(SYS_openat, AT_FDCWD, record, O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-        return false;
-    long length = syscall(SYS_read, file, text, MOST - 1);
-    syscall(SYS_close, file);
-    if (length <= 0 || length == MOST - 1)
-        return false;
-    text[length] = '\0';
-    char *real = end_line(text), *line = real ? end_line(real) : NULL;
-    if (!line || text_length(text) != KEY_LENGTH || !real_path(compiler, found) ||
-        !same_text(real, found))
-        return false;
-    size_t files = 0;
-    for (char *next; (next = end_line(line)); line = next, files++)
-        if (!is_unchanged(line))
-            return false;
-    copy(key, text, KEY_LENGTH);
-    return files > 0 && !*line;
+    char real[PATH_MAX], *line = NULL;
+    size_t size = 0, files = 0;
+    FILE *file = fopen(record->path, "re");
+    bool good = file && next_line(file, &line, &size) && strlen(line) == KEY_LENGTH;
+    if (good)
+        strcpy(key, line);
+    good = good && next_line(file, &line, &size) && realpath(record->compiler, real) &&
+           strcmp(line, real) == 0;
+    for (; good && next_line(file, &line, &size); files++)
+        good = is_unchanged(line);
+    if (file)
+        fclose(file);
+    free(line);
+    return good && files > 0;
 }

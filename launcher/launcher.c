@@ -29,7 +29,7 @@ static int usage(FILE *stream, int status)
             "\n"
             "  --as NAME COMMAND...  run COMMAND with another argv[0]\n"
             "  --custom COMMAND...   run a command of a build tool that is not a compiler\n"
-            "  --remote COMMAND...   run a distributor, which compiles on another machine\n"
+            "  --cached COMMAND...   run a compiler that a cache has started\n"
             "  --version             print the versions of the launcher and of its protocol\n"
             "  --protocol-selftest   print example messages, then the fields of stdin's messages\n"
             "\n"
@@ -62,16 +62,22 @@ static void stop_preloading(void)
         unsetenv("LD_PRELOAD");
 }
 
+bool has_library(void)
+{
+    const char *list = getenv("LD_PRELOAD");
+    bool found = false;
+    for (size_t length; list && !found && (length = next_preloaded(&list)) > 0; list += length)
+        found = is_preload_library(list, length);
+    return found;
+}
+
 /* True for a script under a compiler's name that runs with our library, which governs the compiler that
  * the script starts. */
 static bool is_script_with_library(char **command)
 {
-    const char *name = program_name(command[0]), *list = getenv("LD_PRELOAD");
-    bool found = false;
-    for (size_t length; list && !found && (length = next_preloaded(&list)) > 0; list += length)
-        found = is_preload_library(list, length);
-    return found && is_compiler(name, NULL) && !is_extra_compiler(name, getenv("STOKER_COMPILERS")) &&
-           command_is_script(command);
+    const char *name = program_name(command[0]);
+    return has_library() && is_compiler(name, NULL) &&
+           !is_extra_compiler(name, getenv("STOKER_COMPILERS")) && command_is_script(command);
 }
 
 /* Runs the command under the governor. Returns if it must run without. */
@@ -86,8 +92,10 @@ static void govern(char **command)
     /* A command that reads the terminal, or may ask the user a question there, must be in the
      * foreground. */
     bool reads = command_kind == CUSTOM || command_reads_stdin(command);
-    if (!reads || !isatty(STDIN_FILENO))
-        step_run(command);
+    if (reads && isatty(STDIN_FILENO))
+        return;
+    tokens_offer(command);
+    step_run(command);
 }
 #endif
 
@@ -96,17 +104,20 @@ int main(int count, char **arguments)
     char **command = arguments + 1;
     if (count < 2)
         return usage(stderr, 2);
+    bool cached = count > 2 && strcmp(command[0], "--cached") == 0;
     if (count > 2 && strcmp(command[0], "--custom") == 0)
         command_kind = CUSTOM;
-    else if (count > 2 && strcmp(command[0], "--remote") == 0)
-        command_kind = REMOTE;
-    if (command_kind != COMPILE)
+    if (cached || command_kind == CUSTOM)
         command++, count--;
     if (count > 3 && strcmp(command[0], "--as") == 0)
         command = command_named(command[1], command + 2);
     else if (*command[0] == '-')
         return obey_option(command[0]);
 #ifdef __linux__
+    if (cached && is_remote_compile(program_name(command[0]), command))
+        command_kind = REMOTE; /* distcc, which ccache has started */
+    else if (command_kind == COMPILE && !cached)
+        command = cache_start(command);
     if (command_kind == COMPILE && is_script_with_library(command))
         command_execute(command);
     if (command_kind == COMPILE)

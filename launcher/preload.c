@@ -2,21 +2,20 @@
  * the exec family and posix_spawn: when a compiler is about to start, it starts the launcher with the
  * compiler's command instead. verdict.c decides which calls change, and start.c makes the changed ones.
  *
- *   [LAUNCHER, PATH, ARGUMENT...]               a step, where argv[0] is the path
+ *   [LAUNCHER, PATH, ARGUMENT...]               a compile or a link, where argv[0] is the path
  *   [LAUNCHER, --as, ARGV0, PATH, ARGUMENT...]  where it is not
+ *   [LAUNCHER, --cached, ...]                   a compiler that a cache has started
  *   [LAUNCHER, --custom, ...]                   another command of a build tool
- *   [LAUNCHER, --remote, ...]                   a compile that a distributor sends to another machine
- *   [WRAPPER, PATH, ARGUMENT...]                a compile, where a cache or distributor is in use;
- *                                               the compiler that the wrapper starts is the step
  *
- * In a command of nvcc, the options for GPU targets that STOKER_LEFT_OUT_TARGETS lists are left out first, so
- * that caches, the governor and the compiler see the same command.
+ * The library knows a command by its name and its environment alone. All that needs a look at its files,
+ * such as what a cache may do with it, is the launcher's to decide.
  *
  * A build tool gets a wide window of jobs (STOKER_JOBS), because the governor chooses among the steps that
  * wait; a static one keeps its own number, because its jobs cannot be governed.
  *
- * All code of the library may run between vfork and exec, in a thread or in a signal handler: it changes
- * no global, allocates nothing, takes no lock and leaves errno as it was. The library is linked with
+ * All code of the library may run between vfork and exec, in a thread or in a signal handler, on a stack of
+ * a few KiB: it has no large frames, changes no global but the list of a child of vfork, takes no lock and
+ * leaves errno as it was. The library is linked with
  * nothing, not even the C library, and asks for no versioned symbol, so that it loads into programs
  * of any C library of this architecture. It calls the kernel through syscall(), because other
  * preloaded libraries and sanitizers replace the usual functions.
@@ -25,12 +24,13 @@
 #include "preload.h"
 
 #include "compilers.h"
-#include "programs.h" /* PATH_MAX */
 #include "text.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -83,14 +83,23 @@ static void save_variable(const char *entry)
 static void save_preload(const char *list)
 {
     for (size_t length; (length = next_preloaded(&list)) > 0; list += length) {
-        if (!is_preload_library(list, length) || length >= PATH_MAX)
+        if (!is_preload_library(list, length) || length + sizeof PRELOAD >= SAVED_BYTES - saved.used)
             continue;
-        char entry[sizeof PRELOAD + PATH_MAX];
-        copy(entry, PRELOAD, sizeof PRELOAD - 1);
-        copy(entry + sizeof PRELOAD - 1, list, length);
-        saved.preload = save(entry, sizeof PRELOAD - 1 + length);
+        saved.preload = saved.bytes + saved.used;
+        copy(saved.preload, PRELOAD, sizeof PRELOAD - 1);
+        copy(saved.preload + sizeof PRELOAD - 1, list, length);
+        saved.used += length + sizeof PRELOAD;
         return;
     }
+}
+
+/* A program is known by its file and not by what it calls itself. */
+static enum caller own_kind(void)
+{
+    char path[1024];
+    long length = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path - 1);
+    path[length > 0 ? length : 0] = '\0';
+    return caller_of(program_name(path));
 }
 
 __attribute__((constructor)) static void load(void)
@@ -99,6 +108,8 @@ __attribute__((constructor)) static void load(void)
     *(void **)&real.execvpe = find("execvpe");
     *(void **)&real.posix_spawn = find("posix_spawn");
     *(void **)&real.posix_spawnp = find("posix_spawnp");
+    saved.process = syscall(SYS_getpid);
+    saved.caller = own_kind();
     for (char **entry = environ; entry && *entry; entry++)
         if (starts_with(*entry, "STOKER_"))
             save_variable(*entry);

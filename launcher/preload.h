@@ -8,8 +8,11 @@ enum { SAVED_BYTES = 8192, SAVED_ENTRIES = 32 };
 
 #define PRELOAD "LD_PRELOAD="
 
-/* What `stoker run` said, for programs that start a compiler with an environment of their own. */
+/* What is known since the program was loaded. */
 extern struct saved {
+    long process;
+    enum caller caller;
+    /* What `stoker run` said, for programs that start a compiler with an environment of their own. */
     size_t count, used;
     const char *launcher;
     char *preload; /* an LD_PRELOAD with our library alone */

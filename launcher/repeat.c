@@ -262,7 +262,8 @@ static bool file_is_known(struct knowledge *known, const char *path, int depth)
 struct program_file {
     bool known;
     enum program kind;
-    char path[PATH_MAX];
+    const char *path;
+    char space[PATH_MAX];
 };
 
 static struct program_file own; /* of the command, which is asked for twice */
@@ -270,7 +271,7 @@ static struct program_file own; /* of the command, which is asked for twice */
 static void find(const char *name, struct program_file *file)
 {
     if (!file->known)
-        file->kind = locate(name, true, file->path);
+        file->path = locate(name, true, file->space, sizeof file->space, &file->kind);
     file->known = true;
 }
 

@@ -12,6 +12,7 @@ from conftest import Need
 from governed import STOKER, Build, finished, wait_until
 from small_disks import small_disk
 from stoker.govern.history.store import History
+from stoker.model.errors import ExitStatus
 
 SUMMARY = {
     "status", "steps", "wall_s", "cpu_s", "governor_cpu_s", "peak_bytes", "limit_bytes",
@@ -288,7 +289,32 @@ def test_a_home_that_cannot_be_written_governs_nothing_and_runs_the_command(
         build.environment["STOKER_HOME"] = str(home / "stoker")
         again = build.run("sh", "-c", "exit 3")
         assert (again.status, "STOKER_HOME" in again.err) == (3, True), again
+        for option, limit in (("--memory", "8G"), ("--keep-free", "100M")):
+            refused = build.run("sh", "-c", "exit 3", options=[option, limit])
+            assert refused.status == ExitStatus.STORAGE, refused
+            assert f"{option} cannot be kept" in refused.err
+            assert "STOKER_HOME" in refused.err
         wait_until(lambda: not list((tmp_path / "run").rglob("*.sock")), "its governor has ended")
+
+
+@pytest.mark.parametrize("files", [8, 20, 32, 40])
+def test_too_few_files_that_may_be_open(build: Build, files: int) -> None:
+    build.step("one", "true")
+    done = finished(build.start(prefix=["sh", "-c", f'ulimit -n {files} && exec "$@"', "sh"]))
+    if files < 40:
+        assert done.status == ExitStatus.USAGE, done
+        assert f"may open {files} files" in done.err
+        assert "ulimit -n 1024" in done.err
+    else:
+        assert (done.status, build.made()) == (0, {"one"}), done
+
+
+def test_a_compiler_that_may_open_few_files(build: Build, need: Need) -> None:
+    need("gcc")
+    (build.folder / "a.c").write_text("int a;\n")
+    for files in (5, 6, 8, 12):
+        done = build.run("sh", "-c", f"ulimit -n {files}; gcc -c a.c -o {files}.o")
+        assert (done.status, (build.folder / f"{files}.o").exists()) == (0, True), done
 
 
 def test_a_governor_that_does_not_start_leaves_the_command_to_itself(build: Build) -> None:

@@ -3,16 +3,19 @@
 import os
 import tomllib
 from collections.abc import Mapping
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from stoker.ask.room import BUILD, Limits, Question, prefixes, without_session
 from stoker.knowledge.gpus import gpus
+from stoker.knowledge.torch_releases import wheel_targets
 from stoker.machine.python import Probe, ask_interpreter
 from stoker.model.errors import UsageError
 from stoker.model.plan import Plan
 from stoker.model.source import FrontEnd, SourceTree
 from stoker.model.variant import Backend
 from stoker.plan.subject import Subject
+from stoker.source.package import required_names
 
 _TIMEOUT_S = 20.0
 _SETUPTOOLS = ("setuptools.build_meta", "setuptools.build_meta:__legacy__")
@@ -41,10 +44,12 @@ def question(subject: Subject, plan: Plan, *, gpu_visible: bool, limits: Limits)
         words=_words(subject, plan, tree),
         environment=environment,
         pretended=_pretended(subject, visible=gpu_visible),
+        lent=_lent(subject, tree),
         shown=(
             python.prefix,
             *prefixes([python.executable, *programs]),
             *(folder for folder in python.search_path if folder),
+            *_above(Path(tree.path)),
             *((cuda.home, os.path.realpath(cuda.home)) if cuda else ()),
         ),
         # A build gets CMake and ninja in the same way (builds/execution.py).
@@ -53,6 +58,24 @@ def question(subject: Subject, plan: Plan, *, gpu_visible: bool, limits: Limits)
         },
         limits=limits,
     )
+
+
+def _above(tree: Path) -> list[str]:
+    """Return the root of the git tree that a project is a part of: its files may be included."""
+    roots = (folder for folder in tree.parents if (folder / ".git").exists())
+    return [str(root) for root in list(roots)[:1] if not (tree / ".git").exists()]
+
+
+def _lent(subject: Subject, tree: SourceTree) -> dict[str, str]:
+    """Return the packages that the tree requires, its Python lacks and stoker's own has: a build in
+    an environment of its own installs them, and what they do decides nothing about its compiles.
+    """
+    found = {}
+    for name in sorted(required_names(tree.requirements) - set(subject.toolbox.python.packages)):
+        spec = PathFinder.find_spec(name)
+        if spec and spec.submodule_search_locations and not name.startswith(("torch", "nvidia")):
+            found[name] = str(Path(next(iter(spec.submodule_search_locations))).parent)
+    return found
 
 
 def _words(subject: Subject, plan: Plan, tree: SourceTree) -> tuple[str, ...]:
@@ -90,6 +113,12 @@ def _backend(tree: Path) -> tuple[str, tuple[str, ...]]:
     return table.get("build-backend", _SETUPTOOLS[1]), tuple(map(str, paths))
 
 
+def _of_wheel(cuda: str | None) -> list[str]:
+    """Return the targets of the official wheels for a CUDA, as torch.cuda.get_arch_list() does."""
+    row = wheel_targets().get(f"{cuda or ''}".partition(".")[0])
+    return [f"sm_{arch.replace('.', '')}" for arch in row or ()]
+
+
 def _pretended(subject: Subject, *, visible: bool) -> Mapping[str, object]:
     if subject.variant.backend is not Backend.CUDA:
         return {"visible": False}
@@ -97,6 +126,7 @@ def _pretended(subject: Subject, *, visible: bool) -> Mapping[str, object]:
     row = gpus().get(target.plain) if target else None
     return {
         "cuda": subject.cuda_version,
+        "archs": _of_wheel(subject.cuda_version),
         "visible": visible and target is not None,
         "capability": target.capability if target else (0, 0),
         "name": f"NVIDIA {row.names[0]}" if row else "NVIDIA GPU",

@@ -25,6 +25,7 @@ def hindrances(task: Task, isolation: Isolation | None) -> list[Finding]:
         finding
         for finding in examine(task.subject, task.plan)
         if finding.severity is Severity.ERROR and not finding.name.startswith(_NO_HINDRANCE)
+        if not (finding.name == "torch-of-cpu" and _has_another_torch(task, isolation))
     ]
     # Not all that PyTorch lists is needed to build it.
     if isolation is Isolation.NONE and task.tree.kind is not ProjectKind.PYTORCH:
@@ -32,6 +33,10 @@ def hindrances(task: Task, isolation: Isolation | None) -> list[Finding]:
         unmet = unmet_requirements(task.tree.requirements, python)
         found += [requirements_missing(unmet, python)] if unmet else []
     return found
+
+
+def _has_another_torch(task: Task, isolation: Isolation | None) -> bool:
+    return bool(task.request.torch) or isolation is Isolation.FULL
 
 
 def refusal(off: Sequence[SwitchedOff], subject: Subject) -> MissingError:

@@ -12,7 +12,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from stoker.catalogue.ranking import rank
-from stoker.catalogue.values import Choice, Host, PublishedCatalogue, PublishedWheel, Selection
+from stoker.catalogue.values import Candidate, Host, PublishedCatalogue, PublishedWheel, Selection
 from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import StokerError, UsageError, unknown
 from stoker.model.value import minor_release
@@ -73,9 +73,9 @@ class _Ranked:
     def __init__(self, host: Host, catalogue: PublishedCatalogue):
         self.host = host
         self.catalogue = catalogue
-        self._known: dict[str, tuple[Choice, ...]] = {}
+        self._known: dict[str, tuple[Candidate, ...]] = {}
 
-    def __call__(self, wanted: Requirement) -> tuple[Choice, ...]:
+    def __call__(self, wanted: Requirement) -> tuple[Candidate, ...]:
         key = f"{canonicalize_name(wanted.name)}{wanted.specifier}"
         if key not in self._known:
             self._known[key] = rank(self.host, _matching(self.catalogue, wanted))
@@ -116,7 +116,7 @@ def _missing(
     """
     environment, projects = marker_environment(ranked.host), set(ranked.catalogue.projects)
     names = {wheel.project for wheel in taken}
-    required = (one for wheel in taken for one in _active(wheel, environment))
+    required = (one for wheel in taken for one in active_requirements(wheel, environment))
     there = (one for one in required if canonicalize_name(one.name) in projects)
     open_ = (one for one in (*wanted, *there) if canonicalize_name(one.name) not in names)
     return next(open_, None)
@@ -132,7 +132,10 @@ def _refusals(
         yield from (f"{wheel.file}: {reason}" for reason in reasons if reason)
 
 
-def _active(wheel: PublishedWheel, environment: Mapping[str, str]) -> Iterator[Requirement]:
+def active_requirements(
+    wheel: PublishedWheel, environment: Mapping[str, str]
+) -> Iterator[Requirement]:
+    """Yield what a wheel requires on a machine, without any extra."""
     for line in wheel.requires:
         try:
             requirement = read_requirement(line)
@@ -193,7 +196,7 @@ def _differ(one: str | None, other: str | None) -> bool:
 def _nothing_fits(
     wanted: Requirement,
     catalogue: PublishedCatalogue,
-    choices: Sequence[Choice],
+    choices: Sequence[Candidate],
     refusals: Sequence[str],
 ) -> StokerError:
     if not choices:

@@ -139,6 +139,8 @@ def plan(
             show(report.differences_page(differences, planned.name, other.name))
         return
     _print(planned, form, options, result[1] if result else None)
+    if result and result[1].asked.refusal:
+        raise SystemExit(ExitStatus.FAILED)
 
 
 def _print(
@@ -182,8 +184,8 @@ def _check(file: str, source: str | None, form: str | None) -> None:
 
 def _chain(planned: "Plan", options: dict[str, Any]) -> "Chain":
     """Return what a build of this plan would add to its compilers."""
-    from stoker.accelerate.chains import with_collector, with_threads_of_nvcc, without_secrets_in
-    from stoker.accelerate.survey import survey_chain
+    from stoker.cache.chains import with_collector, with_threads_of_nvcc, without_secrets_in
+    from stoker.cache.survey import survey_chain
     from stoker.model.terms import Gc, NvccThreads
 
     settings = with_settings(options | {"gc": None, "nvcc_threads": None})
@@ -232,7 +234,10 @@ def _options(pattern: str, source: str, *, as_json: bool) -> None:
         source, pattern = pattern, ""
     tree, found = options(Path(source), pattern)
     if as_json:
-        listed = [msgspec.to_builtins(one.option) | {"variable": one.variable} for one in found]
+        listed = [
+            msgspec.to_builtins(one.option) | {"variable": one.variable, "turned_on": one.turned_on}
+            for one in found
+        ]
         print_json(listed, "options")
     else:
         show(options_page(tree, found))

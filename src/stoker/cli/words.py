@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from pathlib import Path
 from typing import Any, cast
 
 import click
@@ -13,6 +12,7 @@ import click
 from stoker.cli.request import F
 from stoker.model.errors import UnknownWordError, UsageError
 from stoker.model.source import SourceKind
+from stoker.outside.looking import exists, is_file, is_folder
 
 
 def variant_words(function: F) -> F:
@@ -23,7 +23,7 @@ def variant_words(function: F) -> F:
 
     @wraps(function)
     def with_source(words: tuple[str, ...], **options: Any) -> Any:
-        folders = [word for word in words if Path(word).is_dir()]
+        folders = [word for word in words if is_folder(word)]
         if (
             any("/" in word or word in (".", "..") for word in folders)
             or any(map(_is_fetched, words))
@@ -49,7 +49,7 @@ def folder_of(source: str | None) -> Iterator[str | None]:
     """Yield the folder of a source as `stoker build` takes it. A word that names none is left to
     the function that reads the folder: its error names the next step.
     """
-    if source is None or not (_is_fetched(source) or Path(source).is_file()):
+    if source is None or not (_is_fetched(source) or is_file(source)):
         yield source
         return
     from stoker.builds.acquire.kept_sources import acquired
@@ -68,7 +68,7 @@ def _is_fetched(word: str) -> bool:
     """Return whether the word names a source that is not a folder. A word of a variant has none of
     the marks of a source.
     """
-    if not (re.search(r"[/:@]|==", word) or Path(word).exists()):
+    if not (re.search(r"[/:@]|==", word) or exists(word)):
         return False
     from stoker.builds.acquire.naming import parse_source
 
@@ -79,7 +79,7 @@ def _is_fetched(word: str) -> bool:
 
 
 def _names_a_source(word: str) -> bool:
-    return Path(word).exists() or word.startswith(("/", "./", "../")) or _is_fetched(word)
+    return exists(word) or word.startswith(("/", "./", "../")) or _is_fetched(word)
 
 
 def _source_among(
@@ -88,7 +88,7 @@ def _source_among(
     """Return the words without the one that names a source, and the options with it; the function
     that reads the source says what is wrong with it.
     """
-    source = next(filter(_names_a_source, sorted(words, key=lambda word: not Path(word).is_dir())))
+    source = next(filter(_names_a_source, sorted(words, key=lambda word: not is_folder(word))))
     if options.get("source") or options.get("listed"):
         check_no_folder((source,), "a variant")
         if _is_fetched(source):
@@ -99,7 +99,7 @@ def _source_among(
 def check_no_folder(words: Sequence[str], what: str) -> None:
     """Raise an error for a folder among words that mean something else, as in `stoker plan .`."""
     for word in words:
-        if Path(word).is_dir():
+        if is_folder(word):
             context = click.get_current_context()
             command = context.info_name if "source" in context.params else "plan"
             others = [other for other in words if other != word]

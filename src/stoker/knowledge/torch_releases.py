@@ -41,6 +41,8 @@ class _FrontEnd(Row, frozen=True, kw_only=True):
 
 class _TorchTable(Row, frozen=True, kw_only=True):
     instead: dict[str, str]
+    first: dict[str, str]
+    wheel: dict[str, tuple[str, ...]]
     release: tuple[TorchRelease, ...]
     forwarding: Forwarding
     front_end: _FrontEnd
@@ -60,6 +62,16 @@ def front_end_variables() -> tuple[str, ...]:
 def instead_of() -> dict[str, str]:
     """Return the variables of guides that no release reads, and what to set instead."""
     return _torch_table().instead
+
+
+def first_releases() -> dict[str, str]:
+    """Return the first release of PyTorch that compiles for a GPU architecture."""
+    return _torch_table().first
+
+
+def wheel_targets() -> dict[str, tuple[str, ...]]:
+    """Return the machine code of the official wheels by the major version of their CUDA."""
+    return _torch_table().wheel
 
 
 @cache

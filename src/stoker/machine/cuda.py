@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from stoker.machine.file_tree import FileTree
 from stoker.model.machine import TORCH_INCLUDES, CudaToolkit
+from stoker.outside.looking import is_file, is_folder, matching
 
 if TYPE_CHECKING:
     from stoker.machine.python import Probe  # starts programs, which finding nvcc does not need
@@ -55,13 +56,13 @@ def read_toolkit(nvcc: Path, probe: "Probe") -> CudaToolkit:
     printed = probe.ask([nvcc, "--dryrun", "-x", "cu", "/dev/null"]).printed
     found = re.search(r"^#\$ TOP=(.+)$", printed, re.MULTILINE)
     told = Path(found[1].strip()) if found else None
-    home = told.resolve() if told and told.is_dir() else nvcc.resolve().parent.parent
+    home = told.resolve() if told and is_folder(told) else nvcc.resolve().parent.parent
     own = home / "bin/nvcc"
     # What is neither in the toolkit's own folders nor in those that nvcc says it uses.
     used = map(Path, re.findall(r'"-I([^"]+)"', printed))
-    folders = [home / "include", *home.glob("targets/*/include"), *used, _SYSTEM_HEADERS]
+    folders = [home / "include", *matching(home, "targets/*/include"), *used, _SYSTEM_HEADERS]
     names = TORCH_INCLUDES.values()
-    lacks = [name for name in names if not any((each / name).is_file() for each in folders)]
+    lacks = [name for name in names if not any(is_file(each / name) for each in folders)]
     return CudaToolkit(
         home=str(home),
         nvcc=str(own if os.access(own, os.X_OK) else nvcc),

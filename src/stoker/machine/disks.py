@@ -8,6 +8,7 @@ from pathlib import Path
 from stoker.machine.file_tree import FileTree, Mount, mount_of, parse_mounts
 from stoker.model.machine import Disk
 from stoker.outside import files, folders
+from stoker.outside.looking import is_folder
 
 IN_MEMORY = ("tmpfs", "ramfs")
 
@@ -27,7 +28,7 @@ def _temporary() -> Path:
     """
     named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
     for path in (*filter(None, named), "/tmp", "/var/tmp", "/usr/tmp"):
-        if Path(path).is_dir() and os.access(path, os.W_OK | os.X_OK):
+        if is_folder(path) and os.access(path, os.W_OK | os.X_OK):
             return Path(path).absolute()
     return Path("/tmp")  # nothing can be written to on this machine
 

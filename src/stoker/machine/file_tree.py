@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from stoker.model.value import Value, whole_number
+from stoker.outside.looking import matching
 
 # The kernel writes each file that is metered in one piece, and none of them is longer.
 ONE_READ = 1 << 16
@@ -46,7 +47,7 @@ class FileTree:
 
     def matching(self, pattern: str) -> list[Path]:
         """Return the paths that match, those with greater numbers in their names first."""
-        return newest_first(self.root.glob(pattern.lstrip("/")))
+        return newest_first(matching(self.root, pattern.lstrip("/")))
 
     def text(self, name: str) -> str | None:
         """Return the content; ``None`` if there is no such file, or if a note says why it is
@@ -163,7 +164,7 @@ def mount_of(path: str, mounts: tuple[Mount, ...]) -> Mount | None:
 def programs_on_path(pattern: str, environment: Mapping[str, str]) -> set[str]:
     """Return the names of all programs on the PATH that a pattern for files matches."""
     folders = filter(None, environment.get("PATH", "").split(":"))
-    return {path.name for folder in folders for path in Path(folder).glob(pattern)}
+    return {path.name for folder in folders for path in matching(Path(folder), pattern)}
 
 
 def installed_gccs(environment: Mapping[str, str]) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from stoker.knowledge.libraries import LibraryRow, library_table
 from stoker.machine.file_tree import FileTree
 from stoker.model.machine import Library
+from stoker.outside.looking import is_file, matching
 
 # The linker's name is best; pip packages have only the loader's, which ends with a number.
 SUFFIXES = (".so", ".dylib", ".so.", ".a")
@@ -77,9 +78,7 @@ class _Finder:
         """
         values = (self._environment.get(variable, "") for variable in variables)
         paths = [Path(word) for value in values for word in re.split("[:;]", value) if word]
-        return [
-            path.parent if os.access(path, os.F_OK) and path.is_file() else path for path in paths
-        ]
+        return [path.parent if is_file(path) else path for path in paths]
 
     def _matching(self, patterns: Iterable[str]) -> list[Path]:
         filled = (pattern.format(triple=self._triple) for pattern in patterns)
@@ -96,13 +95,13 @@ class _Finder:
     def _headers(self, row: LibraryRow, folder: Path) -> Iterator[Path]:
         for name in row.headers:
             for base in _readable(folder, self._includes):
-                yield from sorted(base.glob(name))
+                yield from sorted(matching(base, name))
 
     def _files(self, row: LibraryRow, folder: Path) -> Iterator[Path]:
         for name in row.libraries:
             inner, _, stem = name.rpartition("/")
             for base in _readable(folder, self._libraries):
-                for holder in sorted(base.glob(inner)) if inner else [base]:
+                for holder in sorted(matching(base, inner)) if inner else [base]:
                     if holder not in self._indexes:
                         self._indexes[holder] = _index_of(holder)
                     index = self._indexes[holder]

@@ -21,6 +21,7 @@ from stoker.machine.python import Probe, ask_interpreter, find_interpreter
 from stoker.model.errors import StokerError
 from stoker.model.machine import Tool, Toolbox
 from stoker.outside import folders, process
+from stoker.outside.looking import matching
 
 ASKED_AT_ONCE = 8
 _LANGUAGES = ("C", "CXX", "CUDA", "HIP")
@@ -93,7 +94,7 @@ def read_toolbox(
             prefix
             for folder in map(Path, interpreter.package_folders)
             for pattern in library_table().search.packages
-            for prefix in newest_first(folder.glob(pattern))
+            for prefix in newest_first(matching(folder, pattern))
         ]
         # Those with a dot before their names are still being made.
         toolchains = newest_first((folders.data() / "toolchains").glob("[!.]*"))

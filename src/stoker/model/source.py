@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from stoker.model.value import Value
+from stoker.model.variant import Backend
 
 
 class ProjectKind(StrEnum):
@@ -51,6 +52,7 @@ class ListedOption(Value, frozen=True, kw_only=True):
 
     option: CMakeOption
     variable: str | None
+    turned_on: str = ""  # the file of the front end that turns it on unless it is set
 
 
 class Submodule(Value, frozen=True, kw_only=True):
@@ -153,6 +155,25 @@ class CompiledCode(Value, frozen=True, kw_only=True):
     without_cuda: dict[str, str] | None = None
 
 
+class AddedTarget(Value, frozen=True, kw_only=True):
+    """A GPU target that single kernels get if the build compiles for another one."""
+
+    arch: str
+    of: str  # the target of the build
+    cuda: str | None = None  # from this CUDA on
+
+
+class ReleaseFacts(Value, frozen=True, kw_only=True):
+    """What a PyTorch tree says that other releases say differently."""
+
+    python_oldest: str | None = None
+    python_newest: str | None = None
+    added: tuple[AddedTarget, ...] = ()
+    turned_on: dict[str, str] = {}  # options that the front end turns on, and the file that does
+    fetched: dict[str, str] = {}  # libraries that the build fetches if it finds none, and by what
+    device_code: dict[Backend, str] = {}  # of back ends that no compile command of a GPU shows
+
+
 class SourceTree(Value, frozen=True, kw_only=True):
     path: str
     kind: ProjectKind
@@ -182,6 +203,7 @@ class SourceTree(Value, frozen=True, kw_only=True):
     cuda_code: CudaCode = CudaCode.UNKNOWN
     requires_cuda: bool = False  # CMake cannot configure it without CUDA
     cuda_switches: frozenset[str] = frozenset()  # conditions under which CMake enables CUDA
+    release: ReleaseFacts | None = None  # of PyTorch
     presence: Presence | None = None  # of the facts of its recipe; None: not read
     notes: tuple[str, ...] = ()  # what could not be read, and why
 
@@ -207,13 +229,3 @@ class SourceKind(StrEnum):
     ARCHIVE = "archive"
     GIT = "git"
     INDEX = "package index"
-
-
-class Acquired(Value, frozen=True, kw_only=True):
-    """A source tree that is on this machine, whole, and what it was made from."""
-
-    kind: SourceKind
-    given: str  # as the user named it, without credentials
-    path: str  # the tree's folder
-    identity: str | None = None  # "commit 1a2b..." or "sha256 3c4d..."; a folder has none
-    notes: tuple[str, ...] = ()

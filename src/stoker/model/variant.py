@@ -193,6 +193,7 @@ class PlannedTargets(Value, frozen=True, kw_only=True):
     left_out: tuple[str, ...] = ()  # values of -gencode that stoker removes from commands of nvcc
     fixed: bool = False  # the tree names them itself
     compiles: bool = True  # the build must compile device code
+    language: str = ""  # of device code that is compiled in another way: "Metal: FOLDER"
     set_by: tuple[str, ...] = ()  # settings of the plan: NAME=VALUE
     choices: tuple[str, ...] = ()  # what the tree reads: NAME (file:line)
     evidence: Evidence | None = None
@@ -201,4 +202,4 @@ class PlannedTargets(Value, frozen=True, kw_only=True):
     def without_device_code(self) -> bool:
         """Whether it is known, and not only assumed, that the build compiles no device code."""
         assumed = self.evidence is not None and self.evidence.kind is EvidenceKind.ASSUMED
-        return not (self.compiles or assumed)
+        return not (self.compiles or self.language or assumed)

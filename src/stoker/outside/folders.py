@@ -48,6 +48,13 @@ def history() -> Path:
     return state() / "history.sqlite"
 
 
+def failed_runs(beside: Path | None = None) -> Path:
+    """Return the folder with the outputs of runs that failed, by the numbers that the history
+    ``beside`` it has given them.
+    """
+    return (beside or history()).parent / "failed"
+
+
 def data() -> Path:
     """Return the folder for what was installed: toolchains."""
     return _folder("data", "XDG_DATA_HOME", ".local/share")

@@ -71,6 +71,8 @@ def _started(
     try:
         return subprocess.Popen(words, **{"stdin": subprocess.DEVNULL, **how})
     except OSError as error:
+        if isinstance(error, PermissionError) and Path(how.get("cwd") or ".", words[0]).is_dir():
+            error = IsADirectoryError(error.errno, "it is a folder; name the program in it")
         raise failed(words[0], error) from error
 
 
@@ -231,7 +233,8 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start the user's own command on our terminal or, if ``piped``, with its output and errors in
     one pipe. ``outputs`` are descriptors in place of 1 and 2. Linux terminates it if we are killed.
-    It may open ``files`` files if the system allows as many.
+    It may open ``files`` files if the system allows as many, and it inherits what we have: locks,
+    the job server of a make, `<(...)` of a shell.
     """
     given = outputs or {}
 
@@ -252,6 +255,7 @@ def start(
         stdout=subprocess.PIPE if piped else given.get(1),
         stderr=subprocess.STDOUT if piped else given.get(2),
         preexec_fn=prepare,
+        close_fds=False,  # Python makes each of its own close on exec
     )
 
 

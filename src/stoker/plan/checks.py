@@ -9,11 +9,11 @@ from stoker.knowledge.cpus import cpu_family
 from stoker.knowledge.features import blas_libraries, features
 from stoker.knowledge.gpus import CudaRelease, cuda_releases, gpus
 from stoker.knowledge.platforms import platforms
-from stoker.knowledge.torch_releases import newest_python, oldest_python
+from stoker.knowledge.torch_releases import first_releases, newest_python, oldest_python
 from stoker.model.errors import UsageError, nearest
 from stoker.model.setting import is_on
 from stoker.model.value import version_numbers
-from stoker.model.variant import Backend, plain_arch
+from stoker.model.variant import Backend, GpuTarget, plain_arch
 from stoker.plan.recipes.project import refuse_targets
 from stoker.plan.subject import Subject
 from stoker.plan.targets import (
@@ -116,9 +116,17 @@ def _tree_accepts_cuda(subject: Subject) -> None:
         if target.arch not in tree.cuda_archs:
             raise UsageError(
                 f"{tree.name} {tree.version or ''} does not know {target.arch}".replace("  ", " "),
-                hints=[f"nearest it knows: {', '.join(_near(target.arch, tree.cuda_archs))}"],
+                hints=[
+                    f"nearest it knows: {', '.join(_near(target.arch, tree.cuda_archs))}",
+                    *_first_release(subject, target.plain),
+                ],
                 where=tree.path,
             )
+
+
+def _first_release(subject: Subject, arch: str) -> list[str]:
+    first = first_releases().get(arch) if subject.is_pytorch else None
+    return [f"{GpuTarget(arch=arch).word} needs PyTorch {first} or newer"] if first else []
 
 
 def _near(arch: str, archs: tuple[str, ...]) -> tuple[str, ...]:
@@ -185,13 +193,23 @@ def _features_fit(subject: Subject) -> None:
             )
 
 
+def supported_pythons(subject: Subject) -> tuple[str, str]:
+    """Return the oldest and the newest Python for a subject, as its tree says if it does."""
+    own, known = subject.tree.release if subject.tree else None, subject.release
+    table = known.python if known else (oldest_python(), newest_python())
+    return (own and own.python_oldest) or table[0], (own and own.python_newest) or table[1]
+
+
 def _python_is_new_enough(subject: Subject) -> None:
     python = subject.variant.python
-    release = subject.release
-    oldest = release.python[0] if release else oldest_python()
+    oldest, newest = supported_pythons(subject)
+    of = f"PyTorch {subject.tree.version}" if subject.is_pytorch and subject.tree else ""
     if python and version_numbers(python) < version_numbers(oldest):
-        of = f"PyTorch {release.version}" if release else "any project that stoker builds"
+        of = of or "any project that stoker builds"
         raise UsageError(f"Python {python} is too old for {of}: the oldest is {oldest}")
+    if python and of and version_numbers(python) > version_numbers(newest):
+        hints = [f"the newest that the tree lists: {newest}"]
+        raise UsageError(f"{of} does not support Python {python}", hints=hints)
     installed = subject.toolbox.python.release
     if python not in (None, installed) and version_numbers(python) > version_numbers(
         newest_python()

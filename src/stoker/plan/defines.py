@@ -62,6 +62,8 @@ def exported_settings(subject: Subject) -> Iterator[Setting]:
     for name, value in sorted(subject.exported.items()):
         if name in TARGET_LISTS and subject.variant.gpus:
             continue  # its targets are those of the variant, or another list counts
+        if subject.tree and name in subject.tree.printed:
+            continue
         if name in known and forwarding().variable(name) == name:
             origin = Origin(kind=OriginKind.ENVIRONMENT, where=name)
             setting = Setting(place=SettingPlace.CMAKE, name=name, value=value, origin=origin)

@@ -90,6 +90,9 @@ def _served(planned: PlannedBuild, row: FeatureRow) -> bool:
     library = planned.subject.toolbox.library(row.library or "")
     if library and library.complete:
         return True
+    release = planned.subject.tree.release if planned.subject.tree else None
+    if release and row.name in release.fetched:
+        return True  # the build fetches and compiles it
     modules = planned.subject.tree.submodules if planned.subject.tree else ()
     return any(module.path == row.submodule and module.present for module in modules)
 

@@ -1,5 +1,6 @@
 """Checks the build tools, Python, and whether the source tree is complete. Pure."""
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -10,9 +11,11 @@ from stoker.model.setting import is_on
 from stoker.model.source import ProjectKind, SourceTree
 from stoker.model.value import counted, first_of, major, minor_release, version_numbers
 from stoker.model.variant import Backend
+from stoker.plan.checks import supported_pythons
 from stoker.plan.planning import PlannedBuild
 from stoker.plan.present import still_needed
 
+_TOOL = re.compile(r"(cmake|ninja)\b")
 _WHEELS_ALONE = (70, 1)  # the first setuptools that makes wheels without the package wheel
 
 
@@ -88,16 +91,15 @@ def check_python(planned: PlannedBuild) -> Iterator[Finding]:
         )
     else:
         yield ok("python", f"Python {python.version} with headers", python.executable)
-    release = planned.subject.release
-    if release is None:
+    tree = planned.subject.tree
+    if tree is None or not planned.subject.is_pytorch:
         return
-    oldest, newest = release.python
+    oldest, newest = supported_pythons(planned.subject)
     version = version_numbers(minor_release(python.version))
     if not version_numbers(oldest) <= version <= version_numbers(newest):
         yield warning(
             "python-untested",
-            f"PyTorch {release.version} was released for Python {oldest} to {newest}, "
-            f"not {python.version}",
+            f"PyTorch {tree.version} lists Python {oldest} to {newest}, not {python.version}",
         )
 
 
@@ -107,7 +109,13 @@ def check_requirements(planned: PlannedBuild) -> Iterator[Finding]:
     """
     if planned.subject.tree is None or planned.subject.kind is ProjectKind.CMAKE:
         return
-    lines, python = planned.subject.tree.requirements, planned.subject.toolbox.python
+    python = planned.subject.toolbox.python
+    # CMake and ninja are checked as programs: a build without isolation takes those on the PATH.
+    lines = [
+        line
+        for line in planned.subject.tree.requirements
+        if not (tool := _TOOL.match(line)) or planned.subject.build_tool(tool[1]) is None
+    ]
     if missing := unmet_requirements(lines, python):
         yield requirements_missing(missing, python)
     elif lines:

@@ -10,7 +10,7 @@ from stoker.model.recipe import BackendRecipe
 from stoker.model.source import ProjectKind, SourceTree
 from stoker.model.value import version_numbers
 from stoker.model.variant import Backend
-from stoker.plan.subject import Subject
+from stoker.plan.subject import Subject, ndk
 from stoker.plan.tree_recipe import tree_recipe
 
 # In a file of CMake, or a source that no file was seen to list.
@@ -25,6 +25,13 @@ def remarks(subject: Subject) -> Iterator[Finding]:
             f"the plan is for {subject.platform}, this machine is {subject.machine.platform}",
             evidence="the tools and libraries of the target machine were not checked",
         )
+    if subject.platform.os == "android" and ndk(subject) is None:
+        yield error(
+            "ndk-unset",
+            "a build for Android needs the NDK, and no variable names its folder",
+            evidence="CMAKE_TOOLCHAIN_FILE is then FOLDER/build/cmake/android.toolchain.cmake",
+            fix=("export ANDROID_NDK=FOLDER",),
+        )
     release = subject.release
     version = subject.cuda_version if subject.variant.backend is Backend.CUDA else None
     if release and version and version_numbers(version) > version_numbers(release.cuda_newest):
@@ -34,6 +41,7 @@ def remarks(subject: Subject) -> Iterator[Finding]:
             f"not {version}",
             evidence="it may not configure, or fail to compile late",
         )
+    yield from _torch_of_cpu(subject)
     yield from _unset_targets(subject)
     if subject.variant.cpu and subject.kind is ProjectKind.PYTORCH:
         already = "PyTorch has no run-time kernels of this level"
@@ -97,6 +105,19 @@ def _unset_targets(subject: Subject) -> Iterator[Finding]:
             "no GPU target named, and no GPU here to take it from",
             evidence="PyTorch's own default holds targets that CUDA 13 no longer makes",
             fix=(f"stoker plan {subject.name}-sm90   # or the name of the GPU: h100, rtx4090",),
+        )
+
+
+def _torch_of_cpu(subject: Subject) -> Iterator[Finding]:
+    """Refuse a torch for the CPU: what is compiled with it has no CUDA, whatever it is told."""
+    torch = subject.toolbox.python.packages.get("torch", "")
+    wants = subject.variant.backend is Backend.CUDA and subject.here
+    if wants and subject.kind is ProjectKind.EXTENSION and torch.endswith("+cpu"):
+        yield error(
+            "torch-of-cpu",
+            f"torch {torch} of {subject.toolbox.python.executable} is for the CPU: the build of "
+            f"{subject.name} needs one for CUDA",
+            advice="Install one for CUDA there, or name one for the build: `stoker build --torch`.",
         )
 
 

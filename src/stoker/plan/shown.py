@@ -81,7 +81,7 @@ def plan_page(plan: Plan, chain: Chain | None = None) -> Page:
 
 def _where(machine: Resources) -> str:
     given = " and ".join(machine.given)
-    return f"the machine that {given} describe" if given else "this machine"
+    return f"a machine as given by {given}" if given else "this machine"
 
 
 def _settings(title: str, settings: tuple[Setting, ...]) -> Listing:
@@ -102,6 +102,10 @@ def _compiled_targets(targets: PlannedTargets) -> Listing:
         listing.add("none", "", Text(f"this build compiles no device code; {known}", style="dim"))
         return listing
     by = Text("named by the tree itself; " * targets.fixed + known, style="dim")
+    if targets.language:
+        language, _, place = targets.language.partition(": ")
+        listing.add(language, ", ".join(targets.cubins), Text(f"{place}; {known}", style="dim"))
+        return listing
     listing.add("machine code", ", ".join(targets.cubins) or "not known", by)
     if targets.ptx:
         listing.add("PTX", ", ".join(targets.ptx))

@@ -4,7 +4,8 @@ The compiler flags that follow from it are the same for every project.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from functools import cached_property, wraps
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,9 +27,10 @@ from stoker.plan.grammar import canonical, parse, parse_part
 from stoker.plan.present import still_present
 
 Said = tuple[str, Origin]
+T = TypeVar("T")
 
 
-class Subject(Value, frozen=True, kw_only=True):
+class Subject(Value, frozen=True, kw_only=True, dict=True):
     """``defines`` are the user's -D options; ``exported`` are the environment variables."""
 
     variant: Variant
@@ -60,7 +62,7 @@ class Subject(Value, frozen=True, kw_only=True):
         own = (recipe for recipe in self.own_recipes if recipe.name == name)
         return next(own, projects().get(name)) if name else None
 
-    @property
+    @cached_property
     def backend_recipe(self) -> BackendRecipe | None:
         """The facts of the recipe that the tree still shows; those of the user's own are kept."""
         known = self.project.backends.get(self.variant.backend) if self.project else None
@@ -104,7 +106,7 @@ class Subject(Value, frozen=True, kw_only=True):
         """Whether the plan is for this platform, so that what is installed here matters."""
         return self.platform == self.machine.platform
 
-    @property
+    @cached_property
     def toolkit(self) -> CudaToolkit | None:
         """The CUDA toolkit of this machine that fits the variant and makes its targets, if any.
         What is compiled with PyTorch gets one that has the headers which PyTorch's include, if
@@ -211,6 +213,19 @@ class Subject(Value, frozen=True, kw_only=True):
         return next((f.on for f in self.variant.features if f.name == name), None)
 
 
+def once(function: Callable[[Subject], T]) -> Callable[[Subject], T]:
+    """Return a function of a subject that is computed once for each subject."""
+
+    @wraps(function)
+    def kept(subject: Subject) -> T:
+        if function.__name__ not in subject.__dict__:
+            subject.__dict__[function.__name__] = function(subject)
+        found: T = subject.__dict__[function.__name__]
+        return found
+
+    return kept
+
+
 def target_platform(variant: Variant, here: Platform) -> Platform:
     """Return the platform that the variant names or implies, or else that of this machine."""
     if variant.platform is not None:
@@ -226,6 +241,28 @@ def platforms_families(platform: Platform) -> tuple[str, ...]:
     """Return the CPU families whose code runs on a platform; none for an unknown platform."""
     row = platforms().get(platform)
     return row.families if row else ()
+
+
+_NDK = ("ANDROID_NDK", "ANDROID_NDK_HOME", "ANDROID_NDK_ROOT")
+
+
+def ndk(subject: Subject) -> str | None:
+    """Return the folder of Android's NDK, which only its variables name."""
+    return next((subject.exported[name] for name in _NDK if subject.exported.get(name)), None)
+
+
+def platform_options(subject: Subject) -> dict[str, str]:
+    """Return the options of CMake for the platform; Android's need the NDK's toolchain file."""
+    options = subject.platform_row.cmake
+    folder = ndk(subject)
+    if subject.platform.os != "android" or folder is None:
+        return options
+    return options | {
+        "CMAKE_TOOLCHAIN_FILE": f"{folder}/build/cmake/android.toolchain.cmake",
+        "CMAKE_ANDROID_NDK": folder,
+        "ANDROID_ABI": options["CMAKE_ANDROID_ARCH_ABI"],
+        "ANDROID_PLATFORM": f"android-{options['CMAKE_SYSTEM_VERSION']}",
+    }
 
 
 def environment(name: str, value: str, origin: Origin, why: str = "") -> Setting:

@@ -42,6 +42,7 @@ def planned_targets(subject: Subject, settings: Iterable[Setting]) -> PlannedTar
         fixed=bool(known.fixed),
         compiles=bool(asked.device_compiles) if asked else _compiles(subject, known),
         evidence=evidence.targets,
+        language=_language(subject),
         set_by=tuple(setters),
         choices=tuple(_choices(subject)),
     )
@@ -114,6 +115,14 @@ def refuse_old_gpus(subject: Subject) -> None:
                 hints=[f"read at {oldest.where}"],
                 where=subject.tree.path if subject.tree else None,
             )
+
+
+def _language(subject: Subject) -> str:
+    """Return the language of device code that no compile command of a GPU shows, and where the tree
+    has it: ``Metal: aten/src/ATen/native/mps/kernels``.
+    """
+    release = subject.tree.release if subject.tree else None
+    return release.device_code.get(subject.variant.backend, "") if release else ""
 
 
 class _Known(Value, frozen=True, kw_only=True):
@@ -197,6 +206,13 @@ def _rows(subject: Subject, known: BackendRecipe) -> list[FixedTargets]:
 def _accepted(subject: Subject, known: BackendRecipe, cubins: Iterable[str]) -> dict[str, None]:
     """Return the targets of single kernels, once each."""
     added = [extra for arch in (*cubins, "*") for extra in known.adds.get(arch, ())]
+    release = subject.tree.release if subject.tree else None
+    built = {plain for arch in cubins for plain in (arch, GpuTarget(arch=arch).plain)}
+    added += [
+        each.arch
+        for each in (release.added if release else ())
+        if each.of in built and (each.cuda is None or subject.cuda_is_at_least(each.cuda))
+    ]
     added += [arch for each in _switches_on(subject, known, single=True) for arch in each.archs]
     lists = kernel_lists(known, subject.tree.presence if subject.tree else None)
     if not lists:

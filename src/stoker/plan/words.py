@@ -66,7 +66,13 @@ def options(source: Path, pattern: str) -> tuple[SourceTree, tuple[ListedOption,
     """
     tree = read_tree(source)
     variable = forwarding().variable if tree.kind is ProjectKind.PYTORCH else lambda _: None
-    known = [ListedOption(option=each, variable=variable(each.name)) for each in tree.options]
+    turned_on = tree.release.turned_on if tree.release else {}
+    known = [
+        ListedOption(
+            option=each, variable=variable(each.name), turned_on=turned_on.get(each.name, "")
+        )
+        for each in _once_each(tree)
+    ]
     for ask in tree.asks:
         if ask.environment:
             file, _, line = ask.where.rpartition(":")
@@ -91,6 +97,12 @@ def options(source: Path, pattern: str) -> tuple[SourceTree, tuple[ListedOption,
         hint = f"nearest: {near}" if near else "without a pattern, all options are listed"
         raise UsageError(f"no option of {tree.name} contains '{pattern}'", hints=[hint])
     return tree, found
+
+
+def _once_each(tree: SourceTree) -> list[CMakeOption]:
+    """Return the options without declarations for other systems where one for all is declared."""
+    plain = {option.name for option in tree.options if option.within is None}
+    return [each for each in tree.options if each.within is None or each.name not in plain]
 
 
 def known_words() -> KnownWords:

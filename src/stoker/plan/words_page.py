@@ -67,6 +67,8 @@ def options_page(tree: SourceTree, listed: tuple[ListedOption, ...]) -> Page:
         notes = []
         if option.condition:
             notes.append((f"if {option.condition}, else {option.otherwise}", "note"))
+        if item.turned_on:
+            notes.append((f"the front end turns it on unless it is 0: {item.turned_on}", "note"))
         if option.within:
             notes.append((f"declared where {option.within}", "note"))
         if tree.kind is ProjectKind.PYTORCH and item.variable is None:

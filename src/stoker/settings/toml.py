@@ -12,6 +12,7 @@ from typing import Any
 from stoker.model.errors import UsageError, unknown
 from stoker.model.recipe import ProjectRecipe
 from stoker.model.value import Value
+from stoker.outside.looking import is_file
 from stoker.settings.declared import OPTIONS, Declared, SettingKind
 from stoker.settings.recipe_files import RECIPES, read_recipe_tables, read_toml
 from stoker.settings.tables import InstallSettings, Prices, read_install, read_prices
@@ -77,7 +78,7 @@ class SettingsFile(Value, frozen=True, kw_only=True):
 def find_files(start: Path) -> Iterator[Path]:
     """Yield the stoker.toml of a folder and of the folders above it, the nearest first."""
     for folder in (start, *start.parents):
-        if (folder / FILE_NAME).is_file():
+        if is_file(folder / FILE_NAME):
             yield folder / FILE_NAME
 
 

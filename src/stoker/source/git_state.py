@@ -17,6 +17,7 @@ from stoker.model.errors import CommandError, MissingError
 from stoker.model.secrets import without_login
 from stoker.model.value import Value
 from stoker.outside import process
+from stoker.outside.looking import exists, is_file, is_folder
 
 _TIMEOUT_S = 60.0  # seconds; a large tree on a slow disk
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -92,7 +93,7 @@ def _opened(tree: Path) -> Iterator[_View | None]:
         yield None
         return
     index = folder / "index"
-    if index.exists() and not index.is_file():  # git would wait for a pipe or read a device
+    if exists(index) and not is_file(index):  # git would wait for a pipe or read a device
         yield None
         return
     common = folder / (_line(folder / "commondir") or "")
@@ -123,15 +124,15 @@ def head_commit(folder: Path) -> str | None:
 def _git_folder(tree: Path) -> Path | None:
     """Return the git folder. In a submodule or a second work tree, the file .git names it."""
     place = tree / ".git"
-    if place.is_dir():
+    if is_folder(place):
         return place
     named = (_line(place) or "").removeprefix("gitdir: ")
-    return tree / named if named and (tree / named).is_dir() else None
+    return tree / named if named and is_folder(tree / named) else None
 
 
 def _line(path: Path) -> str | None:
     """Return the first line of a regular file: opening a pipe would wait for ever."""
-    if not path.is_file():
+    if not is_file(path):
         return None
     with suppress(OSError), path.open(encoding="utf-8", errors="surrogateescape") as stream:
         line = stream.readline(4096).strip()
@@ -147,7 +148,7 @@ def _commit(head: str, common: Path) -> str | None:
 
 
 def _packed(reference: str, path: Path) -> str | None:
-    if path.is_file():
+    if is_file(path):
         with suppress(OSError), path.open(encoding="utf-8", errors="surrogateescape") as stream:
             for line in stream:
                 if line.rstrip("\n").endswith(f" {reference}"):
@@ -157,7 +158,7 @@ def _packed(reference: str, path: Path) -> str | None:
 
 def _settings(file: Path) -> Iterator[tuple[str, str]]:
     """Return the settings of a file, without those it includes."""
-    if not file.is_file():
+    if not is_file(file):
         return
     command = ["git", "config", "--file", str(file.absolute()), "--null", "--list"]
     for entry in process.check(command, timeout=_TIMEOUT_S, env=_inherited(), cwd=Path("/")).split(

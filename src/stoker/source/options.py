@@ -219,7 +219,7 @@ class _Facts:
             if name not in self._overwritten:
                 yield ReadVariable(name=name, where=where)
         declared: dict[str, CMakeOption] = {}
-        for option in self._options:
+        for option in sorted(self._options, key=lambda option: option.within is not None):
             declared.setdefault(option.name, option)
         for name in sorted(variables | declared.keys()):
             if option_ := declared.get(name):

@@ -34,6 +34,7 @@ from stoker.source.options import CMakeFacts, read_options, read_project
 from stoker.source.package import Package, read_package, required_names
 from stoker.source.present import read_presence
 from stoker.source.python_code import CPP_EXTENSION, read_cuda_archs
+from stoker.source.pytorch import read_release
 from stoker.source.requirements import read_requirements
 
 _OF_PYTORCH = ("CMakeLists.txt", "version.txt", CPP_EXTENSION)
@@ -47,6 +48,11 @@ _MAY_START_CMAKE = re.compile(
     re.IGNORECASE,
 )
 _OWN_EXTENSION = re.compile(r"\b(?:Extension|Pybind11Extension|cythonize)\(")
+_ARCH_OF_MAKE = re.compile(
+    r"^[ \t]*(?:ifn?def[ \t]+|(?:export[ \t]+)?)"
+    r"(\w*(?:GENCODE|COMPUTE_CAPABILITY|CUDA_ARCH\w*|CUDAARCHS|GPU_ARCHS?)|SMS)\b",
+    re.MULTILINE,
+)
 _LOOKED_FOR = (
     "looked for: CMakeLists.txt; setup.py or pyproject.toml of a package with C, C++, Cython or "
     "CUDA sources"
@@ -93,6 +99,7 @@ def read_tree(path: Path, recipes: Sequence[ProjectRecipe] = ()) -> SourceTree:
         requirements=_requirements(kind, files, package),
         own_protobuf=files.is_filled("third_party/protobuf") if pytorch else None,
         lacks=tuple(_copied_and_missing(files)) if pytorch else (),
+        release=read_release(files) if pytorch else None,
         cuda_archs=read_cuda_archs(files) if pytorch else (),
         backends=(*backends, *hinted),
         recipe=recipe.name if recipe else None,
@@ -278,10 +285,23 @@ def _nothing_to_build(files: TreeFiles, package: Package, content: list[str]) ->
         of_rust = required_names(package.requirements) & {"maturin", "setuptools-rust"}
         what = "whose code is Rust" if of_rust else "without code to compile"
         hints.append(f"this is a Python package {what}: `{command}`")
+    hints += _by_make(files)
     below = [name for name in content if files.is_file(f"{name}/CMakeLists.txt")]
     if below:
         hints.append(_did_you_mean(files.root, below[:3]))
     return UsageError(f"{files.root} is not a source tree that stoker builds", hints=hints)
+
+
+def _by_make(files: TreeFiles) -> list[str]:
+    """Return how a tree is built that has only a Makefile, with the variable of its targets."""
+    text = next(filter(None, map(files.text, ("Makefile", "makefile", "GNUmakefile"))), None)
+    if text is None:
+        return []
+    found = _ARCH_OF_MAKE.search(text)
+    example = {"GENCODE": "-gencode=arch=compute_90,code=sm_90", "SMS": "90"}
+    word = next((v for end, v in example.items() if found and found[1].endswith(end)), "90")
+    setting = f" {found[1]}='{word}'" if found else ""
+    return [f"its Makefile builds it: `stoker run make{setting}`"]
 
 
 def _name(
@@ -331,10 +351,12 @@ def _submodules(files: TreeFiles) -> tuple[Submodule, ...]:
 
 
 def _requirements(kind: ProjectKind, files: TreeFiles, package: Package) -> tuple[str, ...]:
-    """Return the build requirements. Only in PyTorch does requirements.txt list those of
-    the build.
+    """Return the build requirements. A PyTorch tree without such a list has them in
+    requirements.txt, among those of its developers.
     """
     named = ["requirements-build.txt"]
+    if kind is ProjectKind.PYTORCH and package.requirements:
+        return package.requirements
     if kind is ProjectKind.PYTORCH:
         named.append("requirements.txt")
     file = next(filter(files.is_file, named), None)

@@ -4,7 +4,9 @@ import pytest
 
 from stoker.govern.chain import Native, governed_environment, window
 
-NATIVE = Native(launcher="/d/launcher", library="/d/l/libstoker-preload.so")
+NATIVE = Native(
+    launcher="/d/1/launcher", library="/d/l/libstoker-preload.so", remembered="/d/launcher"
+)
 
 
 def environment(*, via_launcher: bool = False, **base: str) -> dict[str, str]:
@@ -29,7 +31,7 @@ def test_jobs_that_wait_use_little_of_the_memory() -> None:
 def test_what_launchers_are_told_and_what_was_there_both_stand() -> None:
     told = environment(HOME="/home/me", MAX_JOBS="2", PATH="/usr/bin")
     assert (told["STOKER_SOCKET"], told["HOME"]) == ("/s", "/home/me")
-    assert told["STOKER_LAUNCHER"] == "/d/launcher"
+    assert told["STOKER_LAUNCHER"] == "/d/1/launcher"
     assert (told["MAX_JOBS"], told["PATH"]) == ("2", "/usr/bin")
 
 

@@ -69,7 +69,7 @@ def test_its_own_options(plain: Launch) -> None:
     assert (status, out.split()[0], out.split()[-2:]) == (
         0,
         b"stoker-launcher",
-        [b"protocol", b"6"],
+        [b"protocol", b"7"],
     )
     assert b"CCACHE_PREFIX" in result(plain("--help"))[1]
     assert result(plain("--no-such-option"))[0] == 2
@@ -93,16 +93,20 @@ def test_the_installed_parts_are_found_and_copied_once(stoker_home: Path) -> Non
 
     native = stable_native()
     launcher, library = Path(native.launcher), Path(native.library)
-    assert launcher == stoker_home / "data/native/stoker-launcher"
+    remembered = stoker_home / "data/native/stoker-launcher"
+    assert (Path(native.remembered), remembered.resolve()) == (remembered, launcher)
     assert launcher.read_bytes() == installed(LAUNCHER).read_bytes()
     assert library.read_bytes() == installed(LIBRARY).read_bytes()
     assert stat.S_IMODE(launcher.stat().st_mode) == 0o755
     first = launcher.stat()
     assert stable_native() == native
     assert launcher.stat().st_ino == first.st_ino
-    launcher.write_bytes(b"of another version")
+    launcher.write_bytes(b"damaged")
+    remembered.unlink()
+    remembered.write_bytes(b"of a version that had no link")
     stable_native()
     assert launcher.read_bytes() == installed(LAUNCHER).read_bytes()
+    assert remembered.resolve() == launcher
 
 
 def test_the_library_lies_where_its_path_can_be_preloaded(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import Need
 from unit.launcher.preloaded import build
 from unit.launcher.scripted import (
     REPEATABLE,
@@ -26,7 +27,7 @@ def test_the_question(launch: Launch, governor: ScriptedGovernor, tmp_path: Path
     odd = os.fsdecode(b"\xff\t\\\n")
     launch("/bin/true", "a b", odd, "", cwd=folder)
     ask = governor.accept().expect("ask")
-    assert ask[:2] == [b"6", b"1"]
+    assert ask[:2] == [b"7", b"1"]
     assert ask[2:6] == [os.fsencode(folder), b"1", b"0", b"once"]
     assert ask[6] == b"its program is a script, or no known compiler"
     assert ask[7:] == [b"/bin/true", b"a b", b"\xff\t\\\n", b""]
@@ -373,14 +374,16 @@ def test_a_custom_command_gets_no_options(launch: Launch, governor: ScriptedGove
 
 
 def test_a_remote_command_says_how_many_jobs_the_workers_take_and_keeps_our_library(
-    launch: Launch, governor: ScriptedGovernor
+    launch: Launch, governor: ScriptedGovernor, tmp_path: Path, need: Need
 ) -> None:
     """A compiler that it starts here can ask by itself, and says within which step."""
     shown = 'echo "$STOKER_CUSTOM $STOKER_STEP $LD_PRELOAD"; exit 3'
     library = "/nowhere/libstoker-preload.so"
     launch.environment |= {"STOKER_SLOTS": "40", "LD_PRELOAD": library}
     command = (launch.compiler, "-c", shown, "sh", *REPEATABLE)
-    process = launch("--remote", "env", *command)
+    distcc = tmp_path / "distcc"
+    distcc.symlink_to(need("env"))
+    process = launch(distcc, *command)
     step = governor.accept()
     assert step.expect("ask")[3:6] == [b"40", b"0", b"remote"]
     for last in (False, True):  # its output is kept until the attempt counts

@@ -159,51 +159,100 @@ def test_huge_command_lines(preloaded: Preloaded, tmp_path: Path) -> None:
 
 SMALL_STACK = r"""
 #define _GNU_SOURCE
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
 
 extern char **environ;
-static char *words[8001];
+static char *words[8001], *way;
+static int status;
+static ucontext_t here, there;
 
-static void become(void) { execve(words[0], words, environ); }
+static void call(void)
+{
+    pid_t pid = 0;
+    if (strcmp(way, "execvp") == 0)
+        execvp(words[0], words);
+    else if (strcmp(way, "posix_spawnp") == 0)
+        posix_spawnp(&pid, words[0], NULL, NULL, words, environ);
+    else if ((pid = vfork()) == 0)
+        execve(words[0], words, environ), _exit(99);
+    waitpid(pid, &status, 0);
+}
 
 int main(int count, char **arguments)
 {
-    size_t size = 64 << 10;
+    size_t size = atoi(arguments[2]) << 10;
     char *memory = mmap(NULL, 2 * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     mprotect(memory + size, size, PROT_READ | PROT_WRITE);
-    words[0] = arguments[1];
-    for (int at = 1; at < atoi(arguments[2]); at++) words[at] = "a.c";
-    int status = 0;
-    pid_t pid = fork();
-    if (pid == 0) {
-        ucontext_t here, there;
-        getcontext(&there);
-        there.uc_stack.ss_sp = memory + size;
-        there.uc_stack.ss_size = size;
-        there.uc_link = NULL;
-        makecontext(&there, become, 0);
-        swapcontext(&here, &there);
-    }
-    waitpid(pid, &status, 0);
-    printf("%d\n", status);
+    words[0] = arguments[3], way = arguments[1];
+    for (int at = 1; at < atoi(arguments[4]); at++) words[at] = "a.c";
+    getcontext(&there);
+    there.uc_stack.ss_sp = memory + size;
+    there.uc_stack.ss_size = size;
+    there.uc_link = &here;
+    makecontext(&there, call, 0);
+    swapcontext(&here, &there);
+    return status == 0 ? 0 : 98;
 }
 """
 
 
+@pytest.mark.parametrize("way", ["execvp", "posix_spawnp", "vfork"])
 @pytest.mark.parametrize("wrapper", ["", "/bin/true"])
-def test_a_small_stack(preloaded: Preloaded, tmp_path: Path, wrapper: str) -> None:
+def test_a_small_stack(preloaded: Preloaded, tmp_path: Path, way: str, wrapper: str) -> None:
     """Functions that start programs may be called on any stack."""
     preloaded.environment["STOKER_WRAPPER"] = wrapper
     gcc = build(tmp_path, "gcc", "int main(void) { return 0; }")
     program = build(tmp_path, "small", SMALL_STACK)
-    for count in (10, 1000, 8000):
-        assert preloaded.output(program, gcc, str(count)) == "0\n"
-        assert wrapper or len(preloaded.governed()[0]) == count
+    for size in (8, 16, 32):
+        for count in (10, 1000, 8000):
+            preloaded.output(program, way, str(size), gcc, str(count))
+            assert len(preloaded.governed()[0]) == count
+
+
+MANY_CHILDREN = r"""
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+int main(int count, char **arguments)
+{
+    static char *words[1000];
+    struct rusage before, after;
+    words[0] = arguments[1];
+    for (int at = 1; at < 900; at++) words[at] = "a.c";
+    for (int round = 0; round < 201; round++) {
+        pid_t pid = vfork();
+        if (pid == 0)
+            execve(words[0], words, environ), _exit(99);
+        waitpid(pid, NULL, 0);
+        if (round == 0)
+            getrusage(RUSAGE_SELF, &before);
+    }
+    getrusage(RUSAGE_SELF, &after);
+    printf("%ld\n", after.ru_minflt - before.ru_minflt);
+    execve("/nowhere", words, environ);
+    return 0;
+}
+"""
+
+
+def test_children_of_vfork_leave_no_memory_behind(preloaded: Preloaded, tmp_path: Path) -> None:
+    """make starts each command so. Every page that is left behind was touched once."""
+    gcc = build(tmp_path, "gcc", "int main(void) { return 0; }")
+    program = build(tmp_path, "many", MANY_CHILDREN)
+    assert int(preloaded.output(program, gcc)) < 100
+    assert len(preloaded.governed()) == 201
 
 
 ENVIRONMENTS = r"""

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from conftest import Need
-from stoker.accelerate.cache_keys import compiler_keys
-from unit.launcher.preloaded import Preloaded, build
+from stoker.cache.keys import compiler_keys
+from unit.launcher.preloaded import TAKE, Preloaded, build
 
 # Writes down how it is told to compare compilers, and starts the compiler.
-CACHE = r"""
+CACHE = (
+    TAKE
+    + r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +25,7 @@ extern char **environ;
 
 int main(int count, char **words)
 {
+    take();
     const char *said = NULL;
     for (char **entry = environ; *entry; entry++) /* as ccache does: the last one counts */
         if (strncmp(*entry, "CCACHE_EXTRAFILES=", 18) == 0)
@@ -43,6 +46,7 @@ int main(int count, char **words)
     return 97;
 }
 """
+)
 # nvcc says where its programs are; all else it does at once.
 NVCC = r"""
 #include <stdio.h>

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from unit.launcher.preloaded import Preloaded, build
+from unit.launcher.preloaded import TAKE, Preloaded, build
 
 # Writes down its words, and starts the compiler unless it is told that it has the result.
-WRAPPER = r"""
+WRAPPER = (
+    TAKE
+    + r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +17,7 @@ WRAPPER = r"""
 
 int main(int count, char **words)
 {
+    take();
     FILE *log = fopen(getenv("WRAPPER_LOG"), "a");
     for (int i = 1; i < count; i++)
         fprintf(log, "%s%c", words[i], i + 1 < count ? ' ' : '\n');
@@ -34,6 +37,7 @@ int main(int count, char **words)
     return 97;
 }
 """
+)
 
 
 @pytest.fixture
@@ -458,6 +462,10 @@ def test_another_assembler_on_the_path_is_not_hidden_from_the_cache(ccached: Pre
 def test_a_ccache_of_the_build_itself_is_as_safe(ccached: Preloaded) -> None:
     """PyTorch starts ccache by itself, and /usr/lib/ccache has it under the names of compilers."""
     del ccached.environment["STOKER_WRAPPER"]
+    line = "./ccache /usr/bin/gcc -B . -x assembler -c /dev/null -o a.o; true"
+    ccached.output("sh", "-c", line)
+    assert calls(ccached)[1:] == []  # stoker was asked for no cache
+    ccached.environment["STOKER_COMPILER_KEYS"] = str(ccached.folder / "keys")
     nvcc = nothing(ccached, "nvcc")
     for words, said in (
         (f"{nvcc} -MD -c a.cu -o a.o", ["depend"]),

@@ -4,6 +4,7 @@ from itertools import combinations, product
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from packaging.version import Version
 
 from stoker.knowledge.cpus import cpu_levels, cpu_names, cpu_products
@@ -149,7 +150,8 @@ def test_words_of_gpus_alone_mean_what_they_mean_in_a_variant(text: str) -> None
         assert _read(text) is None
         return
     if found is not None:
-        assert parse(text) == Variant(backend=Backend.CUDA, gpus=found)
+        read = parse(text)  # a board with a CPU also names the platform
+        assert replace(read, platform=None) == Variant(backend=Backend.CUDA, gpus=found)
 
 
 @given(st.lists(st.sampled_from(cuda_archs()) | NVIDIA_NAMES, min_size=1, max_size=4))

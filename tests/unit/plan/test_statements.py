@@ -1,14 +1,25 @@
 """What a plan states about a build, and how each fact is known."""
 
+import sys
 from typing import Any
 
 import pytest
 
 from stoker.model.evidence import AskedBuild, Evidence, EvidenceKind
-from stoker.model.source import CompiledCode
+from stoker.model.source import CompiledCode, SourceTree, Submodule
 from stoker.plan.records import lasting_json, plan_json
 from stoker.plan.subject import Subject
-from subjects import changed, extension_tree, named, names, plan_of, subject, targets_of
+from stoker.plan.tree_recipe import TreeRecipe
+from subjects import (
+    changed,
+    extension_tree,
+    named,
+    names,
+    plan_of,
+    subject,
+    targets_of,
+    toolbox,
+)
 
 ASKED = AskedBuild(
     cubins=("9.0a",),
@@ -104,3 +115,58 @@ def test_a_record_of_a_plan_does_not_depend_on_the_moment_of_asking() -> None:
     one, other = plan_of(mla(asked=ASKED)), plan_of(mla(asked=changed(ASKED, when="tomorrow")))
     assert lasting_json(one) == lasting_json(other)
     assert plan_json(one)["statements"] != plan_json(other)["statements"]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "name", "said"),
+    [
+        ("ValueError: only 8.0 and newer", "build-refuses", "itself refuses"),
+        ("CMake Error at CMakeLists.txt:9 (message):\n  too old", "build-refuses", "refuses"),
+        ("error: invalid command 'bdist_wheel'", "build-requirement-missing", "install wheel"),
+        (
+            "FileNotFoundError: [Errno 2] No such file or directory: '/t/lib/version.txt'",
+            "build-file-missing",
+            "/t/lib/version.txt",
+        ),
+        (
+            (
+                "CMake Error at CMakeLists.txt:3 (add_subdirectory):\n  The source directory\n\n"
+                "    /t/third_party/cutlass\n\n  does not contain a CMakeLists.txt file."
+            ),
+            "submodules-missing",
+            "third_party/cutlass",
+        ),
+        ("make: *** [all] Error 2", "build-ended", "why is not known"),
+    ],
+)
+def test_only_the_words_of_the_project_are_a_refusal(refusal: str, name: str, said: str) -> None:
+    modules = (Submodule(path="third_party/cutlass", present=False),)
+    tree = extension_tree("flash_mla", recipe=None, submodules=modules)
+    found = plan_of(mla(tree=tree, asked=AskedBuild(refusal=refusal))).findings
+    finding = next(each for each in found if each.evidence == refusal)
+    assert finding.name == name
+    assert said in finding.title
+    assert ("build-refuses" in names(found)) == (name == "build-refuses")
+
+
+def test_the_files_of_a_tree_are_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[Subject] = []
+    module = sys.modules["stoker.plan.tree_recipe"]
+    by_setup = module._by_setup
+
+    def counted(given: Subject, tree: SourceTree) -> TreeRecipe:
+        judged.append(given)
+        found: TreeRecipe = by_setup(given, tree)
+        return found
+
+    monkeypatch.setattr(module, "_by_setup", counted)
+    plan_of(mla())
+    assert len(judged) == 1
+
+
+def test_a_torch_for_the_cpu_builds_no_kernels() -> None:
+    torch = {"torch": "2.9.1+cpu"}
+    packages = changed(toolbox().python, packages={**toolbox().python.packages, **torch})
+    found = plan_of(mla(toolbox=toolbox(python=packages))).findings
+    assert "2.9.1+cpu" in named(found, "torch-of-cpu").title
+    assert "torch-of-cpu" not in names(plan_of(mla()).findings)

@@ -34,10 +34,7 @@ def test_a_pytorch_tree() -> None:
         *("5.0", "6.0", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "9.0a", "10.0"),
     )
     assert tree.backends == ("cpu", "cuda", "rocm", "xpu", "mps", "vulkan")
-    assert tree.requirements == (
-        *("numpy", "pyyaml", "setuptools", "typing-extensions>=4.10.0"),
-        *('sympy==1.13.1; python_version >= "3.9"', "ninja", "cmake", "wheel"),
-    )
+    assert tree.requirements == ("setuptools", "wheel", "numpy", "typing-extensions>=4.10.0")
     assert tree.notes == ()
 
 
@@ -91,7 +88,7 @@ def test_a_pytorch_tree_without_setup() -> None:
     assert tree.submodules == ()
     assert tree.cuda_archs[-2:] == ("12.0", "12.0a")
     assert tree.cmake_minimum == "3.27"
-    assert tree.requirements[:4] == ("scikit-build-core>=1.0", "cmake>=3.27", "ninja", "numpy")
+    assert tree.requirements[:3] == ("scikit-build-core>=1.0", "numpy", "pyyaml")
     assert "filelock" not in tree.requirements
 
 
@@ -320,3 +317,24 @@ def test_a_cmake_project_outside_of_a_package_is_named(tmp_path: Path) -> None:
     first, second = refused.value.hints
     assert f"`stoker plan --source {tmp_path}`" in first
     assert second == f"the package itself: `stoker run -- pip wheel {package}`"
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("all:\n\tnvcc a.cu\n", "`stoker run make`"),
+        (
+            "ifndef GPU_COMPUTE_CAPABILITY\n  GPU_COMPUTE_CAPABILITY = 80\nendif\n",
+            "`stoker run make GPU_COMPUTE_CAPABILITY='90'`",
+        ),
+        (
+            "NVCC_GENCODE ?= -gencode=arch=compute_80,code=sm_80\n",
+            "`stoker run make NVCC_GENCODE='-gencode=arch=compute_90,code=sm_90'`",
+        ),
+    ],
+)
+def test_a_tree_with_only_a_makefile(tmp_path: Path, text: str, command: str) -> None:
+    (tmp_path / "Makefile").write_text(text)
+    with pytest.raises(UsageError) as refused:
+        read_tree(tmp_path)
+    assert f"its Makefile builds it: {command}" in refused.value.hints

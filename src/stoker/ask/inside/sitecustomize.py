@@ -12,6 +12,7 @@ import sys
 _TREE = os.environ.get("STOKER_ASKED_TREE", "").split(":")[0]
 _NOTES = os.environ.get("STOKER_NOTES")
 _PRETENDED = json.loads(os.environ.get("STOKER_PRETENDED", "null"))
+_LENT = json.loads(os.environ.get("STOKER_LENT", "{}"))
 _OWN = ("STOKER_", "LD_PRELOAD")
 _LIBRARIES = ("/torch/utils/cpp_extension.py", "/scikit_build_core/", "/skbuild/")
 _PASSED_OVER = ("os.py", "_collections_abc.py", "sitecustomize.py", "<frozen os>", "argparse.py")
@@ -227,6 +228,9 @@ def _pretend_version(module):
     if _PRETENDED.get("cuda"):
         if getattr(module, "cuda", None) is None:
             module.cuda = _PRETENDED["cuda"]
+        # Projects choose their own files by the end of the version: torch takes its own from here.
+        release = getattr(module, "__version__", "").partition("+")[0]
+        module.__version__ = release + "+cu" + _PRETENDED["cuda"].replace(".", "")
 
 
 def _pretend_gpu(module):
@@ -268,7 +272,8 @@ def _pretend_gpu(module):
         setattr(module, function, noted(function, value))
     if _PRETENDED.get("cuda"):
         module._is_compiled = lambda: True
-        module.get_arch_list = lambda: ["sm_%d%d" % capability]
+        # That of the wheel, which decides nothing about what is asked for.
+        module.get_arch_list = lambda: list(_PRETENDED.get("archs") or ["sm_%d%d" % capability])
 
 
 _PATCHES = {"torch.version": _pretend_version, "torch.cuda": _pretend_gpu}
@@ -295,7 +300,19 @@ class _Finder:
         return spec
 
 
+class _Lender:
+    """Finds packages that the Python of the build lacks and a build would install."""
+
+    @classmethod
+    def find_spec(cls, name, path=None, *_):
+        from importlib.machinery import PathFinder
+
+        folder = _LENT.get(name) if path is None else None
+        return PathFinder.find_spec(name, [folder]) if folder else None
+
+
 if _NOTES:
+    sys.meta_path.append(_Lender)
     _record_environment()
     _record_parsers()
     _record_programs()

@@ -15,6 +15,7 @@ from typing import IO, Protocol
 
 from stoker.govern.chain import files_for
 from stoker.outside import process
+from stoker.outside.looking import find_program
 from stoker.outside.relay import Copy, Relay, terminal_signals
 
 Echo = Callable[[bytes], None]
@@ -133,11 +134,9 @@ def _preloaded(command: Sequence[str], env: Mapping[str, str], cwd: Path | None)
     that cannot be found is started as it is, for the usual error.
     """
     program = command[0]
-    if "/" in program:
-        found = os.access(Path(cwd or ".", program), os.X_OK)
-    else:
-        files = [Path(place, program) for place in os.get_exec_path(env)]
-        found = any(os.access(file, os.X_OK) and file.is_file() for file in files)
+    if "/" in program and not program.startswith("/"):
+        program = f"{cwd or '.'}/{program}"
+    found = find_program(program, env)
     if "STOKER_LAUNCHER" not in env or not found:
         return command
     return ["/bin/sh", "-c", 'exec "$@"', "sh", *command]

@@ -1,13 +1,14 @@
 """The launcher and the preloaded library: where they are installed, and copies that last.
 
-A build folder configured with `--via launcher` remembers the path of the copy, which stays when
-stoker is upgraded or removed. What the parts do is described in launcher/README.md.
+A build folder configured with `--via launcher` remembers the path of a link to the copy, which
+stays when stoker is upgraded or removed. What the parts do is described in launcher/README.md.
 """
 
 import os
 import sys
 from contextlib import suppress
 from pathlib import Path
+from zlib import crc32
 
 from stoker.govern.chain import Native
 from stoker.model.errors import MissingError, StorageError
@@ -36,25 +37,43 @@ def installed(part: str) -> Path:
 
 
 def stable_native() -> Native:
-    """Return lasting copies of both parts, and write them if they differ from those of this stoker.
+    """Return lasting copies of both parts, and write them if there are none.
 
-    They are in stoker's data folder. The library is in another folder if LD_PRELOAD would split
-    that path.
+    They are in stoker's data folder, in a folder for this content: another version must not change
+    those of a running build, whose governor it does not understand. The library is in another
+    folder if LD_PRELOAD would split that path.
     """
+    launcher, library = _content(installed(LAUNCHER)), _content(installed(LIBRARY))
+    name = f"{crc32(library, crc32(launcher)):08x}"
     folder = folders.data_folder("native")
-    launcher = _copied(LAUNCHER, folder, 0o755)
+    own = folders.data_folder("native", name)
+    program = _copied(launcher, own / Path(LAUNCHER).name, 0o755)
     if any(character in str(folder) for character in ": \t\n"):  # LD_PRELOAD is split at these
-        folder = folders.private_folder(Path(f"/tmp/stoker-{os.getuid()}-native"))
-    library = _copied(LIBRARY, folder, 0o644)
-    link = folder / _SANITIZER_LINK
+        own = folders.private_folder(Path(f"/tmp/stoker-{os.getuid()}-native")) / name
+        own.mkdir(mode=0o700, exist_ok=True)
+    preloaded = _copied(library, own / Path(LIBRARY).name, 0o644)
+    link = own / _SANITIZER_LINK
     with suppress(FileExistsError):
         link.symlink_to(".")
-    return Native(launcher=str(launcher), library=str(link / library.name))
+    return Native(
+        launcher=str(program),
+        library=str(link / preloaded.name),
+        remembered=str(_linked(folder / program.name, f"{name}/{program.name}")),
+    )
 
 
-def _copied(part: str, folder: Path, mode: int) -> Path:
-    path = folder / Path(part).name
-    content = _content(installed(part))
+def _linked(link: Path, target: str) -> Path:
+    """Let a link lead to a file. It replaces another link at once."""
+    with suppress(OSError):
+        if link.readlink() == Path(target):
+            return link
+    new = link.with_name(f"{link.name}.{os.getpid()}")
+    new.symlink_to(target)
+    new.replace(link)
+    return link
+
+
+def _copied(content: bytes, path: Path, mode: int) -> Path:
     with suppress(OSError):
         if path.read_bytes() == content and path.stat().st_mode & 0o777 == mode:
             return path

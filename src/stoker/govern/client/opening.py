@@ -9,7 +9,13 @@ from msgspec.structs import replace
 
 from stoker.govern.client.conversation import Client, socket_path
 from stoker.govern.client.scratch import DiskGuard, ScratchFolder, choose_scratch
-from stoker.govern.client.session import CompilerChain, RunOptions, Session, Show, ungoverned
+from stoker.govern.client.session import (
+    CompilerChain,
+    RunOptions,
+    Session,
+    Show,
+    go_without_governor,
+)
 from stoker.govern.policy.interface import parse_policy
 from stoker.machine.cpu import read_usable
 from stoker.machine.disks import read_temporary
@@ -24,7 +30,9 @@ from stoker.model.value import size
 from stoker.model.variant import PlannedTargets
 from stoker.outside.folders import current_folder
 from stoker.outside.locks import holding_toolchains
+from stoker.outside.process import files_allowed
 
+_LEAST_FILES = 40  # with fewer, a governor could not serve a few steps
 _NICE_WEIGHT = 0.25  # of CPUs, beside a run without --nice
 _SHARE_KEPT_FREE = 0.05  # of a whole machine, so that its user can keep working
 _MOST_KEPT_FREE = 2 * 1024**3
@@ -45,6 +53,9 @@ def session(
     ``folder`` is where the build grows, by default the current one; ``growth`` is the most bytes it
     may add. A compile for other GPU targets than ``targets`` ends the command.
     """
+    if (files := files_allowed()) < _LEAST_FILES:
+        text = f"a process here may open {files:.0f} files, and stoker needs {_LEAST_FILES}"
+        raise UsageError(text, hints=["raise the limit: ulimit -n 1024"])
     tree, here, run = FileTree(), str(current_folder()), _run_number()
     limit = read_memory(tree).limit
     asked = _governor_options(options, limit, read_usable(tree))
@@ -68,7 +79,7 @@ def session(
             )
             stack.enter_context(client)
         except StokerError as error:
-            show(ungoverned(error))
+            go_without_governor(error, options, show)
         differences = _differences(asked, client.options) if client else ()
         for text in (*differences, *_unusable(cache.chain)):
             show(Warned(at=0.0, text=text))

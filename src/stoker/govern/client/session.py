@@ -109,6 +109,9 @@ class CompilerChain(Protocol):
     def troubles(self, use: CacheUse) -> Iterator[str]:
         """Yield what failed during the run."""
 
+    def not_sent(self, use: CacheUse) -> int:
+        """Return how many steps counted as remote and were hits, or ran here as other steps."""
+
     def ran_here(self) -> Iterator[str]:
         """Yield what the distributor did not send to a worker."""
 
@@ -185,7 +188,7 @@ class Session:
         try:
             environment = self._governed(base)
         except (StorageError, UsageError) as error:
-            self._show(ungoverned(error))
+            go_without_governor(error, self._options, self._show)
             return dict(base)
         self._ungoverned = Path(environment["STOKER_LOCKS"], f"ungoverned-{self._run}")
         with suppress(OSError):
@@ -299,6 +302,10 @@ class Session:
                 if not isinstance(event, Overview):  # the summary says more
                     self._show(event)
             summary = client.summary
+        if summary and use:
+            others = self._cache.not_sent(use)
+            steps, remote = (max(0, n - others) for n in (summary.steps, summary.remote_steps))
+            summary = replace(summary, steps=steps, remote_steps=remote)
         for text in self._cache.ran_here():
             self._warn(text)
         self._tell_ungoverned()
@@ -430,13 +437,21 @@ class Session:
         self._warn(f"{why}; {after}")
 
 
-def ungoverned(error: StokerError) -> Warned:
-    parts = [f"the build is not governed: {error}"]
+def go_without_governor(error: StokerError, options: RunOptions, show: Show) -> None:
+    """Warn that the build is not governed. Raise an error if the user asked for a limit: a build
+    without a governor would not keep it.
+    """
+    why, hints = [str(error)], list(error.hints)
     if isinstance(error, CommandError):
-        parts += error.output.splitlines()[-1:]
-    if isinstance(error, StorageError) and not error.hints:
-        parts.append("set STOKER_HOME to a folder that can be written")
-    return Warned(at=0.0, text="; ".join((*parts, *error.hints)))
+        why += error.output.splitlines()[-1:]
+    if isinstance(error, StorageError) and not hints:
+        hints.append("set STOKER_HOME to a folder that can be written")
+    asked = {"--memory": options.memory, "--keep-free": options.keep_free}
+    if limit := next((name for name, value in asked.items() if value is not None), None):
+        refused = StokerError(f"{limit} cannot be kept: {'; '.join(why)}", hints=hints)
+        refused.status = error.status
+        raise refused
+    show(Warned(at=0.0, text=f"the build is not governed: {'; '.join((*why, *hints))}"))
 
 
 def _process() -> str:

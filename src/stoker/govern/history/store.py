@@ -131,11 +131,14 @@ class History:
 
     def start_run(self, command: str, directory: str, started: float | None = None) -> int:
         """Add a run and return its id. ``started`` is in seconds since the epoch; the default is
-        now.
+        now. A number whose output was kept is not given again, also after the history was removed.
         """
+        kept = (path.stem for path in folders.failed_runs(self.path).glob("*.json"))
+        last = max((int(name) for name in kept if name.isdecimal()), default=0)
         return self._write(
-            "INSERT INTO run (started, command, directory) VALUES (?, ?, ?)",
-            (time.time() if started is None else started, command, directory),
+            "INSERT INTO run (id, started, command, directory) "
+            "SELECT max(?, coalesce(max(id), 0)) + 1, ?, ?, ? FROM run",
+            (last, time.time() if started is None else started, command, directory),
         )
 
     def end_run(self, run: int, summary: RunSummary) -> None:

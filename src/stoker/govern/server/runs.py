@@ -31,7 +31,7 @@ class Runs:
         self._served: dict[int, ServedRun] = {}
         self._histories = {str(history()): HistoryWriter()}  # by file: runs may differ in homes
         self._cpu_told = time.process_time()
-        self._warned: str | None = None
+        self._warned: dict[int, str] = {}  # by run: why its history is not written
 
     def __bool__(self) -> bool:
         return bool(self._served)
@@ -73,13 +73,13 @@ class Runs:
             now=now,
         )
         self._send(client, encode("welcome", msgspec.json.encode(self._options)))
-        self._warned = None  # the new client has not been warned yet
         if skipped := self._histories[path].skipped:
             self.emit(Warned(at=now, run=run, text=skipped))
 
     def remove(self, run: int) -> None:
         """Forget a run whose client is gone."""
         self._served.pop(run).kills.close()
+        self._warned.pop(run, None)
 
     def count_cpu(self) -> None:
         """Divide the governor's CPU time since the last call among the runs that are there."""
@@ -118,11 +118,13 @@ class Runs:
                 self._send(served.client, encode("summary", msgspec.json.encode(summary)))
 
     def warn(self, now: float) -> None:
-        """Tell all runs if a history cannot be written, or is written again."""
-        problem = next((each.problem for each in self._histories.values() if each.problem), None)
-        if problem != self._warned:
-            self._warned = problem
-            self.emit(Warned(at=now, text=problem or "the history is written again"))
+        """Tell each run if its history cannot be written, or is written again."""
+        for served in self:
+            problem = served.history.problem or ""
+            if problem != self._warned.get(served.number, ""):
+                self._warned[served.number] = problem
+                text = problem or "the history is written again"
+                self.emit(Warned(at=now, run=served.number, text=text))
 
     def close(self) -> None:
         """Write the histories to their ends, with what was learned."""

@@ -45,7 +45,7 @@ class ServedRun:
         self.work = WorkLeft()
         self.tally = Tally(cpus=share.cpus, policy=options.policy)
         self.kills = KillCounter(process_behind(client.socket))
-        self._history = history
+        self.history = history
         self._kept = history.start_run(valid_text(command), valid_text(root))
         self._began = now
         self._summary: RunSummary | None = None
@@ -56,7 +56,7 @@ class ServedRun:
         if attempt.outcome is Outcome.DONE:
             self.work.finished(attempt.record.step.output, attempt.record.wall_s)
         self.tally.add(attempt)
-        self._history.add(self._kept, attempt.since(self._began))
+        self.history.add(self._kept, attempt.since(self._began))
 
     @property
     def compiles_anything(self) -> bool:
@@ -96,7 +96,7 @@ class ServedRun:
         self._summary = replace(
             self.tally.summary(status), cache_hits=cache_hits, written_bytes=written_bytes
         )
-        self._history.end_run(self._kept, self._summary)
+        self.history.end_run(self._kept, self._summary)
         self._deadline = now + _LAST_WRITES_OF_RUN
 
     @property

@@ -66,7 +66,8 @@ def _force(subject: Subject) -> Iterator[Setting]:
         if backend in (Backend.CUDA, Backend.ROCM):
             why = "builds kernels even if no GPU is visible"
             yield environment("FORCE_CUDA", "1", _ORIGIN, why)
-        elif backend is Backend.CPU:
+        elif backend is Backend.CPU and subject.exported.get("FORCE_CUDA"):
+            # Left unset if it is: to a setup.py that takes its bool, "0" means yes.
             yield environment("FORCE_CUDA", "0", subject.origin("backend"))
 
 

@@ -7,7 +7,7 @@ from stoker.model.errors import UsageError
 from stoker.model.recipe import FORMS, BackendRecipe
 from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.variant import Backend, GpuTarget
-from stoker.plan.subject import Subject, environment, option
+from stoker.plan.subject import Subject, environment, once, option
 from stoker.plan.tree_recipe import tree_recipe
 
 PLACEHOLDER = re.compile(r"\{[a-z_]+\}")
@@ -59,6 +59,7 @@ def backend_settings(subject: Subject) -> dict[str, str]:
     return {name: value for name, value in filled if value is not None}
 
 
+@once
 def written_targets(subject: Subject) -> tuple[GpuTarget, ...]:
     """Return the targets that this project is told: their code runs on the GPUs asked for."""
     known = known_facts(subject)
