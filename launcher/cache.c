@@ -467,18 +467,17 @@ static char **start_own_wrapper(const char *path, char **command)
     command_execute(command);
 }
 
-char **cache_start(char **command)
+char **cache_start(char **command, bool cached)
 {
     char space[PATH_MAX];
     enum program program;
     const char *wrapper = getenv("STOKER_WRAPPER"), *left_out = getenv("STOKER_LEFT_OUT_TARGETS");
-    if (getenv(WRAPPED_MARK))
-        return command;
-    char **kept = left_out && names_nvcc(command) ? command_with(command, command, 0) : NULL;
+    cached |= getenv(WRAPPED_MARK) != NULL;
+    char **kept = !cached && left_out && names_nvcc(command) ? command_with(command, command, 0) : NULL;
     if (kept && leave_out_targets(kept, command, left_out))
         command = kept;
     const char *path = locate(command[0], true, space, sizeof space, &program);
     if (path && leads_to_wrapper(path))
         return start_own_wrapper(path, command);
-    return path && is_wrapped(wrapper, path, command) ? start_wrapper(wrapper, path, command) : command;
+    return !cached && path && is_wrapped(wrapper, path, command) ? start_wrapper(wrapper, path, command) : command;
 }
