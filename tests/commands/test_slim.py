@@ -61,7 +61,7 @@ def test_slimming_imports_neither_plans_nor_programs(
     needless = r"stoker\.(plan|settings|source|machine|govern|model\.plan|outside\.process)\b"
     assert "stoker.wheel.slim.wheel" in loaded
     assert [module for module in loaded if re.match(needless, module)] == []
-    assert len(loaded) <= 67  # with the entry point
+    assert len(loaded) <= 72  # with the entry point
 
 
 def test_what_torch_lists_is_what_is_left(wheel: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from stoker.builds.finishing import check_wheel
 from stoker.builds.stages import StageLog
 from stoker.cli.wheel import verify as command
 from stoker.model.errors import ArtifactError, StokerError, UsageError
-from wheel_files import CODE, DIST_INFO, METADATA, WHEEL, make_wheel, wheel_bytes
+from wheel_files import CODE, DIST_INFO, METADATA, WHEEL, make_wheel, record, wheel_bytes, zipped
 
 
 def _verify(*arguments: object) -> int:
@@ -66,6 +66,79 @@ def test_a_variant_of_the_settings_file(
     built = json.loads(capsys.readouterr().out)
     assert built["variant"] == "cpu-py312"
     assert built["findings"][0]["name"] == "other-plan"
+
+
+def _worst(folder: Path, capsys: pytest.CaptureFixture[str], **more: bytes) -> dict[str, str]:
+    """Return the evidence of errors and warnings by name."""
+    status = _verify(_wheel(folder, **more), "--json")
+    built = json.loads(capsys.readouterr().out)
+    assert status == (0 if built["ok"] else 1)
+    worst = [one for one in built["findings"] if one["severity"] in ("error", "warning")]
+    assert built["ok"] == all(one["severity"] == "warning" for one in worst)
+    return {one["name"]: one["evidence"] for one in worst}
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "name"),
+    [
+        ("zz.pth", b"import os; os.system('true')\n", "runs-at-start"),
+        ("mill-1.2.data/purelib/zz.pth", b"# more\nimport\tos\n", "runs-at-start"),
+        ("sitecustomize.py", b"", "runs-at-start"),
+        ("usercustomize/__init__.py", b"", "runs-at-start"),
+        ("mill-1.2.data/scripts/python3", b"#!python\n", "foreign-files"),
+        ("mill-1.2.data/data/bin/grind", b"#!/bin/sh\n", "foreign-files"),
+        ("mill-1.2.data/data/lib/python3.12/site-packages/far.py", b"", "foreign-files"),
+        ("mill-1.2.data/data/pyvenv.cfg", b"home = /tmp\n", "foreign-files"),
+        ("mill-1.2.data/platlib/torch-2.9.dist-info/METADATA", b"", "foreign-files"),
+        ("mill-1.2.dist-info/entry_points.txt", b"[console_scripts]\npip = a:b\n", "foreign-files"),
+        ("mill-1.2.dist-info/entry_points.txt", b"[gui_scripts]\n../x = a:b\n", "foreign-files"),
+        ("zz.pth", b"../far\n", "adds-search-path"),
+        ("zz-nspkg.pth", b"import sys, types\n", "known-start-file"),
+        ("mill-1.2.data/data/LICENSE", b"", "files-outside"),
+        ("torch/lib/extra.txt", b"", "files-of-a-requirement"),
+    ],
+)
+def test_what_a_wheel_writes_outside_of_its_own_packages(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str, content: bytes, name: str
+) -> None:
+    wants = METADATA.replace(b"\n\n", b"\nRequires-Dist: torch\n\n")
+    more = {f"{DIST_INFO}/METADATA": wants, path: content}
+    assert [*_worst(tmp_path, capsys, **more)] == [name]
+
+
+def test_what_a_wheel_may_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {
+        "mill/inside.pth": b"import os\n",
+        "mill-1.2.data/scripts/grind": b"#!python\n",
+        "mill-1.2.data/data/share/mill/corn.txt": b"",
+        "mill-1.2.data/data/lib/libmill.txt": b"",
+        "mill-1.2.data/headers/mill.h": b"",
+        f"{DIST_INFO}/entry_points.txt": b"[console_scripts]\nmill = mill:grind\n[far]\n../x = a:b",
+    }
+    assert _worst(tmp_path, capsys, **files) == {}
+
+
+def test_a_slim_record_excuses_only_what_slimming_leaves_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A record is a file of the wheel, so a wheel could excuse itself from everything."""
+    wrong = "mill/__init__.py: the hash in RECORD is wrong"
+    starts = "zz.pth: import os"
+    note = {"targets": ["9.0"], "label": "sm90", "private": False}
+    note["inherited"] = {"wrong-hash": [wrong], "runs-at-start": [starts]}
+    contents = {
+        "mill/__init__.py": CODE,
+        "zz.pth": b"import os\n",
+        f"{DIST_INFO}/METADATA": METADATA,
+        f"{DIST_INFO}/WHEEL": WHEEL,
+        f"{DIST_INFO}/stoker-slim.json": json.dumps(note).encode(),
+    }
+    listed = record({**contents, "mill/__init__.py": CODE[::-1]})
+    wheel = make_wheel(tmp_path, zipped({**contents, f"{DIST_INFO}/RECORD": listed}))
+    assert _verify(wheel, "--json") == 1
+    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
+    assert found["wrong-hash"]["severity"] == "error"
+    assert found["runs-at-start"]["severity"] == "warning"
 
 
 def test_what_is_no_wheel(tmp_path: Path) -> None:

@@ -18,13 +18,17 @@ import wheel_files
 from built_libraries import BytesReader
 from fuzz_targets import REFUSED, TARGETS, Member, described
 from stoker.builds.acquire.archive import unpack
+from stoker.model.artifact import Symbols
 from stoker.model.errors import ArtifactError
+from stoker.outside.demangle import demangled
 from stoker.outside.terminal import rendered
 from stoker.wheel.elf.elf import DYNAMIC_SYMBOLS, Elf
 from stoker.wheel.elf.tables import read_pointers, read_symbols
 from stoker.wheel.inspect.facts_page import inspection_page
 from stoker.wheel.inspect.inspecting import inspect
+from stoker.wheel.inspect.loads_with import torch_needs
 from stoker.wheel.verify.cpu_level import read_local_functions
+from stoker.wheel.verify.verifying import verify
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -87,6 +91,79 @@ def test_a_library_with_thousands_of_needed_names_and_search_folders(tmp_path: P
     starts = [at + 1 for at in range(15_001, len(strings) - 1) if strings[at] == 0]
     content = dynamic([(RPATH, 1), *((NEEDED, at) for at in starts)], strings)
     shown(wheel(tmp_path, one=content, two=content + b"\0", three=content + b"\0\0"))
+
+
+def needing(names: Iterable[str], *, soname: str = "", rpath: str = "") -> bytes:
+    """A library that needs others."""
+    places, strings = [], b"\0"
+    for tag, name in ((SONAME, soname), (RPATH, rpath), *((NEEDED, one) for one in names)):
+        if name:
+            places.append((tag, len(strings)))
+            strings += name.encode() + b"\0"
+    return dynamic(places, strings)
+
+
+@pytest.mark.slow
+def test_many_libraries_with_thousands_of_needed_names_and_search_folders(tmp_path: Path) -> None:
+    folders = ":".join(f"$ORIGIN/{number}" for number in range(256))
+    content = needing((f"n{number}.so" for number in range(3500)), rpath=folders)
+    shown(wheel(tmp_path, **{f"l{number}": content for number in range(40)}))
+
+
+@pytest.mark.slow
+def test_libraries_that_all_need_one_another(tmp_path: Path) -> None:
+    """Each is in a folder of its own, so none is on the search path of another."""
+    names = [f"lib{number}.so" for number in range(300)]
+    members = {
+        f"mill/{name}/{name}": needing((one for one in names if one != name), soname=name)
+        for name in names
+    }
+    path = wheel_files.make_wheel(
+        tmp_path, wheel_files.wheel_bytes({**wheel_files.members(), **members})
+    )
+    assert not verify(path).ok
+
+
+def test_libraries_that_all_need_one_another_and_pytorch() -> None:
+    names = [f"lib{number}.so" for number in range(300)]
+    undefined = frozenset(f"_ZN2at{len(str(number)) + 1}f{number}Ev" for number in range(400))
+    libraries = [
+        Symbols(
+            file=name,
+            machine="x86_64",
+            needed=(*names, "libtorch.so"),
+            exported=frozenset(),
+            undefined=undefined,
+        )
+        for name in names
+    ]
+    needs = torch_needs(libraries)
+    assert needs is not None
+    assert frozenset(needs.symbols) == undefined
+
+
+@pytest.mark.slow
+def test_thousands_of_requirements_and_a_need_of_pytorch(tmp_path: Path) -> None:
+    lines = "".join(f"Requires-Dist: a{number}>=1,<2,!=1.5\n" for number in range(6000))
+    metadata = wheel_files.METADATA.replace(b"\n\n", b"\n" + lines.encode() + b"\n")
+    members = {
+        **wheel_files.members(),
+        "mill/libmill.so": needing(["libtorch.so"]),
+        f"{wheel_files.DIST_INFO}/METADATA": metadata,
+    }
+    shown(wheel_files.make_wheel(tmp_path, wheel_files.wheel_bytes(members)))
+
+
+def test_names_of_c_plus_plus_that_repeat_what_repeats() -> None:
+    """Each part has the one before twice, so that 300 characters become gigabytes."""
+    digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    parts = "".join(f"S0_IS{digit}_S{digit}_E" for digit in digits[1:30])
+    name = f"_ZN2at1fE1AIiiE{parts}"
+    assert demangled(name) == name
+    pack = f"_ZN2at1fIJ{'i' * 9000}EJ{'i' * 9000}EEvDp1AIJT_DpT0_EE"
+    assert demangled(pack) == pack
+    usual = "at::grind(at::Tensor const&, at::Tensor const&, at::Tensor const&)"
+    assert demangled("_ZN2at5grindERKNS_6TensorES2_S2_") == usual
 
 
 def test_a_library_whose_strings_all_overlap(tmp_path: Path) -> None:

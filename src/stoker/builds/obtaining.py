@@ -19,7 +19,15 @@ from stoker.builds.building import Built
 from stoker.builds.toolchains.making import install_toolchain
 from stoker.builds.toolchains.request import parse_request
 from stoker.catalogue.candidates import SourceDistribution, Supply
-from stoker.catalogue.finding import Found, NothingFitsError, find, find_source, nothing_fits
+from stoker.catalogue.finding import (
+    DRY_BYTES,
+    DRY_SECONDS,
+    Found,
+    NothingFitsError,
+    find,
+    find_source,
+    nothing_fits,
+)
 from stoker.catalogue.judging import Place
 from stoker.catalogue.kept import keep, kept_wheels
 from stoker.model.build import Isolation
@@ -37,6 +45,7 @@ from stoker.plan.shown import amount
 from stoker.plan.subject import Subject
 from stoker.plan.survey import plan_of, survey
 from stoker.settings.declared import CommandLine
+from stoker.wheel.zip.remote import Allowance
 
 Build = Callable[["ObtainedBuild"], Built]
 
@@ -114,8 +123,11 @@ def obtain(
     run only says what a build would take.
     """
     with shown(), stage(f"looking for {wanted}"):
-        search = find_source if wish.when is Building.ALWAYS else find
-        found = search(wanted, place, supply, say=say)
+        if wish.when is Building.ALWAYS:
+            found = find_source(wanted, place, supply, say=say)
+        else:
+            allowance = Allowance(DRY_BYTES, DRY_SECONDS) if dry_run else None
+            found = find(wanted, place, supply, say=say, allowance=allowance)
     if found.best is not None:
         best, received = found.best.choice, size(found.downloaded_bytes)
         reason = "any machine can use it" if found.best.plain else best.reason
@@ -125,7 +137,7 @@ def obtain(
         if found.source and found.source.is_newer_than(best.wheel.version):
             say(f"{found.source.requirement} has no wheel that fits; name it to build it")
         return found, None
-    if wish.when is Building.NEVER or found.source is None:
+    if wish.when is Building.NEVER or found.source is None or found.torch:
         raise nothing_fits(found)
     if wish.when is Building.IF_NONE:
         say(nothing_fits(found).message)
@@ -179,14 +191,15 @@ def _planned(
 
 @contextmanager
 def _without_torch(place: Place, python: str) -> Iterator[None]:
-    """Tell that a build is for CPUs only because there is no PyTorch, if it is refused as such."""
+    """Tell that a build is for CPUs only because of PyTorch, if it is refused as such."""
     try:
         yield
     except UsageError as error:
-        if place.torch is not None:
+        if place.torch is not None and place.torch.toolkit:
             raise
-        message = f"{error.message}; it would be built for a CPU, because {python} has no PyTorch"
-        hints = ("install PyTorch first: stoker install torch", *error.hints)
+        has = "a PyTorch for CPUs" if place.torch else "no PyTorch"
+        message = f"{error.message}; it would be built for a CPU, because {python} has {has}"
+        hints = ("install PyTorch with CUDA first: stoker install torch", *error.hints)
         raise UsageError(message, hints=hints) from error
 
 

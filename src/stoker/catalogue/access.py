@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from msgspec.structs import replace
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -17,6 +18,7 @@ from stoker.catalogue.values import PublishedCatalogue, PublishedWheel
 from stoker.model.distribution import read_version
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.value import Value
+from stoker.outside.address import read_address
 from stoker.outside.package_index import File, PackageIndex, files_of
 from stoker.outside.web import AbsentError, Web, opened
 
@@ -38,6 +40,8 @@ class LocatedCatalogue(Value, frozen=True, kw_only=True):
     url: str | None
     files: Mapping[str, File] = {}
     note: str = ""  # about its signature
+    is_kept: bool = False  # what was built here, of sources of all places
+    web: Web = Web()
 
     def reference(self, wheel: PublishedWheel) -> str:
         """Return a requirement that names only this wheel, by its address and hash."""
@@ -63,9 +67,10 @@ def locate(
     keys: Sequence[str] = (),
 ) -> LocatedCatalogue:
     """Read a catalogue, or the wheels of ``wanted`` in a package index that is none. If there are
-    keys, one of them must have signed the catalogue, and it may not be older than before.
+    keys, one of them must have signed the catalogue, and it may not be older than before. The
+    credentials in an address are used and not kept.
     """
-    web = web or Web()
+    web, place = (web or Web()).with_logins([place]), read_address(place).text
     served = place.startswith(("http://", "https://"))
     found = _served(place, web, keys) if served else _stored(place, keys)
     if found is None and keys:
@@ -86,7 +91,7 @@ def locate(
                 "name the root of an index, not the page of a project",
             ],
         )
-    return found
+    return replace(found, web=web)
 
 
 def _own(
@@ -112,7 +117,7 @@ def _own(
 
 
 def _served(place: str, web: Web, keys: Sequence[str]) -> LocatedCatalogue | None:
-    base = place.removesuffix("index.html").rstrip("/") + "/"
+    base = f"{place}/"
 
     def read(path: str, most: int) -> bytes | None:
         try:
@@ -140,9 +145,10 @@ def _foreign(place: str, wanted: Sequence[Requirement], web: Web) -> LocatedCata
     """Read the pages of the wanted projects, and what describes the labels of their wheels."""
     index = PackageIndex(roots=(place,), links=(), web=web)
     wheels: list[PublishedWheel] = []
-    files: dict[str, File] = {}
+    of_wheels: dict[str, File] = {}
     for requirement in wanted:
-        listed = {file.name: file for file in files_of(canonicalize_name(requirement.name), index)}
+        files = files_of(canonicalize_name(requirement.name), index)
+        listed = {str(file.name): file for file in files}
         found = [file for file in listed.values() if _suits(file, requirement)]
         needed = {_description(file.name) for file in found if without_label(file.name)[1]}
         described: dict[str, dict[str, Properties]] = {}
@@ -156,11 +162,11 @@ def _foreign(place: str, wanted: Sequence[Requirement], web: Web) -> LocatedCata
             entry = foreign_entry(file.name, digest, file.size or 0, labels)
             if entry is not None:
                 wheels.append(entry)
-                files[file.name] = file
+                of_wheels[file.name] = file
     if not wheels:
         return None
     catalogue = document.with_wheels(PublishedCatalogue(), wheels)
-    return LocatedCatalogue(catalogue=catalogue, place=place, url=None, files=files)
+    return LocatedCatalogue(catalogue=catalogue, place=place, url=None, files=of_wheels)
 
 
 def _suits(file: File, wanted: Requirement) -> bool:

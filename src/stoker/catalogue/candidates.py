@@ -2,25 +2,31 @@
 other places that stoker knows or that the user names.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from functools import partial
 
 import msgspec
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from stoker.catalogue.access import LocatedCatalogue
 from stoker.catalogue.judging import Place
 from stoker.catalogue.values import PublishedWheel
-from stoker.model.distribution import read_version
-from stoker.model.errors import MissingError, StokerError
-from stoker.model.value import UNDECODABLE, Bytes, Value, prepared
+from stoker.model.distribution import read_version, read_wheel_name
+from stoker.model.errors import MissingError
+from stoker.model.value import UNDECODABLE, Bytes, Value, counted, prepared
 from stoker.model.wheel_source import WheelSource
 from stoker.outside.long_work import Say
-from stoker.outside.package_index import File, PackageIndex, files_at, files_of, page_of
+from stoker.outside.package_index import (
+    File,
+    Listing,
+    PackageIndex,
+    files_at,
+    listings_of,
+    page_of,
+)
 from stoker.outside.web import UnreachableError, Web, opened
 
 _GITHUB = "https://api.github.com/repos/{}/releases?per_page=100"
@@ -64,6 +70,7 @@ class Listed(Value, frozen=True, kw_only=True):
     wheels: tuple[Candidate, ...]
     source: SourceDistribution | None
     newest: str | None = None  # of all versions, also if another one is wanted
+    left_out: tuple[str, ...] = ()
 
 
 def candidates(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -> Listed:
@@ -72,21 +79,19 @@ def candidates(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -
     """
     project = canonicalize_name(wanted.name)
     own = [one for located in supply.catalogues for one in _of_catalogue(located, wanted)]
-    files: list[File] = []
-    problems: list[StokerError] = []
-    for listing in _listings(project, place, supply):
-        try:
-            files += listing()
-        except MissingError as error:
-            problems.append(error)
-    if problems and not own and not files:
+    listings = [*listings_of(project, supply.index), *_of_sources(project, place, supply)]
+    problems = [listing.problem for listing in listings if listing.problem]
+    if problems and not own and not any(listing.files for listing in listings):
         raise problems[0]
     for problem in problems:
         say(f"not searched: {problem.message}")
+    files, left_out = _trusted(listings, wanted, _newest_of(supply.catalogues, wanted))
+    for what in left_out:
+        say(f"left out: {what}")
     listed: list[Candidate] = []
     for file in files:
         with suppress(ValueError):  # not a wheel, or not named like one
-            name, of_wheel, _, _ = parse_wheel_filename(file.name)
+            name, of_wheel, _ = read_wheel_name(file.name)
             if name == project:
                 listed.append(Candidate(version=of_wheel, file=file))
     sources = {version: file for file in files if (version := file.version_of(project))}
@@ -112,6 +117,7 @@ def candidates(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -
         wheels=tuple(sorted(wheels, key=lambda one: Version(one.version.public), reverse=True)),
         source=source,
         newest=str(max(versions)) if versions else None,
+        left_out=tuple(left_out),
     )
 
 
@@ -132,11 +138,67 @@ def _is_of(one: Candidate, digests: dict[str, str | None]) -> bool:
     return built_from is None or listed is None or built_from == listed
 
 
-def _listings(project: str, place: Place, supply: Supply) -> Iterator[Callable[[], Sequence[File]]]:
-    yield partial(files_of, project, supply.index)
+def _of_sources(project: str, place: Place, supply: Supply) -> Iterator[Listing]:
     for source in supply.sources:
         if source.serves(project) and (address := _filled(source.place, place)):
-            yield partial(_of_source, project, source, address, supply.index.web)
+            try:
+                yield Listing(address, _of_source(project, source, address, supply.index.web))
+            except MissingError as error:
+                yield Listing(address, problem=error)
+
+
+def _newest_of(catalogues: Iterable[LocatedCatalogue], wanted: Requirement) -> Version | None:
+    """Return the newest version that the catalogues of the user have."""
+    named = (
+        one
+        for located in catalogues
+        if not located.is_kept
+        for one in _of_catalogue(located, wanted)
+    )
+    return max((Version(one.version.public) for one in named), default=None)
+
+
+def _trusted(
+    listings: Iterable[Listing], wanted: Requirement, newest: Version | None
+) -> tuple[list[File], list[str]]:
+    """Return the files that may be taken, and what is left out in words.
+
+    The first place that has a project decides how new it is: anyone may offer a newer one of the
+    same name at another place. Places that were named for the project are as good as the first one.
+    A version that its publisher has yanked has to be named.
+    """
+    exact = any(
+        one.operator in ("==", "===") and "*" not in one.version for one in wanted.specifier
+    )
+    project = canonicalize_name(wanted.name)
+    taken: list[File] = []
+    left_out: list[str] = []
+    for listing in listings:
+        files = [file for file in listing.files if exact or not file.yanked]
+        if yanked := len(listing.files) - len(files):
+            left_out.append(f"{counted(yanked, 'file')} of {project} that its publisher has yanked")
+        if not listing.is_index:
+            taken += files
+            continue
+        versions = {file: _version_of(file, project) for file in files}
+        fitting = {*wanted.specifier.filter(found for found in versions.values() if found)}
+        newer = {one for one in fitting if newest and Version(one.public) > newest}
+        if newer:
+            left_out.append(
+                f"{project} {max(newer)} of {listing.place}, because the first place that has "
+                f"{project} ends at {newest}; {project}=={max(newer)} takes it"
+            )
+        taken += [file for file, found in versions.items() if found not in newer]
+        newest = newest or max((Version(one.public) for one in fitting), default=None)
+    return taken, left_out
+
+
+def _version_of(file: File, project: str) -> Version | None:
+    """Return the version of a wheel or a source of a project."""
+    with suppress(ValueError):
+        name, version, _ = read_wheel_name(file.name)
+        return version if name == project else None
+    return file.version_of(project)
 
 
 def _filled(template: str, place: Place) -> str | None:
@@ -178,13 +240,10 @@ def _released(url: str, web: Web) -> list[File]:
         releases = msgspec.json.decode(content, type=prepared(list[_Release]))
     except UNDECODABLE as error:
         raise UnreachableError(f"{url} is not a list of releases: {error}") from error
-    return [
-        File(
-            url=asset.browser_download_url,
-            size=asset.size,
-            sha256=asset.digest.removeprefix("sha256:") if asset.digest else None,
-        )
-        for release in releases
-        for asset in release.assets
-        if asset.browser_download_url.startswith(("http://", "https://"))
-    ]
+    files = []
+    for asset in (asset for release in releases for asset in release.assets):
+        if asset.browser_download_url.startswith(("http://", "https://")):
+            digest = asset.digest.removeprefix("sha256:") if asset.digest else None
+            with suppress(ValueError):  # its address names no file
+                files.append(File(url=asset.browser_download_url, size=asset.size, sha256=digest))
+    return files

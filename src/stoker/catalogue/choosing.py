@@ -116,7 +116,7 @@ def _missing(
     """
     environment, projects = marker_environment(ranked.host), set(ranked.catalogue.projects)
     names = {wheel.project for wheel in taken}
-    required = (one for wheel in taken for one in _active(wheel, environment))
+    required = (one for wheel in taken for one in active_requirements(wheel, environment))
     there = (one for one in required if canonicalize_name(one.name) in projects)
     open_ = (one for one in (*wanted, *there) if canonicalize_name(one.name) not in names)
     return next(open_, None)
@@ -132,7 +132,10 @@ def _refusals(
         yield from (f"{wheel.file}: {reason}" for reason in reasons if reason)
 
 
-def _active(wheel: PublishedWheel, environment: Mapping[str, str]) -> Iterator[Requirement]:
+def active_requirements(
+    wheel: PublishedWheel, environment: Mapping[str, str]
+) -> Iterator[Requirement]:
+    """Yield what a wheel requires on a machine, without any extra."""
     for line in wheel.requires:
         try:
             requirement = read_requirement(line)

@@ -13,13 +13,14 @@ from stoker.catalogue.values import WHEEL_VARIANTS, ArchCode, CodeRegions, Publi
 from stoker.knowledge.cpus import cpu_needs
 from stoker.knowledge.gpus import gpus
 from stoker.knowledge.sonames import cuda_of
-from stoker.model.artifact import ArtifactFacts, WheelFacts
+from stoker.model.artifact import ArtifactFacts, LibraryFacts, WheelFacts
 from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import ArtifactError, UsageError
 from stoker.model.slimming import SlimRecord
 from stoker.model.value import Value, minor_release, prepared
 from stoker.model.variant import Backend, Variant
 from stoker.plan.grammar import label
+from stoker.wheel.inspect.origins import own_libraries
 from stoker.wheel.inspect.runs_on import arch_order
 
 # A variant's folder stands beside these.
@@ -56,6 +57,7 @@ def make_entry(
     wheel = facts.wheel
     assert wheel is not None
     _check_name(identity.file, wheel)
+    own = own_libraries(facts.libraries, wheel.name)
     plan = recorded.plan or Variant(backend=_backend(facts))
     cuda = plan.toolkit or _cuda(facts, wheel) if plan.backend is Backend.CUDA else None
     abis = {library.cxx_abi for library in facts.libraries if library.cxx_abi}
@@ -75,8 +77,8 @@ def make_entry(
         variant=recorded.variant or _variant_name(wheel, recorded, plan, cuda),
         backend=plan.backend,
         cuda=cuda,
-        regions=_regions(facts),
-        code=_code(facts),
+        regions=_regions(own),
+        code=_code(own),
         minimum_driver=facts.minimum_driver,
         cpu=plan.cpu,
         cpu_needs=tuple(sorted(cpu_needs(plan.cpu))) if plan.cpu else (),
@@ -160,18 +162,18 @@ def _built_for_torch(wheel: WheelFacts) -> str | None:
     return found[1] if found else None
 
 
-def _regions(facts: ArtifactFacts) -> tuple[CodeRegions, ...]:
+def _regions(libraries: Iterable[LibraryFacts]) -> tuple[CodeRegions, ...]:
     counted: Counter[tuple[str, ...]] = Counter()
-    for library in facts.libraries:
+    for library in libraries:
         for pattern in library.regions:
             counted[pattern.archs] += pattern.count
     return tuple(CodeRegions(archs=archs, count=counted[archs]) for archs in sorted(counted))
 
 
-def _code(facts: ArtifactFacts) -> tuple[ArchCode, ...]:
+def _code(libraries: Iterable[LibraryFacts]) -> tuple[ArchCode, ...]:
     sizes: Counter[str] = Counter()
     counts: Counter[str] = Counter()
-    for library in facts.libraries:
+    for library in libraries:
         for code in library.device_code:
             if code.linked:
                 sizes[code.arch] += code.size_bytes

@@ -7,29 +7,43 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
+from msgspec.structs import replace
 from packaging.requirements import Requirement
 
-from stoker.catalogue.candidates import SourceDistribution, Supply, candidates
+from stoker.catalogue.candidates import Candidate, SourceDistribution, Supply, candidates
 from stoker.catalogue.host import host_of
-from stoker.catalogue.judging import Place
+from stoker.catalogue.judging import Place, required_torch
 from stoker.catalogue.opening import Judge, Judged
 from stoker.catalogue.ranking import rank
 from stoker.catalogue.values import Fit
 from stoker.knowledge.projects import projects, wheel_sources
 from stoker.machine.python import Probe, ask_interpreter
-from stoker.model.errors import StokerError, nearest
+from stoker.model.distribution import read_version
+from stoker.model.errors import ArtifactError, StokerError, nearest
 from stoker.model.value import Value, counted, size
 from stoker.outside import folders
-from stoker.outside.files import folder_of_process
+from stoker.outside.files import folder_of_process, sha256_of
 from stoker.outside.long_work import Say
-from stoker.outside.web_connections import WebConnections
+from stoker.outside.package_index import File, download
 from stoker.wheel.inspect.torch_builds import LIBRARIES, read_torch
+from stoker.wheel.zip.remote import Allowance, SpentError
 
 _TIMEOUT_S = 60.0
+DRY_BYTES, DRY_SECONDS = 50 << 20, 30  # that a dry run reads of the wheels of a project
 _ASIDE = ".stoker-find-"
 _SEARCHED = "`pip config list` shows the indexes that were searched; --catalogue adds a place"
 _NO_SOURCE = "it cannot be built: no place has a source of it"
+
+
+class NeededTorch(Value, frozen=True, kw_only=True):
+    """The PyTorch that a project needs and that is not here; the reason is of its newest wheel."""
+
+    by: str
+    requirement: str
+    reason: str
+    with_cuda: bool = False  # the installed one is for CPUs
 
 
 class Found(Value, frozen=True, kw_only=True):
@@ -40,6 +54,8 @@ class Found(Value, frozen=True, kw_only=True):
     judged: tuple[Judged, ...]
     source: SourceDistribution | None = None
     newest: str | None = None  # the newest version that any place has
+    left_out: tuple[str, ...] = ()  # what may not be taken, which pip would take
+    torch: NeededTorch | None = None  # if nothing fits because of PyTorch
 
     @property
     def downloaded_bytes(self) -> int:
@@ -49,10 +65,10 @@ class Found(Value, frozen=True, kw_only=True):
     def reference(self) -> str:
         """Return a requirement that names only the best wheel, by its address and hash. A wheel
         that every installer chooses well is required as the user wrote it, so that requirements
-        of other packages count.
+        of other packages count; but not if something was left out that it would take.
         """
         assert self.best is not None
-        if self.best.plain:
+        if self.best.plain and not self.left_out:
             return self.wanted
         wanted, digest = Requirement(self.wanted), self.best.sha256
         extras = f"[{','.join(sorted(wanted.extras))}]" if wanted.extras else ""
@@ -76,30 +92,46 @@ def is_place(word: str) -> bool:
     return "/" in word.partition("@")[0] or Path(word).is_dir()
 
 
-def find(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -> Found:
-    """Judge the wheels of a project, the newest version first, until a version has one that fits.
-    Each refusal is told with its reason. Wheels of an index are not opened if a catalogue has one
-    of the same version that fits.
+def find(
+    wanted: Requirement,
+    place: Place,
+    supply: Supply,
+    *,
+    say: Say,
+    allowance: Allowance | None = None,
+) -> Found:
+    """Judge the wheels of a project, the newest version first, until a version has one that fits,
+    all have a reason against them that older ones share, or what may be read is spent. Each refusal
+    is told with its reason. Wheels of an index are not opened if a catalogue has one of the same
+    version that fits.
     """
     listed = candidates(wanted, place, supply, say=say)
     judged: list[Judged] = []
     fitting: list[Judged] = []
+    spent = False
     refusals = _Refusals(say)
-    with (
-        folder_of_process(folders.cache() / "install", _ASIDE) as work,
-        WebConnections() as connections,
-    ):
-        judge = Judge(place, supply.index, connections, work)
+    with folder_of_process(folders.cache() / "install", _ASIDE) as work:
+        judge = Judge(place, supply.index, work, allowance)
         for _, version in groupby(listed.wheels, key=lambda one: one.version.public):
+            before = len(judged)
             for _, group in groupby(version, key=lambda one: one.entry is None):
-                found = [judge(candidate) for candidate in group]
-                judged += found
-                fitting += refusals.without_refused(found)
-                if any(one.choice.fit is not Fit.PTX for one in fitting):
+                try:
+                    for candidate in group:
+                        judged.append(judge(candidate))
+                        fitting += refusals.without_refused(judged[-1:])
+                except SpentError:
+                    spent = True
+                if spent or any(one.choice.fit is not Fit.PTX for one in fitting):
                     break
-            if fitting:
+            if fitting or spent or any(one.choice.shared for one in judged[before:]):
                 break
     refusals.tell_others()
+    if spent:
+        left = counted(len(listed.wheels) - len(judged), "wheel")
+        say(
+            f"{left} of {wanted} were not looked at: a dry run reads {size(DRY_BYTES)} in "
+            f"{DRY_SECONDS} s at most"
+        )
     best: Judged | None = None
     if fitting:
         first = rank(place.host, [one.choice.wheel for one in fitting])[0].wheel
@@ -110,7 +142,51 @@ def find(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -> Foun
         judged=tuple(judged),
         source=listed.source,
         newest=listed.newest,
+        left_out=listed.left_out,
+        torch=None if best else _torch_of_newest(judged, place),
     )
+
+
+def _torch_of_newest(judged: Iterable[Judged], place: Place) -> NeededTorch | None:
+    """Return the PyTorch that the newest version needs, unless the installed one is such a one."""
+    newest = next((one.choice for one in judged if one.choice.wheel.requires), None)
+    needed = required_torch(place, newest.wheel) if newest else None
+    if newest is None or needed is None:
+        return None
+    if place.torch and not newest.shared:
+        release = place.torch.build.release
+        if Requirement(needed).specifier.contains(release, prereleases=True):
+            return None
+    return NeededTorch(
+        by=f"{newest.wheel.project} {newest.wheel.version}",
+        requirement=needed,
+        reason=newest.reason,
+        with_cuda=place.torch is not None and newest.shared,
+    )
+
+
+def pinned(found: Found, place: Place, supply: Supply, *, say: Say) -> Found:
+    """Return the result with the hash of the best wheel. If its place gives none, the wheel is
+    received whole and judged again: a server may send others something else.
+    """
+    best = found.best
+    if best is None or best.sha256 or (best.plain and not found.left_out):
+        return found
+    with folder_of_process(folders.cache() / "install", _ASIDE) as work:
+        parts = urlsplit(best.url)
+        if parts.scheme == "file":
+            path = Path(unquote(parts.path))
+        else:
+            path = download(File(url=best.url), work, supply.index, say=say)
+        digest = sha256_of(path)
+        file = File(url=path.as_uri(), sha256=digest)
+        version = read_version(best.choice.wheel.version)
+        again = Judge(place, supply.index, work)(Candidate(version=version, file=file))
+    if not again.choice.runs:
+        raise ArtifactError(
+            f"it differs from what was judged: {again.choice.reason}", file=best.choice.wheel.file
+        )
+    return replace(found, best=replace(best, sha256=digest))
 
 
 def find_source(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -> Found:
@@ -151,6 +227,8 @@ def nothing_fits(found: Found) -> NothingFitsError:
     """Return the error for a project of which no wheel fits."""
     count = len(found.judged)
     source = found.source
+    if found.torch:
+        return _wrong_torch(found, found.torch)
     if not count and not source:
         near = () if found.newest else _similar(Requirement(found.wanted).name)
         hints = [f"the newest version is {found.newest}"] if found.newest else []
@@ -164,6 +242,19 @@ def nothing_fits(found: Found) -> NothingFitsError:
     does = "fits" if count > 1 else "does not fit"
     message = f"{wheels} of {found.wanted} {does} this machine{read}"
     return NothingFitsError(message, hints=hints)
+
+
+def _wrong_torch(found: Found, torch: NeededTorch) -> NothingFitsError:
+    """Return the error for a project whose newest version needs another PyTorch than this one."""
+    which = "a PyTorch for CUDA" if torch.with_cuda else "it"
+    hints = [f"install {which} first: stoker install '{torch.requirement}'"]
+    if found.source:
+        hints.append(f"--only-build builds {found.source.requirement} for what is here")
+    read = size(found.downloaded_bytes)
+    return NothingFitsError(
+        f"no wheel of {found.wanted} fits ({read} read), because of {torch.by}: {torch.reason}",
+        hints=hints,
+    )
 
 
 def _similar(name: str) -> tuple[str, ...]:

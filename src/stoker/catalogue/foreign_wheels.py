@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterable, Iterator
 
 import msgspec
-from packaging.utils import parse_wheel_filename
 
 from stoker.catalogue.values import NO_LABEL, ArchCode, CodeRegions, PublishedWheel
 from stoker.knowledge.cpus import cpu_levels, cpu_needs
+from stoker.model.distribution import read_wheel_name
 from stoker.model.errors import ArtifactError
 from stoker.model.value import UNDECODABLE, Value, prepared
 from stoker.model.variant import Backend
@@ -56,7 +56,7 @@ def foreign_entry(
     """
     bare, label = without_label(file)
     try:
-        name, version, _, tags = parse_wheel_filename(bare)
+        name, version, tags = read_wheel_name(bare)
     except ValueError:  # also InvalidWheelFilename and InvalidVersion
         return None
     if label is not None and label not in described:

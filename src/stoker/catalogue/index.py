@@ -91,7 +91,9 @@ def _begin(store: Store) -> None:
 def add_wheels(
     store: Store, uploads: Collection[Upload], *, replace: bool, say: Say, sign: Sign | None = None
 ) -> tuple[PublishedWheel, ...]:
-    """Add wheels; return those that were new. The same wheel again changes nothing."""
+    """Add wheels; return those that were new. The same wheel again changes nothing, but ``replace``
+    writes its file again, which may have been damaged.
+    """
     added: dict[tuple[str, str], PublishedWheel] = {}
 
     def change(catalogue: PublishedCatalogue) -> PublishedCatalogue:
@@ -112,10 +114,10 @@ def add_wheels(
 
     def upload() -> None:
         for one in uploads:
-            if one.wheel.key in added:
+            if replace or one.wheel.key in added:
                 path = one.wheel.path
                 store.write(f"{path}.metadata", one.metadata)
-                if not store.has(path, one.wheel.size_bytes):
+                if replace or not store.has(path, one.wheel.size_bytes):
                     say(f"uploading {one.wheel.file}")
                     store.upload(path, one.source)
 
@@ -228,6 +230,7 @@ def _update(
         new = change(current)
         begins_signing = sign is not None and not current.serial
         if new == current and version is not None and not abandoned and not begins_signing:
+            before()
             return current
         if sign:
             new = msgspec.structs.replace(new, serial=current.serial + 1)

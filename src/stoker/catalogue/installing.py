@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
+from msgspec.structs import replace
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -19,10 +21,10 @@ from stoker.knowledge.projects import wheel_sources
 from stoker.machine.installers import Installer, InstallerKind, find_installer, install_failure
 from stoker.model.errors import UsageError
 from stoker.outside import folders, process
-from stoker.outside.files import folder_of_process
+from stoker.outside.files import folder_of_process, write_whole
 from stoker.outside.long_work import Say, stage
 from stoker.outside.package_index import PackageIndex, download, read_index
-from stoker.outside.web import Web
+from stoker.outside.web import Web, credentials_file
 from stoker.settings.tables import InstallSettings
 
 ASIDE = ".stoker-install-"
@@ -45,11 +47,13 @@ def read_supply(places: Sequence[str], settings: InstallSettings) -> Supply:
     """
     named = dict.fromkeys((*places, *settings.catalogues))
     kept = kept_wheels()
+    index = read_index()
+    web = index.web.with_logins((*named, *(one.place for one in settings.sources)))
     return Supply(
-        index=read_index(),
+        index=replace(index, web=web),
         catalogues=(
             *((kept,) if kept else ()),
-            *(locate(place, keys=settings.keys_of(place)) for place in named),
+            *(locate(place, web, keys=settings.keys_of(place)) for place in named),
         ),
         sources=(*settings.sources, *wheel_sources()),
     )
@@ -103,7 +107,7 @@ def install(
     """Install each wheel by its address and hash; one with the label of a wheel variant, which pip
     refuses, is downloaded and loses it.
     """
-    index = PackageIndex(roots=(), links=(), web=Web())
+    index = PackageIndex(roots=(), links=(), web=located.web)
     with folder_of_process(folders.cache() / "install", ASIDE) as work, stage("installing"):
         references = []
         for wheel in selection.wheels:
@@ -112,16 +116,24 @@ def install(
                 continue
             path = download(located.files[wheel.file], work, index, say=say)
             references.append(str(path.rename(work / without_label(wheel.file)[0])))
-        run_installer(installer.install(references), say)
+        run_installer(installer.install(references), say, located.web)
 
 
-def run_installer(command: Sequence[str], say: Say) -> None:
-    """Run pip or uv, and tell what it prints but for the requirements that are installed."""
+def run_installer(command: Sequence[str], say: Say, web: Web | None = None) -> None:
+    """Run pip or uv, and tell what it prints but for the requirements that are installed. It gets
+    the credentials of ``web`` through a file, because others may read command lines.
+    """
 
     def tell(line: str) -> None:
         if not line.startswith(_SATISFIED):
             say(line)
 
-    outcome = process.stream(list(command), tell)
+    with ExitStack() as stack:
+        environment = None
+        if web and web.logins:
+            work = stack.enter_context(folder_of_process(folders.cache() / "install", ASIDE))
+            write_whole(work / "netrc", credentials_file(web), private=True)
+            environment = {**os.environ, "NETRC": str(work / "netrc")}
+        outcome = process.stream(list(command), tell, env=environment)
     if not outcome.ok:
         raise install_failure(outcome.stdout, "the packages")

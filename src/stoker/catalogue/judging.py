@@ -5,7 +5,12 @@ Wheels of an index, of a page with links and of a catalogue are judged by the sa
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from stoker.catalogue.choosing import TORCH, out_of_step
+from stoker.catalogue.choosing import (
+    TORCH,
+    active_requirements,
+    marker_environment,
+    out_of_step,
+)
 from stoker.catalogue.ranking import rank
 from stoker.catalogue.values import Choice, Host, PublishedWheel
 from stoker.model.artifact import ArtifactFacts, TorchFit
@@ -29,8 +34,23 @@ def judge_name(place: Place, wheel: PublishedWheel) -> Choice:
 
 def judge_metadata(place: Place, wheel: PublishedWheel) -> Choice:
     """Judge a wheel by its metadata, before its libraries are read."""
-    reason = _wrong_python(place, wheel) or _wrong_torch(place, wheel)
-    return Choice.refused(wheel, reason) if reason else judge_name(place, wheel)
+    if reason := _wrong_python(place, wheel) or _wrong_torch(place, wheel):
+        return Choice.refused(wheel, reason)
+    if place.torch is None and (needed := required_torch(place, wheel)):
+        exactly = f" ({needed})" if needed != TORCH else ""
+        reason = f"it needs PyTorch{exactly}, which is not installed"
+        return Choice.refused(wheel, reason, shared=True)
+    return judge_name(place, wheel)
+
+
+def required_torch(place: Place, wheel: PublishedWheel) -> str | None:
+    """Return how a wheel with libraries requires PyTorch. One without libraries gets PyTorch from
+    the installer, and its code does not depend on which.
+    """
+    if all(tag.endswith("-any") for tag in wheel.tags):
+        return None
+    required = active_requirements(wheel, marker_environment(place.host))
+    return next((f"{TORCH}{one.specifier}" for one in required if one.name == TORCH), None)
 
 
 def judge(
@@ -46,7 +66,18 @@ def judge(
         or _unresolved(place, needs)
         or _wrong_torch(place, wheel)
     )
-    return Choice.refused(wheel, reason) if reason else judge_name(place, wheel)
+    if reason:
+        shared = needs is not None and _lacks_cuda(place, needs)
+        return Choice.refused(wheel, reason, shared=shared)
+    return judge_name(place, wheel)
+
+
+def _lacks_cuda(place: Place, needs: TorchNeeds) -> bool:
+    """Return whether a wheel needs libraries of a PyTorch for GPUs, and this one is for CPUs."""
+    if place.torch is None:
+        return True
+    absent = loads_with(needs, [place.torch]).builds[-1].absent
+    return place.torch.build.cuda is None and any("cuda" in name for name in absent)
 
 
 def _unreadable(facts: ArtifactFacts, wheel: PublishedWheel) -> str | None:

@@ -34,7 +34,7 @@ def kept_wheels() -> LocatedCatalogue | None:
     if not (folder() / CATALOGUE).is_file():
         return None
     # It needs no signature: a process that can write there can replace stoker's settings as well.
-    return replace(locate(str(folder())), note="")
+    return replace(locate(str(folder())), note="", is_kept=True)
 
 
 def keep(wheel: Path, name: str, place: Place, source: str | None, *, say: Say) -> PublishedWheel:

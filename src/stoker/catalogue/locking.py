@@ -8,20 +8,28 @@ import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
+from packaging.markers import InvalidMarker, Marker, UndefinedEnvironmentName
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
 
 from stoker import __version__
+from stoker.catalogue.choosing import marker_environment
 from stoker.catalogue.finding import Found
 from stoker.catalogue.judging import Place
-from stoker.catalogue.values import Digest, Line, VersionText
+from stoker.catalogue.values import Digest, Host, Line, VersionText
 from stoker.machine.installers import Installer, InstallReport, Resolved, install_failure
+from stoker.model.distribution import read_version, read_wheel_name
 from stoker.model.errors import ArtifactError, UsageError, unreadable
+from stoker.model.file_name import file_name, named_by
 from stoker.model.value import UNDECODABLE, Value, checked_toml, minor_release, prepared, toml_value
 from stoker.outside import process
+from stoker.outside.address import without_credentials
 from stoker.outside.files import read_json, write_whole
+from stoker.outside.web import Web
 
 _Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\Z")]
 _Url = Annotated[str, Meta(pattern=r"^(https?|file)://[^\s\x00-\x1f#]+\Z", max_length=10_000)]
@@ -33,17 +41,37 @@ class _Hashes(Value, frozen=True, kw_only=True):
 
 
 class _LockedFile(Value, frozen=True, kw_only=True):
+    """A wheel. ValueError if its address names another file, such as a source, which would run."""
+
     name: Line
     url: _Url
     hashes: _Hashes
 
+    def __post_init__(self) -> None:
+        if named_by(self.url) != file_name(self.name):
+            raise ValueError(f"the address of {self.name} leads to another file")
 
-class LockedPackage(Value, frozen=True, kw_only=True):
+
+class LockedPackage(Value, frozen=True, kw_only=True, rename="kebab"):
     """One package of a lock, which names exactly one file of it."""
 
     name: _Name
     version: VersionText
+    marker: Line | None = None
+    requires_python: Line | None = None
     wheels: Annotated[tuple[_LockedFile, ...], Meta(min_length=1, max_length=1)]
+
+    def __post_init__(self) -> None:
+        (file,) = self.wheels
+        project, version, _ = read_wheel_name(file.name)
+        if (project, version) != (canonicalize_name(self.name), read_version(self.version)):
+            raise ValueError(f"{file.name} is not a wheel of {self.name} {self.version}")
+
+    @property
+    def bare(self) -> "LockedPackage":
+        """The same without the credentials in its address."""
+        (file,) = self.wheels
+        return replace(self, wheels=(replace(file, url=without_credentials(file.url)),))
 
     @property
     def reference(self) -> str:
@@ -77,8 +105,8 @@ def resolved_lock(found: Sequence[Found], place: Place, installer: Installer, wo
 
 
 def _locked(one: Resolved) -> LockedPackage:
-    url, _, _ = one.url.partition("#")
-    name = unquote(urlsplit(url).path.rpartition("/")[2])
+    url = without_credentials(one.url.partition("#")[0])
+    name = named_by(url)
     digest = one.download_info.archive_info.hashes.get("sha256")
     if not name.endswith(".whl"):
         raise UsageError(
@@ -121,11 +149,15 @@ def _lock_lines(lock: Lock) -> Iterator[str]:
         yield f"hashes = {toml_value({'sha256': file.hashes.sha256})}"
 
 
-def read_lock(path: Path) -> Lock:
-    """Read a lock; raise UsageError if one of its packages is not one file with its hash."""
+def read_lock(path: Path) -> tuple[Lock, Web]:
+    """Read a lock, and the credentials in its addresses apart from it; raise UsageError if one of
+    its packages is not one wheel with its hash.
+    """
     try:
         content = tomllib.loads(checked_toml(path.read_text(encoding="utf-8")))
-        return msgspec.convert(content, prepared(Lock))
+        lock = msgspec.convert(content, prepared(Lock))
+        web = Web().with_logins(one.wheels[0].url for one in lock.packages)
+        return replace(lock, packages=tuple(one.bare for one in lock.packages)), web
     except OSError as error:
         raise unreadable(path, error) from error
     except UNDECODABLE as error:
@@ -133,9 +165,27 @@ def read_lock(path: Path) -> Lock:
         raise UsageError(f"not a lock of stoker: {error}", where=str(path), hints=hints) from None
 
 
-def locked_install(lock: Lock, installer: Installer) -> list[str]:
-    """Return the command that installs exactly what is locked, and nothing else."""
-    return installer.install(["--no-deps", *(one.reference for one in lock.packages)])
+def locked_install(lock: Lock, installer: Installer, host: Host, path: Path) -> list[str]:
+    """Return the command that installs exactly what is locked, and nothing else. No code of a
+    package runs.
+    """
+    environment = dict(marker_environment(host))
+    try:
+        taken = [one for one in lock.packages if _holds(one.marker, environment)]
+        for named in (lock.requires_python, *(one.requires_python for one in taken)):
+            if not SpecifierSet(named or "").contains(host.python, prereleases=True):
+                message = f"it is for Python {named}, and this is Python {host.python}"
+                hints = ["--python names another one, and --lock writes a file for this one"]
+                raise UsageError(message, where=str(path), hints=hints)
+    except (InvalidSpecifier, InvalidMarker, UndefinedEnvironmentName) as error:
+        raise UsageError(f"not a lock of stoker: {error}", where=str(path)) from None
+    return installer.install(
+        ["--no-deps", "--only-binary", ":all:", *(one.reference for one in taken)]
+    )
+
+
+def _holds(marker: str | None, environment: dict[str, str]) -> bool:
+    return marker is None or Marker(marker).evaluate(environment)
 
 
 def pyproject_lines(found: Iterable[Found]) -> Iterator[str]:

@@ -26,9 +26,9 @@ from stoker.model.errors import ArtifactError, MissingError
 from stoker.model.value import Value
 from stoker.outside.deleting import remove_file
 from stoker.outside.kept_values import KeptValues, name_of, tree_digest
+from stoker.outside.long_work import stage
 from stoker.outside.package_index import File, PackageIndex, download
-from stoker.outside.web import NoRangesError
-from stoker.outside.web_connections import WebConnections
+from stoker.outside.web import AbsentError, NoRangesError, UnreachableError, opened
 from stoker.wheel.elf.elf import Elf
 from stoker.wheel.elf.tables import dynamic_symbols
 from stoker.wheel.inspect.facts import open_member, read_member, wheel_facts
@@ -38,7 +38,7 @@ from stoker.wheel.reader import Reader, open_file
 from stoker.wheel.zip.archive import dist_info_of
 from stoker.wheel.zip.directory import ZipLimits, member_of, read_listed
 from stoker.wheel.zip.headers import DirectoryEntry
-from stoker.wheel.zip.remote import open_remote
+from stoker.wheel.zip.remote import Allowance, SpentError, open_remote
 
 _UNKNOWN = "0" * 64  # in place of a hash that an index does not tell
 _LARGEST_METADATA = 16 << 20
@@ -72,11 +72,13 @@ _READ_WHEELS = KeptValues("wheels", _ReadWheel, most=1024)
 class Judge:
     """Judges wheels for one place. ``work`` receives those whose servers send no parts."""
 
-    def __init__(self, place: Place, index: PackageIndex, connections: WebConnections, work: Path):
+    def __init__(
+        self, place: Place, index: PackageIndex, work: Path, allowance: Allowance | None = None
+    ):
         self._place = place
         self._index = index
-        self._connections = connections
         self._work = work
+        self._allowance = allowance or Allowance()
         self._reader = tree_digest(Path(stoker.wheel.__file__).parent)
 
     def __call__(self, candidate: Candidate) -> Judged:
@@ -93,21 +95,49 @@ class Judge:
             kept = name_of(self._reader, file.url, file.sha256) if file.sha256 else None
             if kept and (known := _READ_WHEELS.recall(kept)):
                 return self._judge_read(candidate, judged, known)
-            with self._opened(file) as reader:
+            if told := self._told_metadata(file):
+                received = len(told)
+                early = self._judge_told(named, told)
+                if not early.runs:
+                    return replace(judged, choice=early, downloaded_bytes=received)
+            with stage(f"reading {file.name}"), self._opened(file) as reader:
                 try:
                     judged, read = self._judge_opened(reader, candidate, judged)
                 finally:
-                    received = getattr(reader, "downloaded", reader.size)
+                    received += getattr(reader, "downloaded", reader.size)
             if kept and read:
                 _READ_WHEELS.keep(kept, read)
         except ArtifactError as error:
             problem = str(error).removeprefix(file.name).lstrip(": ")
             refusal = Choice.refused(named, f"it is damaged: {problem}")
             judged = replace(judged, choice=refusal)
+        except SpentError:
+            raise
         except MissingError as error:
             refusal = Choice.refused(named, f"it cannot be read: {error.message}")
             judged = replace(judged, choice=refusal)
         return replace(judged, downloaded_bytes=received)
+
+    def _told_metadata(self, file: File) -> bytes | None:
+        """Return the metadata that an index has beside a wheel (PEP 658), if it has them."""
+        if file.metadata_sha256 is None or file.url.startswith("file:"):
+            return None
+        try:
+            self._allowance.take(0)
+            with opened(f"{file.url}.metadata", self._index.web) as answer:
+                content = answer.whole(_LARGEST_METADATA)
+        except (AbsentError, UnreachableError):
+            return None
+        self._allowance.take(len(content))
+        if file.metadata_sha256 not in ("", hashlib.sha256(content).hexdigest()):
+            raise ArtifactError("its metadata differ from what the index says", file=file.name)
+        return content
+
+    def _judge_told(self, named: PublishedWheel, metadata: bytes) -> Choice:
+        """Judge a wheel by the metadata beside it; whether they are its own is checked later."""
+        facts = wheel_facts(metadata, b"", members=0, unpacked=0)
+        told = replace(named, requires=facts.requires, requires_python=facts.requires_python)
+        return judge_metadata(self._place, told)
 
     @contextmanager
     def _opened(self, file: File) -> Iterator[Reader]:
@@ -122,11 +152,12 @@ class Judge:
             self._work,
             size=file.size,
             name=file.name,
-            connections=self._connections,
+            allowance=self._allowance,
         ) as remote:
             try:
                 remote.read_at(max(0, remote.size - 1), 1)
             except NoRangesError:
+                self._allowance.take(remote.size)
                 path = download(file, self._work, self._index, say=lambda _: None)
             else:
                 yield remote

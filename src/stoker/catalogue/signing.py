@@ -100,7 +100,7 @@ def check_serial(place: str, serial: int) -> None:
     """Raise ArtifactError for a catalogue that is older than one that was seen at this place;
     remember a newer one.
     """
-    path, place = folders.state() / _SEEN, place.rstrip("/")
+    path = folders.state() / _SEEN
     path.parent.mkdir(parents=True, exist_ok=True)
     with locks.held(path.with_suffix(".lock"), waiting=lambda: None):
         seen = _read(path)

@@ -155,16 +155,17 @@ class Fit(StrEnum):
 
 
 class Choice(Value, frozen=True, kw_only=True):
-    """A wheel, how it runs, and why."""
+    """A wheel, how it runs, and why. ``shared``: the reason against it holds for every release."""
 
     wheel: PublishedWheel
     fit: Fit
     reason: str
     notes: tuple[str, ...] = ()
+    shared: bool = False
 
     @classmethod
-    def refused(cls, wheel: PublishedWheel, reason: str) -> "Choice":
-        return cls(wheel=wheel, fit=Fit.NONE, reason=reason)
+    def refused(cls, wheel: PublishedWheel, reason: str, *, shared: bool = False) -> "Choice":
+        return cls(wheel=wheel, fit=Fit.NONE, reason=reason, shared=shared)
 
     @property
     def runs(self) -> bool:

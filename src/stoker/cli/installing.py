@@ -5,7 +5,7 @@ A module of its own, so that `stoker install --help` imports no feature.
 """
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import click
 
 from stoker.catalogue.access import LocatedCatalogue
 from stoker.catalogue.finding import is_place
-from stoker.catalogue.host import check_installable
+from stoker.catalogue.host import check_installable, read_host
 from stoker.catalogue.installing import (
     install,
     installer_for,
@@ -32,6 +32,7 @@ from stoker.model.errors import UsageError
 from stoker.model.value import size
 from stoker.outside.long_work import say, shown, stage
 from stoker.outside.terminal import print_json, show
+from stoker.outside.web import Web
 from stoker.settings.declared import CommandLine
 from stoker.settings.tables import InstallSettings
 
@@ -46,7 +47,7 @@ def install_with(options: InstallOptions, settings: dict[str, Any]) -> int:
     python = target_python(options.python)
     installer = installer_for(python, options.installer)
     if options.locked:
-        _from_lock(options.locked, options, installer)
+        _from_lock(options.locked, options, python, installer)
     elif options.slim:
         _slimmed(options, python, installer)
     elif from_one_place:
@@ -83,16 +84,16 @@ def _check(options: InstallOptions, *, from_one_place: bool) -> None:
         )
 
 
-def _from_lock(path: Path, options: InstallOptions, installer: Installer) -> None:
+def _from_lock(path: Path, options: InstallOptions, python: str, installer: Installer) -> None:
     """Install exactly what a pylock.toml names."""
-    read = read_lock(path)
-    command = locked_install(read, installer)
+    read, web = read_lock(path)
+    command = locked_install(read, installer, read_host(python), path)
     if options.only_print:
-        click.echo(shlex.join(command))
+        print_commands([command], web)
         return
     if not options.dry_run:
         with shown(), stage("installing"):
-            run_installer(command, say)
+            run_installer(command, say, web)
     if options.as_json:
         print_json(read.packages, "packages")
 
@@ -125,7 +126,7 @@ def _from_catalogue(options: InstallOptions, python: str, installer: Installer) 
     )
     tell_unchecked([located])
     if options.only_print:
-        click.echo(shlex.join(wheels_command(located, selection, installer)))
+        print_commands([wheels_command(located, selection, installer)], located.web)
         return
     if options.dry_run:
         print_json(selection) if options.as_json else show(selection_page(selection))
@@ -144,6 +145,14 @@ def _from_catalogue(options: InstallOptions, python: str, installer: Installer) 
 def install_settings() -> InstallSettings:
     """Return the table of stoker.toml, and tell what of it is ignored."""
     return told_options(CommandLine()).install
+
+
+def print_commands(commands: Iterable[Sequence[str]], web: Web) -> None:
+    """Print commands, which have no credentials."""
+    for command in commands:
+        click.echo(shlex.join(command))
+    if web.logins:
+        say("note: credentials are left out; pip and uv read those in ~/.netrc")
 
 
 def tell_unchecked(catalogues: Iterable[LocatedCatalogue]) -> None:

@@ -2,7 +2,6 @@
 does. Only this way imports what builds.
 """
 
-import shlex
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import click
 
 from stoker.builds.building import Built
 from stoker.builds.obtaining import Building, BuildWish, ObtainedBuild, obtain
-from stoker.catalogue.finding import Found, read_place
+from stoker.catalogue.finding import Found, pinned, read_place
 from stoker.catalogue.host import check_installable
 from stoker.catalogue.installing import ASIDE, read_supply, run_installer, wanted_by
 from stoker.catalogue.judging import Place
@@ -22,7 +21,7 @@ from stoker.cli.build_options import Part, taken
 from stoker.cli.building import build_with
 from stoker.cli.governed import run_governed
 from stoker.cli.install import InstallOptions
-from stoker.cli.installing import install_settings, tell_unchecked
+from stoker.cli.installing import install_settings, print_commands, tell_unchecked
 from stoker.machine.installers import Installer
 from stoker.model.errors import UsageError
 from stoker.outside import folders
@@ -56,19 +55,21 @@ def find_or_build(
     if len(found) < len(results) and (printed_only or options.lock):
         hints = ["install it once; the wheel is kept"]
         raise UsageError("what is not built yet has no address and no hash", hints=hints)
+    if not options.dry_run:
+        found = [pinned(one, place, supply, say=say) for one in found]
     command = installer.install([one.reference for one in found])
     if options.lines:
         click.echo("\n".join(pyproject_lines(found)))
         return 0
     if options.only_print:
-        for line in (command, *(["stoker", "run", "--", *one.command] for one in warm)):
-            click.echo(shlex.join(line))
+        warming = (["stoker", "run", "--", *one.command] for one in warm)
+        print_commands([command, *warming], supply.index.web)
         return 0
     if options.lock:
         _write_lock(options.lock, found, place, installer)
     if not options.dry_run:
         with shown(), stage("installing"):
-            run_installer(command, say)
+            run_installer(command, say, supply.index.web)
     if options.as_json:
         builds = [plan for _, plan in obtained if plan]
         print_json({"found": results, "builds": builds, "prewarmed": warm})

@@ -30,7 +30,16 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "history": {"runs": "[stoker.model.runs:Run]"},
     "history RUN": {"steps": "[stoker.model.runs:Attempt]"},
     "inspect": {"": "stoker.model.artifact:ArtifactFacts"},
-    "install PACKAGE": {"found": "[stoker.catalogue.finding:Found]"},
+    "install --locked": {"packages": "[stoker.catalogue.locking:LockedPackage]"},
+    "install --slim": {"wheels": "[stoker.catalogue.slim_install:SlimInstalled]"},
+    "install --slim --dry-run": {"downloads": "[stoker.catalogue.slim_install:Download]"},
+    "install INDEX": {"wheels": "[stoker.catalogue.values:PublishedWheel]"},
+    "install INDEX --dry-run": {"": "stoker.catalogue.values:Selection"},
+    "install PACKAGE": {
+        "found": "[stoker.catalogue.finding:Found]",
+        "builds": "[stoker.builds.obtaining:ObtainedBuild]",
+        "prewarmed": "[stoker.catalogue.prewarming:Prewarming]",
+    },
     "plan --options": {"options": "[stoker.model.source:CMakeOption]"},
     "package": {
         "plan": "stoker.wheel.package.plan:PackagePlan",

@@ -10,7 +10,8 @@ from stoker.knowledge import Row, table
 from stoker.model.value import whole_number
 
 _VERSION = re.compile(r"(?<=\.so)(?:\.\d+)+$")
-_HASH = re.compile(r"-[0-9a-f]{6,}$")
+# As auditwheel writes it, and as the builds of PyTorch do: libjpeg.bd6b9199.so.8.
+_HASH = re.compile(r"-[0-9a-f]{6,}$|\.[0-9a-f]{8}$")
 
 
 class Bringer(Row, frozen=True, kw_only=True):

@@ -188,7 +188,10 @@ def install_failure(output: str, what: str, *, room: Iterable[str] = ()) -> Stok
         return CommandError(
             "the hash of a file differs from the index",
             output="\n".join(output.splitlines()[-_TAIL:]),
-            hints=["publish the wheel again, and find out who changed the file"],
+            hints=[
+                "find out who changed the file",
+                "a wheel of a catalogue: `stoker catalogue publish WHEEL --to INDEX --replace`",
+            ],
         )
     if _UNREACHABLE.search(output):
         return MissingError(

@@ -10,12 +10,14 @@ from itertools import islice
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.tags import Tag, parse_tag
+from packaging.utils import NormalizedName, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 _LONGEST = 10_000  # characters of a requirement, which may hold a URL and a marker
 _HUGE_NUMBER = re.compile(r"\d{100}")
 _TAG = re.compile(r"[0-9A-Za-z_.]+-[0-9A-Za-z_.]+-[0-9A-Za-z_.]+")
 _MOST_IN_A_TAG = 30  # dots: a line stands for the product of its three sets
+_MOST_IN_A_NAME = 40  # dots of a wheel's name, with those of its version
 _MOST_TAGS = 5000  # of a wheel
 
 
@@ -24,6 +26,14 @@ def read_version(text: str) -> Version:
     if len(text) > _LONGEST or _HUGE_NUMBER.search(text):
         raise InvalidVersion(f"Invalid version: {text[:40]!r}... has {len(text)} characters")
     return Version(text)
+
+
+def read_wheel_name(file: str) -> tuple[NormalizedName, Version, frozenset[Tag]]:
+    """Return project, version and tags of a wheel's file name; raise ValueError if it is none."""
+    if file.count(".") > _MOST_IN_A_NAME:
+        raise ValueError(f"{file[:40]!r}... stands for too many tags")
+    name, version, _, tags = parse_wheel_filename(file)
+    return name, version, tags
 
 
 def read_requirement(text: str) -> Requirement:

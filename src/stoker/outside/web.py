@@ -1,54 +1,52 @@
 """Reads URLs. Independent of the purpose and of where the user's settings come from.
 
-A server may be hostile: every read has a limit of bytes and of time.
+A server may be hostile: every read has a limit of bytes and of time. Connections, proxies and
+certificates are urllib3's (`web_pools.py`).
 """
 
 import base64
-import netrc
+import os
 import re
 import socket
-import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache, partial
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from threading import Timer
-from typing import IO, Any
-from urllib.error import HTTPError
-from urllib.parse import unquote, urlsplit, urlunsplit
-from urllib.request import (
-    FTPHandler,
-    HTTPHandler,
-    HTTPRedirectHandler,
-    HTTPSHandler,
-    ProxyHandler,
-    Request,
-    build_opener,
-)
-from urllib.response import addinfourl
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urljoin, urlsplit
 
 from stoker import __version__
 from stoker.model.errors import ArtifactError, MissingError
 from stoker.model.value import Value, size
-from stoker.outside.web_connections import WebConnections
+from stoker.outside.address import parse_address, read_address, without_credentials
 
 _LENGTH = re.compile(r"[0-9]{1,18}")
-_LAST_PORT = 65535
 _CHUNK = 1 << 20
 _SLOWEST = 1 << 10  # bytes a second, over a whole timeout
-_ANSWERS = 3  # timeouts until all lines before the content must be there, redirects included
+_MOST_REDIRECTS = 10
 _AGAIN = "try again; PIP_TIMEOUT=SECONDS gives a slow server of packages more time"
 _GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 
 
 class Web(Value, frozen=True, kw_only=True):
-    """The user's proxy and trusted certificates; the defaults are those of the system."""
+    """The user's proxy, trusted certificates and credentials; the defaults are the system's."""
 
     certificates: str | None = None  # a file
     proxy: str | None = None
     timeout_s: float = 60  # seconds without any data
+    logins: Mapping[str, str] = {}  # user:password by the origin that they are for
+
+    def with_logins(self, places: Iterable[str]) -> "Web":
+        """Return the same with the credentials in the addresses that a user has named."""
+        named = [read_address(place) for place in places if "@" in place]
+        logins = {one.origin: one.login for one in named if one.login and one.origin}
+        return Web(
+            certificates=self.certificates,
+            proxy=self.proxy,
+            timeout_s=self.timeout_s,
+            logins={**self.logins, **logins},
+        )
 
 
 class WebAnswer(Value, frozen=True, kw_only=True):
@@ -57,7 +55,7 @@ class WebAnswer(Value, frozen=True, kw_only=True):
     url: str
     type: str
     size: int | None
-    content: IO[bytes]
+    content: Any  # a file, or a response of urllib3
     timeout_s: float
 
     def whole(self, most: int) -> bytes:
@@ -97,12 +95,21 @@ class WebAnswer(Value, frozen=True, kw_only=True):
 
     def _part(self) -> bytes:
         """Return what has arrived; nothing at the end."""
-        try:
+        with _explained(self.url, "read"):
             # Not read(): that waits until all of it has arrived, however slowly.
-            part: bytes = self.content.read1(_CHUNK)  # type: ignore[attr-defined]
+            part: bytes = self.content.read1(_CHUNK)
             return part
-        except (OSError, HTTPException) as error:
-            raise UnreachableError(f"cannot read {self.url}: {error}", hints=[_AGAIN]) from error
+
+
+def credentials_file(web: Web) -> bytes:
+    """Return the user's ~/.netrc with the credentials of addresses, which no command line shows."""
+    path = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
+    lines = [path.read_bytes()] if path.is_file() else []
+    for origin, login in web.logins.items():
+        user, _, password = map(unquote, login.partition(":"))
+        words = ("machine", parse_address(origin).host, "login", user, "password", password)
+        lines.append(" ".join(words).encode())
+    return b"\n".join(lines) + b"\n"
 
 
 class Connection:
@@ -146,187 +153,148 @@ class NoRangesError(MissingError):
 
 @contextmanager
 def opened(
-    url: str,
-    web: Web,
-    *,
-    accept: str = "*/*",
-    part: tuple[int, int] | None = None,
-    connections: WebConnections | None = None,
+    url: str, web: Web, *, accept: str = "*/*", part: tuple[int, int] | None = None
 ) -> Iterator[WebAnswer]:
-    """Open an http, https or file URL, with the credentials in it or those of ~/.netrc.
+    """Open an http, https or file URL, with the credentials in it, those of its origin in ``web``
+    or those of ~/.netrc.
 
     ``part`` asks for the bytes from the first offset up to the second one. A server that sends the
-    whole file instead is a `NoRangesError`. ``connections`` are used and kept open.
+    whole file instead is a `NoRangesError`.
     """
+    if url.startswith("file:"):
+        with _opened_file(url, web) as answer:
+            yield answer
+        return
     wanted = {} if part is None else {"Range": f"bytes={part[0]}-{part[1] - 1}"}
-    headers = {"Accept": accept, **wanted}
-    with _response(url, web, headers, connections=connections) as response:
-        length = response.headers["Content-Length"] or ""
+    final, response = _response("GET", url, web, {"Accept": accept, **wanted})
+    length = response.headers.get("Content-Length", "")
+    try:
         if part is not None and (
             response.status != HTTPStatus.PARTIAL_CONTENT or length != str(part[1] - part[0])
         ):
-            raise NoRangesError(f"{response.url} does not send parts of a file")
+            raise NoRangesError(f"{final} does not send parts of a file")
         yield WebAnswer(
-            url=response.url,
-            type=response.headers.get_content_type(),
-            size=int(length) if _LENGTH.fullmatch(length) else None,
+            url=final,
+            type=response.headers.get("Content-Type", "").partition(";")[0].strip().lower(),
+            size=_size(length),
             content=response,
             timeout_s=web.timeout_s,
         )
+    finally:
+        _left(response)
 
 
-def size_of(url: str, web: Web, connections: WebConnections | None = None) -> int | None:
+def size_of(url: str, web: Web) -> int | None:
     """Return the size of a file without reading it; ``None`` if the server does not tell it."""
-    headers = {"Accept": "*/*"}
-    with _response(url, web, headers, method="HEAD", connections=connections) as response:
-        length = response.headers["Content-Length"] or ""
-        return int(length) if _LENGTH.fullmatch(length) else None
+    _, response = _response("HEAD", url, web, {"Accept": "*/*"})
+    found = _size(response.headers.get("Content-Length", ""))
+    _left(response)
+    return found
 
 
-def _response(
-    url: str,
-    web: Web,
-    wanted: Mapping[str, str],
-    *,
-    method: str = "GET",
-    connections: WebConnections | None = None,
-) -> addinfourl:
-    """Return the response. A redirect may lead to any text, so all errors of the URL
-    parser count.
+def _size(length: str) -> int | None:
+    return int(length) if _LENGTH.fullmatch(length) else None
+
+
+def _left(response: Any) -> None:
+    """Keep the connection of an answer that was read to its end, and close any other."""
+    response.release_conn() if response.length_remaining == 0 else response.close()
+
+
+@contextmanager
+def _opened_file(url: str, web: Web) -> Iterator[WebAnswer]:
+    parts = urlsplit(url)
+    path = Path(unquote(parts.path))
+    with _explained(url, "reach"):
+        if parts.netloc not in ("", "localhost"):
+            raise ValueError("it names a file of another machine")
+        stream = path.open("rb")
+    with stream:
+        length = path.stat().st_size
+        yield WebAnswer(url=url, type="", size=length, content=stream, timeout_s=web.timeout_s)
+
+
+def _response(method: str, url: str, web: Web, wanted: dict[str, str]) -> tuple[str, Any]:
+    """Return the address after all redirects, without credentials, and its answer. Credentials are
+    only for the origin that they were given for.
     """
-    bare, watch = url.rpartition("@")[2], _Watch(_ANSWERS * web.timeout_s)
+    from stoker.outside.web_pools import ANSWERS, ask, pool
+
+    bare, ends = url.rpartition("@")[2], time.monotonic() + ANSWERS * web.timeout_s
+    with _explained(bare, "reach"):
+        bare, authorization = _taken_apart(url, web)
+        target, redirects = bare, 0
+        while True:
+            headers = {**wanted, "User-Agent": f"stoker/{__version__}", **authorization}
+            made = pool(web.certificates, _proxy(target, web))
+            response = ask(made, method, target, headers, web.timeout_s)
+            location = response.get_redirect_location()
+            if not location:
+                break
+            response.close()  # its content may never end
+            redirects += 1
+            if redirects > _MOST_REDIRECTS or time.monotonic() > ends:
+                raise ValueError("it leads from one address to the next")
+            led, _ = _taken_apart(urljoin(target, location), Web())
+            if not led.startswith(("http://", "https://")):
+                raise ValueError(f"it leads to {led}, which is neither http nor https")
+            if _origin(led) != _origin(target):
+                authorization = {}
+            target = led
+    if response.status >= HTTPStatus.BAD_REQUEST:
+        response.close()
+        kind = AbsentError if response.status in _GONE else UnreachableError
+        raise kind(f"{target} answers {response.status} {response.reason}")
+    return target, response
+
+
+@contextmanager
+def _explained(url: str, doing: str) -> Iterator[None]:
+    """Turn what urllib3 and the system say into errors for the user."""
+    from urllib3.exceptions import HTTPError
+
     try:
-        bare, authorization = _taken_apart(url)
-        headers = {**wanted, "User-Agent": f"stoker/{__version__}"}
-        request = Request(bare, headers=headers, method=method)
-        if authorization:  # not for another host that it redirects to
-            request.add_unredirected_header("Authorization", authorization)
-        with watch:
-            proxies = {"http": web.proxy, "https": web.proxy} if web.proxy else None
-            context = _context(web.certificates)
-            handlers = (_Http(watch, connections), _Https(watch, connections, context=context))
-            opener = build_opener(ProxyHandler(proxies), *handlers, _Redirects(), _NoFtp())
-            response: addinfourl = opener.open(request, timeout=web.timeout_s)
-        if watch.late:  # an interrupted answer looks like a short one
-            response.close()
-            raise TimeoutError
-    except HTTPError as error:
-        error.close()
-        kind = AbsentError if error.code in _GONE else UnreachableError
-        raise kind(f"{bare} answers {error.code} {error.reason}") from error
-    except (OSError, HTTPException, ValueError, OverflowError) as error:
-        reason: object = watch.late or getattr(error, "reason", error)
-        if isinstance(reason, FileNotFoundError):
-            raise AbsentError(f"there is no {bare}") from error
-        hint = _AGAIN if isinstance(reason, TimeoutError) else "check the address and the network"
-        raise UnreachableError(f"cannot reach {bare}: {reason}", hints=[hint]) from error
-    return response
+        yield
+    except (OSError, HTTPError, ValueError, OverflowError) as error:
+        cause: BaseException = getattr(error, "reason", None) or error
+        cause = cause if isinstance(cause, TimeoutError) else cause.__cause__ or cause
+        if isinstance(cause, FileNotFoundError):
+            raise AbsentError(f"there is no {url}") from error
+        if type(cause).__name__ == "IncompleteRead":
+            raise UnreachableError(f"{url} broke off: {cause}", hints=[_AGAIN]) from error
+        late = isinstance(cause, TimeoutError) or doing == "read"
+        hint = _AGAIN if late else "check the address and the network"
+        raise UnreachableError(f"cannot {doing} {url}: {cause}", hints=[hint]) from error
 
 
-@cache
-def _context(certificates: str | None) -> ssl.SSLContext:
-    """Return the trusted certificates, which take longer to read than a request."""
-    return ssl.create_default_context(cafile=certificates)
+def _origin(url: str) -> str:
+    return parse_address(url).origin
 
 
-class _Watch:
-    """Ends connections whose server sends the lines before the content too slowly: a timeout of a
-    socket begins again with each byte.
-    """
+def _proxy(url: str, web: Web) -> str | None:
+    """Return the proxy for an address: the user's of pip, else that of the environment."""
+    from urllib.request import getproxies, proxy_bypass  # takes as long as reading a small page
 
-    def __init__(self, seconds: float):
-        self.late: TimeoutError | None = None
-        self._seconds = seconds
-        self._connections: list[HTTPConnection] = []
-        self._responses: list[HTTPResponse] = []
-        self._timer = Timer(seconds, self._end)
-        self._timer.daemon = True
-
-    def made(self, kind: Callable[..., HTTPConnection]) -> Callable[..., HTTPConnection]:
-        def make(*words: Any, **options: Any) -> HTTPConnection:
-            connection = kind(*words, **options)
-            if connection.port > _LAST_PORT:  # the socket module would leave a socket open
-                raise ValueError(f"there is no port {connection.port}")
-            self.watches(connection)
-            return connection
-
-        return make
-
-    def watches(self, connection: HTTPConnection) -> None:
-        self._connections.append(connection)
-
-    def kept(self, response: HTTPResponse) -> HTTPResponse:
-        """Return the response; it is closed if the block fails."""
-        self._responses.append(response)
-        return response
-
-    def _end(self) -> None:
-        self.late = TimeoutError(f"it has not answered after {self._seconds:g} s")
-        for connection in self._connections:
-            with suppress(OSError, AttributeError):  # it may be closed, or not yet connected
-                connection.sock.shutdown(socket.SHUT_RDWR)
-
-    def __enter__(self) -> None:
-        self._timer.start()
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._timer.cancel()
-        for response in self._responses if kind else ():  # such as one with a bad redirect
-            response.close()
+    parts = urlsplit(url)
+    if not parts.hostname or proxy_bypass(parts.hostname):
+        return None
+    return web.proxy or getproxies().get(parts.scheme)
 
 
-class _Http(HTTPHandler):
-    def __init__(self, watch: _Watch, connections: WebConnections | None):
-        super().__init__()
-        self._watch, self._connections = watch, connections
-
-    def http_open(self, req: Request) -> Any:
-        kind = self._watch.made(HTTPConnection)
-        if self._connections:
-            return self._watch.kept(self._connections.answer(req, kind, self._watch.watches))
-        return self._watch.kept(self.do_open(kind, req))
-
-
-class _Https(HTTPSHandler):
-    def __init__(
-        self, watch: _Watch, connections: WebConnections | None, *, context: ssl.SSLContext
-    ):
-        super().__init__(context=context)
-        self._watch, self._connections, self._own_context = watch, connections, context
-
-    def https_open(self, req: Request) -> Any:
-        kind = partial(self._watch.made(HTTPSConnection), context=self._own_context)
-        if self._connections:
-            return self._watch.kept(self._connections.answer(req, kind, self._watch.watches))
-        return self._watch.kept(self.do_open(kind, req))
-
-
-class _Redirects(HTTPRedirectHandler):
-    """Follows redirects without reading their content, which urllib would do to its end."""
-
-    def redirect_request(self, req: Request, fp: IO[bytes], *words: Any) -> Request | None:
-        found = super().redirect_request(req, fp, *words)
-        fp.close()
-        return found
-
-
-class _NoFtp(FTPHandler):
-    """Refuses addresses to which urllib would otherwise follow a redirect."""
-
-    def ftp_open(self, req: Request) -> Any:
-        raise ValueError(f"it leads to {req.full_url}, which is neither http nor https")
-
-
-def _taken_apart(url: str) -> tuple[str, str | None]:
+def _taken_apart(url: str, web: Web) -> tuple[str, dict[str, str]]:
     """Return a URL without credentials, and the header that contains them."""
     parts = urlsplit(url)
-    login, _, host = parts.netloc.rpartition("@")
+    login, bare = parts.netloc.rpartition("@")[0], without_credentials(url)
+    if not login and web.logins:
+        login = web.logins.get(_origin(bare), "")
     user, _, password = login.partition(":")
-    if not login and parts.hostname:
+    user, password = unquote(user), unquote(password)
+    if not user and parts.hostname:
+        import netrc
+
         with suppress(OSError, ValueError, netrc.NetrcParseError):
             user, _, password = netrc.netrc().authenticators(parts.hostname) or ("", "", "")
     if not user:
-        return urlunsplit(parts._replace(netloc=host)), None
-    pair = f"{unquote(user)}:{unquote(password)}"
-    header = f"Basic {base64.b64encode(pair.encode()).decode()}"
-    return urlunsplit(parts._replace(netloc=host)), header
+        return bare, {}
+    pair = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return bare, {"Authorization": f"Basic {pair}"}

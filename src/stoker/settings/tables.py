@@ -45,14 +45,23 @@ class InstallSettings(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     sources: tuple[WheelSource, ...] = ()
 
     def keys_of(self, place: str) -> tuple[str, ...]:
-        """Return the keys of which one must have signed the catalogue; empty: any or none."""
-        return next(
-            (keys for named, keys in self.keys.items() if _plain(named) == _plain(place)), ()
-        )
+        """Return the keys of which one must have signed the catalogue; empty: any or none. Another
+        address of a host that has a key may lead to the same catalogue, so it is refused.
+        """
+        from stoker.outside.address import read_address  # runs need no address
 
-
-def _plain(place: str) -> str:
-    return place.removesuffix("index.html").rstrip("/")
+        wanted = read_address(place)
+        known = {read_address(named): keys for named, keys in self.keys.items()}
+        for address, keys in known.items():
+            if address.text == wanted.text:
+                return keys
+        near = [address for address in known if address.host and address.host == wanted.host]
+        if near:
+            raise UsageError(
+                f"stoker.toml has no key for {wanted}, and one for {near[0]}, of the same host",
+                hints=[f"name {near[0]}, or add a key for {wanted} below [install.keys]"],
+            )
+        return ()
 
 
 def _converted(table: object, kind: type[T], name: str, keys: str, where: str) -> T:

@@ -7,10 +7,12 @@ that depends on anything else is told as conditional.
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from itertools import pairwise
 
 from msgspec.structs import replace
 
+from stoker.knowledge.gpus import cuda_archs
 from stoker.model.source import (
     CompiledCode,
     Minimum,
@@ -51,11 +53,15 @@ _COMPILING = {
     *("cythonize", "Pybind11Extension", "CMakeExtension", "cmake", "ninja", "skbuild", "cffi"),
     *("build_ext", "build_clib", "RustExtension", "ext_modules", "make", "gcc", "nvcc"),
 }
-# Capabilities of GPUs as numbers. A list of others, such as sizes of tiles, names no targets.
-_CAPABILITIES = {
-    *(50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90),
-    *(100, 103, 110, 120, 121),
-}
+
+
+@cache
+def _capabilities() -> frozenset[int]:
+    """Return the capabilities of GPUs as numbers. A list of others, such as sizes of tiles, names
+    no targets.
+    """
+    plain = (arch for arch in cuda_archs() if arch[-1].isdigit())
+    return frozenset(int(arch.replace(".", "")) for arch in plain)
 
 
 class BuildReader:
@@ -163,7 +169,7 @@ class BuildReader:
     def _capabilities(self, parts: list[ast.expr], where: str) -> None:
         """Note a list of numbers that are capabilities: targets of single extensions."""
         numbers = [part.value for part in parts if isinstance(part, ast.Constant)]
-        if len(numbers) < 2 or len(numbers) < len(parts) or not set(numbers) <= _CAPABILITIES:
+        if len(numbers) < 2 or len(numbers) < len(parts) or not set(numbers) <= _capabilities():
             return
         for number in numbers:
             arch = f"{int(str(number)) // 10}.{int(str(number)) % 10}"
@@ -228,7 +234,7 @@ class BuildReader:
                 if version and _CUDA_VERSION.search(subject) and "torch" not in subject:
                     self._cuda = self._cuda or Minimum(version=version, where=where)
                 match right:
-                    case ast.Constant(value=int(number)) if number in _CAPABILITIES:
+                    case ast.Constant(value=int(number)) if number in _capabilities():
                         oldest = f"{number // 10}.{number % 10}"
                         self._gpu = self._gpu or Minimum(version=oldest, where=where)
 

@@ -271,10 +271,9 @@ def test_links_that_are_not_urls_are_skipped(style: str) -> None:
     if style == "json":
         page = json.dumps({"files": [{"url": link} for link in links]})
     kind = JSON if style == "json" else "text/html"
-    first, second = parse_page(page.encode(), kind, "http://host/simple/a/")
-    assert first.url == "http://host/simple/a/a-1.tar.gz"
-    assert str(first.version_of("a")) == "1"
-    assert second.version_of("a") is None
+    (file,) = parse_page(page.encode(), kind, "http://host/simple/a/")
+    assert file.url == "http://host/simple/a/a-1.tar.gz"
+    assert str(file.version_of("a")) == "1"
 
 
 def test_base_that_is_no_url() -> None:

@@ -139,6 +139,20 @@ def test_device_code_of_all_libraries() -> None:
     )
 
 
+def test_device_code_of_bundled_libraries_is_not_that_of_the_package() -> None:
+    """As torchvision, whose own kernels are fewer than those of the nvJPEG that it bundles."""
+    own = library("sm_80", path="mill/_C.so")
+    bundled = library("sm_50", path="mill.libs/libnvjpeg.8dd2b5e6.so.12", soname="libnvjpeg.so.12")
+    beside = library("sm_61", path="mill/lib/libnvjpeg.so.12")
+    assert [one.archs for one in entry(bundled, own, beside).regions] == [("sm_80",)]
+    of_others = library("sm_70", path="mill.libs/libgrain-0a1b2c3d.so.1")
+    assert [code.arch for code in entry(own, of_others).code] == ["sm_80"]
+    nvidias = entry(
+        library("sm_50", path="nvidia/nvjpeg/lib/libnvjpeg.so.12"), name="nvidia-nvjpeg"
+    )
+    assert [one.archs for one in nvidias.regions] == [("sm_50",)]
+
+
 @pytest.mark.parametrize(
     ("version", "requires", "torch"),
     [

@@ -4,6 +4,7 @@ refused for the right reason, and little of them is downloaded.
 
 import hashlib
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,9 +24,11 @@ from stoker.catalogue.values import Host, HostGpu
 from stoker.knowledge.torch_symbols import TorchBuild
 from stoker.model.value import size
 from stoker.model.wheel_source import WheelSource
+from stoker.outside.files import sha256_of
 from stoker.outside.package_index import PackageIndex
 from stoker.outside.web import Web
 from stoker.wheel.inspect.loads_with import ReadTorch
+from stoker.wheel.zip.remote import Allowance
 from torch_extensions import WARN
 
 HOST = Host(
@@ -153,6 +156,87 @@ def test_a_server_without_ranges(shelf: Shelf, server: tuple[str, Sent]) -> None
     found, _ = _find(shelf, f"{server[0]}/whole")
     assert found.best is not None
     assert found.best.choice.wheel.file == good
+
+
+def _with_metadata(shelf: Shelf, server: tuple[str, Sent], *files: str) -> list[str]:
+    """Put the metadata of wheels beside them (PEP 658); return what a page says of each."""
+    links = []
+    for file in files:
+        with zipfile.ZipFile(shelf.folder / file) as wheel:
+            (name,) = (one for one in wheel.namelist() if one.endswith("/METADATA"))
+            content = wheel.read(name)
+        (shelf.folder / f"{file}.metadata").write_bytes(content)
+        told = f'data-core-metadata="sha256={hashlib.sha256(content).hexdigest()}"'
+        links.append(f'<a href="{file}#sha256={sha256_of(shelf.folder / file)}" {told}>x</a>')
+    (shelf.folder / "index.html").write_text("\n".join(links))
+    server[1].total = 0
+    return links
+
+
+def test_a_reason_that_all_releases_share_ends_the_search(
+    shelf: Shelf, server: tuple[str, Sent]
+) -> None:
+    """Without PyTorch, the metadata beside the newest wheel are enough."""
+    newest = shelf.put("", version="3.0", requires="torch==2.13.0")
+    _with_metadata(shelf, server, newest, shelf.put("", version="2.0"))
+    page = (shelf.folder / "index.html").stat().st_size
+    place = msgspec.structs.replace(PLACE, torch=None)
+    found = find(Requirement("mill"), place, _supply(server[0]), say=lambda _: None)
+    assert [one.choice.wheel.file for one in found.judged] == [newest]
+    metadata = (shelf.folder / f"{newest}.metadata").stat().st_size
+    assert server[1].total == page + metadata == page + found.downloaded_bytes
+    error = nothing_fits(found)
+    assert "it needs PyTorch (torch==2.13.0), which is not installed" in error.message
+    assert error.hints == ("install it first: stoker install 'torch==2.13.0'",)
+
+
+def test_a_pytorch_for_cpus_ends_the_search(shelf: Shelf, server: tuple[str, Sent]) -> None:
+    _with_metadata(shelf, server, shelf.put("", version="3.0"), shelf.put("", version="2.0"))
+    build = msgspec.structs.replace(TORCH.build, cuda=None, libraries=("libc10.so",))
+    place = msgspec.structs.replace(PLACE, torch=msgspec.structs.replace(TORCH, build=build))
+    found = find(Requirement("mill"), place, _supply(server[0]), say=lambda _: None)
+    (judged,) = found.judged
+    assert "it needs libc10_cuda.so" in judged.choice.reason
+    assert nothing_fits(found).hints[0].startswith("install a PyTorch for CUDA first")
+
+
+def test_another_pytorch_is_named_and_older_releases_are_judged(
+    shelf: Shelf, server: tuple[str, Sent]
+) -> None:
+    newest = shelf.put("", version="3.0", requires="torch==9.9")
+    older = shelf.put("", version="2.0")
+    _with_metadata(shelf, server, newest)
+    found = find(Requirement("mill"), PLACE, _supply(server[0]), say=lambda _: None)
+    assert "it requires torch==9.9, not torch 2.13.0" in nothing_fits(found).message
+    _with_metadata(shelf, server, newest, older)
+    found = find(Requirement("mill"), PLACE, _supply(server[0]), say=lambda _: None)
+    assert found.best
+    assert found.best.choice.wheel.file == older
+    assert found.torch is None
+
+
+def test_a_dry_run_reads_no_more_than_it_may(shelf: Shelf, server: tuple[str, Sent]) -> None:
+    _with_metadata(shelf, server, shelf.put("", version="3.0"), shelf.put("", version="2.0"))
+    page = (shelf.folder / "index.html").stat().st_size
+    said: list[str] = []
+    allowance = Allowance(most_bytes=30_000)
+    found = find(
+        Requirement("mill"), PLACE, _supply(server[0]), say=said.append, allowance=allowance
+    )
+    assert found.best is None
+    assert server[1].total <= page + 30_000
+    assert any("2 wheels of mill were not looked at" in line for line in said)
+
+
+def test_metadata_that_differ_from_what_the_page_says(
+    shelf: Shelf, server: tuple[str, Sent]
+) -> None:
+    file = shelf.put("", version="3.0")
+    _with_metadata(shelf, server, file)
+    (shelf.folder / f"{file}.metadata").write_bytes(b"Name: mill\n")
+    found = find(Requirement("mill"), PLACE, _supply(server[0]), say=lambda _: None)
+    assert found.best is None
+    assert "its metadata differ" in found.judged[0].choice.reason
 
 
 def test_without_pytorch(shelf: Shelf, server: tuple[str, Sent]) -> None:

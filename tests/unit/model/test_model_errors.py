@@ -1,36 +1,13 @@
 """Errors have a place, hints and an exit status."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.model.errors import (
-    CommandError,
-    ExitStatus,
-    MissingError,
-    StokerError,
-    StorageError,
     UsageError,
     nearest,
     unknown,
 )
-
-
-@pytest.mark.parametrize(
-    ("kind", "status"),
-    [
-        (StokerError, ExitStatus.FAILED),
-        (CommandError, ExitStatus.FAILED),
-        (UsageError, ExitStatus.USAGE),
-        (MissingError, ExitStatus.MISSING),
-        (StorageError, ExitStatus.STORAGE),
-    ],
-)
-def test_each_error_has_its_exit_status(kind: type[StokerError], status: ExitStatus) -> None:
-    error = kind("no")
-    assert error.status is status
-    assert error.hints == ()
-    assert str(error) == "no"
 
 
 def test_the_place_precedes_the_message() -> None:

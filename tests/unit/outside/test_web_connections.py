@@ -7,7 +7,6 @@ import pytest
 
 from ranged_server import Sent, served
 from stoker.outside.web import AbsentError, Web, opened, size_of
-from stoker.outside.web_connections import WebConnections
 
 
 @pytest.fixture
@@ -18,36 +17,33 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[st
         yield found
 
 
-def _part(url: str, first: int, last: int, connections: WebConnections) -> bytes:
-    with opened(f"{url}/a", Web(), part=(first, last), connections=connections) as answer:
+def _part(url: str, first: int, last: int) -> bytes:
+    with opened(f"{url}/a", Web(), part=(first, last)) as answer:
         return answer.whole(1 << 20)
 
 
 def test_one_connection_for_all_parts(server: tuple[str, Sent]) -> None:
     url, sent = server
-    with WebConnections() as connections:
-        assert size_of(f"{url}/a", Web(), connections) == 256_000
-        for first in range(0, 2560, 256):
-            assert _part(url, first, first + 256, connections) == bytes(range(256))
+    assert size_of(f"{url}/a", Web()) == 256_000
+    for first in range(0, 2560, 256):
+        assert _part(url, first, first + 256) == bytes(range(256))
     assert sent.connections == 1
 
 
 def test_the_rest_of_an_answer_is_not_taken_for_the_next(server: tuple[str, Sent]) -> None:
     url, sent = server
-    with WebConnections() as connections:
-        with opened(f"{url}/a", Web(), connections=connections) as answer:
-            assert answer.content.read(3) == b"\0\1\2"
-        assert _part(url, 7, 9, connections) == b"\7\x08"
-        with pytest.raises(AbsentError), opened(f"{url}/b", Web(), connections=connections):
-            pass
-        assert _part(url, 7, 9, connections) == b"\7\x08"
+    with opened(f"{url}/a", Web()) as answer:
+        assert answer.content.read(3) == b"\0\1\2"
+    assert _part(url, 7, 9) == b"\7\x08"
+    with pytest.raises(AbsentError), opened(f"{url}/b", Web()):
+        pass
+    assert _part(url, 7, 9) == b"\7\x08"
     assert sent.connections > 1
 
 
 def test_a_server_that_closes_the_connection(server: tuple[str, Sent]) -> None:
     url, sent = server
-    with WebConnections() as connections:
-        assert _part(url, 0, 2, connections) == b"\0\1"
-        sent.close_open()
-        assert _part(url, 2, 4, connections) == b"\2\3"
+    assert _part(url, 0, 2) == b"\0\1"
+    sent.close_open()
+    assert _part(url, 2, 4) == b"\2\3"
     assert sent.connections == 2

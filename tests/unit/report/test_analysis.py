@@ -188,13 +188,6 @@ def test_a_run_that_was_killed_is_analysed_as_far_as_it_went() -> None:
     assert found.bounds == ()  # those of a part of the steps say nothing about the build
 
 
-def test_a_run_without_steps_is_analysed() -> None:
-    found = analysed()
-    assert (found.steps, found.spans, found.path) == (0, (), ())
-    assert found.cpu_time
-    assert found.cpu_time.idle == 20
-
-
 def test_totals_add_up_by_target() -> None:
     steps = attempt("CMakeFiles/x.dir/a", 0, 4), attempt("CMakeFiles/x.dir/b", 0, 2)
     (total,) = analysed(*steps).targets

@@ -56,11 +56,11 @@ def inspection_page(facts: ArtifactFacts) -> Page:
     return Group(*spaced[:-1])
 
 
-def share_bar(share: float, width: int = _BAR_WIDTH) -> str:
+def _share_bar(share: float) -> str:
     """Return a bar that fills ``share`` of the width, to an eighth of a character; never empty."""
-    eighths = max(1, round(min(share, 1.0) * width * 8))
+    eighths = max(1, round(min(share, 1.0) * _BAR_WIDTH * 8))
     whole, rest = divmod(eighths, 8)
-    return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(width)
+    return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(_BAR_WIDTH)
 
 
 def _head(facts: ArtifactFacts) -> Text:
@@ -93,7 +93,7 @@ def _device_code(facts: ArtifactFacts) -> Listing | None:
     largest = max((_bytes(group) for group in by_arch.values()), default=0)
     table = Listing("", "", ">", ">", "", title=f"Device code  {size(_bytes(codes))}", indent=2)
     for arch, group in islice(by_arch.items(), _MOST_ROWS):
-        share = Text(share_bar(_bytes(group) / max(1, largest)), style="bar")
+        share = Text(_share_bar(_bytes(group) / max(1, largest)), style="bar")
         table.add(arch, share, *_amounts(group))
     if left_over := [code for code in codes if not code.linked]:
         table.add("not linked", Text("never runs", style="dim"), *_amounts(left_over))
@@ -219,7 +219,7 @@ def _sections(library: LibraryFacts) -> Listing:
     table = Listing("", "", ">", title="Sections", indent=2)
     largest = sorted(library.sections.items(), key=lambda item: -item[1])[:10]
     for name, amount in largest:
-        table.add(name, Text(share_bar(amount / library.size_bytes), style="bar"), size(amount))
+        table.add(name, Text(_share_bar(amount / library.size_bytes), style="bar"), size(amount))
     return table
 
 

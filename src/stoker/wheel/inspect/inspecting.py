@@ -2,8 +2,9 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -26,7 +27,7 @@ from stoker.wheel.inspect.facts import (
     read_library_file,
     read_wheel,
 )
-from stoker.wheel.inspect.origins import installed_path, resolve_needed
+from stoker.wheel.inspect.origins import by_folder, installed_path, resolve_needed
 from stoker.wheel.inspect.runs_on import minimum_driver, oldest_manylinux, served_gpus
 from stoker.wheel.inspect.target import find_target
 from stoker.wheel.reader import printable
@@ -91,7 +92,6 @@ def wheel_artifact(
     size: int | None = None,
 ) -> ArtifactFacts:
     """Return the facts of a wheel whose libraries have been read; ``size`` if it is not here."""
-    places = {installed_path(member) for member in members}
     return _assemble(
         path=path,
         kind=TargetKind.WHEEL,
@@ -99,7 +99,7 @@ def wheel_artifact(
         wheel=wheel,
         libraries=libraries,
         files=members,
-        holds=places.__contains__,
+        names_in=by_folder(map(installed_path, members)),
     )
 
 
@@ -117,7 +117,7 @@ def _library(path: Path, also: Also) -> ArtifactFacts:
         size=library.size_bytes,
         libraries=(library,),
         files=[other.name for other in folder.iterdir()],
-        holds=_on_disk(folder),
+        names_in=_on_disk(folder),
     )
 
 
@@ -132,7 +132,7 @@ def _folder(path: Path, also: Also) -> ArtifactFacts:
         size=size,
         libraries=read_files(path, files, also),
         files=files,
-        holds=_on_disk(path.absolute()),
+        names_in=_on_disk(path.absolute()),
     )
 
 
@@ -146,12 +146,18 @@ def _installed(dist_info: Path, also: Also) -> ArtifactFacts:
         wheel=wheel,
         libraries=read_files(root, files, also),
         files=files,
-        holds=_on_disk(root),
+        names_in=_on_disk(root),
     )
 
 
-def _on_disk(root: Path) -> Callable[[str], bool]:
-    return lambda path: os.path.exists(os.path.join(root, path))  # noqa: PTH110, PTH118 often asked
+def _on_disk(root: Path) -> Callable[[str], Collection[str]]:
+    @cache
+    def names_in(folder: str) -> frozenset[str]:
+        with suppress(OSError):
+            return frozenset(path.name for path in (root / folder).iterdir())
+        return frozenset()
+
+    return names_in
 
 
 def _assemble(
@@ -161,7 +167,7 @@ def _assemble(
     size: int,
     libraries: tuple[LibraryFacts, ...],
     files: Iterable[str],
-    holds: Callable[[str], bool],
+    names_in: Callable[[str], Collection[str]],
     wheel: WheelFacts | None = None,
 ) -> ArtifactFacts:
     """Add what follows from the libraries to what was read."""
@@ -169,7 +175,7 @@ def _assemble(
     suffixes = Counter(PurePosixPath(name).suffix for name in names)
     read = [library for library in libraries if not library.problem]
     dependencies = resolve_needed(
-        read, holds=holds, files=set(names), requires=wheel.requires if wheel else ()
+        read, names_in=names_in, files=set(names), requires=wheel.requires if wheel else ()
     )
     return ArtifactFacts(
         path=printable(str(path)),

@@ -1,6 +1,6 @@
 """Resolves the undefined symbols of libraries against builds of PyTorch. Pure."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -16,7 +16,7 @@ from stoker.knowledge.torch_symbols import (
 from stoker.model.artifact import LoadsWith, Symbols, TorchFit
 from stoker.model.distribution import read_version
 from stoker.model.value import Value
-from stoker.wheel.zip.metadata import forbidding
+from stoker.wheel.zip.metadata import forbidding, required_name
 
 
 class TorchNeeds(Value, frozen=True, kw_only=True):
@@ -51,11 +51,18 @@ def torch_needs(libraries: Sequence[Symbols]) -> TorchNeeds | None:
     torchs -= beside.keys()
     if not torchs:
         return None
+    wanted = set(filter(is_torchs, set[str]().union(*(one.undefined for one in libraries))))
+    exporting: dict[str, set[str]] = {}  # the libraries that export a wanted name
+    for one in libraries:
+        for name in wanted & one.exported:
+            exporting.setdefault(name, set()).add(one.file)
+    needed = {one.file: beside.keys() & one.needed for one in libraries}
     names = {
         name
         for one in libraries
-        for name in filter(is_torchs, one.undefined)
-        if not any(name in other.exported for other in _reached(one, beside))
+        for loaded in [_loaded_by(one.file, needed)]
+        for name in wanted & one.undefined
+        if loaded.isdisjoint(exporting.get(name, ()))
     }
     return TorchNeeds(
         machine=next(one.machine for one in libraries if torchs & set(one.needed)),
@@ -64,18 +71,17 @@ def torch_needs(libraries: Sequence[Symbols]) -> TorchNeeds | None:
     )
 
 
-def _reached(library: Symbols, beside: Mapping[str, Symbols]) -> Collection[Symbols]:
+def _loaded_by(library: str, needed: Mapping[str, set[str]]) -> set[str]:
     """Return the libraries of the same wheel that are loaded because a library needs them. The
     loader does not search the others: Python loads each extension module for itself.
     """
-    found: dict[str, Symbols] = {}
-    names = list(library.needed)
-    while names:
-        name = names.pop()
-        if name in beside and name not in found:
-            found[name] = beside[name]
-            names += beside[name].needed
-    return found.values()
+    found: set[str] = set()
+    waiting = set(needed[library])
+    while waiting:
+        name = waiting.pop()
+        found.add(name)
+        waiting |= needed[name] - found
+    return found
 
 
 def loads_with(
@@ -90,13 +96,14 @@ def loads_with(
         if build.machine == needs.machine
     ]
     direct = [_fit(needs, one.build, one.exported.__contains__, one.place) for one in read]
+    on_torch = [line for line in requires if required_name(line) == "torch"]
     fits = (*sorted(official, key=lambda fit: read_version(fit.release)), *direct)
     return LoadsWith(
         symbols=len(needs.symbols),
         stable_abi=bool(needs.symbols) and all(map(is_of_shim, needs.symbols)),
         back_end=needs.back_end,
         builds=tuple(
-            replace(fit, forbidden_by=forbidding(requires, "torch", fit.release) or "")
+            replace(fit, forbidden_by=forbidding(on_torch, "torch", fit.release) or "")
             for fit in fits
         ),
     )

@@ -1,16 +1,30 @@
-"""Finds the origin of every needed library. Pure: the caller passes a function that tests paths.
+"""Finds the origin of every needed library, and whose a bundled one is. Pure: the caller passes a
+function that lists folders.
 
 It ignores LD_LIBRARY_PATH and the loader's cache, which belong to one machine, not to the artifact.
 """
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from packaging.requirements import InvalidRequirement
+from packaging.utils import canonicalize_name
 
 from stoker.knowledge.manylinux import is_system_library
-from stoker.knowledge.sonames import Bringer, bringer, comes_with_torch, cuda_of, is_of_driver
+from stoker.knowledge.sonames import (
+    Bringer,
+    bringer,
+    comes_with_torch,
+    cuda_of,
+    is_nvidias,
+    is_of_driver,
+    unhashed,
+)
 from stoker.model.artifact import Dependency, LibraryFacts, LibraryOrigin
+from stoker.model.distribution import read_requirement
 
+BUNDLED_FOLDER = ".libs"  # the end of the folder where auditwheel and `stoker package` put them
 _DATA = re.compile(r"[^/]+\.data/(?:platlib|purelib)/")
 _CUDA = re.compile(r"-cu(\d{2})$", re.ASCII)  # at the end of a package's name
 _ORIGIN = re.compile(r"\$ORIGIN\b|\$\{ORIGIN\}")
@@ -19,21 +33,22 @@ _ORIGIN = re.compile(r"\$ORIGIN\b|\$\{ORIGIN\}")
 def resolve_needed(
     libraries: Sequence[LibraryFacts],
     *,
-    holds: Callable[[str], bool],
+    names_in: Callable[[str], Collection[str]],
     files: Collection[str],
     requires: Sequence[str] = (),
 ) -> tuple[Dependency, ...]:
     """Return one row for each needed name and origin, missing ones first.
 
-    ``holds`` tells whether an installed path exists; ``files`` are the names of all files, without
-    folders; ``requires`` are PEP 508 requirements.
+    ``names_in`` lists the files of an installed folder; ``files`` are the names of all files,
+    without folders; ``requires`` are PEP 508 requirements.
     """
     known = {*files, *(library.soname for library in libraries if library.soname)}
     wanted: dict[tuple[LibraryOrigin, str], list[str]] = {}
     for library in libraries:
-        folders = search_folders(library)
+        # One set for all needed names: a hostile file has thousands of these and many folders.
+        reachable = frozenset[str]().union(*map(names_in, search_folders(library)))
         for name in dict.fromkeys(library.needed):
-            if any(holds(posixpath.normpath(posixpath.join(each, name))) for each in folders):
+            if name in reachable:
                 origin = LibraryOrigin.FOUND
             elif name in known:
                 origin = LibraryOrigin.BESIDE
@@ -53,6 +68,34 @@ def resolve_needed(
     ]
     order = list(reversed(LibraryOrigin))
     return tuple(sorted(found, key=lambda row: (order.index(row.origin), row.name)))
+
+
+def by_folder(paths: Iterable[str]) -> Callable[[str], Collection[str]]:
+    """Return the function from a folder to the names of the files in it, for installed paths."""
+    names: dict[str, set[str]] = {}
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        names.setdefault(folder or ".", set()).add(name)
+    return lambda folder: names.get(folder, ())
+
+
+def is_nvidias_library(path: str, soname: str | None) -> bool:
+    """Return whether NVIDIA's packages provide a library, also under the name of a bundled one."""
+    return any(is_nvidias(unhashed(name)) for name in (path.rpartition("/")[2], soname or ""))
+
+
+def own_libraries(libraries: Sequence[LibraryFacts], project: str) -> tuple[LibraryFacts, ...]:
+    """Return the libraries that the project of a wheel made itself. The others are bundled: those
+    of NVIDIA, unless the project is NVIDIA's, and those in a folder such as ``mill.libs``.
+    """
+    if canonicalize_name(project).startswith("nvidia-"):
+        return tuple(libraries)
+    return tuple(
+        library
+        for library in libraries
+        if not is_nvidias_library(library.path, library.soname)
+        and not library.path.partition("/")[0].endswith(BUNDLED_FOLDER)
+    )
 
 
 def installed_path(path: str) -> str:
@@ -124,11 +167,6 @@ def _required(requires: Sequence[str]) -> dict[str, set[str]]:
     """Return required names with their extras. Markers are ignored, but what an extra of the wheel
     requires is not required.
     """
-    from packaging.requirements import InvalidRequirement
-    from packaging.utils import canonicalize_name
-
-    from stoker.model.distribution import read_requirement
-
     found: dict[str, set[str]] = {}
     for line in requires:
         try:

@@ -16,6 +16,7 @@ from stoker.knowledge.nvidia_packages import keeps_name, never_bundled, opened_b
 from stoker.knowledge.sonames import bringer, comes_with_torch, cuda_of, is_of_driver
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.value import Value, first_of
+from stoker.wheel.inspect.origins import BUNDLED_FOLDER
 from stoker.wheel.package.built_wheel import BuiltWheel
 from stoker.wheel.package.places import FoundLibrary, SearchPlaces
 from stoker.wheel.package.request import PackageMode, PackageRequest
@@ -229,7 +230,7 @@ class BundledLibraries:
 
     def __init__(self, built: BuiltWheel, closure: Closure, digests: Mapping[str, str]):
         own = built.dist_info.partition("-")[0]
-        self.folder = TORCH_FOLDER if built.is_torch else f"{own}.libs"
+        self.folder = TORCH_FOLDER if built.is_torch else f"{own}{BUNDLED_FOLDER}"
         self._closure = closure
         self.names = {
             name: hashed_name(_called(found), digests[name]) if name in digests else _called(found)

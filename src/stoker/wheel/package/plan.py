@@ -11,7 +11,7 @@ from stoker.knowledge.nvidia_packages import folders, known_cuda
 from stoker.model.artifact import Dependency, LibraryFacts, LibraryOrigin
 from stoker.model.errors import UsageError
 from stoker.model.value import Value
-from stoker.wheel.inspect.origins import installed_path, portable_paths, resolve_needed
+from stoker.wheel.inspect.origins import by_folder, installed_path, portable_paths, resolve_needed
 from stoker.wheel.inspect.runs_on import oldest_manylinux
 from stoker.wheel.package.built_wheel import BuiltWheel
 from stoker.wheel.package.closure import (
@@ -79,7 +79,7 @@ def make_package_plan(
     gone = dropped_requirements(built, added, closure.found)
     rows = resolve_needed(
         built.libraries,
-        holds={installed_path(member) for member in built.members}.__contains__,
+        names_in=by_folder(map(installed_path, built.members)),
         files={PurePosixPath(member).name for member in built.members},
         # What an added requirement provides is not missing.
         requires=[*(line for line in built.facts.requires if line not in gone), *added],

@@ -8,12 +8,11 @@ import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import msgspec
 from packaging.utils import canonicalize_name
 
-from stoker.knowledge.sonames import is_nvidias, unhashed
 from stoker.model.errors import ArtifactError, StorageError, StorageErrors, UsageError
 from stoker.model.slimming import LibrarySlim, SlimRecord
 from stoker.model.value import UNDECODABLE, Value, indented_json, prepared, size
@@ -21,6 +20,7 @@ from stoker.outside.files import Stamp, stamp_of
 from stoker.outside.long_work import stage
 from stoker.wheel.elf import elf
 from stoker.wheel.elf.elf import Elf
+from stoker.wheel.inspect.origins import is_nvidias_library
 from stoker.wheel.reader import open_file, printable
 from stoker.wheel.slim.arch_list import is_about, kept_words, write_words
 from stoker.wheel.slim.library import LibraryPlan, plan_library, write_library
@@ -35,11 +35,6 @@ ASIDE = ".stoker-slim-"  # prefix of temporary folders
 
 def is_nvidia_distribution(name: str) -> bool:
     return canonicalize_name(name).startswith("nvidia-")
-
-
-def is_nvidia_library(path: str, soname: str | None) -> bool:
-    names = (PurePosixPath(path).name, soname or "")
-    return any(is_nvidias(unhashed(name)) for name in names)
 
 
 def nvidia_refusal(what: str) -> UsageError:
@@ -94,7 +89,7 @@ def plan_file(
     planned = PlannedFile(name=name, path=path, stamp=stamp, summary=plan.summary)
     if not plan.changes:
         return planned
-    nvidias = nvidia_owned or is_nvidia_library(name, soname)
+    nvidias = nvidia_owned or is_nvidias_library(name, soname)
     if nvidias and not request.nvidia:
         return planned.unchanged(LICENCE)
     return msgspec.structs.replace(planned, plan=plan, nvidia=nvidias)

@@ -16,29 +16,15 @@ from stoker.outside.long_work import stage
 from stoker.wheel.elf.edit import ElfEdit
 from stoker.wheel.inspect.facts import metadata_of, read_library_file
 from stoker.wheel.inspect.inspecting import wheel_artifact
-from stoker.wheel.inspect.origins import portable_paths, starts_at_origin
+from stoker.wheel.inspect.origins import is_nvidias_library, portable_paths, starts_at_origin
 from stoker.wheel.reader import printable
 from stoker.wheel.slim.files import PlannedFile
 from stoker.wheel.slim.selection import SlimRequest
-from stoker.wheel.verify import contents, linking, tags
+from stoker.wheel.verify.placement import read_placed
+from stoker.wheel.verify.surviving import SURVIVING
 from stoker.wheel.verify.tested import WheelUnderTest
 from stoker.wheel.zip import Wheel
 from stoker.wheel.zip.revision import read_excluded
-
-# Slimming leaves as it is what these check, so that an error is one of the original.
-_CHECKS = (
-    contents.permissions,
-    tags.symbols,
-    linking.missing_libraries,
-    linking.unreachable_libraries,
-    linking.unreachable_packages,
-    contents.bundled,
-    contents.openmp,
-    linking.runpaths,
-    linking.absolute_paths,
-    linking.relative_paths,
-    linking.outside_paths,
-)
 
 _FEW = 3  # names in a note
 
@@ -73,11 +59,16 @@ def inherit(
         facts=wheel_artifact(wheel.path, metadata, tuple(read), tuple(wheel.members)),
         metadata=metadata,
         members=tuple(wheel.members.values()),
+        placed=read_placed(wheel),
         excluded=read_excluded(wheel),
     )
     # Search paths lose the folders of the build machine, which other machines lack. NVIDIA's own
     # libraries stay unchanged unless the user allows it.
-    own = original.libraries if request.nvidia else original.own_libraries
+    own = tuple(
+        library
+        for library in original.libraries
+        if request.nvidia or not is_nvidias_library(library.path, library.soname)
+    )
     as_runpath = {library.path: bool(library.runpath) for library in own}
     repairs = {
         path: ElfEdit(rpath=":".join(folders), as_runpath=as_runpath[path])
@@ -93,7 +84,7 @@ def inherit(
             libraries[index] = msgspec.structs.replace(library, rpath=(), runpath=runpath)
     facts = msgspec.structs.replace(original.facts, libraries=tuple(libraries))
     repaired = msgspec.structs.replace(original, facts=facts)
-    found = (finding for check in _CHECKS for finding in check(repaired))
+    found = (finding for check in SURVIVING for finding in check(repaired))
     errors = {
         finding.name: tuple(finding.evidence.splitlines())
         for finding in found

@@ -8,7 +8,7 @@ they name.
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from stoker.knowledge.gpus import cuda_gpus
+from stoker.knowledge.gpus import cuda_gpus, hosts_of_gpus
 from stoker.model.errors import UsageError
 from stoker.model.slimming import LibrarySlim
 from stoker.model.value import Value
@@ -66,7 +66,9 @@ def parse_targets(
             f"{why}, so there is no code to keep",
             hints=["use --for h100 or --for sm90,sm86+ptx; `stoker plan --list` lists all names"],
         )
-    known = (*parts, "cpu") if machine else parts  # `native` is a CPU as well
+    known = (*parts, "cpu") if machine else tuple(parts)  # `native` is a CPU as well
+    if variant.platform and variant.platform.cpu in hosts_of_gpus().values():
+        known = (*known, "platform")  # `orin` is a GPU soldered to its CPU
     if other := parts_beside(variant, known):
         bare = Variant(backend=Backend.CUDA, gpus=variant.gpus)
         raise UsageError(

@@ -8,8 +8,9 @@ import msgspec
 
 from stoker.model.artifact import LibraryOrigin
 from stoker.model.finding import Finding, Severity, ok, worst_first
-from stoker.wheel.verify import code, contents, cpu_level, linking, loading, tags
-from stoker.wheel.verify.tested import WheelUnderTest
+from stoker.wheel.verify import code, contents, cpu_level, linking, loading, placement, tags
+from stoker.wheel.verify.surviving import SURVIVING
+from stoker.wheel.verify.tested import WheelUnderTest, told_apart
 
 
 def _always(_: WheelUnderTest) -> bool:
@@ -43,14 +44,40 @@ CHECKS = {
         Check("readable", "all libraries are readable", contents.unreadable_files),
         Check("record", "all files match RECORD", contents.record, _always),
         Check("permissions", "no file is writable by everyone", contents.permissions, _always),
+        Check(
+            "start",
+            "nothing runs when Python starts",
+            placement.starting_code,
+            _always,
+        ),
+        Check(
+            "placement",
+            "all files are in its own places",
+            placement.foreign_files,
+            _always,
+        ),
+        Check(
+            "requirements",
+            "no package of a requirement gets files",
+            placement.files_of_requirements,
+            lambda wheel: bool(wheel.metadata.requires),
+        ),
     ),
     "tags": (
         Check("tags", "file name, metadata and libraries agree", tags.tags, _always),
-        Check("symbols", "the system named by the tag has all symbols", tags.symbols),
+        Check(
+            "symbols",
+            "the system named by the tag has all symbols",
+            tags.symbols,
+        ),
         Check("portability", "the tag names the supported systems", tags.portability),
     ),
     "libraries": (
-        Check("closure", "all required libraries are available", linking.missing_libraries),
+        Check(
+            "closure",
+            "all required libraries are available",
+            linking.missing_libraries,
+        ),
         Check(
             "own-libraries",
             "bundled libraries are found",
@@ -69,9 +96,17 @@ CHECKS = {
             loading.unresolved,
             loading.applies,
         ),
-        Check("bundled", "no part of the driver or glibc is bundled", contents.bundled),
+        Check(
+            "bundled",
+            "no part of the driver or glibc is bundled",
+            contents.bundled,
+        ),
         Check("copies", "each library has one name", contents.copies),
-        Check("openmp", "only one OpenMP runtime is loaded", contents.openmp),
+        Check(
+            "openmp",
+            "only one OpenMP runtime is loaded",
+            contents.openmp,
+        ),
     ),
     "search paths": (
         Check(
@@ -126,8 +161,11 @@ CHECKS = {
 def examine_wheel(wheel: WheelUnderTest) -> tuple[Finding, ...]:
     """Return all findings, worst first; a check that finds nothing gives one of severity ok."""
     findings: list[Finding] = []
+    record = wheel.slim.record if wheel.slim else None
     for check in (check for topic in CHECKS.values() for check in topic):
         found = [with_fix(wheel, finding) for finding in check.findings(wheel)]
+        if check.findings in SURVIVING:
+            found = list(told_apart(found, record))
         if not found and check.applies(wheel):
             found = [ok(check.name, check.title)]
         findings += found
@@ -144,6 +182,8 @@ FIXES = {
     "wrong-record": _AGAIN,
     "wrong-hash": _AGAIN,
     "world-writable": "Run `chmod -R o-w` in the source tree, and build the wheel again.",
+    "runs-at-start": "Leave the file out: a package runs code when it is imported.",
+    "foreign-files": "Write to own packages, to the scheme `scripts`, or to shared folders.",
     "wrong-tag": _PACKAGE,
     "too-new-symbols": _PACKAGE,
     "bundled-driver": "Leave them out of what the build installs: every machine has its own.",

@@ -8,7 +8,7 @@ from stoker.knowledge.sonames import bringer
 from stoker.model.artifact import Dependency, ElfKind, LibraryFacts, LibraryOrigin
 from stoker.model.finding import Finding, error, note
 from stoker.model.value import first_of
-from stoker.wheel.inspect.origins import portable_paths, search_folders, starts_at_origin
+from stoker.wheel.inspect.origins import by_folder, portable_paths, search_folders, starts_at_origin
 from stoker.wheel.verify.tested import WheelUnderTest, milder
 
 _STEPS_TO_THE_TOP = 3  # of an environment, from lib/python3.x/site-packages
@@ -104,39 +104,53 @@ def _unreached(
 class _Family:
     """The graph of which library loads which.
 
-    A library inherits the DT_RPATH of the libraries that load it.
+    A library inherits the DT_RPATH of the libraries that load it. Sets of libraries are bits of a
+    number, because a hostile wheel has thousands of them, each of which needs all others.
     """
 
     def __init__(self, wheel: WheelUnderTest):
-        self._places = wheel.places
-        self._loaders: dict[str, list[LibraryFacts]] = {}
-        for library in wheel.libraries:
+        self._libraries = wheel.libraries
+        self._needing: dict[str, int] = {}  # the libraries that need a name
+        self._finding: dict[str, int] = {}  # those whose folders have it, for all that they load
+        self._ancestors: dict[str, int] = {}
+        names_in = by_folder(wheel.places)
+        for number, library in enumerate(self._libraries):
+            bit = 1 << number
             for name in library.needed:
-                self._loaders.setdefault(name, []).append(library)
+                self._needing[name] = self._needing.get(name, 0) | bit
+            found = frozenset[str]().union(*map(names_in, search_folders(library)))
+            for name in found.intersection(library.needed) if library.runpath else found:
+                self._finding[name] = self._finding.get(name, 0) | bit
 
     def leads_to(self, library: LibraryFacts, folder: re.Pattern[str]) -> bool:
-        everyone = [library, *(other for other in self._ancestors(library) if not other.runpath)]
-        return any(folder.fullmatch(place) for one in everyone for place in search_folders(one))
+        loaders = self._loaders(library)
+        everyone = [
+            other
+            for number, other in enumerate(self._libraries)
+            if loaders >> number & 1 and not other.runpath
+        ]
+        places = {place for one in (library, *everyone) for place in search_folders(one)}
+        return any(map(folder.fullmatch, places))
 
     def is_brought(self, library: LibraryFacts, name: str) -> bool:
         """Return whether a library that loads this one finds the name or has loaded it already."""
-        return any(
-            f"{folder}/{name}" in self._places
-            for loader in self._ancestors(library)
-            if name in loader.needed or not loader.runpath
-            for folder in search_folders(loader)
-        )
+        return self._loaders(library) & self._finding.get(name, 0) != 0
 
-    def _ancestors(self, library: LibraryFacts) -> list[LibraryFacts]:
-        found: dict[str, LibraryFacts] = {}
-        waiting = [library]
-        while waiting:
-            one = waiting.pop()
-            for loader in self._loaders.get(one.soname or one.path.rpartition("/")[2], ()):
-                if loader.path not in found:
-                    found[loader.path] = loader
-                    waiting.append(loader)
-        return list(found.values())
+    def _loaders(self, library: LibraryFacts) -> int:
+        """Return the libraries that load a library, directly or through others."""
+        if library.path not in self._ancestors:
+            found = waiting = self._needing.get(_called(library), 0)
+            while waiting:
+                number = waiting.bit_length() - 1
+                new = self._needing.get(_called(self._libraries[number]), 0) & ~found
+                found |= new
+                waiting = waiting & ~(1 << number) | new
+            self._ancestors[library.path] = found
+        return self._ancestors[library.path]
+
+
+def _called(library: LibraryFacts) -> str:
+    return library.soname or library.path.rpartition("/")[2]
 
 
 def absolute_paths(wheel: WheelUnderTest) -> Iterator[Finding]:

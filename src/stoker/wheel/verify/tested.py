@@ -7,14 +7,13 @@ import msgspec
 from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 
-from stoker.knowledge.sonames import is_nvidias
 from stoker.model.artifact import ArtifactFacts, LibraryFacts, WheelFacts
 from stoker.model.distribution import read_tags
 from stoker.model.finding import Finding, Severity
 from stoker.model.slimming import SlimRecord
 from stoker.model.value import Value
 from stoker.model.variant import GpuTarget, PlannedTargets, Variant
-from stoker.wheel.inspect.origins import installed_path
+from stoker.wheel.inspect.origins import installed_path, own_libraries
 from stoker.wheel.zip import Member
 from stoker.wheel.zip.metadata import required_name
 from stoker.wheel.zip.record import Mismatch
@@ -36,6 +35,15 @@ class SlimNote(Value, frozen=True, kw_only=True):
 
     record: SlimRecord | None = None
     problem: str | None = None
+
+
+class Placed(Value, frozen=True, kw_only=True):
+    """What the content of files tells about where a wheel writes. ``starts`` are the ``.pth`` files
+    of site-packages, each with the lines that Python executes; ``commands`` are entry points.
+    """
+
+    starts: dict[str, tuple[str, ...]] = {}
+    commands: tuple[str, ...] = ()
 
 
 class Use(Value, frozen=True, kw_only=True):
@@ -76,6 +84,7 @@ class WheelUnderTest(Value, frozen=True, kw_only=True):
     members: tuple[Member, ...]
     mismatches: tuple[Mismatch, ...] = ()
     wrong_hashes: tuple[Mismatch, ...] = ()
+    placed: Placed = Placed()
     plan: PlanRecord | None = None
     slim: SlimNote | None = None
     asked: Variant | None = None
@@ -129,9 +138,8 @@ class WheelUnderTest(Value, frozen=True, kw_only=True):
 
     @property
     def own_libraries(self) -> tuple[LibraryFacts, ...]:
-        """Return the libraries without bundled NVIDIA libraries."""
-        names = {one.path: one.soname or one.path.rpartition("/")[2] for one in self.libraries}
-        return tuple(one for one in self.libraries if not is_nvidias(names[one.path]))
+        """Return the libraries that the project made itself, without bundled ones."""
+        return own_libraries(self.libraries, self.project)
 
     @property
     def places(self) -> frozenset[str]:
@@ -168,7 +176,9 @@ def shortened_evidence(finding: Finding) -> Finding:
 
 
 def told_apart(findings: Iterable[Finding], record: SlimRecord | None) -> Iterator[Finding]:
-    """Return the findings, with errors that the original wheel has as well as warnings."""
+    """Return the findings of checks that slimming does not affect, with errors that the original
+    wheel has as well as warnings.
+    """
     for finding in findings:
         known = set(record.inherited.get(finding.name, ())) if record else set()
         lines = finding.evidence.splitlines()

@@ -17,12 +17,12 @@ from stoker.wheel.inspect.inspecting import inspect
 from stoker.wheel.verify.checks import examine_wheel, with_fix
 from stoker.wheel.verify.cpu_level import read_code
 from stoker.wheel.verify.loading import asked_releases
+from stoker.wheel.verify.placement import read_placed
 from stoker.wheel.verify.tested import (
     PlanRecord,
     SlimNote,
     Verification,
     WheelUnderTest,
-    told_apart,
 )
 from stoker.wheel.zip import Wheel, open_wheel
 from stoker.wheel.zip.revision import read_excluded, read_record
@@ -80,8 +80,7 @@ def read_and_verify(
             libraries = [one for one in tested.libraries if one.machine == cpu_family(cpu)]
             samples = read_code(wheel, libraries, beyond(cpu))
             tested = msgspec.structs.replace(tested, samples=samples)
-    record = tested.slim.record if tested.slim else None
-    findings = list(told_apart(examine_wheel(tested), record))
+    findings = list(examine_wheel(tested))
     if python:
         from stoker.machine.gpus import nvidia_gpus
         from stoker.wheel.verify.trial import try_wheel
@@ -118,6 +117,7 @@ def _read(wheel: Wheel, asked: Variant | None, torch: Sequence[str]) -> WheelUnd
         facts=facts,
         metadata=facts.wheel,
         members=tuple(wheel.members.values()),
+        placed=read_placed(wheel),
         plan=_plan(wheel, slim),
         slim=slim,
         asked=asked,

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,18 +10,35 @@ from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
-from stoker.model.errors import ArtifactError, StorageErrors
+from stoker.model.errors import ArtifactError, MissingError, StorageErrors
 from stoker.outside.web import Web, opened, size_of
-from stoker.outside.web_connections import WebConnections
 from stoker.wheel.reader import Reader
 
+_LARGEST = 1 << 36  # bytes; the largest wheels have a twentieth
 _FIRST, _MOST = 64 << 10, 4 << 20  # bytes of one request; reads in sequence double it
+
+
+class SpentError(MissingError):
+    """So many bytes, or so much time, as were allowed have been used."""
+
+
+class Allowance:
+    """How much may still be received, by all readers together."""
+
+    def __init__(self, most_bytes: float = inf, seconds: float = inf):
+        self._left, self._ends = most_bytes, time.monotonic() + seconds
+
+    def take(self, count: int) -> None:
+        """Count bytes before they are received; raise SpentError if they are too many."""
+        self._left -= count
+        if self._left < 0 or time.monotonic() > self._ends:
+            raise SpentError("no more is read")
 
 
 class _Server(NamedTuple):
     url: str
     web: Web
-    connections: WebConnections | None
+    allowance: Allowance
 
 
 class RemoteReader(Reader):
@@ -60,8 +78,9 @@ class RemoteReader(Reader):
 
     def _fetch(self, first: int, last: int) -> None:
         """Receive a range of which nothing was received before."""
-        url, web, connections = self._server
-        with opened(url, web, part=(first, last), connections=connections) as answer:
+        url, web, allowance = self._server
+        allowance.take(last - first)
+        with opened(url, web, part=(first, last)) as answer:
             content = answer.whole(last - first)
         with StorageErrors("keep the received parts of", Path(self.file)):
             os.pwrite(self._parts, content, first)
@@ -84,14 +103,16 @@ def open_remote(
     *,
     size: int | None = None,
     name: str | None = None,
-    connections: WebConnections | None = None,
+    allowance: Allowance | None = None,
 ) -> Iterator[RemoteReader]:
     """Open a file on a server; ``folder`` takes what is received of it, until it is closed."""
-    found = size_of(url, web, connections) if size is None else size
+    found = size_of(url, web) if size is None else size
     if found is None:
         raise ArtifactError("the server does not tell its size", file=name or url)
+    if found > _LARGEST:
+        raise ArtifactError(f"the server says that it has {found} bytes", file=name or url)
     with ExitStack() as stack:
         with StorageErrors("write", folder):
             parts = stack.enter_context(tempfile.TemporaryFile(dir=folder))
-        server = _Server(url, web, connections)
+        server = _Server(url, web, allowance or Allowance())
         yield RemoteReader(server, parts.fileno(), size=found, file=name or url)

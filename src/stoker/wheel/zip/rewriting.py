@@ -22,6 +22,7 @@ from stoker.wheel.zip.record import UNLISTED
 from stoker.wheel.zip.writer import CopiedMember, OutputMember, write_members
 
 _MOST_TAGS = 100  # lines
+_STEM = re.compile(r"[A-Za-z0-9._]+-[A-Za-z0-9._+!-]+")
 _BUILD = re.compile(r"[0-9][0-9A-Za-z_.]*")
 
 
@@ -55,7 +56,8 @@ def identify(metadata: bytes, wheel: bytes, present: str = "") -> WheelIdentity:
     stem = f"{canonical.replace('-', '_')}-{wanted}"
     own_name, _, own_version = present.partition("-")
     with suppress(InvalidVersion):
-        if canonicalize_name(own_name) == canonical and read_version(own_version) == wanted:
+        is_same = canonicalize_name(own_name) == canonical and read_version(own_version) == wanted
+        if is_same and _STEM.fullmatch(present):  # blanks around a version change nothing
             stem = present
     return WheelIdentity(stem=stem, build=build, tags=_compressed(kind.get_all("Tag", [])))
 

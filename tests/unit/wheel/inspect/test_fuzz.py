@@ -52,7 +52,7 @@ def _places() -> list[int]:
 
 def _consequences(facts: LibraryFacts) -> None:
     """What follows from facts must follow from strange ones too."""
-    resolve_needed([facts], holds=lambda path: not path, files=())
+    resolve_needed([facts], names_in=lambda _: (), files=())
     served_gpus([facts])
     minimum_driver([facts])
     oldest_manylinux([facts])

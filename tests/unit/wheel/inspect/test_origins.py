@@ -3,7 +3,7 @@
 import pytest
 
 from stoker.model.artifact import Dependency, LibraryFacts, LibraryOrigin
-from stoker.wheel.inspect.origins import installed_path, resolve_needed, search_folders
+from stoker.wheel.inspect.origins import by_folder, installed_path, resolve_needed, search_folders
 
 
 def _library(path: str, *needed: str, rpath: str = "", runpath: str = "") -> LibraryFacts:
@@ -20,7 +20,7 @@ def _library(path: str, *needed: str, rpath: str = "", runpath: str = "") -> Lib
 def _resolve(*libraries: LibraryFacts, requires: tuple[str, ...] = ()) -> dict[str, Dependency]:
     paths = {installed_path(library.path) for library in libraries}
     names = {path.rpartition("/")[2] for path in paths}
-    found = resolve_needed(libraries, holds=paths.__contains__, files=names, requires=requires)
+    found = resolve_needed(libraries, names_in=by_folder(paths), files=names, requires=requires)
     return {row.name: row for row in found}
 
 
@@ -145,7 +145,7 @@ def test_a_library_without_origin_is_missing() -> None:
 
 def test_missing_ones_come_first() -> None:
     libraries = [_library("a.so", "libc.so.6", "libx.so"), _library("b.so", "libx.so")]
-    rows = resolve_needed(libraries, holds=lambda path: not path, files=())
+    rows = resolve_needed(libraries, names_in=lambda _: (), files=())
     assert [(row.name, row.wanted_by) for row in rows] == [
         ("libx.so", ("a.so", "b.so")),
         ("libc.so.6", ("a.so",)),

@@ -19,7 +19,7 @@ from stoker.model.finding import Finding, Severity
 from stoker.model.slimming import ArchSlim, LibrarySlim, SlimLayout, SlimReport
 from stoker.outside.terminal import Page, rendered
 from stoker.wheel.inspect.differences import fact_differences_page
-from stoker.wheel.inspect.facts_page import inspection_page, share_bar
+from stoker.wheel.inspect.facts_page import inspection_page
 from stoker.wheel.package.licences import Licence
 from stoker.wheel.package.packaging import Packaged
 from stoker.wheel.package.plan import LibraryChange, PackagePlan
@@ -88,11 +88,6 @@ def test_an_inspected_wheel() -> None:
     assert "MISSING" not in rendered(inspection_page(inspected(None)), 160)  # a lone library
     empty = artifact(wheel=None, kind=TargetKind.FOLDER, path="mill", size_bytes=3)
     assert rows(inspection_page(empty)) == [["mill", "folder"], ["3", "B,", "no", "libraries"]]
-
-
-def test_bars() -> None:
-    bars = [share_bar(share, 4) for share in (1.0, 0.5, 0.53125, 0.0, 7.0)]
-    assert bars == ["████", "██  ", "██▏ ", "▏   ", "████"]
 
 
 def test_differences() -> None:

@@ -5,11 +5,11 @@ import pytest
 from stoker.model.errors import ArtifactError
 from stoker.model.slimming import SlimRecord
 from stoker.model.variant import GpuTarget
+from stoker.wheel.inspect.origins import is_nvidias_library
 from stoker.wheel.slim.files import (
     decode_record,
     encode_record,
     is_nvidia_distribution,
-    is_nvidia_library,
     make_record,
 )
 from stoker.wheel.slim.selection import SlimRequest
@@ -56,9 +56,10 @@ def test_what_is_private_stays_private() -> None:
 
 
 def test_whose_library_it_is() -> None:
-    assert is_nvidia_library("nvidia/cublas/lib/libcublasLt.so.12", None)
-    assert is_nvidia_library("torch/lib/x.so", "libcudnn_graph.so.9")
-    assert is_nvidia_library("mill.libs/libcudart-7bdba2b5.so.13", "libcudart-7bdba2b5.so.13")
-    assert not is_nvidia_library("torch/lib/libtorch_cuda.so", "libtorch_cuda.so")
+    assert is_nvidias_library("nvidia/cublas/lib/libcublasLt.so.12", None)
+    assert is_nvidias_library("torch/lib/x.so", "libcudnn_graph.so.9")
+    assert is_nvidias_library("mill.libs/libcudart-7bdba2b5.so.13", "libcudart-7bdba2b5.so.13")
+    assert is_nvidias_library("mill.libs/libnvjpeg.8dd2b5e6.so.12", None)
+    assert not is_nvidias_library("torch/lib/libtorch_cuda.so", "libtorch_cuda.so")
     assert is_nvidia_distribution("nvidia_cublas_cu12")
     assert not is_nvidia_distribution("torch")

@@ -3,7 +3,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.wheel.elf.elf import up
 from stoker.wheel.slim.cutting import Shift
 from stoker.wheel.slim.spans import ByteSpan, Spans, merged_spans, spans_without
 
@@ -44,9 +43,3 @@ def test_offsets_shift_as_bytes_do(given_spans: list[ByteSpan]) -> None:
     assert [shift(byte) for byte in left] == list(range(len(left)))
     for cut in cuts:
         assert {shift(byte) for byte in range(cut.start, cut.end)} == {shift(cut.end)}
-
-
-@given(st.integers(0, 10**6), st.sampled_from([1, 8, 4096]))
-def test_up(position: int, step: int) -> None:
-    assert up(position, step) % step == 0
-    assert 0 <= up(position, step) - position < step

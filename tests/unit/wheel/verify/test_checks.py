@@ -9,7 +9,7 @@ from artifacts import artifact, device_code, wheel_facts
 from stoker.model.artifact import ElfKind, LibraryFacts, RegionPattern
 from stoker.model.finding import Finding, Severity
 from stoker.plan.grammar import parse
-from stoker.wheel.inspect.origins import installed_path, resolve_needed
+from stoker.wheel.inspect.origins import by_folder, installed_path, resolve_needed
 from stoker.wheel.verify.checks import CHECKS, examine_wheel
 from stoker.wheel.verify.tested import CodeSample, PlanRecord, Use, WheelUnderTest
 from stoker.wheel.zip import Member
@@ -36,7 +36,7 @@ def case(
     paths = [one.path for one in libraries]
     needed = resolve_needed(
         libraries,
-        holds={installed_path(path) for path in paths}.__contains__,
+        names_in=by_folder(map(installed_path, paths)),
         files={path.rpartition("/")[2] for path in paths},
         requires=requires,
     )
@@ -81,7 +81,7 @@ def test_a_wheel_hears_of_the_checks_of_what_it_has() -> None:
     # It was neither sampled nor slimmed, and is no extension of PyTorch.
     assert passed(full) == everything - {"cpu", "slimmed", "loads-with"}
     bare = {"readable", "symbols", "portability", "closure", "bundled", "openmp", "copies"}
-    always = {"record", "permissions", "tags", "plan", "as-asked"}
+    always = {"record", "permissions", "start", "placement", "tags", "plan", "as-asked"}
     assert passed(case(library())) == bare | always
     assert passed(case(plan=None)) == always - {"plan", "as-asked"}
 

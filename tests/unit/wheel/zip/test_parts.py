@@ -126,6 +126,7 @@ def test_wrong_tags_and_build_numbers(wheel: bytes) -> None:
         ("my_mill-1.2", "my_mill-1.2.post1"),
         ("mill-1.2.post1", "my_mill-1.2.post1"),
         ("nonsense", "my_mill-1.2.post1"),
+        ("my_mill- v1.2.post1\u2003", "my_mill-1.2.post1"),
     ],
 )
 def test_a_stem_is_kept_only_where_it_says_the_same(present: str, expected: str) -> None:
