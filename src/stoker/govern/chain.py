@@ -4,7 +4,7 @@
 
 A preloaded library starts the launcher in place of each compiler, whatever configured the build;
 with a cache it starts the cache, and the launcher in place of the compiler that the cache starts.
-What the cache itself needs is in ``accelerate.chains``. CMake's launcher variables are set on
+What the cache itself needs is in ``cache.chains``. CMake's launcher variables are set on
 request only, for build tools that a library cannot be preloaded into.
 """
 

@@ -195,7 +195,9 @@ class Governor:
             return True
         if failed:
             self._send(connection, encode("release"))
-        self._close(entry, done, Outcome.FAILED if failed else Outcome.DONE, now)
+        # The launcher of a remote compile that failed compiles it here, as a step of its own.
+        outcome = Outcome.REFUSED if entry.request.remote else Outcome.FAILED
+        self._close(entry, done, outcome if failed else Outcome.DONE, now)
         return failed
 
     def stopped(self, connection: Connection, usage: Usage, now: float) -> None:
