@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -380,3 +381,65 @@ def test_a_switch_whose_build_lacks_something_is_told(stoker: Stoker, tmp_path: 
     assert isinstance(cmake, dict)
     assert "moon.h was NOT found" in asked["refusal"]
     assert cmake["USE_BACKEND"] == "CUDA"
+
+
+BELOW = """
+import pathlib
+from setuptools import Extension, setup
+version = (pathlib.Path(__file__).resolve().parents[1] / "version.txt").read_text().strip()
+setup(name="below", version=version, ext_modules=[Extension("below", ["below.c"])])
+"""
+
+
+def test_a_project_below_the_root_of_a_repository_sees_the_files_above(
+    stoker: Stoker, tmp_path: Path
+) -> None:
+    """The folders of the user are hidden in the room; of these, the repository is shown."""
+    repository = tmp_path / "home/repository"
+    tree = repository / "python"
+    tree.mkdir(parents=True)
+    (repository / ".git").mkdir()
+    (repository / "version.txt").write_text("1.5\n")
+    (tree / "setup.py").write_text(BELOW)
+    (tree / "below.c").write_text("int below;\n")
+    words = ("plan", "cpu", "--source", str(tree), "--python", sys.executable, "--ask", "--json")
+    done = stoker(*words, HOME=str(tmp_path / "home"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["asked"]["host_compiles"] == 1
+
+
+def test_a_build_that_ended_ends_the_plan_with_a_status(stoker: Stoker, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a.c").write_text("int a;\n")
+    (tree / "setup.py").write_text(
+        "from setuptools import Extension, setup\n"
+        "open('third_party/list.txt')\n"
+        "setup(name='a', version='1', ext_modules=[Extension('a', ['a.c'])])\n"
+    )
+    words = ("plan", "cpu", "--source", str(tree), "--python", sys.executable, "--ask", "--json")
+    done = stoker(*words)
+    assert done.returncode == 1
+    titles = [finding["title"] for finding in json.loads(done.stdout)["findings"]]
+    assert "the build needs third_party/list.txt, which is not there" in titles
+
+
+def test_a_build_is_asked_with_the_packages_that_it_would_get(
+    stoker: Stoker, tmp_path: Path
+) -> None:
+    """The Python of the plan lacks what pyproject.toml requires; the build installs it."""
+    python, tree = tmp_path / "python", tmp_path / "tree"
+    venv = [sys.executable, "-m", "venv", "--without-pip", str(python)]
+    subprocess.run(venv, check=True)
+    tree.mkdir()
+    (tree / "a.c").write_text("int a;\n")
+    (tree / "pyproject.toml").write_text('[build-system]\nrequires = ["setuptools", "packaging"]\n')
+    (tree / "setup.py").write_text(
+        "import packaging.version\n"
+        "raise ValueError(f'found {packaging.version.__name__}')\n"
+        "from setuptools import Extension, setup\n"
+        "setup(name='a', version='1', ext_modules=[Extension('a', ['a.c'])])\n"
+    )
+    words = ("plan", "cpu", "--source", str(tree), "--python", f"{python}/bin/python", "--ask")
+    said = json.loads(stoker(*words, "--json").stdout)["asked"]["refusal"]
+    assert "found packaging.version" in said

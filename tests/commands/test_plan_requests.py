@@ -137,7 +137,7 @@ def test_a_plan_for_another_machine(stoker: Stoker) -> None:
     assert plan["machine"]["memory_bytes"] == 512 * 1024**3
     assert plan["environment"]["MAX_JOBS"] == "96"
     page = stoker("plan", "cpu", "--memory", "512G", "--source", MINI).stdout
-    assert "the machine that --memory describe" in page
+    assert "a machine as given by --memory: " in page
 
 
 def test_words_that_people_use(stoker: Stoker) -> None:
@@ -164,3 +164,13 @@ def installed_13() -> str:
 
     known = [version for version in cuda_releases() if version.startswith("13.")]
     return next(v for v in known if v in installed_cuda() or v == known[-1])
+
+
+def test_a_plan_for_android_names_the_ndk(stoker: Stoker) -> None:
+    plan = planned(stoker, "android", source=CMAKE, ANDROID_NDK="/opt/ndk")
+    file = "/opt/ndk/build/cmake/android.toolchain.cmake"
+    assert plan["cmake"]["CMAKE_TOOLCHAIN_FILE"] == file
+    assert plan["cmake"]["ANDROID_ABI"] == "arm64-v8a"
+    assert any(f"-DCMAKE_TOOLCHAIN_FILE={file}" in each["words"] for each in plan["commands"])
+    without = planned(stoker, "android", source=CMAKE, ANDROID_NDK="")
+    assert "error a build for Android needs the NDK" in titles(without)

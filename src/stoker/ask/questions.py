@@ -3,6 +3,7 @@
 import os
 import tomllib
 from collections.abc import Mapping
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from stoker.ask.room import BUILD, Limits, Question, prefixes, without_session
@@ -14,6 +15,7 @@ from stoker.model.plan import Plan
 from stoker.model.source import FrontEnd, SourceTree
 from stoker.model.variant import Backend
 from stoker.plan.subject import Subject
+from stoker.source.package import required_names
 
 _TIMEOUT_S = 20.0
 _SETUPTOOLS = ("setuptools.build_meta", "setuptools.build_meta:__legacy__")
@@ -42,6 +44,7 @@ def question(subject: Subject, plan: Plan, *, gpu_visible: bool, limits: Limits)
         words=_words(subject, plan, tree),
         environment=environment,
         pretended=_pretended(subject, visible=gpu_visible),
+        lent=_lent(subject, tree),
         shown=(
             python.prefix,
             *prefixes([python.executable, *programs]),
@@ -61,6 +64,18 @@ def _above(tree: Path) -> list[str]:
     """Return the root of the git tree that a project is a part of: its files may be included."""
     roots = (folder for folder in tree.parents if (folder / ".git").exists())
     return [str(root) for root in list(roots)[:1] if not (tree / ".git").exists()]
+
+
+def _lent(subject: Subject, tree: SourceTree) -> dict[str, str]:
+    """Return the packages that the tree requires, its Python lacks and stoker's own has: a build in
+    an environment of its own installs them, and what they do decides nothing about its compiles.
+    """
+    found = {}
+    for name in sorted(required_names(tree.requirements) - set(subject.toolbox.python.packages)):
+        spec = PathFinder.find_spec(name)
+        if spec and spec.submodule_search_locations and not name.startswith(("torch", "nvidia")):
+            found[name] = str(Path(next(iter(spec.submodule_search_locations))).parent)
+    return found
 
 
 def _words(subject: Subject, plan: Plan, tree: SourceTree) -> tuple[str, ...]:

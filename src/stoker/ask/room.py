@@ -57,6 +57,7 @@ class Question(Value, frozen=True, kw_only=True):
     words: tuple[str, ...]
     environment: Mapping[str, str]
     pretended: Mapping[str, object] | None = None
+    lent: Mapping[str, str] = {}  # packages that a build gets, and a folder that has each
     shown: tuple[str, ...] = ()
     tools: Mapping[str, str] = {}
     fetches: bool = True
@@ -165,6 +166,8 @@ def _environment(question: Question, names: Mapping[str, str], tree: str) -> dic
         "STOKER_NOTES": names["notes"],
         "STOKER_ASKED_TREE": tree,
     }
+    if question.lent:
+        own["STOKER_LENT"] = msgspec.json.encode(question.lent).decode()
     if not question.fetches:
         own["STOKER_DISCONNECTED"] = "1"
     if question.pretended is not None:
@@ -212,7 +215,8 @@ def _hidden() -> list[str]:
 def _shown(question: Question) -> list[str]:
     """Return what is shown although it is in a hidden folder, but never a home folder itself."""
     home = os.path.realpath(Path.home())
-    wanted = {*question.shown, *question.environment.get("PATH", "").split(":")}
+    lent = (f"{folder}/{name}" for name, folder in question.lent.items())
+    wanted = {*question.shown, *lent, *question.environment.get("PATH", "").split(":")}
     return sorted(path for path in wanted if _is_part(path, home))
 
 

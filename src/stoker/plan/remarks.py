@@ -10,7 +10,7 @@ from stoker.model.recipe import BackendRecipe
 from stoker.model.source import ProjectKind, SourceTree
 from stoker.model.value import version_numbers
 from stoker.model.variant import Backend
-from stoker.plan.subject import Subject
+from stoker.plan.subject import Subject, ndk
 from stoker.plan.tree_recipe import tree_recipe
 
 # In a file of CMake, or a source that no file was seen to list.
@@ -24,6 +24,13 @@ def remarks(subject: Subject) -> Iterator[Finding]:
             "other-platform",
             f"the plan is for {subject.platform}, this machine is {subject.machine.platform}",
             evidence="the tools and libraries of the target machine were not checked",
+        )
+    if subject.platform.os == "android" and ndk(subject) is None:
+        yield error(
+            "ndk-unset",
+            "a build for Android needs the NDK, and no variable names its folder",
+            evidence="CMAKE_TOOLCHAIN_FILE is then FOLDER/build/cmake/android.toolchain.cmake",
+            fix=("export ANDROID_NDK=FOLDER",),
         )
     release = subject.release
     version = subject.cuda_version if subject.variant.backend is Backend.CUDA else None

@@ -81,7 +81,7 @@ def plan_page(plan: Plan, chain: Chain | None = None) -> Page:
 
 def _where(machine: Resources) -> str:
     given = " and ".join(machine.given)
-    return f"the machine that {given} describe" if given else "this machine"
+    return f"a machine as given by {given}" if given else "this machine"
 
 
 def _settings(title: str, settings: tuple[Setting, ...]) -> Listing:

@@ -243,6 +243,28 @@ def platforms_families(platform: Platform) -> tuple[str, ...]:
     return row.families if row else ()
 
 
+_NDK = ("ANDROID_NDK", "ANDROID_NDK_HOME", "ANDROID_NDK_ROOT")
+
+
+def ndk(subject: Subject) -> str | None:
+    """Return the folder of Android's NDK, which only its variables name."""
+    return next((subject.exported[name] for name in _NDK if subject.exported.get(name)), None)
+
+
+def platform_options(subject: Subject) -> dict[str, str]:
+    """Return the options of CMake for the platform; Android's need the NDK's toolchain file."""
+    options = subject.platform_row.cmake
+    folder = ndk(subject)
+    if subject.platform.os != "android" or folder is None:
+        return options
+    return options | {
+        "CMAKE_TOOLCHAIN_FILE": f"{folder}/build/cmake/android.toolchain.cmake",
+        "CMAKE_ANDROID_NDK": folder,
+        "ANDROID_ABI": options["CMAKE_ANDROID_ARCH_ABI"],
+        "ANDROID_PLATFORM": f"android-{options['CMAKE_SYSTEM_VERSION']}",
+    }
+
+
 def environment(name: str, value: str, origin: Origin, why: str = "") -> Setting:
     return Setting(place=SettingPlace.ENVIRONMENT, name=name, value=value, origin=origin, why=why)
 

@@ -296,7 +296,37 @@ def _read_by_cmake(
         own = BackendRecipe(cmake=settings, chooses=True)
         return TreeRecipe(recipe=own, targets=_read(", ".join(options.values())), places=places)
     certain = switched or (backend is Backend.CUDA and tree.requires_cuda)
-    return _by_list(tree, backend, settings, places, certain=certain)
+    return _by_list(tree, backend, settings, places, gpus=subject.gpus, certain=certain)
+
+
+def _by_list_of_the_tree(
+    named: list[NamedTarget],
+    sure: list[NamedTarget],
+    gpus: Iterable[GpuTarget],
+    known: BackendRecipe,
+    places: dict[str, str],
+) -> TreeRecipe:
+    """Return the recipe of a project that writes its targets itself. What it adds on a condition is
+    compiled as well where that holds, so a refusal needs all of them.
+    """
+    others = [target for target in named if target not in sure]
+    evidence = _read(sure[0].where)
+    if others:
+        evidence = _assumed(f"at least these; {others[0].where} adds others on a condition")
+    if not all(target.arch for target in others):
+        return _unknown(known, f"{sure[0].where} names targets, and others are computed", places)
+    if not any(_serves(target, gpus) for target in sure):
+        sure = [*sure, *others]
+    archs = tuple(dict.fromkeys(_written(target) for target in sure))
+    known = replace(known, fixed=(FixedTargets(archs=archs),))
+    return TreeRecipe(recipe=known, targets=evidence, places=places)
+
+
+def _serves(target: NamedTarget, gpus: Iterable[GpuTarget]) -> bool:
+    if target.amd:
+        return target.arch in {gpu.arch for gpu in gpus}
+    made = GpuTarget(arch=target.arch, ptx=target.ptx)
+    return any(runs_on(made, gpu.plain) for gpu in gpus)
 
 
 def _by_list(
@@ -305,6 +335,7 @@ def _by_list(
     settings: dict[str, str],
     places: dict[str, str],
     *,
+    gpus: Iterable[GpuTarget],
     certain: bool,
 ) -> TreeRecipe:
     """Return the recipe of a project that CMake's own list of targets is given. ``certain``, if
@@ -313,9 +344,7 @@ def _by_list(
     named = _named(tree, backend)
     sure = [target for target in named if not target.conditional and target.arch]
     if sure:
-        archs = tuple(dict.fromkeys(_written(target) for target in sure))
-        known = BackendRecipe(cmake=settings, fixed=(FixedTargets(archs=archs),))
-        return TreeRecipe(recipe=known, targets=_read(sure[0].where), places=places)
+        return _by_list_of_the_tree(named, sure, gpus, BackendRecipe(cmake=settings), places)
     if backend is Backend.CUDA and tree.cuda_code is CudaCode.FIND_CUDA:
         flags = {FIND_CUDA_FLAGS: "-gencode={gencode}"}
         known = BackendRecipe(cmake=settings | flags, separator=";-gencode=", suffixes=False)

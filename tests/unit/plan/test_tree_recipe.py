@@ -401,3 +401,26 @@ def test_a_project_that_always_needs_cuda_has_no_cpu_build(tmp_path: Path, text:
     with pytest.raises(UsageError, match="has no cpu back end"):
         planned(tmp_path, "cpu", cmake=text)
     planned(tmp_path, "cu130-sm90", cmake=text)
+
+
+CONDITIONAL = """
+cmake_minimum_required(VERSION 3.5)
+project(lists)
+find_package(CUDA)
+set(CUDA_NVCC_FLAGS "${CUDA_NVCC_FLAGS} -gencode arch=compute_80,code=sm_80")
+if(CUDA_VERSION GREATER 12.0)
+  set(CUDA_NVCC_FLAGS "${CUDA_NVCC_FLAGS} -gencode arch=compute_90,code=sm_90")
+endif()
+cuda_add_library(lists a.cu)
+"""
+
+
+def test_a_list_that_a_condition_extends_is_at_least_that(tmp_path: Path) -> None:
+    """A refusal needs all of its targets: the build compiles them where the condition holds."""
+    made = planned(tmp_path, "cu128-sm80", cmake=CONDITIONAL)
+    evidence = targets_of(made).evidence
+    assert evidence
+    assert str(evidence).startswith("assumed: at least these; CMakeLists.txt:7 adds others")
+    assert targets_of(planned(tmp_path, "cu128-sm90", cmake=CONDITIONAL)).cubins == ("8.0", "9.0")
+    with pytest.raises(UsageError, match=r"none of them runs on 12\.0"):
+        planned(tmp_path, "cu128-sm120", cmake=CONDITIONAL)

@@ -317,3 +317,24 @@ def test_a_cmake_project_outside_of_a_package_is_named(tmp_path: Path) -> None:
     first, second = refused.value.hints
     assert f"`stoker plan --source {tmp_path}`" in first
     assert second == f"the package itself: `stoker run -- pip wheel {package}`"
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("all:\n\tnvcc a.cu\n", "`stoker run make`"),
+        (
+            "ifndef GPU_COMPUTE_CAPABILITY\n  GPU_COMPUTE_CAPABILITY = 80\nendif\n",
+            "`stoker run make GPU_COMPUTE_CAPABILITY='90'`",
+        ),
+        (
+            "NVCC_GENCODE ?= -gencode=arch=compute_80,code=sm_80\n",
+            "`stoker run make NVCC_GENCODE='-gencode=arch=compute_90,code=sm_90'`",
+        ),
+    ],
+)
+def test_a_tree_with_only_a_makefile(tmp_path: Path, text: str, command: str) -> None:
+    (tmp_path / "Makefile").write_text(text)
+    with pytest.raises(UsageError) as refused:
+        read_tree(tmp_path)
+    assert f"its Makefile builds it: {command}" in refused.value.hints

@@ -12,6 +12,7 @@ import sys
 _TREE = os.environ.get("STOKER_ASKED_TREE", "").split(":")[0]
 _NOTES = os.environ.get("STOKER_NOTES")
 _PRETENDED = json.loads(os.environ.get("STOKER_PRETENDED", "null"))
+_LENT = json.loads(os.environ.get("STOKER_LENT", "{}"))
 _OWN = ("STOKER_", "LD_PRELOAD")
 _LIBRARIES = ("/torch/utils/cpp_extension.py", "/scikit_build_core/", "/skbuild/")
 _PASSED_OVER = ("os.py", "_collections_abc.py", "sitecustomize.py", "<frozen os>", "argparse.py")
@@ -299,7 +300,19 @@ class _Finder:
         return spec
 
 
+class _Lender:
+    """Finds packages that the Python of the build lacks and a build would install."""
+
+    @classmethod
+    def find_spec(cls, name, path=None, *_):
+        from importlib.machinery import PathFinder
+
+        folder = _LENT.get(name) if path is None else None
+        return PathFinder.find_spec(name, [folder]) if folder else None
+
+
 if _NOTES:
+    sys.meta_path.append(_Lender)
     _record_environment()
     _record_parsers()
     _record_programs()

@@ -9,7 +9,7 @@ from stoker.model.setting import Setting
 from stoker.model.source import FrontEnd
 from stoker.model.variant import Backend
 from stoker.plan.recipes.project import backend_settings, known_facts, project_settings
-from stoker.plan.subject import Subject, compiler_flags, environment, option
+from stoker.plan.subject import Subject, compiler_flags, environment, option, platform_options
 
 jobs_variable = "CMAKE_BUILD_PARALLEL_LEVEL"
 
@@ -30,7 +30,7 @@ def settings(subject: Subject) -> Iterator[Setting]:
     for feature in variant.features:
         name = features()[feature.name].option
         yield option(name, "ON" if feature.on else "OFF", subject.origin(feature.name))
-    for name, value in subject.platform_row.cmake.items():
+    for name, value in platform_options(subject).items():
         yield option(name, value, subject.origin("platform"))
     for name, value in subject.platform_row.environment.items():
         yield environment(name, value, subject.origin("platform"))

@@ -14,7 +14,14 @@ from stoker.model.source import FrontEnd, ProjectKind
 from stoker.model.variant import Backend, BuildType, Sanitizer
 from stoker.plan.grammar import label
 from stoker.plan.recipes.cmake import plain_cmake, wheel_command
-from stoker.plan.subject import Subject, compiler_flags, environment, option, recipe_origin
+from stoker.plan.subject import (
+    Subject,
+    compiler_flags,
+    environment,
+    option,
+    platform_options,
+    recipe_origin,
+)
 
 _BACKENDS = {
     Backend.CUDA: "USE_CUDA",
@@ -111,7 +118,7 @@ def _platform(subject: Subject) -> Iterator[Setting]:
     origin = subject.origin("platform")
     if row.mobile:
         yield option("BUILD_PYTHON", "OFF", _ORIGIN, "a mobile build has no Python")
-    for name, value in row.cmake.items():
+    for name, value in platform_options(subject).items():
         yield option(name, value, origin)
     for name, value in row.environment.items():
         yield environment(name, value, origin)
