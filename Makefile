@@ -29,7 +29,7 @@ help:
 venv: $(READY)
 
 # stoker itself, with what it needs to run.
-$(INSTALLED): pyproject.toml CMakeLists.txt $(wildcard launcher/*.[ch])
+$(INSTALLED): pyproject.toml CMakeLists.txt $(wildcard launcher/*.[ch] src/stoker/knowledge/*.toml src/stoker/knowledge/*/*.toml)
 	@test -n "$(PYTHON)" || { echo "make: no Python >= 3.11 with venv found." >&2; \
 		echo "  Debian, Ubuntu: apt-get install python3-venv   Fedora: dnf install python3" >&2; exit 1; }
 	@echo "making .venv (about 20 seconds, once)"

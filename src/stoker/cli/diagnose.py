@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     "--fix-script", is_flag=True, help="Print the fixes as a shell script, and run nothing."
 )
 @click.option(
+    "--evidence",
+    is_flag=True,
+    help="Print what was measured of a failed run, its tools and its first error, for an issue.",
+)
+@click.option(
     "--explain",
     is_flag=False,
     flag_value="",
@@ -42,6 +47,7 @@ def diagnose(
     tries: bool,
     as_json: bool,
     fix_script: bool,
+    evidence: bool,
     explain: str | None,
     stage: str | None,
     markdown: bool,
@@ -54,6 +60,7 @@ def diagnose(
     stoker diagnose build.log        any log: pip, cmake, ninja, make, docker, CI
     pip install . 2>&1 | stoker diagnose -
     stoker diagnose --try            prove the cause of the last run: what lets it pass?
+    stoker diagnose --evidence       what a run left that no log has, for an issue
     stoker diagnose --explain oom-nvcc
 
     The exit status is 0 if a cause was found, 1 if the build failed and the cause is unknown, and 3
@@ -70,6 +77,9 @@ def diagnose(
         raise UsageError(
             "choose one of --json and --fix-script", hints=["the JSON contains the fixes"]
         )
+    if evidence:
+        _show_evidence(what or run, as_json=as_json)
+        return ExitStatus.OK
     if tries and run:
         raise UsageError("choose one of --try and --run", hints=["stoker diagnose --try RUN"])
     if tries:
@@ -77,6 +87,8 @@ def diagnose(
 
         diagnosis = try_suspects(what, lambda text: write_own(sys.stderr, f"stoker: {text}\n"))
     else:
+        if what is None and run is None:
+            _say_which()
         diagnosis = diagnose_what(what, run)
     if ci_system(os.environ):
         CiReport(lambda text: write_own(sys.stderr, text)).diagnosed(diagnosis)
@@ -105,6 +117,26 @@ def _show(diagnosis: "Diagnosis", *, as_json: bool, as_script: bool) -> None:
         from stoker.diagnose.pages import diagnosis_page
 
         show(diagnosis_page(diagnosis))
+
+
+def _say_which() -> None:
+    """Say which run an answer is about that was not asked for by its number."""
+    from stoker.diagnose.kept import last_failed
+
+    if kept := last_failed():
+        about = f"run {kept.run}, `{kept.failed.command}` in {kept.failed.folder}"
+        write_own(sys.stderr, f"stoker: the last run that failed: {about}\n")
+
+
+def _show_evidence(what: str | None, *, as_json: bool) -> None:
+    from stoker.diagnose.evidence import evidence, evidence_text
+    from stoker.outside.terminal import print_json
+
+    found = evidence(what)
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(evidence_text(found), nl=False)
 
 
 def _explain(cause: str, stage: str | None, *, as_json: bool, markdown: bool) -> None:

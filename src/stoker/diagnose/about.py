@@ -16,7 +16,6 @@ from stoker.diagnose.lines import compiled
 from stoker.diagnose.sieve import Line
 from stoker.diagnose.values import FailedRun
 from stoker.knowledge.failures import Known, shown_manager
-from stoker.knowledge.packages import Recipe, recipes
 from stoker.model.shell import Outside, ShellScript, is_plain, outside
 
 _LONGEST = 200  # characters of a word of a log in a command
@@ -154,12 +153,6 @@ class About:
             return [word for word in words if word.lower() not in refuses]
         return words
 
-    def is_own(self, file: str) -> bool:
-        """Return whether a file of the log is in the folder of the run, or the current one."""
-        folder = Path(self.run.folder or ".").resolve()
-        path = (folder / file).resolve()
-        return bool(file) and folder in path.parents and path.is_file()
-
     @cached_property
     def here(self) -> Here:
         """This machine; for a log without a run, with the package manager of its system."""
@@ -167,12 +160,6 @@ class About:
         if not manager or manager == self._here.manager:
             return self._here
         return self._here.with_manager(None if manager == "none" else manager)
-
-    @cached_property
-    def recipe(self) -> Recipe | None:
-        """The recipe of a build in a sandbox, which has only what that names."""
-        may = (one for one in recipes() if any(word in self._small for word in one.words))
-        return next((one for one in may if self.first(one.shown)), None)
 
     @cached_property
     def is_here(self) -> bool:

@@ -9,7 +9,6 @@ from stoker.diagnose import (
     gcc_facts,
     log_facts,
     machine_facts,
-    project_facts,
     python_facts,
     run_facts,
     target_facts,
@@ -45,7 +44,6 @@ _FACTS = {
     **cuda_facts.FACTS,
     **target_facts.FACTS,
     **log_facts.FACTS,
-    **project_facts.FACTS,
 }
 NAMES: Mapping[str, str] = {name: what for name, (what, _) in sorted(_FACTS.items())}
 _AGAIN = Template("{run.command}")
@@ -67,6 +65,8 @@ _MAKES_FOLDERS = (
     "rpmbuild", "dpkg-buildpackage", "gradle", "colcon", "pyproject", "-- the c compiler",
 )  # fmt: skip
 _BY_PIP = r"(?:/\S+/)?python[\d.]* -m pip install((?: [\w./=+-]+)+)"
+_PAIR = r"([A-Z][A-Z0-9_]*)=([\w./:+,;-]+)(?= |$)"
+_ONLY_SETS = r"export(?: [A-Z][A-Z0-9_]*=[\w./:+,;-]+)+"
 _ERROR = "error: "
 _IN_FILE = r"\.\w{1,3}:\d+:\d+: (?:fatal )?error: "
 _FILES = {
@@ -141,12 +141,9 @@ def filled_fix(fix: Fix, about: About) -> FilledFix | None:
     text, commands = _text(fix.text, about), _commands(fix, about)
     if text is None or commands is None or not _can_help(commands, about):
         return None
+    if _is_done(commands, about):
+        return None
     edits = _text(fix.edits, about) or ""
-    if commands and (recipe := about.recipe):
-        inside = "; ".join(line for line in commands if line.startswith("export "))
-        if inside:
-            text = f"{text}; in {recipe.file}, as the build sees nothing else: {inside}"
-            return FilledFix(text=text, edits=recipe.file)
     if about.is_windows and fix.shell is Shell.SH:
         typed = [_for_cmd(command) for command in commands]
         known = tuple(filter(None, typed)) if all(typed) else ()
@@ -157,6 +154,21 @@ def filled_fix(fix: Fix, about: About) -> FilledFix | None:
         )
     build = _build(fix, about)
     return FilledFix(text=text, commands=commands, build=build, shell=fix.shell, edits=edits)
+
+
+def _is_done(commands: Sequence[ShellScript], about: About) -> bool:
+    """Return whether commands only set variables that have these values already: in the log, in the
+    command that failed, or in the environment of a run here.
+    """
+    if not commands or not all(map(compiled(_ONLY_SETS).fullmatch, commands)):
+        return False
+    here = about.here.environment if about.run.command else {}
+    pairs = [pair for line in commands for pair in compiled(_PAIR).findall(line)]
+    shown = (about.shows([f"{name}={value}".lower()]) for name, value in pairs)
+    return all(
+        is_shown or here.get(name) == value
+        for is_shown, (name, value) in zip(shown, pairs, strict=True)
+    )
 
 
 def _is_read_once(commands: Sequence[ShellScript], about: About) -> bool:
@@ -265,8 +277,6 @@ def _build(fix: Fix, about: About) -> ShellScript:
 
 
 def _install(kind: ProvidedKind, about: About) -> ShellScript | None:
-    if about.recipe:
-        return None
     of_conda = any("-conda-linux-gnu-" in line.text for line in about.lines)
     return install_commands(
         kind,

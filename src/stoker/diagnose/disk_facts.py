@@ -22,6 +22,7 @@ FACTS = Facts()
 _NEARLY_FULL = 0.01  # of a file system
 _FEW = 2 * 1024**3  # bytes that are not few, even on a large one
 _SMALL = 64 * 1024**2  # bytes: less than this is little on any file system
+_OF_SYSTEM = ("/run", "/proc", "/sys", "/dev", "/etc", "/boot", "/usr", "/nix", "/snap")
 _FOR_FILES = ("ext4", "xfs", "btrfs", "zfs")
 # What a log says could not be written in the folder for temporary files.
 _IN_TMP = r"/tmp/\S{0,200}.{0,80}(?:No space left|Errno 28|os error 28)|writing file"
@@ -47,7 +48,10 @@ def _full_is_temporary(about: About) -> str | None:
     temporary = about.here.environment.get("TMPDIR", "/tmp")
     held = _disk(Path(temporary))
     is_only = (
-        disk and held and disk.where == held.where and (build is None or build.where != disk.where)
+        disk
+        and held
+        and disk.device == held.device
+        and (build is None or build.device != disk.device)
     )
     return temporary if is_only else None
 
@@ -56,13 +60,14 @@ def _full_is_temporary(about: About) -> str | None:
 def _room(about: About) -> str | None:
     full = _full_disk(about) or (_disk(Path("/tmp")) if about.first(_IN_TMP, "/tmp/") else None)
     home = about.here.environment.get("HOME", "")
-    mounted = [mount.point for mount in _mounts() if mount.filesystem in _FOR_FILES]
+    mounts = [mount.point for mount in _mounts() if mount.filesystem in _FOR_FILES]
+    mounted = [point for point in mounts if not point.startswith(_OF_SYSTEM)]
     places = [about.run.folder, "/var/tmp", home, "/tmp", *mounted]
     disks = [
         (disk.free, path)
         for path in places
         if path and os.access(path, os.W_OK | os.X_OK)
-        if (disk := _disk(Path(path))) and (not full or disk.where != full.where)
+        if (disk := _disk(Path(path))) and (not full or disk.device != full.device)
     ]
     found = max(disks, default=None)
     return f"{found[1].rstrip('/')}/stoker-tmp" if found and found[0] > _SMALL else None
@@ -116,7 +121,7 @@ def _frees(about: About) -> str | None:
     on_it = [
         (path, command)
         for path, command in there
-        if (disk := _disk(path)) and disk.where == full.where
+        if (disk := _disk(path)) and disk.device == full.device
     ]
     sizes = sorted(((size_on_disk(path), path, command) for path, command in on_it), reverse=True)
     worth = [f"`{command}` frees {size(much)}" for much, _, command in sizes if much > 1024**2]
@@ -127,6 +132,7 @@ class _Disk(Value, frozen=True, kw_only=True):
     """A file system; ``has_files`` is false where it can hold no more files, whatever is free."""
 
     where: str
+    device: int  # the same for all mounts of a file system
     free: int
     total: int
     has_files: bool = True
@@ -162,6 +168,7 @@ def _disk(path: Path) -> _Disk | None:
         return None
     return _Disk(
         where=mount.point if mount else str(existing),
+        device=existing.stat().st_dev,
         free=state.f_bavail * state.f_frsize,
         total=state.f_blocks * state.f_frsize,
         has_files=state.f_files == 0 or state.f_favail > 0,

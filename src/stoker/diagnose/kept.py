@@ -36,6 +36,7 @@ class KeptRun(Value, frozen=True, kw_only=True):
     build_folder: str = ""
     cause: str = ""
     title: str = ""
+    fix: str = ""  # the first one that was offered
 
     @property
     def log(self) -> Path:
@@ -102,6 +103,14 @@ def last_failed() -> KeptRun | None:
     """Return the run that failed last."""
     found = [kept for run in kept_runs() if (kept := kept_run(run))]
     return max(found, key=lambda kept: kept.ended, default=None)
+
+
+def earlier_runs(kept: KeptRun) -> list[KeptRun]:
+    """Return the runs of the same command in the same folder that failed before, the last first."""
+    found = [one for run in kept_runs() if run < kept.run and (one := kept_run(run))]
+    same = [one for one in found if one.failed.command == kept.failed.command]
+    here = [one for one in same if one.failed.folder == kept.failed.folder]
+    return sorted(here, key=lambda one: -one.run)
 
 
 def with_causes(runs: Iterable[Run]) -> tuple[Run, ...]:

@@ -4,7 +4,6 @@ Each is read when a fix needs it. A fact that is not known has no value, and a f
 not offered.
 """
 
-import re
 import resource
 from pathlib import Path
 
@@ -15,8 +14,6 @@ from stoker.model.value import size
 
 FACTS = Facts()
 
-_CAP_SYS_RESOURCE = 1 << 24
-_USUAL_STACK = 8 * 1024**2  # what Linux gives a process
 _JOB_MEMORY = 4 * 1024**3  # enough for most compiles of PyTorch and its extensions
 
 
@@ -28,11 +25,6 @@ def _system(about: About) -> str | None:
 @FACTS.text("machine.conda", "conda's program, if an environment of conda is active")
 def _conda(about: About) -> str | None:
     return about.here.conda
-
-
-@FACTS.text("machine.rustup", "rustup, if it is installed")
-def _rustup(about: About) -> str | None:
-    return about.here.which("rustup")
 
 
 @FACTS.command("machine.apt", "apt-get with what it needs to run as root, if the system has it")
@@ -62,29 +54,6 @@ def _jobs(_: About) -> str | None:
 def _address_space(_: About) -> str | None:
     soft = resource.getrlimit(resource.RLIMIT_AS)[0]
     return None if soft == resource.RLIM_INFINITY else size(soft)
-
-
-@FACTS.text("machine.stack", "the limit of `ulimit -H -s`, if it is below the usual one")
-def _stack(_: About) -> str | None:
-    hard = resource.getrlimit(resource.RLIMIT_STACK)[1]  # gcc lifts the soft limit by itself
-    return size(hard) if hard != resource.RLIM_INFINITY and hard < _USUAL_STACK else None
-
-
-@FACTS.command("machine.lift_stack", "the command that gives the shell the usual stack, as root")
-def _lift_stack(about: About) -> ShellScript | None:
-    if not (about.here.sudo or (about.here.is_root and _may_lift_limits())):
-        return None
-    return fill(Template('{sudo}prlimit --pid "$$" --stack=8388608'), {"sudo": about.here.sudo})
-
-
-def _may_lift_limits() -> bool:
-    """Return whether root may raise hard limits: in most containers it may not."""
-    try:
-        status = Path("/proc/self/status").read_text()
-    except OSError:
-        return False
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
-    return bool(found and int(found[1], 16) & _CAP_SYS_RESOURCE)
 
 
 @FACTS.text("machine.open_files", "the most open files that a shell may ask for")
@@ -163,16 +132,6 @@ def _install_certificates(about: About) -> ShellScript | None:
     return system_commands(["ca-certificates"], about.here, about.here.manager)
 
 
-@FACTS.command("machine.set_watches", "the command that raises the limits of watched files")
-def _set_watches(about: About) -> ShellScript | None:
-    if not (about.here.is_root or about.here.sudo):
-        return None
-    return fill(_SET_WATCHES, {"sudo": about.here.sudo})
-
-
-_SET_WATCHES = Template(
-    "{sudo}sysctl fs.inotify.max_user_watches=524288 fs.inotify.max_user_instances=1024"
-)
 _BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",

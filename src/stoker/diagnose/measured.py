@@ -82,7 +82,7 @@ def with_measured(diagnosis: Diagnosis, measured: Measured, about: About) -> Dia
     if found:
         others = [finding for finding in diagnosis.findings if finding.cause != found.cause]
         ranked = apart(_ranked([found, *others]))
-        explained = {"findings": tuple(ranked), "unexplained": (), "kind": None}
+        explained = {"findings": tuple(ranked), "unexplained": ()}
         return replace(diagnosis, status=Status.FAILED, **explained)
     silent = diagnosis.status in (Status.NOTHING_FAILED, Status.EMPTY)
     if silent and (measured.status or measured.failed):

@@ -7,20 +7,24 @@ from stoker.diagnose.values import Diagnosis, FoundCause, LogEvidence, Status
 from stoker.model.visible import visible
 from stoker.outside.terminal import Group, Indented, Page, Text, whole
 
-_KINDS = {Status.NOTHING_FAILED: "Nothing failed", Status.EMPTY: "The log is empty"}
+_KINDS = {Status.NOTHING_FAILED: "Nothing failed", Status.EMPTY: "There is no log to read here"}
+_AFTER_ERRORS = "It ended well after errors, of which the first is:"
 _SILENT = (
     "Nor does the log say that the build succeeded: if it failed, its error is in lines that were "
     "not pasted, or in the log of another tool."
 )
 # Words before a text; a page is easier to read if each stands alone in its column.
 WHY, FIX, OTHERWISE, NOT_IT, MORE, SUSPECTS = "Why", "Fix", "Or", "Note", "Seen", "Age"
-KIND, NEXT, STEP = "Kind", "Next", "Step"
+NEXT, STEP = "Next", "Step"
 
 
 def diagnosis_page(diagnosis: Diagnosis) -> Page:
     if diagnosis.trials and diagnosis.status is Status.NOTHING_FAILED:
         return Text("The command passes as it is now, so that there is no cause to prove.")
     if diagnosis.status in _KINDS:
+        if diagnosis.unexplained:
+            shown = (_indented(_line(one)) for one in diagnosis.unexplained)
+            return Group(Text(_AFTER_ERRORS, style="bold"), *shown)
         text = f"{_KINDS[diagnosis.status]}; lines read: {diagnosis.lines}."
         silent = diagnosis.status is Status.NOTHING_FAILED and not diagnosis.succeeded
         return Text(f"{text} {_SILENT}" if silent else text)
@@ -64,8 +68,7 @@ def _unexplained(diagnosis: Diagnosis) -> list[Page]:
         tail = "`stoker diagnose LOG --run N` joins both, where a log is left."
     shown = [_indented(_line(evidence)) for evidence in lines]
     aged = [said(SUSPECTS, text)] if (text := suspected(diagnosis)) else []
-    kind = [*_kind(diagnosis.kind)] if diagnosis.kind else []
-    return [Text(head, style="bold"), *shown, *kind, *aged, Text(tail, style="dim")]
+    return [Text(head, style="bold"), *shown, *aged, Text(tail, style="dim")]
 
 
 def _known(diagnosis: Diagnosis) -> Iterator[Page]:
@@ -74,12 +77,6 @@ def _known(diagnosis: Diagnosis) -> Iterator[Page]:
         yield said(STEP, f"{visible(diagnosis.step)} failed")
     if text := suspected(diagnosis):
         yield said(SUSPECTS, text)
-
-
-def _kind(kind: FoundCause) -> Iterator[Page]:
-    """Yield what such an error means in general, and what to look at next."""
-    yield said(KIND, f"{kind.title}. {kind.why}")
-    yield from _advised(kind)
 
 
 def _advised(finding: FoundCause) -> Iterator[Page]:

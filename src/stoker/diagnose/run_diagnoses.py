@@ -7,7 +7,14 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stoker.diagnose.about import About
-from stoker.diagnose.kept import KeptRun, keep, kept_run, last_failed, write_about
+from stoker.diagnose.kept import (
+    KeptRun,
+    earlier_runs,
+    keep,
+    kept_run,
+    last_failed,
+    write_about,
+)
 from stoker.diagnose.measured import Measured, of_attempts, of_summary, with_measured
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.values import Diagnosis, FailedRun, LogEvidence, Status, what_to_give
@@ -32,7 +39,10 @@ class _Record(Value, frozen=True, kw_only=True):
 
 def diagnose_last() -> Diagnosis:
     """Diagnose the last run that failed."""
-    return _of_kept(last_failed())
+    kept = last_failed()
+    if kept is None:
+        raise what_to_give("no run that failed is kept")
+    return diagnose_kept(kept)
 
 
 def diagnose_folder(folder: Path, about: About | None = None) -> Diagnosis:
@@ -58,26 +68,45 @@ def keep_run(
 ) -> Diagnosis:
     """Keep the output of a command of `stoker run` that failed, and diagnose it."""
     kept = keep(output, failed, summary, began=began)
-    return _noted(kept, _of_kept(kept))
+    return _noted(kept, diagnose_kept(kept))
 
 
 def keep_build(folder: Path, failed: FailedRun) -> Diagnosis:
     """Remember a build that failed, whose folder has its logs, and diagnose it."""
     kept = keep(b"", failed, _record(folder).summary, build_folder=str(folder))
-    return _noted(kept, _of_kept(kept))
+    return _noted(kept, diagnose_kept(kept))
 
 
 def diagnose_run(number: str) -> Diagnosis:
     """Diagnose a run of the history: by its output if that was kept, and by its measurements."""
     if kept := kept_run(int(number)):
-        return _of_kept(kept)
+        return diagnose_kept(kept)
     found, measured = measured_run(number)
     return with_measured(Diagnosis(status=Status.EMPTY, run=found), measured, About(run=found))
 
 
-def _of_kept(kept: KeptRun | None) -> Diagnosis:
-    if kept is None:
-        raise what_to_give("no run that failed is kept")
+def diagnose_kept(kept: KeptRun) -> Diagnosis:
+    """Diagnose a run that was kept. What was offered for its cause when the same command failed
+    before is not offered again.
+    """
+    return _without_tried(_diagnosed(kept), kept)
+
+
+def _without_tried(diagnosis: Diagnosis, kept: KeptRun) -> Diagnosis:
+    before = next(iter(earlier_runs(kept)), None)
+    best = next(iter(diagnosis.findings), None)
+    if best is None or before is None or before.cause != best.cause or not before.fix:
+        return diagnosis
+    left = tuple(fix for fix in best.fix if fix.text != before.fix)
+    if left == best.fix:
+        return diagnosis
+    text = f"run {before.run} failed with the same cause, for which was offered: {before.fix}"
+    again = LogEvidence(line=0, text=text, file="history")
+    best = replace(best, fix=left, evidence=(*best.evidence, again))
+    return replace(diagnosis, findings=(best, *diagnosis.findings[1:]))
+
+
+def _diagnosed(kept: KeptRun) -> Diagnosis:
     about = About(run=kept.failed)
     if kept.build_folder and Path(kept.build_folder).is_dir():
         return diagnose_folder(Path(kept.build_folder), about)
@@ -94,7 +123,8 @@ def _of_kept(kept: KeptRun | None) -> Diagnosis:
 def _noted(kept: KeptRun, diagnosis: Diagnosis) -> Diagnosis:
     """Remember the cause, for `stoker history`, and return the diagnosis."""
     for best in diagnosis.findings[:1]:
-        write_about(replace(kept, cause=best.cause, title=best.title))
+        fix = best.fix[0].text if best.fix else ""
+        write_about(replace(kept, cause=best.cause, title=best.title, fix=fix))
     return diagnosis
 
 

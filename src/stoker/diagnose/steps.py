@@ -77,10 +77,10 @@ _GIVEN_UP: _Tables = {
     Level.IMAGE: (
         r"ERROR: failed to (?:build: failed to )?solve: (?:process|executor failed|rpc error)",
         r"ERROR: failed to build(?!: failed to solve)",
-        r"ERROR: process \"",
+        r"ERROR: process \"(?!.{0,600}exit code: 137)",
         r"^Error: (?:building at STEP|error building at STEP)",
-        r"The command '[^']{0,300}' returned a non-zero code",
-        r"did not complete successfully: exit code",
+        r"The command '[^']{0,300}' returned a non-zero code(?!: 137)",
+        r"did not complete successfully: exit code(?!: 137)",
     ),
     Level.JOB: (
         r"Process completed with exit code [1-9]",
@@ -187,7 +187,8 @@ _COMPLAINT = (
     r"(?<![\w./=-])(?:[Ee]rror|ERROR|FAILED|[Ff]ailed|[Ff]atal|[Cc]annot|[Cc]ould not|[Uu]ndefined"
     r"|[Uu]nable to|[Nn]ot (?:installed|supported)|[Nn]o (?:valid|suitable|usable|compatible)"
     r"|[Pp]lease (?:download|install)"
-    r"|unexpected|[Nn]ot found|No such file|[Dd]enied|[Rr]efused|[Aa]borted)(?![\w-]|\.\w|: 0\b)"
+    r"|unexpected|[Nn]ot found|No such file|is missing|[Ee]xclude all"
+    r"|[Dd]enied|[Rr]efused|[Aa]borted)(?![\w-]|\.\w|: 0\b)"
 )
 # Notes that compilers print below an error, or below a warning.
 _NOTES = (

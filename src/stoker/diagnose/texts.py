@@ -31,10 +31,9 @@ def short_diagnosis(diagnosis: Diagnosis) -> str:
         what = f"{visible(diagnosis.step)} failed, and " if diagnosis.step else ""
         lines.append(f"stoker: {what}the cause is unknown; the first error:")
         lines += [f"  {where(one)}{one.text[:WIDEST]}" for one in diagnosis.unexplained]
-        if diagnosis.kind:
-            lines.append(f"  Kind: {diagnosis.kind.title}")
-            lines += [f"  Next: {fix.text}" for fix in diagnosis.kind.look[:1]]
         lines += [f"  Age: {text}"] if (text := suspected(diagnosis)) else []
+    if lines:
+        lines.append("  For an issue: stoker diagnose --evidence")
     return "".join(f"{line}\n" for line in lines)
 
 

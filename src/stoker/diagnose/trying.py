@@ -184,7 +184,6 @@ class _Trials:
             status=Status.FAILED,
             findings=(*found, *others),
             unexplained=(),
-            kind=None,
             trials=tuple(self._done),
         )
 

@@ -99,17 +99,15 @@ class TriedFix(Value, frozen=True, kw_only=True):
 
 class Diagnosis(Value, frozen=True, kw_only=True):
     """The result. ``findings`` are best first; ``unexplained`` is the first error without a known
-    cause, and ``kind`` what such an error means in general and what tells more. Without a first
-    fix, ``step`` is what failed, and ``suspects`` are newer than the source, of month ``source``.
-    ``trials`` are what `--try` ran; if the last one passed, its cause is proven. ``succeeded`` is
-    whether the log says that anything ended well.
+    cause. Without a first fix, ``step`` is what failed, and ``suspects`` are newer than the source,
+    of month ``source``. ``trials`` are what `--try` ran; if the last one passed, its cause is
+    proven. ``succeeded`` is whether the log says that anything ended well.
     """
 
     status: Status
     succeeded: bool = False
     findings: tuple[FoundCause, ...] = ()
     unexplained: tuple[LogEvidence, ...] = ()
-    kind: FoundCause | None = None
     step: str = ""
     suspects: tuple[Suspect, ...] = ()
     source: str = ""

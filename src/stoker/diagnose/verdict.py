@@ -10,13 +10,8 @@ import msgspec
 from stoker.diagnose.about import About
 from stoker.diagnose.ages import source_month, suspects, versions_of
 from stoker.diagnose.answers import answers, headline, value
-from stoker.diagnose.c_functions import removed_functions, shifted_calls, without_include
-from stoker.diagnose.copies import stale_objects
-from stoker.diagnose.cut_logs import hollow_excerpt
 from stoker.diagnose.lines import Texts
-from stoker.diagnose.mixed_ages import headers_not_included
 from stoker.diagnose.not_fatal import is_behind_error, is_gone_past
-from stoker.diagnose.other_releases import other_releases
 from stoker.diagnose.sieve import Line, Log
 from stoker.diagnose.signs import LogSearch, Match, find_matches
 from stoker.diagnose.split_paths import split_paths
@@ -24,7 +19,7 @@ from stoker.diagnose.steps import LogSteps, failed_step, find_steps
 from stoker.diagnose.symptoms import find_symptoms
 from stoker.diagnose.translated import in_english
 from stoker.diagnose.values import Diagnosis, FailedRun, FoundCause, LogEvidence, Status
-from stoker.knowledge.failures import Depth, Failure, stated
+from stoker.knowledge.failures import Depth, Failure, shows_other_ecosystem, stated
 from stoker.model.secrets import redact
 
 _OF_ECHO = 0.5  # how sure a sign in a line that only repeats can be, at most
@@ -32,13 +27,13 @@ _OF_QUIET = 0.8  # what is left of a sign that successful builds show too
 _SURE = 0.85  # a second cause of one step must be as sure as this
 _CLEARLY = 0.15  # less sure than the first: not worth naming in the same step
 _LEAST = 0.45  # strength below which a sign is not looked at
-_LEAST_SAID = 0.5  # an answer that is more often wrong than right is none
+_LEAST_SAID = 0.55  # an answer that is not right more often than this is none
+_TWO, _CLOSE, _SAFE = 2, 0.01, 0.85  # two causes that are as close as this, and not as sure
 _APART = 0.01  # between two that are equally sure; the earlier one goes first
 _MOST_LINKS = 2
-# What compilers refuse in C: not the cause where a library removed the function, or where the
-# source only lacks the header of a function of the C library.
-_STRICT = ("gcc-strict-c", "clang-strict-c", "werror-new-gcc")
 _MESSAGE = "message"  # a group that is a whole sentence
+_MOST_TESTED, _ODD_SHARE = 400, 0.2  # lines in which it is tested whether a log is text
+_BROKEN = "\ufffd"  # what bytes become that are no text
 _MOST_EVIDENCE = 12  # lines of an excerpt
 _MOST_BELOW = 3  # lines that belong to a message of a compiler
 
@@ -47,7 +42,7 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
     """Return the diagnosis of a log. ``about`` is what is known of the run and the machine."""
     log = msgspec.structs.replace(log, lines=tuple(in_english(log.lines)))
     about = (about or About()).of_log(log.lines)
-    if not any(line.text for line in log.lines):
+    if not any(line.text for line in log.lines) or _is_binary(log.lines):
         return Diagnosis(status=Status.EMPTY, lines=log.total, run=about.run)
     texts = Texts([line.text for line in log.lines])
     steps = find_steps(log.lines, texts)
@@ -58,24 +53,18 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
         given=lambda name: bool(value(name, about)),
         versions=versions_of(texts),
     )
-    uses = (
-        *without_include(search),
-        *shifted_calls(search),
-        *headers_not_included(search),
-    )
-    removed = {*removed_functions(search), *(line for line, _ in uses)}
     found = [
         match
-        for match in (*find_matches(search), *stale_objects(search), *split_paths(search))
+        for match in (*find_matches(search), *split_paths(search))
         if _counts(match, steps)
         and not is_gone_past(match, search)
-        and not (match.line in removed and match.cause.name in _STRICT)
         and not is_behind_error(match, search)
     ]
     if not found and not steps.failed:
         return Diagnosis(
             status=Status.NOTHING_FAILED,
             succeeded=bool(steps.last_success),
+            unexplained=_first_error(log.lines, steps, file),
             lines=log.total,
             run=about.run,
         )
@@ -83,68 +72,52 @@ def diagnose(log: Log, *, file: str = "", about: About | None = None) -> Diagnos
     known = (match for match in found if match.strength >= _SURE)
     settled = {steps.step[one.line] for one in known if one.cause.depth is not Depth.SYMPTOM}
     search = msgspec.structs.replace(search, settled=frozenset(settled))
-    released = list(other_releases(search, explained))
-    explained |= {match.line for match in released}
     symptoms = (one for one in find_symptoms(search, explained) if not is_gone_past(one, search))
-    matches = [*found, *released, *symptoms]
+    matches = [one for one in (*found, *symptoms) if not _is_excluded(one, search)]
+    if about.shows(shows_other_ecosystem()):
+        matches = [one for one in matches if one.cause.depth is Depth.RESOURCE]
     ranked = list(_independent(_best_of_each(matches, steps), steps))
     named = [
         finding_of(
             match.cause,
-            0 if _restates(match, about) else stated(match.cause.name, strength),
+            stated(match.cause.name, strength),
             _excerpt(match, log.lines, steps, file),
             about.with_groups(_groups(match, matches), match.cause.known),
         )
         for strength, match in ranked
     ]
     findings = [one for one in named if one.confidence >= _LEAST_SAID]
-    if not findings:
-        first = _first_error(log.lines, steps, file)
-        kinds = (*named, *_excerpts(search, first, about))
-        return _unknown(log, texts, next(iter(kinds), None), first, about)
+    if not findings or _are_close(ranked, findings, steps):
+        unknown = Diagnosis(
+            status=Status.UNKNOWN,
+            unexplained=_first_error(log.lines, steps, file),
+            lines=log.total,
+            run=about.run,
+        )
+        return _with_known(unknown, texts)
     diagnosis = Diagnosis(
         status=Status.FAILED, findings=tuple(apart(findings)), lines=log.total, run=about.run
     )
     return diagnosis if findings[0].fix else _with_known(diagnosis, texts)
 
 
-def _excerpts(
-    search: LogSearch, first: tuple[LogEvidence, ...], about: About
-) -> Iterator[FoundCause]:
-    """Yield that a log has no cause in it, if that is so."""
-    for match in hollow_excerpt(search):
-        yield finding_of(match.cause, 0, first, about.with_groups(_groups(match, [match]), {}))
+def _is_binary(lines: Sequence[Line]) -> bool:
+    """Return whether most characters are none of a text, as in random bytes."""
+    text = "".join(line.text for line in lines[:_MOST_TESTED])
+    odd = sum(not (letter.isprintable() or letter == "\t") or letter == _BROKEN for letter in text)
+    return odd > len(text) * _ODD_SHARE
 
 
-def _restates(match: Match, about: About) -> bool:
-    """Return whether a match only says what the log says. An error in a file of the user's own
-    tree is one to correct there, and a release that is required is to be installed; any other is
-    the result of an unknown cause.
+def _are_close(
+    ranked: Sequence[tuple[float, Match]], findings: Sequence[FoundCause], steps: LogSteps
+) -> bool:
+    """Return whether the two best causes explain the same step and are about equally likely, so
+    that neither is an answer.
     """
-    is_symptom = match.sign == match.cause.name
-    if not (match.cause.restates and is_symptom):
+    if len(findings) < _TWO or len({steps.step[match.line] for _, match in ranked[:_TWO]}) > 1:
         return False
-    return not (about.is_own(match.groups.get("file", "")) or "least" in match.groups)
-
-
-def _unknown(
-    log: Log,
-    texts: Texts,
-    kind: FoundCause | None,
-    first: tuple[LogEvidence, ...],
-    about: About,
-) -> Diagnosis:
-    """Return what can be said without a cause: the failing step, its error and of which kind it is,
-    and what is newer than the source.
-    """
-    unknown = Diagnosis(
-        status=Status.UNKNOWN,
-        unexplained=kind.evidence if kind else first,
-        kind=kind,
-        lines=log.total,
-        run=about.run,
-    )
-    return _with_known(unknown, texts)
+    first, second = (finding.confidence for finding in findings[:_TWO])
+    return first < _SAFE and first - second < _CLOSE
 
 
 def _with_known(diagnosis: Diagnosis, texts: Texts) -> Diagnosis:
@@ -173,7 +146,6 @@ def merged(diagnoses: Sequence[Diagnosis]) -> Diagnosis:
         status=next((one for one in ranked if one in statuses), Status.NOTHING_FAILED),
         findings=tuple(apart(best.values())),
         unexplained=unknown.unexplained,
-        kind=unknown.kind,
         step=unknown.step,
         suspects=unknown.suspects,
         source=unknown.source,
@@ -239,6 +211,11 @@ def _counts(match: Match, steps: LogSteps) -> bool:
     return not steps.taken_back(match.line) or (steps.failed and not match.quiet)
 
 
+def _is_excluded(match: Match, search: LogSearch) -> bool:
+    """Return whether the log shows that a cause is another one than that of a match."""
+    return any(search.texts.search(pattern, most=1) for pattern in match.cause.excludes)
+
+
 def _strength(match: Match, steps: LogSteps) -> float:
     quiet = match.quiet or match.line in steps.warned
     strength = match.strength * (_OF_QUIET if quiet else 1)
@@ -255,10 +232,9 @@ def _best_of_each(matches: Iterable[Match], steps: LogSteps) -> list[tuple[float
     return sorted(best.values(), key=_order)
 
 
-def _order(found: tuple[float, Match]) -> tuple[bool, bool, float, int]:
+def _order(found: tuple[float, Match]) -> tuple[bool, float, int]:
     strength, match = found
-    restates = match.cause.restates and match.sign == match.cause.name
-    return match.cause.depth is Depth.SYMPTOM, restates, -strength, match.line
+    return match.cause.depth is Depth.SYMPTOM, -strength, match.line
 
 
 def _independent(

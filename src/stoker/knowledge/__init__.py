@@ -1,5 +1,6 @@
 """Facts about the world outside: TOML tables, each with its types and a cached reader."""
 
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from stoker.model.errors import MissingError
 from stoker.model.value import prepared
 
 T = TypeVar("T")
@@ -50,3 +52,17 @@ def load(name: str, kind: type[T]) -> T:
 def file_content(name: str) -> bytes:
     """Return the content of a file of this package, which importlib would need longer to find."""
     return Path(__file__).with_name(name).read_bytes()
+
+
+def generated_content(name: str) -> bytes:
+    """Return the content of a file that the build of stoker made for this package. An editable
+    installation keeps it apart from the code.
+    """
+    folders = [Path(__file__).parent, *(Path(entry, "stoker/knowledge") for entry in sys.path)]
+    for folder in folders:
+        if (folder / name).is_file():
+            return (folder / name).read_bytes()
+    raise MissingError(
+        f"{name} is not installed",
+        hints=["install stoker again from its wheel or checkout: `uv tool install --force .`"],
+    )

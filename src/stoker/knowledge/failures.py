@@ -1,10 +1,10 @@
 """The causes of failed builds: how each is recognised, and the fixes that evidence fills in.
 
 Each cause is a file in ``failures/``, or a row in ``changes/`` if a release changed something;
-docs/how-to/add-a-cause.md explains the fields. What is read here is ``failures.json``, which
-``tests/failure_index.py`` makes of those files: it checks them and finds the literals of every
-pattern. Its first line tells which causes a log may show, and each cause is a line that is decoded
-when it is needed. What a log looks like is not known here.
+docs/how-to/add-a-cause.md explains the fields. What is read here is ``failures.json``, which the
+build of stoker makes of those files with ``release/failure_index.py``: it checks them and finds the
+literals of every pattern. Its first line tells which causes a log may show, and each cause is a
+line that is decoded when it is needed. What a log looks like is not known here.
 """
 
 import re
@@ -15,7 +15,7 @@ from itertools import accumulate, pairwise
 
 import msgspec
 
-from stoker.knowledge import Row, file_content
+from stoker.knowledge import Row, generated_content
 from stoker.model.shell import PLACEHOLDER, Template
 from stoker.model.value import prepared, version_numbers
 
@@ -129,6 +129,7 @@ class Failure(Row, frozen=True, kw_only=True, omit_defaults=True):
     why: str
     sign: tuple[Sign, ...] = ()  # empty if ``groups`` are found by diagnose/symptoms.py
     groups: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()  # with one of them anywhere in the log, it is not this cause
     fix: tuple[Fix, ...]
     misled_by: tuple[str, ...] = ()
     threads: tuple[str, ...] = ()
@@ -137,7 +138,6 @@ class Failure(Row, frozen=True, kw_only=True, omit_defaults=True):
     product: str = ""  # whose release changed something, and since which version
     since: str = ""
     released: str = ""  # year and month of that release
-    restates: bool = False  # only says what the log says: unknown, if the file is not the user's
 
 
 class Product(Row, frozen=True, kw_only=True):
@@ -154,9 +154,17 @@ class Product(Row, frozen=True, kw_only=True):
     releases: dict[str, str]
 
     def released(self, version: str) -> str | None:
-        """Return when a version was released: the last one of the table that is not newer."""
-        known = [one for one in self.releases if version_numbers(one) <= version_numbers(version)]
-        return self.releases[max(known, key=version_numbers)] if known else None
+        """Return when a version was released: the last one of the table that is not newer; ``None``
+        for a feature release after those of the table.
+        """
+        numbers = version_numbers(version)
+        in_order = sorted(self.releases, key=version_numbers)
+        known = [one for one in in_order if version_numbers(one) <= numbers]
+        if not known:
+            return None
+        last = version_numbers(known[-1])
+        is_later = known[-1] == in_order[-1] and numbers[: len(last)] != last
+        return None if is_later else self.releases[known[-1]]
 
 
 class ConfidenceTable(Row, frozen=True, kw_only=True):
@@ -187,6 +195,7 @@ class ShownTools(Row, frozen=True, kw_only=True):
     """The content of shown_tools.toml: texts in small letters that show which tools a log is of."""
 
     others: tuple[str, ...]
+    ecosystems: tuple[str, ...]
     reader: tuple[VariableReader, ...]
     systems: dict[str, tuple[str, ...]]
     unfit: tuple[UnfitCommand, ...]
@@ -374,6 +383,11 @@ def shows_build_tool() -> tuple[str, ...]:
     return _file().index.tools.others
 
 
+def shows_other_ecosystem() -> tuple[str, ...]:
+    """Return texts that show in a log that an ecosystem built whose causes are not known."""
+    return _file().index.tools.ecosystems
+
+
 def shows_unfit(command: str) -> tuple[str, ...]:
     """Return texts that show in a log that a command is for other tools or systems than its."""
     rows = (row for row in _file().index.tools.unfit if row.command in command)
@@ -404,4 +418,4 @@ def literals(pattern: str) -> tuple[tuple[str, ...], ...]:
 
 @cache
 def _file() -> _FailureFile:
-    return _FailureFile(file_content("failures.json"))
+    return _FailureFile(generated_content("failures.json"))

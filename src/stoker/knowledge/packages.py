@@ -1,13 +1,11 @@
 """The commands that install missing tools and libraries, by distribution.
 
 The names of packages are in packages.toml, the managers of distributions in package_managers.toml.
-Of sandboxes and of Windows only logs tell: recipes.toml has what a build in a sandbox gets its
-packages from, and windows_programs.toml the packages of winget.
 """
 
 from collections.abc import Iterable
 
-from stoker.knowledge import Row, rows, table
+from stoker.knowledge import Row, table
 from stoker.model.machine import OperatingSystem
 from stoker.model.shell import ShellScript, Template, fill, outside
 
@@ -21,25 +19,6 @@ class _Managers(Row, frozen=True, kw_only=True):
     gcc: dict[str, tuple[int, ...]]
 
 
-class Recipe(Row, frozen=True, kw_only=True):
-    """What a log of a build in a sandbox shows, one of ``words`` in small letters among it, the
-    recipe's file and where that names what the build needs.
-    """
-
-    words: tuple[str, ...]
-    shown: str
-    file: str
-    field: str
-
-
-class WindowsPrograms(Row, frozen=True, kw_only=True):
-    """The packages by which winget installs programs of builds."""
-
-    package: dict[str, str]
-
-
-recipes = rows("recipes", Recipe)
-windows_programs = table("windows_programs", WindowsPrograms)
 _managers = table("package_managers", _Managers)
 _packages = table("packages", dict[str, dict[str, Template]])
 

@@ -71,6 +71,8 @@ def _started(
     try:
         return subprocess.Popen(words, **{"stdin": subprocess.DEVNULL, **how})
     except OSError as error:
+        if isinstance(error, PermissionError) and Path(how.get("cwd") or ".", words[0]).is_dir():
+            error = IsADirectoryError(error.errno, "it is a folder; name the program in it")
         raise failed(words[0], error) from error
 
 

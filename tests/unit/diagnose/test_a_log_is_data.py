@@ -12,10 +12,10 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from failure_index import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from failure_index import examples
 from stoker.diagnose.about import About
 from stoker.diagnose.here import Here
 from stoker.diagnose.sieve import read_log

@@ -1,17 +1,11 @@
 """Which fixes are shown as fixes: those that can be done as they stand, for the log's own tools."""
 
-from io import BytesIO
 from pathlib import Path
 
 import pytest
 
-from diagnosed import BOOKWORM, commands, machine, of_elsewhere
-from stoker.diagnose.pages import diagnosis_page
-from stoker.diagnose.sieve import read_log
-from stoker.diagnose.texts import fix_script, short_diagnosis
-from stoker.diagnose.verdict import diagnose
+from diagnosed import BOOKWORM, machine, of_elsewhere
 from stoker.knowledge.failures import Shell
-from stoker.outside.terminal import rendered
 
 TWICE = (
     "FAILED: mill\nb.o: in function `grind':\n"
@@ -19,20 +13,6 @@ TWICE = (
     "collect2: error: ld returned 1 exit status\n"
 )
 CRASH = "mill.cpp:8:2: internal compiler error: Segmentation fault: 11\n"
-
-
-def test_words_alone_are_no_fix_but_where_to_look() -> None:
-    found = diagnose(read_log(BytesIO(TWICE.encode())))
-    assert [one.cause for one in found.findings] == ["duplicate-symbols"]
-    assert not found.findings[0].fix
-    assert found.findings[0].look
-    assert found.step == "mill"
-    text = rendered(diagnosis_page(found), 100)
-    assert "Fix " not in text
-    assert "  Next  Make the function inline" in text
-    assert "  Step  mill failed" in text
-    assert "  Next: Make the function inline" in short_diagnosis(found)
-    assert "# Or: Make the function inline" in fix_script(found)
 
 
 def test_a_fix_for_another_case_does_not_take_the_place_of_the_best(tmp_path: Path) -> None:
@@ -49,16 +29,6 @@ def test_a_command_that_only_shows_is_no_fix(tmp_path: Path) -> None:
     assert found.cause == "other-link-on-path"
     assert not found.fix
     assert found.look[0].commands == ("where link",)
-
-
-def test_a_change_of_a_named_file_is_a_fix(tmp_path: Path) -> None:
-    log = (
-        "* What went wrong:\nA problem occurred evaluating settings 'mill'.\n"
-        "> Class org.gradle.jvm.toolchain.JvmVendorSpec does not have member field "
-        "'org.gradle.jvm.toolchain.JvmVendorSpec IBM_SEMERU'\n"
-    )
-    found = of_elsewhere(log, machine(tmp_path, BOOKWORM))
-    assert (found.cause, found.fix[0].edits) == ("gradle-removed", "settings.gradle")
 
 
 @pytest.mark.parametrize(
@@ -120,8 +90,6 @@ NO_CLANG = """CMake Error at CMakeLists.txt:2 (project):
     ("log", "words"),
     [
         (KILLED, "CARGO_BUILD_JOBS"),
-        (NO_MKMF, "ruby-dev"),
-        (MTOC, ""),
         (LONG_RECIPE, ""),
         (OF_CLANG, ""),
         (NO_CLANG, ""),
@@ -138,16 +106,6 @@ def test_the_newest_python_that_the_project_allows_is_wanted(tmp_path: Path) -> 
     log = "ERROR: Package 'mill' requires a different Python: 3.14.0 not in '<3.13,>=3.9'\n"
     fix = of_elsewhere(log, machine(tmp_path, BOOKWORM)).fix
     assert "3.12" in fix[0].text
-
-
-def test_a_package_that_a_message_names_is_installed(tmp_path: Path) -> None:
-    log = """CMake Error at CMakeLists.txt:11 (message):
-  Cannot grind, check that a package like libmillwheel3-dev is installed
-
-"""
-    found = of_elsewhere(log, machine(tmp_path, BOOKWORM))
-    assert found.cause == "stated-by-project"
-    assert "apt-get install -y libmillwheel3-dev" in commands(found)
 
 
 def test_the_compilers_of_this_machine_are_not_those_of_a_log_from_elsewhere(

@@ -4,10 +4,10 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-
 from failure_index import examples
+
 from stoker.diagnose.about import About
-from stoker.diagnose.cause_pages import cause_list, cause_page, reference
+from stoker.diagnose.cause_pages import cause_list, cause_page
 from stoker.diagnose.pages import diagnosis_page
 from stoker.diagnose.sieve import read_log
 from stoker.diagnose.texts import fix_script, short_diagnosis
@@ -15,8 +15,6 @@ from stoker.diagnose.values import Diagnosis, FailedRun, Status
 from stoker.diagnose.verdict import diagnose
 from stoker.knowledge.failures import failures
 from stoker.outside.terminal import Page, rendered
-
-CAUSES = Path(__file__).parents[3] / "docs" / "reference" / "causes.md"
 
 
 def of_log(text: str) -> Diagnosis:
@@ -29,11 +27,6 @@ KILLED = of_log(LOG)
 
 def printed(page: Page) -> str:
     return rendered(page, 100)
-
-
-def test_the_reference_in_the_docs_is_up_to_date() -> None:
-    """If not: stoker diagnose --explain --markdown > docs/reference/causes.md."""
-    assert CAUSES.read_text() == reference(list(failures().values()))
 
 
 def test_a_finding_has_evidence_fix_echoes_and_links() -> None:

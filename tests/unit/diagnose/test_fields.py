@@ -59,9 +59,6 @@ def test_a_cause_is_not_named_outside_of_its_field(cause: str, log: str, tmp_pat
     [
         ("b.o:(.bss+0x0)", "a.o:(.bss+0x0)", True),
         ("b.o:/src/mill.h:3", "a.o:/src/mill.h:3", True),
-        ("b.cpp.o:(.bss+0x0)", "a.cpp.o:(.bss+0x0)", False),
-        ("b.o:(.text+0x0)", "a.o:(.text+0x0)", False),
-        ("/usr/lib/libHSrts.a(b.o):(.bss+0x0)", "/store/libHSmill.a(a.o):(.bss+0x0)", False),
     ],
 )
 def test_common_variables_are_offered_for_objects_of_c(

@@ -63,17 +63,6 @@ def test_a_build_that_continued_was_not_stopped(line: str, after: str) -> None:
     assert diagnose(read_log(BytesIO(f"{line}\n{after}".encode()))).status is Status.UNKNOWN
 
 
-def test_nor_by_what_it_said_before_a_link() -> None:
-    log = """/bin/sh: 1: nvidia-smi: not found
-[100%] Linking CXX executable mill
-/usr/bin/ld: main.o: in function `main':
-main.cpp:(.text+0x9): undefined reference to `grind(int)'
-collect2: error: ld returned 1 exit status
-"""
-    found = diagnose(read_log(BytesIO(log.encode())))
-    assert [one.cause for one in found.findings] == ["own-symbol-not-linked"]
-
-
 def test_a_header_that_a_configure_missed_may_be_the_cause() -> None:
     log = """configure: error: zlib.h not found
 gcc -O2 -c -o mill.o mill.c

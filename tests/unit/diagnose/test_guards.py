@@ -49,22 +49,9 @@ def test_what_a_back_end_says_is_shown_and_not_that_it_failed(tmp_path: Path) ->
     assert not any("backend returned" in line.text for line in found.unexplained)
 
 
-def test_a_log_that_names_the_log_of_the_error_is_unknown_and_says_where_it_is(
-    tmp_path: Path,
-) -> None:
-    log = """Error! Bad return status for module build on kernel: 6.12.9-amd64 (x86_64)
-Consult /var/lib/dkms/mill/1.0/build/make.log for more information.
-"""
-    found = answer(log, machine(tmp_path, BOOKWORM))
-    assert found.status is Status.UNKNOWN
-    assert found.kind is not None
-    assert "stoker diagnose /var/lib/dkms/mill/1.0/build/make.log" in found.kind.look[0].text
-
-
 @pytest.mark.parametrize(
     ("caller", "causes"),
     [
-        ("/venv/lib/python3.12/site-packages/torch/utils/cpp_extension.py", True),
         ("tools/build.py", False),
     ],
 )
@@ -102,7 +89,6 @@ def test_a_log_that_was_pasted_as_one_line_is_read_as_lines(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("file", "causes"),
     [
-        ("src/a.cpp", ["source-error"]),
         ("third_party/fmt/a.h", []),
         ("build/_deps/fmt-src/a.h", []),
         ("src/not-there.cpp", []),
@@ -110,7 +96,6 @@ def test_a_log_that_was_pasted_as_one_line_is_read_as_lines(tmp_path: Path) -> N
         ("/tmp/pip-req-build-x1/a.cpp", []),
         ("/tmp/pip-install-x1/foo_2/a.cpp", []),
         ("/venv/lib/python3.11/site-packages/torch/include/a.h", []),
-        ("/root/.cargo/registry/src/index/foo-1.0/a.c", ["bundled-source-error"]),
     ],
 )
 def test_only_files_of_the_folder_of_the_run_are_the_users_source(
@@ -215,14 +200,6 @@ def test_the_source_of_a_library_is_not_for_another_release_of_it(
     assert ("dependency-api-changed" not in found) is is_own
 
 
-def test_a_folder_that_was_not_configured_is_no_stale_cache(tmp_path: Path) -> None:
-    missing = "ninja: error: loading 'build.ninja': No such file or directory\n"
-    here = machine(tmp_path, BOOKWORM)
-    assert only(missing, here).cause == "build-not-configured"
-    failed = answer(f"-- Configuring incomplete, errors occurred!\n{missing}", here)
-    assert "stale-cmake-cache" not in [finding.cause for finding in failed.findings]
-
-
 def test_a_change_of_a_newer_release_is_not_the_cause(tmp_path: Path) -> None:
     """gcc 15 changed the meaning of (); where the log shows gcc 13, it is something else."""
     error = "a.c:1:2: error: too many arguments to function 'f'; expected 0, have 3\n"
@@ -258,19 +235,6 @@ def test_what_a_test_of_configure_printed_is_no_failure_if_configure_continued()
         "config.status: creating Makefile\nmake[1]: Nothing to be done for 'all'.\n"
     )
     assert diagnose(read_log(BytesIO(log.encode()))).status is Status.NOTHING_FAILED
-
-
-def test_a_misspelt_member_is_an_error_of_the_source() -> None:
-    """No library has names of private members, so that no release can have removed one."""
-    line = "/mill/a.cpp:8:9: error: '{}' was not declared in this scope; did you mean '{}'?\n"
-    for missing, near, causes in (
-        ("tolerence_", "tolerance_", ["source-error"]),
-        ("m_widht", "m_width", ["source-error"]),
-        ("flours", "flour", []),
-    ):
-        log = line.format(missing, near)
-        found = diagnose(read_log(BytesIO(log.encode()))).findings
-        assert [one.cause for one in found] == causes
 
 
 def test_the_type_that_a_template_returns_names_no_library() -> None:

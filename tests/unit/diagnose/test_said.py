@@ -70,21 +70,6 @@ def test_versions_in_the_output_of_a_build_that_succeeded_are_no_cause() -> None
     assert diagnosis(log).status is Status.NOTHING_FAILED
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "Error: unable to find the program `bison`",
-        "error: cannot find gperf",
-        "Error: spawn gperf ENOENT",
-        "error: gperf executable not found",
-        "ERROR: failed to execute gperf: No such file or directory (os error 2)",
-        "error: unable to execute install: no such file or directory",
-    ],
-)
-def test_a_program_is_missing_in_the_words_of_any_tool(message: str) -> None:
-    assert diagnosis(message).findings[0].cause == "build-tool-missing"
-
-
 def test_a_library_or_a_word_is_no_program() -> None:
     for message in ("error: cannot find zlib", "error: file not found", "Error: test not found"):
         found = diagnosis(message).findings

@@ -31,7 +31,7 @@ from stoker.model.recipe import PLACEHOLDERS
 from stoker.model.variant import Backend, Variant
 from stoker.model.wheel_source import WheelSource
 
-# Of failures.json, which tests/failure_index.py makes.
+# Of failures.json, which release/failure_index.py makes.
 INDEXED = ("releases", "confidence", "shown_tools", "owners")
 TABLES = sorted(
     file.name.removesuffix(".toml")

@@ -29,6 +29,7 @@ from stoker.plan.run_folder import RECORD
 from stoker.settings.toml import find_file
 from stoker.settings.trust import repeat_trust
 
+_CAUSES = "knowledge/failures.json"  # which the build of stoker makes, as the native parts
 _OWN = (
     *("STOKER_HOME", "STOKER_SOCKET", "STOKER_RUN", "STOKER_PROCESS"),
     *("STOKER_SCRATCH", "STOKER_LOCKS"),
@@ -128,7 +129,7 @@ class RunningContainer:
         watcher: ContainerWatcher,
     ) -> process.CommandResult:
         requirements = requirements_for(self.python, watcher.say)
-        own = own_package({part: installed(part) for part in (LAUNCHER, LIBRARY)})
+        own = own_package({part: installed(part) for part in (LAUNCHER, LIBRARY, _CAUSES)})
         environment = self._home / f"environment-{folders.signature(f'{ENTER} {requirements}')}"
         for path in (self._home / "tmp", self._home / "user"):
             path.mkdir(parents=True, exist_ok=True)
