@@ -110,8 +110,8 @@ def static_ccache(folder: Path) -> Path:
 
 def run_with_checkpoint(where: str, command: list[str]) -> int:
     """Run a command as a job of `stoker build --checkpoint` runs its build tool."""
-    from stoker.accelerate.run_cache import run_cache
     from stoker.builds.jobs.checkpoint import Checkpoint
+    from stoker.cache.run_cache import run_cache
     from stoker.cli.chosen import run_options, with_settings
     from stoker.govern.client.running import run
     from stoker.settings.declared import OPTIONS, SettingGroup

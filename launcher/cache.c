@@ -367,6 +367,15 @@ static bool is_wrapped(const char *wrapper, const char *path, char **command)
            is_safe_with(wrapper, path, command) && reaches_us(wrapper) && !has_limits();
 }
 
+/* True if the wrapper sends this compile to another machine. sccache does if a scheduler has told how many
+ * compiles its workers take, and sends CUDA too. */
+static bool is_sent(const char *wrapper, char **words)
+{
+    const char *slots = getenv("STOKER_SLOTS");
+    bool by_sccache = strcmp(program_name(wrapper), "sccache") == 0 && slots && strcmp(slots, "0") != 0;
+    return by_sccache || is_remote_compile(program_name(wrapper), words);
+}
+
 /* Starts the wrapper of this run with a compile. Returns the command to govern: that of a distributor, or the
  * compile itself. */
 static char **start_wrapper(const char *wrapper, const char *path, char **command)
@@ -386,7 +395,7 @@ static char **start_wrapper(const char *wrapper, const char *path, char **comman
         name_prefix(wrapper);
     }
     set(WRAPPED_MARK, "1");
-    if (is_remote_compile(program_name(wrapper), words)) {
+    if (is_sent(wrapper, words)) {
         command_kind = REMOTE;
         command_named(NULL, words);
         return words;

@@ -2,7 +2,7 @@
  * cc1plus and libLLVM.so. A cache by itself compares the driver, which may stay the same where these change.
  *
  * STOKER_COMPILER_KEYS is a folder with a record of each compiler that was used: its key, and the files of
- * which the key was made, with their sizes and times. accelerate/inside/compiler_key.py writes it. */
+ * which the key was made, with their sizes and times. cache/inside/compiler_key.py writes it. */
 #ifndef STOKER_KEYS_H
 #define STOKER_KEYS_H
 

@@ -92,8 +92,10 @@ static void govern(char **command)
     /* A command that reads the terminal, or may ask the user a question there, must be in the
      * foreground. */
     bool reads = command_kind == CUSTOM || command_reads_stdin(command);
-    if (!reads || !isatty(STDIN_FILENO))
-        step_run(command);
+    if (reads && isatty(STDIN_FILENO))
+        return;
+    tokens_offer(command);
+    step_run(command);
 }
 #endif
 
@@ -112,7 +114,9 @@ int main(int count, char **arguments)
     else if (*command[0] == '-')
         return obey_option(command[0]);
 #ifdef __linux__
-    if (command_kind == COMPILE && !cached)
+    if (cached && is_remote_compile(program_name(command[0]), command))
+        command_kind = REMOTE; /* distcc, which ccache has started */
+    else if (command_kind == COMPILE && !cached)
         command = cache_start(command);
     if (command_kind == COMPILE && is_script_with_library(command))
         command_execute(command);

@@ -74,7 +74,7 @@ static void sample(void)
         adopt();
     bool started = say_start();
     if (worth_telling)
-        line_memory(&step.line, step.attempt.memory, step.attempt.peak);
+        line_memory(&step.line, step.attempt.memory, step.attempt.peak, step.attempt.idle);
     if (started)
         tell_keeper();
     else if (worth_telling)
@@ -152,12 +152,40 @@ static void forget_attempt(void)
         end_as(step.interrupted);
 }
 
+static void end_watch(void)
+{
+    prctl(PR_SET_PDEATHSIG, 0);
+    prctl(PR_SET_CHILD_SUBREAPER, 0);
+    sigprocmask(SIG_SETMASK, &step.inherited, NULL);
+}
+
+/* True for a compile that may succeed here: it was sent away, and did not end well. */
+static bool may_succeed_here(void)
+{
+    return command_kind == REMOTE && step.attempt.status != 0 && !step.interrupted &&
+           strcmp(setting("DISTCC_FALLBACK", "1"), "0") != 0;
+}
+
+/* Replaces this process by a launcher of the compile that was sent away. */
+static _Noreturn void compile_here(void)
+{
+    char *self = "/proc/self/exe", **command = step.command;
+    channel_close(&step.governor);
+    end_watch();
+    *command = self; /* the distributor; the compiler's own command follows */
+    execv(self, command);
+    _exit(127);
+}
+
 static void run_and_forget(void)
 {
     if (run_to_the_end()) {
-        if (counts())
+        bool decided = counts();
+        if (decided && !may_succeed_here())
             finish_step();
         forget_attempt();
+        if (decided)
+            compile_here();
         return;
     }
     forget_attempt();
@@ -208,13 +236,6 @@ static void begin_watch(void)
     pid_t run = run_process();
     step.run = open_process(run);
     step.builder = open_process(run && step.parent == run ? 0 : tree_grandparent());
-}
-
-static void end_watch(void)
-{
-    prctl(PR_SET_PDEATHSIG, 0);
-    prctl(PR_SET_CHILD_SUBREAPER, 0);
-    sigprocmask(SIG_SETMASK, &step.inherited, NULL);
 }
 
 void step_run(char **command)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from io import StringIO
+from itertools import count
 from pathlib import Path
 from typing import NoReturn
 
@@ -45,10 +46,20 @@ Stoker = Callable[..., subprocess.CompletedProcess[str]]
 Need = Callable[[str], str]
 
 
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return new names of folders. pytest reads the names of all its folders before it makes
+    another one, which takes half a minute for the tests of one worker.
+    """
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / str(number) for number in count())
+
+
 @pytest.fixture(autouse=True)
-def stoker_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def stoker_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """Redirect stoker's folders, so that no test uses those of the user, nor a compiler cache."""
-    home = tmp_path_factory.mktemp("stoker-home")
+    home = next(homes)
+    home.mkdir(mode=0o700)
     monkeypatch.setenv("STOKER_HOME", str(home))
     monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it in its workers
     monkeypatch.setenv("STOKER_CACHE", "none")

@@ -81,7 +81,7 @@ def run(
     output of this process. Each event is passed to ``show``. ``settings`` are options of
     `stoker run`, such as ``memory="16G"``; the others come from stoker.toml as there.
     """
-    from stoker.accelerate.run_cache import run_cache
+    from stoker.cache.run_cache import run_cache
     from stoker.cli.chosen import run_options, with_settings
     from stoker.govern.client.running import run
     from stoker.model.errors import UsageError

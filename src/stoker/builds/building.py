@@ -11,7 +11,6 @@ import msgspec
 from msgspec.structs import replace
 
 from stoker import __version__
-from stoker.accelerate.run_cache import run_cache
 from stoker.ask.asking import ask_for_build
 from stoker.ask.values import Asked
 from stoker.builds.acquire.kept_sources import acquired
@@ -29,6 +28,7 @@ from stoker.builds.work import (
     placed,
     work_folder,
 )
+from stoker.cache.run_cache import run_cache
 from stoker.govern.client.broadcast import Broadcast
 from stoker.govern.client.opening import session
 from stoker.govern.client.session import RunOptions, Session, Show

@@ -129,8 +129,8 @@ def obtain(
             allowance = Allowance(DRY_BYTES, DRY_SECONDS) if dry_run else None
             found = find(wanted, place, supply, say=say, allowance=allowance)
     if found.best is not None:
-        best, received = found.best.choice, size(found.downloaded_bytes)
-        reason = "any machine can use it" if found.best.plain else best.reason
+        best, received = found.best, size(found.downloaded_bytes)
+        reason = "any machine can use it" if best.plain else best.reason
         say(
             f"{best.wheel.file}: {reason}; {received} read of {counted(len(found.judged), 'wheel')}"
         )
@@ -198,8 +198,9 @@ def _without_torch(place: Place, python: str) -> Iterator[None]:
         if place.torch is not None and place.torch.toolkit:
             raise
         has = "a PyTorch for CPUs" if place.torch else "no PyTorch"
+        other = "a PyTorch for CUDA" if place.torch else "PyTorch"
         message = f"{error.message}; it would be built for a CPU, because {python} has {has}"
-        hints = ("install PyTorch with CUDA first: stoker install torch", *error.hints)
+        hints = (f"install {other} first: stoker install torch", *error.hints)
         raise UsageError(message, hints=hints) from error
 
 
@@ -246,6 +247,6 @@ def _built(plan: ObtainedBuild, found: Found, place: Place, build: Build, say: S
     supply = Supply(index=PackageIndex(roots=(), links=(), web=Web()), catalogues=(kept,))
     again = find(read_requirement(plan.source.requirement), place, supply, say=say)
     if again.best is None:
-        reasons = "; ".join(one.choice.reason for one in again.judged)
+        reasons = "; ".join(one.reason for one in again.judged)
         raise NothingFitsError(f"the wheel that was built does not fit this machine: {reasons}")
     return replace(again, wanted=found.wanted, judged=(*found.judged, again.best))

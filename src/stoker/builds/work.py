@@ -74,7 +74,7 @@ def locked(path: Path) -> Iterator[None]:
     """Lock a folder that only one build may use at a time. The lock file is beside it and is
     released when the process exits.
     """
-    hint = "wait for it, or name another --variant"
+    hint = "`stoker watch` shows it; wait for it, or name another --variant"
     with locks.held(build_lock(path), busy=f"another build is running in {path}", hint=hint):
         try:
             path.mkdir(parents=True, exist_ok=True)

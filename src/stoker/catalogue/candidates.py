@@ -12,8 +12,9 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from stoker.catalogue.access import LocatedCatalogue
+from stoker.catalogue.foreign_wheels import foreign_entry
 from stoker.catalogue.judging import Place
-from stoker.catalogue.values import PublishedWheel
+from stoker.catalogue.values import Candidate, PublishedWheel
 from stoker.model.distribution import read_version, read_wheel_name
 from stoker.model.errors import MissingError
 from stoker.model.value import UNDECODABLE, Bytes, Value, counted, prepared
@@ -41,14 +42,6 @@ class Supply(Value, frozen=True, kw_only=True):
     sources: tuple[WheelSource, ...] = ()
 
 
-class Candidate(Value, frozen=True, kw_only=True):
-    """A wheel that its name does not exclude. ``entry`` is what a catalogue says of it."""
-
-    version: Version
-    file: File
-    entry: PublishedWheel | None = None
-
-
 class SourceDistribution(Value, frozen=True, kw_only=True):
     """The newest source of a project that is wanted."""
 
@@ -67,7 +60,7 @@ class SourceDistribution(Value, frozen=True, kw_only=True):
 class Listed(Value, frozen=True, kw_only=True):
     """The candidates, the newest version first and of each version those of catalogues first."""
 
-    wheels: tuple[Candidate, ...]
+    wheels: tuple[tuple[Version, Candidate], ...]
     source: SourceDistribution | None
     newest: str | None = None  # of all versions, also if another one is wanted
     left_out: tuple[str, ...] = ()
@@ -88,54 +81,74 @@ def candidates(wanted: Requirement, place: Place, supply: Supply, *, say: Say) -
     files, left_out = _trusted(listings, wanted, _newest_of(supply.catalogues, wanted))
     for what in left_out:
         say(f"left out: {what}")
-    listed: list[Candidate] = []
+    listed: list[tuple[Version, Candidate]] = []
     for file in files:
         with suppress(ValueError):  # not a wheel, or not named like one
             name, of_wheel, _ = read_wheel_name(file.name)
             if name == project:
-                listed.append(Candidate(version=of_wheel, file=file))
+                listed.append((of_wheel, _candidate(file)))
     sources = {version: file for file in files if (version := file.version_of(project))}
     # This leaves pre-releases out, unless they are named or there is nothing else.
-    versions = [*(one.version for one in (*own, *listed)), *sources]
+    versions = [*(version for version, _ in (*own, *listed)), *sources]
     fitting = {*wanted.specifier.filter(versions)}
     sources = {version: file for version, file in sources.items() if version in fitting}
     digests = {str(version): file.sha256 for version, file in sources.items()}
-    own = [one for one in own if one.version in fitting]
-    found: dict[str, Candidate] = {}
-    for one in listed:
-        if one.version in fitting:
-            found.setdefault(one.file.name, one)
-    for one in own:
-        if not _is_of(one, digests):
-            say(f"{one.file.name}: it was built from another source than the index has")
-    wheels = [*(one for one in own if _is_of(one, digests)), *found.values()]
+    found: dict[str, tuple[Version, Candidate]] = {}
+    for version, one in listed:
+        if version in fitting:
+            found.setdefault(one.file, (version, one))
+    wheels: list[tuple[Version, Candidate]] = []
+    for version, one in own:
+        if version in fitting and _is_of(one.wheel, digests.get(version.public)):
+            wheels.append((version, one))
+        elif version in fitting:
+            say(f"{one.file}: it was built from another source than the index has")
+    wheels += found.values()
     source = None
     if newest := max(sources, default=None):
         digest = sources[newest].sha256
         source = SourceDistribution(project=project, version=str(newest), sha256=digest)
     return Listed(
-        wheels=tuple(sorted(wheels, key=lambda one: Version(one.version.public), reverse=True)),
+        wheels=tuple(sorted(wheels, key=lambda one: Version(one[0].public), reverse=True)),
         source=source,
         newest=str(max(versions)) if versions else None,
         left_out=tuple(left_out),
     )
 
 
-def _of_catalogue(located: LocatedCatalogue, wanted: Requirement) -> Iterator[Candidate]:
+def _of_catalogue(
+    located: LocatedCatalogue, wanted: Requirement
+) -> Iterator[tuple[Version, Candidate]]:
     project = canonicalize_name(wanted.name)
     for wheel in located.catalogue.wheels:
         version = read_version(wheel.version)
         if wheel.project == project and wanted.specifier.contains(version, prereleases=True):
-            url = located.wheel_url(wheel)
-            file = File(url=url, sha256=wheel.sha256, size=wheel.size_bytes)
-            yield Candidate(version=version, file=file, entry=wheel)
+            url, digest = located.wheel_url(wheel), wheel.sha256
+            yield (
+                version,
+                Candidate(
+                    wheel=wheel, url=url, sha256=digest, size=wheel.size_bytes, in_catalogue=True
+                ),
+            )
 
 
-def _is_of(one: Candidate, digests: dict[str, str | None]) -> bool:
+def _candidate(file: File) -> Candidate:
+    """Return a wheel of an index, of which only the name is known; ValueError if it has none."""
+    named = foreign_entry(file.name, file.sha256 or "", file.size or 0, {})
+    if named is None:
+        raise ValueError(f"{file.name} is not the name of a wheel")
+    return Candidate(
+        wheel=named,
+        url=file.url,
+        sha256=file.sha256,
+        metadata_sha256=file.metadata_sha256,
+        size=file.size,
+    )
+
+
+def _is_of(wheel: PublishedWheel, listed: str | None) -> bool:
     """Return whether a wheel was built from the source that the index has of its version."""
-    built_from = one.entry.source if one.entry else None
-    listed = digests.get(one.version.public)
-    return built_from is None or listed is None or built_from == listed
+    return wheel.source is None or listed is None or wheel.source == listed
 
 
 def _of_sources(project: str, place: Place, supply: Supply) -> Iterator[Listing]:
@@ -155,7 +168,7 @@ def _newest_of(catalogues: Iterable[LocatedCatalogue], wanted: Requirement) -> V
         if not located.is_kept
         for one in _of_catalogue(located, wanted)
     )
-    return max((Version(one.version.public) for one in named), default=None)
+    return max((Version(version.public) for version, _ in named), default=None)
 
 
 def _trusted(

@@ -12,7 +12,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from stoker.catalogue.ranking import rank
-from stoker.catalogue.values import Choice, Host, PublishedCatalogue, PublishedWheel, Selection
+from stoker.catalogue.values import Candidate, Host, PublishedCatalogue, PublishedWheel, Selection
 from stoker.model.distribution import read_requirement, read_version
 from stoker.model.errors import StokerError, UsageError, unknown
 from stoker.model.value import minor_release
@@ -73,9 +73,9 @@ class _Ranked:
     def __init__(self, host: Host, catalogue: PublishedCatalogue):
         self.host = host
         self.catalogue = catalogue
-        self._known: dict[str, tuple[Choice, ...]] = {}
+        self._known: dict[str, tuple[Candidate, ...]] = {}
 
-    def __call__(self, wanted: Requirement) -> tuple[Choice, ...]:
+    def __call__(self, wanted: Requirement) -> tuple[Candidate, ...]:
         key = f"{canonicalize_name(wanted.name)}{wanted.specifier}"
         if key not in self._known:
             self._known[key] = rank(self.host, _matching(self.catalogue, wanted))
@@ -196,7 +196,7 @@ def _differ(one: str | None, other: str | None) -> bool:
 def _nothing_fits(
     wanted: Requirement,
     catalogue: PublishedCatalogue,
-    choices: Sequence[Choice],
+    choices: Sequence[Candidate],
     refusals: Sequence[str],
 ) -> StokerError:
     if not choices:

@@ -12,12 +12,13 @@ from urllib.parse import unquote, urlsplit
 from msgspec.structs import replace
 from packaging.requirements import Requirement
 
-from stoker.catalogue.candidates import Candidate, SourceDistribution, Supply, candidates
+from stoker.catalogue.candidates import SourceDistribution, Supply, candidates
+from stoker.catalogue.choosing import TORCH
 from stoker.catalogue.host import host_of
 from stoker.catalogue.judging import Place, required_torch
-from stoker.catalogue.opening import Judge, Judged
-from stoker.catalogue.ranking import rank
-from stoker.catalogue.values import Fit
+from stoker.catalogue.opening import Judge
+from stoker.catalogue.ranking import ordered
+from stoker.catalogue.values import Candidate, Fit
 from stoker.knowledge.projects import projects, wheel_sources
 from stoker.machine.python import Probe, ask_interpreter
 from stoker.model.distribution import read_version
@@ -50,8 +51,8 @@ class Found(Value, frozen=True, kw_only=True):
     """The wheel that fits best, all that were judged, and the source to build if none fits."""
 
     wanted: str
-    best: Judged | None
-    judged: tuple[Judged, ...]
+    best: Candidate | None
+    judged: tuple[Candidate, ...]
     source: SourceDistribution | None = None
     newest: str | None = None  # the newest version that any place has
     left_out: tuple[str, ...] = ()  # what may not be taken, which pip would take
@@ -73,7 +74,7 @@ class Found(Value, frozen=True, kw_only=True):
         wanted, digest = Requirement(self.wanted), self.best.sha256
         extras = f"[{','.join(sorted(wanted.extras))}]" if wanted.extras else ""
         fragment = f"#sha256={digest}" if digest else ""
-        return f"{self.best.choice.wheel.project}{extras} @ {self.best.url}{fragment}"
+        return f"{self.best.wheel.project}{extras} @ {self.best.url}{fragment}"
 
 
 class NothingFitsError(StokerError):
@@ -106,24 +107,24 @@ def find(
     version that fits.
     """
     listed = candidates(wanted, place, supply, say=say)
-    judged: list[Judged] = []
-    fitting: list[Judged] = []
+    judged: list[Candidate] = []
+    fitting: list[Candidate] = []
     spent = False
     refusals = _Refusals(say)
     with folder_of_process(folders.cache() / "install", _ASIDE) as work:
         judge = Judge(place, supply.index, work, allowance)
-        for _, version in groupby(listed.wheels, key=lambda one: one.version.public):
+        for _, version in groupby(listed.wheels, key=lambda one: one[0].public):
             before = len(judged)
-            for _, group in groupby(version, key=lambda one: one.entry is None):
+            for _, group in groupby(version, key=lambda one: one[1].in_catalogue):
                 try:
-                    for candidate in group:
+                    for _, candidate in group:
                         judged.append(judge(candidate))
                         fitting += refusals.without_refused(judged[-1:])
                 except SpentError:
                     spent = True
-                if spent or any(one.choice.fit is not Fit.PTX for one in fitting):
+                if spent or any(one.fit is not Fit.PTX for one in fitting):
                     break
-            if fitting or spent or any(one.choice.shared for one in judged[before:]):
+            if fitting or spent or any(one.shared for one in judged[before:]):
                 break
     refusals.tell_others()
     if spent:
@@ -132,10 +133,9 @@ def find(
             f"{left} of {wanted} were not looked at: a dry run reads {size(DRY_BYTES)} in "
             f"{DRY_SECONDS} s at most"
         )
-    best: Judged | None = None
+    best: Candidate | None = None
     if fitting:
-        first = rank(place.host, [one.choice.wheel for one in fitting])[0].wheel
-        best = next(one for one in fitting if one.choice.wheel == first)
+        best = ordered(place.host, fitting)[0]
     return Found(
         wanted=str(wanted),
         best=best,
@@ -147,19 +147,25 @@ def find(
     )
 
 
-def _torch_of_newest(judged: Iterable[Judged], place: Place) -> NeededTorch | None:
-    """Return the PyTorch that the newest version needs, unless the installed one is such a one."""
-    newest = next((one.choice for one in judged if one.choice.wheel.requires), None)
-    needed = required_torch(place, newest.wheel) if newest else None
-    if newest is None or needed is None:
+def _torch_of_newest(judged: Iterable[Candidate], place: Place) -> NeededTorch | None:
+    """Return the PyTorch that the newest version needs, unless one of its wheels allows the one
+    that is installed.
+    """
+    read = [one for one in judged if required_torch(place, one.wheel)]
+    if not read:
         return None
-    if place.torch and not newest.shared:
-        release = place.torch.build.release
-        if Requirement(needed).specifier.contains(release, prereleases=True):
+    newest = read[0]
+    public = read_version(newest.wheel.version).public
+    for one in read:
+        needed = Requirement(required_torch(place, one.wheel) or TORCH)
+        release = place.torch.build.release if place.torch and not one.shared else None
+        if read_version(one.wheel.version).public != public or release is None:
+            continue
+        if needed.specifier.contains(release, prereleases=True):
             return None
     return NeededTorch(
         by=f"{newest.wheel.project} {newest.wheel.version}",
-        requirement=needed,
+        requirement=required_torch(place, newest.wheel) or TORCH,
         reason=newest.reason,
         with_cuda=place.torch is not None and newest.shared,
     )
@@ -179,12 +185,11 @@ def pinned(found: Found, place: Place, supply: Supply, *, say: Say) -> Found:
         else:
             path = download(File(url=best.url), work, supply.index, say=say)
         digest = sha256_of(path)
-        file = File(url=path.as_uri(), sha256=digest)
-        version = read_version(best.choice.wheel.version)
-        again = Judge(place, supply.index, work)(Candidate(version=version, file=file))
-    if not again.choice.runs:
+        here = replace(best, url=path.as_uri(), sha256=digest)
+        again = Judge(place, supply.index, work)(here)
+    if not again.runs:
         raise ArtifactError(
-            f"it differs from what was judged: {again.choice.reason}", file=best.choice.wheel.file
+            f"it differs from what was judged: {again.reason}", file=best.wheel.file
         )
     return replace(found, best=replace(best, sha256=digest))
 
@@ -211,16 +216,16 @@ class _Refusals:
             if times > 1:
                 self._say(f"{counted(times - 1, 'more wheel')} for the same reason: {reason}")
 
-    def without_refused(self, judged: Iterable[Judged]) -> Iterator[Judged]:
+    def without_refused(self, judged: Iterable[Candidate]) -> Iterator[Candidate]:
         for one in judged:
-            if one.choice.runs:
+            if one.runs:
                 yield one
                 continue
-            reason = one.choice.reason
+            reason = one.reason
             if not one.downloaded_bytes:
                 self._times[reason] += 1
             if self._times[reason] < 2:
-                self._say(f"{one.choice.wheel.file}: {reason}")
+                self._say(f"{one.wheel.file}: {reason}")
 
 
 def nothing_fits(found: Found) -> NothingFitsError:

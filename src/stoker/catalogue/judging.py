@@ -11,8 +11,8 @@ from stoker.catalogue.choosing import (
     marker_environment,
     out_of_step,
 )
-from stoker.catalogue.ranking import rank
-from stoker.catalogue.values import Choice, Host, PublishedWheel
+from stoker.catalogue.ranking import judged
+from stoker.catalogue.values import Candidate, Host, PublishedWheel
 from stoker.model.artifact import ArtifactFacts, TorchFit
 from stoker.model.value import Value, version_numbers
 from stoker.model.variant import Backend
@@ -27,20 +27,16 @@ class Place(Value, frozen=True, kw_only=True):
     torch: ReadTorch | None = None
 
 
-def judge_name(place: Place, wheel: PublishedWheel) -> Choice:
-    """Judge a wheel by its file name alone."""
-    return rank(place.host, [wheel])[0]
-
-
-def judge_metadata(place: Place, wheel: PublishedWheel) -> Choice:
+def judge_metadata(place: Place, candidate: Candidate) -> Candidate:
     """Judge a wheel by its metadata, before its libraries are read."""
+    wheel = candidate.wheel
     if reason := _wrong_python(place, wheel) or _wrong_torch(place, wheel):
-        return Choice.refused(wheel, reason)
+        return candidate.refused(reason)
     if place.torch is None and (needed := required_torch(place, wheel)):
         exactly = f" ({needed})" if needed != TORCH else ""
         reason = f"it needs PyTorch{exactly}, which is not installed"
-        return Choice.refused(wheel, reason, shared=True)
-    return judge_name(place, wheel)
+        return candidate.refused(reason, shared=True)
+    return judged(place.host, candidate)
 
 
 def required_torch(place: Place, wheel: PublishedWheel) -> str | None:
@@ -54,9 +50,10 @@ def required_torch(place: Place, wheel: PublishedWheel) -> str | None:
 
 
 def judge(
-    place: Place, wheel: PublishedWheel, facts: ArtifactFacts, needs: TorchNeeds | None
-) -> Choice:
+    place: Place, candidate: Candidate, facts: ArtifactFacts, needs: TorchNeeds | None
+) -> Candidate:
     """Judge a wheel whose libraries have been read."""
+    wheel = candidate.wheel
     reason = (
         _unreadable(facts, wheel)
         or _without_gpu(place, wheel)
@@ -68,8 +65,8 @@ def judge(
     )
     if reason:
         shared = needs is not None and _lacks_cuda(place, needs)
-        return Choice.refused(wheel, reason, shared=shared)
-    return judge_name(place, wheel)
+        return candidate.refused(reason, shared=shared)
+    return judged(place.host, candidate)
 
 
 def _lacks_cuda(place: Place, needs: TorchNeeds) -> bool:

@@ -210,7 +210,7 @@ def pyproject_lines(found: Iterable[Found]) -> Iterator[str]:
 def _listing_of(found: Found) -> str | None:
     """Return the page or the folder that lists a wheel of a catalogue; an index needs none."""
     assert found.best is not None
-    wheel, url = found.best.choice.wheel, found.best.url
+    wheel, url = found.best.wheel, found.best.url
     if not url.endswith(f"/{wheel.path}"):
         return None
     if url.startswith("file://"):
@@ -220,6 +220,6 @@ def _listing_of(found: Found) -> str | None:
 
 def _metadata_of(found: Found) -> str:
     assert found.best is not None
-    wheel = found.best.choice.wheel
+    wheel = found.best.wheel
     table = {"name": wheel.project, "version": wheel.version, "requires-dist": wheel.requires}
     return toml_value(table | {"requires-python": wheel.requires_python})

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
+from msgspec.structs import replace
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.version import Version
 
@@ -17,7 +18,7 @@ from stoker.catalogue.foreign_wheels import unknown_properties
 from stoker.catalogue.values import (
     NO_LABEL,
     NULL_LABEL,
-    Choice,
+    Candidate,
     CodeRegions,
     Fit,
     Host,
@@ -35,31 +36,37 @@ _OLDEST_GLIBC = 5
 _MOST_SHOWN = 6
 
 
-def rank(host: Host, wheels: Iterable[PublishedWheel]) -> tuple[Choice, ...]:
+def rank(host: Host, wheels: Iterable[PublishedWheel]) -> tuple[Candidate, ...]:
     """Return all wheels, the best first and those that do not run last."""
-    judged = sorted((_judge(host, wheel) for wheel in wheels), key=lambda one: one[1])
+    return ordered(host, [judged(host, Candidate(wheel=wheel)) for wheel in wheels])
+
+
+def ordered(host: Host, candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """Return candidates that were judged, the best first and those that do not run last."""
+
+    def among_one_version(one: Candidate) -> tuple[object, ...]:
+        needs, notes, wheel = -len(one.wheel.cpu_needs), len(one.notes), one.wheel
+        closeness = _closeness_to_gpus(host, wheel) if one.runs else ()
+        return closeness, needs, notes, wheel.size_bytes, wheel.variant, wheel.file
+
+    found = sorted(candidates, key=among_one_version)
     # A sort leaves what is equal in its order, so the most important key comes last.
-    judged.sort(key=lambda one: _public(one[0].wheel.version), reverse=True)
+    found.sort(key=lambda one: _public(one.wheel.version), reverse=True)
     # A GPU that is there is to be used, even by an older release.
-    judged.sort(key=lambda one: (not one[0].runs, one[0].fit is Fit.CPU))
-    return tuple(choice for choice, _ in judged)
+    found.sort(key=lambda one: (not one.runs, one.fit is Fit.CPU))
+    return tuple(found)
 
 
-def _judge(host: Host, wheel: PublishedWheel) -> tuple[Choice, tuple[object, ...]]:
-    """Return the choice and its place among those of one version: the smallest key is the best."""
-    problem = next(_problems(host, wheel), None)
-    closeness: tuple[object, ...] = ()
-    if problem:
-        choice = Choice.refused(wheel, problem)
-    elif wheel.backend is Backend.CPU:
-        choice = _on_cpu(host, wheel)
-    elif gpu := _named_gpu(host, wheel):
-        choice = Choice(wheel=wheel, fit=Fit.NATIVE, reason=f"code for {gpu}")
-    else:
-        choice, closeness = _on_gpus(host, wheel)
-    needs, notes = -len(wheel.cpu_needs), len(choice.notes)
-    key = (closeness, needs, notes, wheel.size_bytes, wheel.variant, wheel.file)
-    return choice, key
+def judged(host: Host, candidate: Candidate) -> Candidate:
+    """Return a wheel with how it runs on a machine, by what is known of it."""
+    wheel = candidate.wheel
+    if problem := next(_problems(host, wheel), None):
+        return candidate.refused(problem)
+    if wheel.backend is Backend.CPU:
+        return replace(candidate, fit=Fit.CPU, reason=_on_cpu(host, wheel))
+    if gpu := _named_gpu(host, wheel):
+        return replace(candidate, fit=Fit.NATIVE, reason=f"code for {gpu}")
+    return _on_gpus(host, candidate)
 
 
 @cache
@@ -148,13 +155,12 @@ def _named_gpu(host: Host, wheel: PublishedWheel) -> HostGpu | None:
     return next((gpu for gpu in host.gpus if gpu.capability in named), None)
 
 
-def _on_cpu(host: Host, wheel: PublishedWheel) -> Choice:
+def _on_cpu(host: Host, wheel: PublishedWheel) -> str:
     if wheel.variant in (NULL_LABEL, NO_LABEL):
-        reason = "the index offers it for every machine"
-        return Choice(wheel=wheel, fit=Fit.CPU, reason=reason)
+        return "the index offers it for every machine"
     code = f"code for {wheel.cpu}" if wheel.cpu else f"code for any {host.cpu_family} CPU"
     idle = "; the GPU is not used" if host.gpus else ""
-    return Choice(wheel=wheel, fit=Fit.CPU, reason=f"runs on the CPU alone, {code}{idle}")
+    return f"runs on the CPU alone, {code}{idle}"
 
 
 class _Served(Value, frozen=True, kw_only=True):
@@ -166,15 +172,29 @@ class _Served(Value, frozen=True, kw_only=True):
     without: int
 
 
-def _on_gpus(host: Host, wheel: PublishedWheel) -> tuple[Choice, tuple[object, ...]]:
-    """Return the choice and how close its code is to the GPUs; a machine may have several."""
+def _served(host: Host, wheel: PublishedWheel) -> list[_Served]:
+    """Return how each GPU of a machine is served."""
     served = []
     for gpu in dict.fromkeys(_nvidia_gpus(host)):
         fit, arch, without = device_fit(wheel.regions, gpu.capability)
         served.append(_Served(gpu=gpu, fit=fit, arch=arch, without=without))
+    return served
+
+
+def _closeness_to_gpus(host: Host, wheel: PublishedWheel) -> tuple[object, ...]:
+    """Return a sort key for how close code is to the GPUs; empty if it is for none of NVIDIA."""
+    if wheel.backend is not Backend.CUDA:
+        return ()
+    served = _served(host, wheel)
+    running = [one for one in served if one.fit is not Fit.NONE]
+    return len(served) - len(running), *_closeness(max(running, key=_closeness))
+
+
+def _on_gpus(host: Host, candidate: Candidate) -> Candidate:
+    wheel, served = candidate.wheel, _served(host, candidate.wheel)
     running = [one for one in served if one.fit is not Fit.NONE]
     if not running:
-        return Choice.refused(wheel, _cannot(served[0].gpu, wheel)), ()
+        return candidate.refused(_cannot(served[0].gpu, wheel))
     worst = max(running, key=_closeness)
     notes = [_cannot(one.gpu, wheel) for one in served if one.fit is Fit.NONE]
     total = sum(region.count for region in wheel.regions)
@@ -183,8 +203,7 @@ def _on_gpus(host: Host, wheel: PublishedWheel) -> tuple[Choice, tuple[object, .
         for one in running
         if one.without
     ]
-    choice = Choice(wheel=wheel, fit=worst.fit, reason=_how(worst, wheel), notes=tuple(notes))
-    return choice, (len(served) - len(running), *_closeness(worst))
+    return replace(candidate, fit=worst.fit, reason=_how(worst, wheel), notes=tuple(notes))
 
 
 @cache

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from stoker.catalogue.index import Pruned
 from stoker.catalogue.slim_install import Download, downloads_text
-from stoker.catalogue.values import Choice, Fit, Host, PublishedWheel, Selection
+from stoker.catalogue.values import Candidate, Fit, Host, PublishedWheel, Selection
 from stoker.model.value import counted, size
 from stoker.outside.terminal import Group, Listing, Page, Text, whole
 
@@ -32,7 +32,7 @@ def host_line(host: Host) -> str:
     return f"{gpus}{driver}; {host.cpu} ({host.cpu_family}), {host.os}{libc}, Python {host.python}"
 
 
-def _row(choice: Choice, *, chosen: bool) -> tuple[str | Text, ...]:
+def _row(choice: Candidate, *, chosen: bool) -> tuple[str | Text, ...]:
     wheel = choice.wheel
     return (
         Text("->" if chosen else "", style="ok"),

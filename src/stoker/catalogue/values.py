@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from stoker.model.artifact import CxxAbi, RegionPattern
 from stoker.model.value import Bytes, Value
@@ -154,18 +155,33 @@ class Fit(StrEnum):
         return list(Fit).index(self)
 
 
-class Choice(Value, frozen=True, kw_only=True):
-    """A wheel, how it runs, and why. ``shared``: the reason against it holds for every release."""
+class Candidate(Value, frozen=True, kw_only=True):
+    """A wheel that comes into question. It gains facts as it is judged: ``wheel`` is what is known
+    of it, from its name or a catalogue, its metadata, its libraries; ``fit`` and ``reason`` say how
+    it runs, and why.
+    """
 
     wheel: PublishedWheel
-    fit: Fit
-    reason: str
+    fit: Fit = Fit.NONE
+    reason: str = ""
     notes: tuple[str, ...] = ()
-    shared: bool = False
+    shared: bool = False  # the reason against it holds for every release of the project
+    url: str = ""
+    sha256: str | None = None
+    metadata_sha256: str | None = None  # of those beside it (PEP 658); empty: unknown
+    size: int | None = None
+    in_catalogue: bool = False
+    downloaded_bytes: int = 0  # that were received to judge it
+    plain: bool = (
+        False  # of an index, without code for PyTorch or a GPU: any installer chooses well
+    )
 
-    @classmethod
-    def refused(cls, wheel: PublishedWheel, reason: str, *, shared: bool = False) -> "Choice":
-        return cls(wheel=wheel, fit=Fit.NONE, reason=reason, shared=shared)
+    def refused(self, reason: str, *, shared: bool = False) -> "Candidate":
+        return replace(self, fit=Fit.NONE, reason=reason, notes=(), shared=shared)
+
+    @property
+    def file(self) -> str:
+        return self.wheel.file
 
     @property
     def runs(self) -> bool:
@@ -177,7 +193,7 @@ class Selection(Value, frozen=True, kw_only=True):
 
     host: Host
     wheels: tuple[PublishedWheel, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[Candidate, ...]
 
     @property
     def reason(self) -> str:

@@ -32,8 +32,8 @@ def cache() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the state as JSON.")
 def status(as_json: bool, **options: Any) -> None:
     """Show where the cache is, its size and age, and whether its remote answers."""
-    from stoker.accelerate.cache_page import status_page
-    from stoker.accelerate.survey import cache_status
+    from stoker.cache.pages import status_page
+    from stoker.cache.survey import cache_status
     from stoker.outside.terminal import print_json, show
 
     found = cache_status(chain_options(with_settings(options)), os.environ)
@@ -48,8 +48,8 @@ def stats(as_json: bool, **options: Any) -> None:
 
     The summary of each run has the counts of that run, by language.
     """
-    from stoker.accelerate.cache_page import use_page
-    from stoker.accelerate.survey import cache_use
+    from stoker.cache.pages import use_page
+    from stoker.cache.survey import cache_use
     from stoker.outside.terminal import print_json, show
 
     found = cache_use(chain_options(with_settings(options)), os.environ)
@@ -61,7 +61,7 @@ def stats(as_json: bool, **options: Any) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def clear(yes: bool, **options: Any) -> None:
     """Remove everything in the local cache and set its counts to zero. The remote stays."""
-    from stoker.accelerate.survey import cache_status, clear_cache
+    from stoker.cache.survey import cache_status, clear_cache
 
     wanted = chain_options(with_settings(options))
     found = cache_status(wanted, os.environ)

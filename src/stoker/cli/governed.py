@@ -101,7 +101,7 @@ def run_governed(
     """Run a command under the governor, and return the exit status."""
     from msgspec.structs import replace
 
-    from stoker.accelerate.run_cache import run_cache
+    from stoker.cache.run_cache import run_cache
     from stoker.diagnose.sieve import Sieve
     from stoker.govern.client.explanation import RunExplanation, SerialBuild, with_decisions_logged
     from stoker.govern.client.running import jobs_of, kept_outputs, opened, run

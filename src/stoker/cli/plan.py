@@ -184,8 +184,8 @@ def _check(file: str, source: str | None, form: str | None) -> None:
 
 def _chain(planned: "Plan", options: dict[str, Any]) -> "Chain":
     """Return what a build of this plan would add to its compilers."""
-    from stoker.accelerate.chains import with_collector, with_threads_of_nvcc, without_secrets_in
-    from stoker.accelerate.survey import survey_chain
+    from stoker.cache.chains import with_collector, with_threads_of_nvcc, without_secrets_in
+    from stoker.cache.survey import survey_chain
     from stoker.model.terms import Gc, NvccThreads
 
     settings = with_settings(options | {"gc": None, "nvcc_threads": None})

@@ -193,12 +193,3 @@ class ArtifactFacts(Value, frozen=True, kw_only=True):
     @property
     def problems(self) -> tuple[str, ...]:
         return tuple(library.problem for library in self.libraries if library.problem)
-
-
-class FactDifference(Value, frozen=True, kw_only=True):
-    """A difference. ``subject`` is a library or empty; a side that lacks it is ``None``."""
-
-    subject: str
-    name: str
-    before: str | None
-    after: str | None

@@ -58,35 +58,6 @@ class ChainOptions(Value, frozen=True, kw_only=True):
     linker: CompileMode = CompileMode.DEFAULT
 
 
-class FoundEngine(Value, frozen=True, kw_only=True):
-    """An engine on this machine. ``own`` are the options that its user has set, by whatever means;
-    ``problem`` says why it cannot be used, and ``remote_problem`` why it cannot use a remote.
-    ``static``: it is linked statically, so that stoker's library cannot be in it.
-    """
-
-    program: str
-    folder: str = ""
-    own: frozenset[str] = frozenset()
-    problem: str | None = None
-    remote_problem: str | None = None
-    static: bool = False
-
-
-class NamedHeaders(Value, frozen=True, kw_only=True):
-    """A digest of the names of all files below a folder that a compile may include."""
-
-    tree: str  # its path without links
-    digest: str
-
-
-class CompilerKeys(Value, frozen=True, kw_only=True):
-    """Where the keys of compilers are kept, and what makes them: a program of this Python."""
-
-    folder: str
-    program: str
-    python: str
-
-
 class ChainPart(Value, frozen=True, kw_only=True):
     """A part of the chain from the build tool to the compiler, and the reason for it.
 
@@ -127,11 +98,15 @@ class Hits(Value, frozen=True, kw_only=True):
 
 
 class CacheUse(Value, frozen=True, kw_only=True):
-    """What a cache had, by language. ``errors`` are failures of the remote."""
+    """What a cache had, by language. ``errors`` are failures of the remote. ``workers`` are the
+    jobs that each worker of sccache-dist has done, and ``fell_back`` those that no worker did.
+    """
 
     languages: dict[str, Hits] = {}
     remote_hits: int = 0
     errors: int = 0
+    workers: dict[str, int] = {}
+    fell_back: int = 0
 
     @property
     def total(self) -> Hits:

@@ -4,31 +4,12 @@ from collections.abc import Iterable
 
 from stoker.model.visible import visible, visible_in_json
 
-_NO_SCRIPTS = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-
 
 def html_text(text: str) -> str:
     """Return a text for HTML or an attribute of it."""
     from html import escape  # it loads the table of all entities
 
     return escape(visible(text))
-
-
-def page_without_scripts(title: str, style: str, body: Iterable[str]) -> str:
-    """Return a page that fetches nothing and runs nothing; ``title`` and ``body`` are HTML."""
-    return "\n".join(
-        (
-            "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="generator" content="stoker">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_NO_SCRIPTS}">',
-            f"<title>{title}</title><style>{style}</style></head><body>",
-            *body,
-            "</body></html>\n",
-        )
-    )
 
 
 def json_in_page(json: str) -> str:

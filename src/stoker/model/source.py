@@ -229,13 +229,3 @@ class SourceKind(StrEnum):
     ARCHIVE = "archive"
     GIT = "git"
     INDEX = "package index"
-
-
-class Acquired(Value, frozen=True, kw_only=True):
-    """A source tree that is on this machine, whole, and what it was made from."""
-
-    kind: SourceKind
-    given: str  # as the user named it, without credentials
-    path: str  # the tree's folder
-    identity: str | None = None  # "commit 1a2b..." or "sha256 3c4d..."; a folder has none
-    notes: tuple[str, ...] = ()

@@ -43,7 +43,7 @@ def held(
     with _opened(file) as descriptor:
         if not _taken(descriptor, kind, _MOMENTS):
             if waiting is None:
-                message = busy or f"another process holds {file}"
+                message = (busy or f"another process holds {file}") + _by_whom(descriptor)
                 raise BusyError(message, hints=[hint] if hint else [])
             waiting()
             fcntl.flock(descriptor, kind)
@@ -54,6 +54,18 @@ def held(
     # The previous holder deleted the file, so another process would lock a new one.
     with held(file, shared=shared, waiting=waiting, busy=busy, hint=hint) as descriptor:
         yield descriptor
+
+
+def _by_whom(descriptor: int) -> str:
+    """Return in words which process holds the lock of a file, if the system tells it."""
+    about = os.fstat(descriptor)
+    device = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"
+    with suppress(OSError):
+        for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
+            words = line.split()  # such as 1: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF
+            if words[5:6] == [device] and words[1] == "FLOCK" and int(words[4]) > 0:
+                return f" (process {words[4]})"
+    return ""
 
 
 def is_held(file: Path) -> bool:

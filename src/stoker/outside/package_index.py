@@ -135,6 +135,23 @@ def find_sdist(package: str, version: str, index: PackageIndex) -> File:
     )
 
 
+def newest_sdist(package: str, index: PackageIndex) -> Version:
+    """Return the newest version whose source the first index has that has one at all: anyone may
+    offer a newer one of the same name at another index.
+    """
+    problem: MissingError | None = None
+    for listing in listings_of(package, index):
+        found = [file.version_of(package) for file in listing.files if not file.yanked]
+        versions = [version for version in found if version]
+        if released := [one for one in versions if not one.is_prerelease] or versions:
+            return max(released)
+        problem = problem or listing.problem
+    raise problem or UsageError(
+        f"there is no {package} here, and the package index has no source of it",
+        hints=["`stoker build URL@TAG` builds from git", "pip and uv install wheels"],
+    )
+
+
 def download(file: File, folder: Path, index: PackageIndex, *, say: Say) -> Path:
     """Return the file below ``folder``, in a folder that is named by the digest of its address;
     raise an error if it differs from what the index lists.

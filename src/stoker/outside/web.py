@@ -186,6 +186,9 @@ def opened(
 
 def size_of(url: str, web: Web) -> int | None:
     """Return the size of a file without reading it; ``None`` if the server does not tell it."""
+    if url.startswith("file:"):
+        with _opened_file(url, web) as answer:
+            return answer.size
     _, response = _response("HEAD", url, web, {"Accept": "*/*"})
     found = _size(response.headers.get("Content-Length", ""))
     _left(response)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from stoker.govern.client.explanation import cause_text, mode_text, once_text, waits_text
 from stoker.model.govern import Basis
 from stoker.model.html import allowed, filled_page, json_in_page
-from stoker.model.runs import Explanation, Outcome
+from stoker.model.runs import Outcome
 from stoker.report.reported import AttemptSpan, Comparison, Report, ReportedRun
 
 _STYLE = "page.css"
@@ -122,7 +122,14 @@ def _columns(spans: Sequence[AttemptSpan]) -> dict[str, Any]:
         "status": [span.status for span in spans],
         "asked": [round(each.asked, _MICROSECONDS) if each else None for each in known],
         "waits": [waits_text(each.waits, each.needs_bytes) if each else "" for each in known],
-        "pauses": {str(n): _pauses(each) for n, each in enumerate(known) if each and each.pauses},
+        "pauses": {
+            str(n): [
+                {"at": pause.at, "seconds": pause.wall_s, "why": cause_text(pause)}
+                for pause in each.pauses
+            ]
+            for n, each in enumerate(known)
+            if each and each.pauses
+        },
         "killed": {
             str(n): cause_text(each.killed) for n, each in enumerate(known) if each and each.killed
         },
@@ -146,13 +153,6 @@ def _columns(spans: Sequence[AttemptSpan]) -> dict[str, Any]:
             "outcome": outcomes.values,
         },
     }
-
-
-def _pauses(explanation: Explanation) -> list[dict[str, Any]]:
-    return [
-        {"at": pause.at, "seconds": pause.wall_s, "why": cause_text(pause)}
-        for pause in explanation.pauses
-    ]
 
 
 def _asset(name: str) -> str:

@@ -11,9 +11,9 @@ import pytest
 
 from repositories import bare_copy, git, repository, served, with_submodule
 from stoker.builds.acquire import kept_sources
-from stoker.builds.acquire.kept_sources import acquired
+from stoker.builds.acquire.kept_sources import Acquired, acquired
 from stoker.model.errors import CommandError, MissingError, StokerError, UsageError
-from stoker.model.source import Acquired, SourceKind
+from stoker.model.source import SourceKind
 
 pytestmark = pytest.mark.usefixtures("git_alone")
 
@@ -256,7 +256,7 @@ def test_folder_with_a_submodule_that_moved_is_used(project: Path) -> None:
 def test_killed_fetches_are_finished(project: Path) -> None:
     """A git that was killed may leave its locks."""
     script = (
-        "import sys\nfrom stoker.builds.acquire.kept_sources import acquired\n"
+        "import sys\nfrom stoker.builds.acquire.kept_sources import Acquired, acquired\n"
         "with acquired(sys.argv[1], say=lambda s: print(s, flush=True)): pass"
     )
     command = [sys.executable, "-c", script, f"{project.as_uri()}@v1.1.0"]

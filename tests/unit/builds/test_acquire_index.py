@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.builds.acquire import kept_sources
-from stoker.builds.acquire.kept_sources import acquired
+from stoker.builds.acquire.kept_sources import Acquired, acquired
 from stoker.model.errors import (
     ArtifactError,
     ExitStatus,
@@ -24,7 +24,7 @@ from stoker.model.errors import (
     StorageError,
     UsageError,
 )
-from stoker.model.source import Acquired, SourceKind
+from stoker.model.source import SourceKind
 from stoker.outside.package_index import File, PackageIndex, download, parse_page
 from stoker.outside.web import Web, opened
 
@@ -133,6 +133,16 @@ def test_a_version_unpacked_and_not_run(
     assert source.notes == ()
     assert "was run" in (Path(source.path) / "setup.py").read_text()
     assert Path(source.path).name == "my_package-1.2"
+
+
+def test_the_newest_version_of_a_name(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in ("1.2", "1.10", "2.0rc1"):
+        index.add(f"my_package-{version}.tar.gz")
+    (index.root / "empty").mkdir()
+    monkeypatch.chdir(index.root / "empty")
+    assert acquire("My_Package").given == "my-package==1.10"
+    with pytest.raises(UsageError, match="the package index has no source of it"):
+        acquire("absent")
 
 
 def test_fetched_once(index: Index) -> None:

@@ -54,6 +54,7 @@ def test_credentials_are_not_shown() -> None:
     assert parse_source("ssh://git@host/x.git").shown == "ssh://git@host/x.git"
     assert parse_source("git@host:x.git@v1").shown == "git@host:x.git@v1"
     assert parse_source("Torch==2.6").shown == "torch==2.6"
+    assert parse_source("Py_ZMQ").shown == "py-zmq"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_credentials_are_not_shown() -> None:
     [
         ("", "no source", "a source is"),
         ("pytroch", "there is no pytroch", "did you mean pytorch"),
-        ("nothing-like-it", "there is no", "a source is"),
+        ("nothing/like-it", "there is no", "a source is"),
         ("~no-such-user/x", "there is no", "a source is"),
         ("https://host/x/v1.tar.gz", "is an archive", "curl -LO"),
         ("https://me:secret@host/x.zip", "https://host/x.zip is", "curl -LO https://host/x.zip"),

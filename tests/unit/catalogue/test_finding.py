@@ -78,8 +78,8 @@ def test_the_one_that_fits(shelf: Shelf, server: tuple[str, Sent]) -> None:
     good = shelf.put("", build=99)
     found, refusals = _find(shelf, url)
     assert found.best is not None
-    assert found.best.choice.wheel.file == good
-    assert found.best.choice.reason == "native sm_90 code for H100 (9.0)"
+    assert found.best.wheel.file == good
+    assert found.best.reason == "native sm_90 code for H100 (9.0)"
     assert len(found.judged) == 31
     expected = {file: reason for file, reason in shelf.reasons.items() if reason}
     wrong = {
@@ -102,15 +102,15 @@ def test_no_wheel_is_read_twice(shelf: Shelf, server: tuple[str, Sent]) -> None:
     url, sent = server
     good = shelf.put("", build=99)
     first, refusals = _find(shelf, url)
-    read = {one.choice.wheel.file for one in first.judged if one.downloaded_bytes}
+    read = {one.wheel.file for one in first.judged if one.downloaded_bytes}
     sent.total = 0
     second, again = _find(shelf, url)
     assert second.best is not None
     assert first.best is not None
-    assert (second.best.choice, second.best.url) == (first.best.choice, first.best.url)
+    assert second.best == msgspec.structs.replace(first.best, downloaded_bytes=0)
     assert again == refusals
     # What is kept is what libraries show: metadata that refuse a wheel are read again.
-    still = {one.choice.wheel.file for one in second.judged if one.downloaded_bytes}
+    still = {one.wheel.file for one in second.judged if one.downloaded_bytes}
     libraries = ("does not export", "it needs libc10_hip.so", "cannot run what it holds")
     refused = {
         file for file, reason in refusals.items() if any(map(reason.__contains__, libraries))
@@ -125,7 +125,7 @@ def test_a_wheel_under_the_same_name_is_read_again(shelf: Shelf, server: tuple[s
     content = (shelf.folder / good).read_bytes()
     (shelf.folder / good).write_bytes(content[:4096] + b"x" * 4096 + content[8192:])
     found, _ = _find(shelf, server[0])
-    (one,) = (one for one in found.judged if one.choice.wheel.file == good)
+    (one,) = (one for one in found.judged if one.wheel.file == good)
     assert one.downloaded_bytes > 0
 
 
@@ -155,7 +155,7 @@ def test_a_server_without_ranges(shelf: Shelf, server: tuple[str, Sent]) -> None
     good = shelf.put("", build=99)
     found, _ = _find(shelf, f"{server[0]}/whole")
     assert found.best is not None
-    assert found.best.choice.wheel.file == good
+    assert found.best.wheel.file == good
 
 
 def _with_metadata(shelf: Shelf, server: tuple[str, Sent], *files: str) -> list[str]:
@@ -182,7 +182,7 @@ def test_a_reason_that_all_releases_share_ends_the_search(
     page = (shelf.folder / "index.html").stat().st_size
     place = msgspec.structs.replace(PLACE, torch=None)
     found = find(Requirement("mill"), place, _supply(server[0]), say=lambda _: None)
-    assert [one.choice.wheel.file for one in found.judged] == [newest]
+    assert [one.wheel.file for one in found.judged] == [newest]
     metadata = (shelf.folder / f"{newest}.metadata").stat().st_size
     assert server[1].total == page + metadata == page + found.downloaded_bytes
     error = nothing_fits(found)
@@ -196,7 +196,7 @@ def test_a_pytorch_for_cpus_ends_the_search(shelf: Shelf, server: tuple[str, Sen
     place = msgspec.structs.replace(PLACE, torch=msgspec.structs.replace(TORCH, build=build))
     found = find(Requirement("mill"), place, _supply(server[0]), say=lambda _: None)
     (judged,) = found.judged
-    assert "it needs libc10_cuda.so" in judged.choice.reason
+    assert "it needs libc10_cuda.so" in judged.reason
     assert nothing_fits(found).hints[0].startswith("install a PyTorch for CUDA first")
 
 
@@ -208,10 +208,16 @@ def test_another_pytorch_is_named_and_older_releases_are_judged(
     _with_metadata(shelf, server, newest)
     found = find(Requirement("mill"), PLACE, _supply(server[0]), say=lambda _: None)
     assert "it requires torch==9.9, not torch 2.13.0" in nothing_fits(found).message
+    # Another wheel of this version allows the PyTorch that is here, so it is not the reason.
+    other = shelf.put("", build=9, version="3.0", library="sm80")
+    _with_metadata(shelf, server, newest, other)
+    found = find(Requirement("mill"), PLACE, _supply(server[0]), say=lambda _: None)
+    assert found.torch is None
+    assert nothing_fits(found).message.startswith("none of the 2 wheels of mill fits")
     _with_metadata(shelf, server, newest, older)
     found = find(Requirement("mill"), PLACE, _supply(server[0]), say=lambda _: None)
     assert found.best
-    assert found.best.choice.wheel.file == older
+    assert found.best.wheel.file == older
     assert found.torch is None
 
 
@@ -236,7 +242,7 @@ def test_metadata_that_differ_from_what_the_page_says(
     (shelf.folder / f"{file}.metadata").write_bytes(b"Name: mill\n")
     found = find(Requirement("mill"), PLACE, _supply(server[0]), say=lambda _: None)
     assert found.best is None
-    assert "its metadata differ" in found.judged[0].choice.reason
+    assert "its metadata differ" in found.judged[0].reason
 
 
 def test_without_pytorch(shelf: Shelf, server: tuple[str, Sent]) -> None:
@@ -253,7 +259,7 @@ def test_an_older_version_if_the_newest_does_not_fit(
     shelf.put("never judged", version="0.7")
     found, refusals = _find(shelf, server[0])
     assert found.best is not None
-    assert found.best.choice.wheel.file == older
+    assert found.best.wheel.file == older
     assert not any(file.startswith("mill-0.7") for file in refusals)
 
 
@@ -263,11 +269,11 @@ def test_pre_releases_are_left_out_unless_they_are_wanted(
     good, early = shelf.put("", build=99), shelf.put("", version="1.1rc1")
     found, refusals = _find(shelf, server[0])
     assert found.best is not None
-    assert found.best.choice.wheel.file == good
+    assert found.best.wheel.file == good
     assert early not in refusals
     asked = find(Requirement("mill>=1.1rc1"), PLACE, _supply(server[0]), say=lambda _: None)
     assert asked.best is not None
-    assert asked.best.choice.wheel.file == early
+    assert asked.best.wheel.file == early
 
 
 def _supply(url: str, *catalogues: LocatedCatalogue, source: WheelSource | None = None) -> Supply:
@@ -373,7 +379,7 @@ def test_what_any_installer_chooses_well(
     file = shelf.put("", version=version, library="plain", requires="grain")
     found, _ = _find(shelf, server[0])
     assert found.best is not None
-    assert found.best.choice.wheel.file == file
+    assert found.best.wheel.file == file
     address = f"mill @ {found.best.url}#sha256={found.best.sha256}"
     assert found.reference == ("mill" if version == "1.1" else address)
 

@@ -7,7 +7,7 @@ from catalogue_wheels import AVX2, host, published
 from stoker.catalogue.ranking import rank
 from stoker.catalogue.values import (
     ArchCode,
-    Choice,
+    Candidate,
     CodeRegions,
     Fit,
     Host,
@@ -50,7 +50,7 @@ MACHINES = {
 }
 
 
-def best(machine: Host, wheels: tuple[PublishedWheel, ...] = CATALOGUE) -> Choice:
+def best(machine: Host, wheels: tuple[PublishedWheel, ...] = CATALOGUE) -> Candidate:
     return rank(machine, wheels)[0]
 
 

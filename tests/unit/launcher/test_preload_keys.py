@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Need
-from stoker.accelerate.cache_keys import compiler_keys
+from stoker.cache.keys import compiler_keys
 from unit.launcher.preloaded import TAKE, Preloaded, build
 
 # Writes down how it is told to compare compilers, and starts the compiler.

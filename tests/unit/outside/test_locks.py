@@ -1,5 +1,6 @@
 """Locks: holders, waiting processes, and deleted lock files."""
 
+import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -22,6 +23,18 @@ def test_lock_waits_or_says_so(tmp_path: Path) -> None:
         other.enter_context(held_elsewhere(lock))
         with locks.held(lock, waiting=other.close):
             assert locks.is_held(lock)
+
+
+def test_the_process_that_holds_a_lock_is_named(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    words = ["flock", str(lock), "sh", "-c", "echo held; read line"]
+    with subprocess.Popen(words, stdin=-1, stdout=-1, text=True) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        named = pytest.raises(locks.BusyError, match=rf"busy \(process {holder.pid}\)")
+        with named, locks.held(lock, busy="busy"):
+            pass
+        holder.communicate("go\n")
 
 
 def test_a_deleted_lock_is_held_by_no_process(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from stoker.builds.acquire import git
 from stoker.builds.acquire.archive import unpack
 from stoker.builds.acquire.naming import ARCHIVES, Named, parse_source
 from stoker.model.errors import CommandError, MissingError, UsageError
-from stoker.model.source import Acquired, SourceKind
+from stoker.model.source import SourceKind
 from stoker.model.value import Value
 from stoker.outside import folders, locks
 from stoker.outside import package_index as index
@@ -25,6 +25,16 @@ from stoker.outside.long_work import Say
 from stoker.source.git_state import submodule_states
 
 _RECORD = "source.json"
+
+
+class Acquired(Value, frozen=True, kw_only=True):
+    """A source tree that is on this machine, whole, and what it was made from."""
+
+    kind: SourceKind
+    given: str  # as the user named it, without credentials
+    path: str  # the tree's folder
+    identity: str | None = None  # "commit 1a2b..." or "sha256 3c4d..."; a folder has none
+    notes: tuple[str, ...] = ()
 
 
 class Record(Value, frozen=True, kw_only=True):
@@ -71,6 +81,10 @@ def acquired(given: str, *, say: Say, tag: str | None = None) -> Iterator[Acquir
         path = Path(named.place)
         yield Acquired(kind=named.kind, given=named.shown, path=str(path), notes=_checked(path))
         return
+    if named.kind is SourceKind.INDEX and named.reference is None:
+        newest = index.newest_sdist(named.place, index.read_index())
+        named = parse_source(f"{named.place}=={newest}")
+        say(f"the newest release is {named.shown}")
     makers = {SourceKind.ARCHIVE: _of_archive, SourceKind.INDEX: _of_index}
     wanted = makers.get(named.kind, _of_git)(named, say)
     with _kept(wanted, say) as (path, record):

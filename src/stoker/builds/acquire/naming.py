@@ -25,7 +25,8 @@ _PINNED = re.compile(r"([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)\s*==\s*(\S+)", re.AS
 _LOOSE = re.compile(r"([A-Za-z0-9][\w.-]*)\s*(?:[<>~!]=?|===).*", re.ASCII)
 # The dash at the beginning of an option, and what no name in git may hold, are left out.
 _REFERENCE = re.compile(r"(?!-)(?!.*\.\.)[\w./+#-]+", re.ASCII)
-_FORMS = "a source is a folder, an archive, a git URL or repository with @TAG, or NAME==VERSION"
+_NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?", re.ASCII)
+_FORMS = "a source is a folder, an archive, a git URL or repository with @TAG, or NAME[==VERSION]"
 
 
 class Named(Value, frozen=True, kw_only=True):
@@ -33,13 +34,14 @@ class Named(Value, frozen=True, kw_only=True):
 
     kind: SourceKind
     place: str
-    reference: str | None = None  # a tag, branch or commit of git; the version of a package
+    # A tag, branch or commit of git; the version of a package, by default the newest.
+    reference: str | None = None
 
     @property
     def shown(self) -> str:
         """The source as the user would write it, without credentials."""
         if self.kind is SourceKind.INDEX:
-            return f"{self.place}=={self.reference}"
+            return f"{self.place}=={self.reference}" if self.reference else self.place
         place = without_login(self.place)
         return f"{place}@{self.reference}" if self.reference else place
 
@@ -64,7 +66,10 @@ def parse_source(given: str, tag: str | None = None) -> Named:
         return _of_url(place, reference)
     if reference and os.path.isdir(_path(place)):  # noqa: PTH112 pathlib raises for a long name
         return _of_repository(_path(place), reference)
-    raise _nothing(word)
+    near = _near(word)
+    if _NAME.fullmatch(word) and not (near or tag or word.lower().endswith(ARCHIVES)):
+        return Named(kind=SourceKind.INDEX, place=canonicalize_name(word))
+    raise _nothing(word, near)
 
 
 def _path(word: str) -> Path:
@@ -139,14 +144,19 @@ def _checked(reference: str | None) -> str | None:
     return reference
 
 
-def _nothing(word: str) -> UsageError:
-    if loose := _LOOSE.fullmatch(word):
-        name = loose[1]
-        return UsageError(f"'{word}' is not one version", hints=[f"as in {name}==2.1.2"])
+def _near(word: str) -> tuple[str, ...]:
+    """Return the files and folders whose names are like a word."""
     path = _path(word)
     try:
         names = nearest(path.name, (entry.name for entry in path.parent.iterdir()))
     except OSError:
-        names = ()
-    similar = [f"did you mean {' or '.join(str(path.with_name(name)) for name in names)}?"]
-    return UsageError(f"there is no {word}", hints=[*(similar if names else ()), _FORMS])
+        return ()
+    return tuple(str(path.with_name(name)) for name in names)
+
+
+def _nothing(word: str, near: tuple[str, ...]) -> UsageError:
+    if loose := _LOOSE.fullmatch(word):
+        name = loose[1]
+        return UsageError(f"'{word}' is not one version", hints=[f"as in {name}==2.1.2"])
+    similar = [f"did you mean {' or '.join(near)}?"]
+    return UsageError(f"there is no {word}", hints=[*(similar if near else ()), _FORMS])

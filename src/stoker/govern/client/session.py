@@ -109,6 +109,9 @@ class CompilerChain(Protocol):
     def troubles(self, use: CacheUse) -> Iterator[str]:
         """Yield what failed during the run."""
 
+    def not_sent(self, use: CacheUse) -> int:
+        """Return how many steps counted as remote and were hits, or ran here as other steps."""
+
     def ran_here(self) -> Iterator[str]:
         """Yield what the distributor did not send to a worker."""
 
@@ -299,6 +302,10 @@ class Session:
                 if not isinstance(event, Overview):  # the summary says more
                     self._show(event)
             summary = client.summary
+        if summary and use:
+            others = self._cache.not_sent(use)
+            steps, remote = (max(0, n - others) for n in (summary.steps, summary.remote_steps))
+            summary = replace(summary, steps=steps, remote_steps=remote)
         for text in self._cache.ran_here():
             self._warn(text)
         self._tell_ungoverned()

@@ -93,6 +93,9 @@ def summary_text(summary: RunSummary) -> str:
     lines = [f"stoker: {took} ({summary.policy}){end}", f"  memory: {memory}; {lost}"]
     if summary.cache and summary.cache.languages:
         lines.append(f"  cache: {cache_text(summary.cache)}")
+    if summary.cache and summary.cache.workers:
+        jobs = (f"{name} {count}" for name, count in sorted(summary.cache.workers.items()))
+        lines.append(f"  jobs of workers: {', '.join(jobs)}")
     lines += _mode_lines(summary)
     lines += _once_lines(summary)
     if summary.written_bytes is not None:

@@ -4,10 +4,20 @@ from collections.abc import Sequence
 
 from packaging.requirements import InvalidRequirement
 
-from stoker.model.artifact import ArtifactFacts, FactDifference, LibraryFacts, TargetKind
+from stoker.model.artifact import ArtifactFacts, LibraryFacts, TargetKind
 from stoker.model.distribution import read_requirement
+from stoker.model.value import Value
 from stoker.model.value import size as in_words
 from stoker.outside.terminal import Listing, Page, Text
+
+
+class FactDifference(Value, frozen=True, kw_only=True):
+    """A difference. ``subject`` is a library or empty; a side that lacks it is ``None``."""
+
+    subject: str
+    name: str
+    before: str | None
+    after: str | None
 
 
 def compare_facts(before: ArtifactFacts, after: ArtifactFacts) -> tuple[FactDifference, ...]:

@@ -8,7 +8,6 @@ from stoker.model.artifact import (
     Compression,
     Dependency,
     DeviceKind,
-    FactDifference,
     LibraryFacts,
     LibraryOrigin,
     RunsOn,
@@ -18,7 +17,7 @@ from stoker.model.artifact import (
 from stoker.model.finding import Finding, Severity
 from stoker.model.slimming import ArchSlim, LibrarySlim, SlimLayout, SlimReport
 from stoker.outside.terminal import Page, rendered
-from stoker.wheel.inspect.differences import fact_differences_page
+from stoker.wheel.inspect.differences import FactDifference, fact_differences_page
 from stoker.wheel.inspect.facts_page import inspection_page
 from stoker.wheel.package.licences import Licence
 from stoker.wheel.package.packaging import Packaged

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from stoker.model.caching import CompilerKeys, NamedHeaders
+from stoker.cache.chains import CompilerKeys, NamedHeaders
 from stoker.outside.folders import cache, own
 from stoker.outside.looking import exists, find_program
 

@@ -5,21 +5,22 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePath
 
-from stoker.accelerate import sccache
-from stoker.accelerate.cache_keys import (
+from stoker.cache import sccache
+from stoker.cache.ccache import RunCounts
+from stoker.cache.chains import chain_environment
+from stoker.cache.keys import (
     assembler,
     compiler_keys,
     header_names,
     own_folders,
     project_folder,
 )
-from stoker.accelerate.ccache import RunCounts
-from stoker.accelerate.chains import chain_environment
-from stoker.accelerate.survey import survey_chain
+from stoker.cache.survey import survey_chain
 from stoker.model.caching import CacheEngine, CacheUse, Chain, ChainOptions, Distributor
+from stoker.model.errors import StokerError
 from stoker.model.events import AnyEvent, StepEnds
 from stoker.outside.deleting import remove_file
-from stoker.outside.files import room_on_disk, write_whole
+from stoker.outside.files import folder_of_process, room_on_disk, write_whole
 from stoker.outside.folders import current_folder
 
 _DEVICE = (".cu", ".hip")
@@ -101,6 +102,10 @@ class RunCache:
         if folder and use.total.misses and _is_full(Path(folder)):
             yield f"the disk of the cache is full, and new results were not kept: {folder}"
 
+    def not_sent(self, use: CacheUse) -> int:
+        """Return how many steps counted as remote and were hits, or ran here as other steps."""
+        return use.total.hits + use.fell_back if self._server.sends else 0
+
     def ran_here(self) -> Iterator[str]:
         """Yield what the distributor did not send to a worker."""
         return self._local.texts()
@@ -148,6 +153,7 @@ class _SccacheServer:
         self._scheduler = chain.scheduler
         self._configuration = configuration
         self._environment: Mapping[str, str] = {}
+        self.sends = False  # compiles to workers, which have been tried
 
     @property
     def running(self) -> bool:
@@ -169,15 +175,30 @@ class _SccacheServer:
             text = sccache.client_configuration(self._scheduler, token)
             write_whole(self._configuration, text, private=True)
             environment["SCCACHE_CONF"] = str(self._configuration)
+        if self._distributes:
+            yield from self._find_places(environment)
         if problem := sccache.start_server(self._program, environment):
             del environment["STOKER_WRAPPER"]
             yield f"sccache is not used: {problem}"
             return
         self._environment = environment
-        if self._distributes and (
-            problem := sccache.distribution_problem(self._program, environment)
-        ):
-            yield f"sccache-dist is not used: {problem}"
+
+    def _find_places(self, environment: dict[str, str]) -> Iterator[str]:
+        """Say in the environment how many compiles the workers take. If they cannot be used, leave
+        them out and yield the reason.
+        """
+        assert self._program is not None
+        parent = self._configuration.parent
+        try:
+            with folder_of_process(parent, "probe-") as folder:
+                places = sccache.try_workers(self._program, environment, folder)
+        except StokerError as error:
+            write_whole(self._configuration, "", private=True)
+            environment["SCCACHE_CONF"] = str(self._configuration)
+            yield f"sccache-dist is not used: {error}"
+            return
+        environment["STOKER_SLOTS"] = str(places)
+        self.sends = True
 
     def stop(self) -> CacheUse:
         """Stop the server and return what it counted."""

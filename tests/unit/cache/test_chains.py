@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from conftest import Need
-from stoker.accelerate.ccache import read_ccache
-from stoker.accelerate.chains import (
+from stoker.cache.ccache import read_ccache
+from stoker.cache.chains import (
+    FoundEngine,
+    NamedHeaders,
     chain_environment,
     resolve_chain,
     with_collector,
@@ -17,7 +19,7 @@ from stoker.accelerate.chains import (
     without_secrets_in,
 )
 from stoker.knowledge.caches import remote_variables
-from stoker.model.caching import CacheEngine, Chain, ChainOptions, FoundEngine, NamedHeaders
+from stoker.model.caching import CacheEngine, Chain, ChainOptions
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.terms import Gc, NvccThreads
 from stoker.plan.grammar import parse

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.accelerate import sccache
+from stoker.cache import sccache
 
 
 def says(path: Path, text: str) -> Path:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from stoker.model.value import prepared
 from stoker.outside import process
 
 _TIMEOUT_S = 30.0
+_PROBE_S = 300.0  # packing and sending a toolkit of CUDA takes minutes on a busy machine
+_MOST_SAID = 200
 _CUDA_HOMES = ("CUDA_HOME", "CUDA_PATH")
 _TOOLKITS = Path("/usr/local")  # where CMake and PyTorch look without being told
 
@@ -27,6 +30,12 @@ class _Statistics(msgspec.Struct, frozen=True):
     cache_timeouts: int = 0
     cache_read_errors: int = 0
     cache_write_errors: int = 0
+    dist_compiles: dict[str, int] = {}
+    dist_errors: int = 0
+
+
+class _Cluster(msgspec.Struct, frozen=True):
+    num_cpus: int = 0
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -88,16 +97,50 @@ def client_configuration(scheduler: str, token: str) -> str:
     return f"[dist]\nscheduler_url = {url}\n{auth}"
 
 
-def distribution_problem(program: str, environment: Mapping[str, str]) -> str | None:
-    """Ask the server whether it can send compiles to workers; return why not."""
+def try_workers(program: str, environment: Mapping[str, str], folder: Path) -> int:
+    """Have a worker compile a small file, beside all caches, and return how many compiles the
+    workers take at once; raise StokerError if none does. The first time, sccache packs the compiler
+    and sends it, which later compiles need not wait for.
+    """
+    compiler = environment.get("CXX") or "c++"
+    # A server of its own, which is not governed and knows no cache but an empty one.
+    own = {
+        name: value
+        for name, value in environment.items()
+        if name == "SCCACHE_CONF" or not name.startswith(("SCCACHE_", "STOKER_", "LD_PRELOAD"))
+    }
+    own |= {"SCCACHE_DIR": str(folder / "cache"), "SCCACHE_SERVER_UDS": str(folder / "probe.sock")}
+    (folder / "probe.cpp").write_text("double probe(double x, long n) { return x * n; }\n")
+    words = [program, *shlex.split(compiler), "-c", "probe.cpp", "-o", "probe.o"]
+    if problem := start_server(program, own):
+        raise StokerError(problem)
+    try:
+        places = _places(program, own)
+        done = process.run(words, timeout=_PROBE_S, env=own, cwd=folder)
+        use = read_use(program, own)
+    finally:
+        stop_server(program, own)
+    if done.ok and use.workers:
+        return places
+    said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    reason = said[-1] if said else "no worker has taken a small file"
+    raise StokerError(reason[:_MOST_SAID])
+
+
+def _places(program: str, environment: Mapping[str, str]) -> int:
+    """Return how many compiles the workers take at once, as the scheduler says."""
     done = process.run([program, "--dist-status"], timeout=_TIMEOUT_S, env=environment)
     try:
         (state, details), *_ = msgspec.json.decode(done.stdout, type=dict[str, object]).items()
-    except (msgspec.DecodeError, ValueError):
-        return "its client does not answer"
-    if state == "SchedulerStatus":
-        return None
-    return " ".join(map(str, details)) if isinstance(details, list) else "it is not configured"
+        if state == "SchedulerStatus":
+            _, cluster = msgspec.convert(details, type=tuple[str, _Cluster])
+            if not cluster.num_cpus:
+                raise StokerError("its scheduler has no workers")
+            return cluster.num_cpus
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise StokerError("its client does not answer") from error
+    problem = " ".join(map(str, details)) if isinstance(details, list) else "it is not configured"
+    raise StokerError(problem)
 
 
 def stop_server(program: str, environment: Mapping[str, str]) -> None:
@@ -119,6 +162,8 @@ def read_use(program: str, environment: Mapping[str, str]) -> CacheUse:
         },
         remote_hits=sum(hits.values()) if remote else 0,
         errors=stats.cache_timeouts + stats.cache_read_errors + stats.cache_write_errors,
+        workers=stats.dist_compiles,
+        fell_back=stats.dist_errors,
     )
 
 

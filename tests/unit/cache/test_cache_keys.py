@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.accelerate.cache_keys import assembler, header_names, own_folders, project_folder
+from stoker.cache.keys import assembler, header_names, own_folders, project_folder
 from stoker.outside import folders
 
 

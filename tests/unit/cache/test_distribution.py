@@ -2,10 +2,10 @@
 
 import pytest
 
-from stoker.accelerate.chains import chain_environment, resolve_chain
-from stoker.accelerate.distributing import read_distribution, refuse_public, without_workers
+from stoker.cache.chains import FoundEngine, chain_environment, resolve_chain
+from stoker.cache.distribution import read_distribution, refuse_public, without_workers
 from stoker.govern.chain import window
-from stoker.model.caching import CacheEngine, ChainOptions, Distributor, FoundEngine
+from stoker.model.caching import CacheEngine, ChainOptions, Distributor
 from stoker.model.errors import MissingError, UsageError
 
 FOUND = {name: FoundEngine(program=f"/usr/bin/{name}") for name in ("ccache", "sccache", "distcc")}

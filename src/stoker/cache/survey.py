@@ -7,9 +7,9 @@ from resource import RLIM_INFINITY, RLIMIT_AS, RLIMIT_CPU, RLIMIT_DATA, RLIMIT_F
 
 from msgspec.structs import replace
 
-from stoker.accelerate import ccache, sccache
-from stoker.accelerate.chains import cache_for, missing_program, resolve_chain
-from stoker.accelerate.distributing import read_distribution, refuse_public, without_workers
+from stoker.cache import ccache, sccache
+from stoker.cache.chains import FoundEngine, cache_for, missing_program, resolve_chain
+from stoker.cache.distribution import read_distribution, refuse_public, without_workers
 from stoker.machine.cpu import read_usable
 from stoker.machine.file_tree import FileTree
 from stoker.model.caching import (
@@ -19,7 +19,6 @@ from stoker.model.caching import (
     Chain,
     ChainOptions,
     ChainPart,
-    FoundEngine,
 )
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.govern import CompileMode
@@ -36,8 +35,10 @@ def survey_chain(
     not answer or make other objects are left out.
     """
     distribution = read_distribution(wanted.distribute, environment)
-    if not wanted.trust_network:
-        refuse_public({host: _addresses(host) for host in distribution.hosts})
+    if distribution.hosts and not wanted.trust_network:
+        from stoker.outside.web import addresses  # most runs do not distribute
+
+        refuse_public({host: addresses(host) for host in distribution.hosts})
     cache = cache_for(wanted, distribution)
     cache = CacheEngine.CCACHE if cache is CacheEngine.AUTO else cache
     names = {wanted.launcher, cache.value, distribution.engine.value}
@@ -70,28 +71,18 @@ def _with_linker(chain: Chain, linker: CompileMode) -> Chain:
 
         program, why = linker_programs()[linker], f"--linker {linker}"
         if _path(program, os.environ) is None:
-            raise _missing_linker(linker, program)
+            from stoker.knowledge.packages import install_command
+            from stoker.machine.system import read_system
+
+            install = install_command(linker, read_system(FileTree(), os.environ))
+            hints = [*(f"  $ {line}" for line in install), "to link by default: --linker default"]
+            raise MissingError(f"there is no program '{program}'", hints=hints)
     part = ChainPart(role="linker", what=linker, why=why)
     return replace(chain, linker=linker, parts=(*chain.parts, part))
 
 
-def _missing_linker(linker: CompileMode, program: str) -> MissingError:
-    from stoker.knowledge.packages import install_command
-    from stoker.machine.system import read_system
-
-    install = install_command(linker, read_system(FileTree(), os.environ))
-    hints = [*(f"  $ {line}" for line in install), "to link by default: --linker default"]
-    return MissingError(f"there is no program '{program}'", hints=hints)
-
-
-def _addresses(host: str) -> tuple[str, ...]:
-    from stoker.outside.web import addresses  # most runs do not distribute
-
-    return addresses(host)
-
-
 def _remote_problem(url: str) -> str | None:
-    from stoker.accelerate.workers import remote_problem  # most runs have no remote
+    from stoker.cache.remote import remote_problem  # most runs have no remote
 
     return remote_problem(url)
 
@@ -124,7 +115,7 @@ def _unwanted_workers(
     If none can compile, those that are silent stay: distcc then compiles here, or fails if that is
     not allowed.
     """
-    from stoker.accelerate.workers import WorkerProblem, worker_problems  # most runs do not use it
+    from stoker.cache.workers import WorkerProblem, worker_problems  # most runs do not use it
 
     compiler = environment.get("CXX") or _path("c++", environment)
     found = worker_problems(program, workers, compiler, environment) if compiler else {}

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from conftest import Need
-from stoker.accelerate.ccache import RunCounts
+from stoker.cache.ccache import RunCounts
 
 
 def test_hits_are_counted_once(need: Need, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from stoker.accelerate.distributing import Distribution
+from stoker.cache.distribution import Distribution
 from stoker.model.caching import (
     LAUNCHERS,
     NVCC_FLAGS,
@@ -19,15 +19,13 @@ from stoker.model.caching import (
     Chain,
     ChainOptions,
     ChainPart,
-    CompilerKeys,
     Distributor,
-    FoundEngine,
-    NamedHeaders,
 )
 from stoker.model.errors import MissingError, UsageError
 from stoker.model.secrets import hide, redact
 from stoker.model.setting import Origin, OriginKind, Setting, SettingPlace
 from stoker.model.terms import Gc, NvccThreads
+from stoker.model.value import Value
 from stoker.model.variant import Backend, Variant
 
 _UNASKED = (CacheEngine.AUTO, CacheEngine.PROJECT)
@@ -63,6 +61,35 @@ _REPLACED = (
 )
 
 
+class FoundEngine(Value, frozen=True, kw_only=True):
+    """An engine on this machine. ``own`` are the options that its user has set, by whatever means;
+    ``problem`` says why it cannot be used, and ``remote_problem`` why it cannot use a remote.
+    ``static``: it is linked statically, so that stoker's library cannot be in it.
+    """
+
+    program: str
+    folder: str = ""
+    own: frozenset[str] = frozenset()
+    problem: str | None = None
+    remote_problem: str | None = None
+    static: bool = False
+
+
+class NamedHeaders(Value, frozen=True, kw_only=True):
+    """A digest of the names of all files below a folder that a compile may include."""
+
+    tree: str  # its path without links
+    digest: str
+
+
+class CompilerKeys(Value, frozen=True, kw_only=True):
+    """Where the keys of compilers are kept, and what makes them: a program of this Python."""
+
+    folder: str
+    program: str
+    python: str
+
+
 def resolve_chain(
     wanted: ChainOptions,
     found: Mapping[str, FoundEngine],
@@ -88,8 +115,7 @@ def resolve_chain(
     elif distribution.engine is Distributor.SCCACHE_DIST:
         chain = _distributing_cache(chain, distribution)
     elif distribution.engine is not Distributor.NONE:
-        settings = tuple(_distcc_settings(distribution, environment, cpus))
-        chain = _distributed(chain, distribution, found, settings)
+        chain = _distributed(chain, distribution, found, environment, cpus)
     chain = _with_remote(chain, wanted.remote, found, remote_problem)
     if wanted.reshare and chain.engine is CacheEngine.CCACHE:
         why = "also what the local cache has reaches the checkpoint"
@@ -160,8 +186,12 @@ def _distributed(
     chain: Chain,
     distribution: Distribution,
     found: Mapping[str, FoundEngine],
-    settings: tuple[Setting, ...],
+    environment: Mapping[str, str],
+    cpus: int,
 ) -> Chain:
+    """Return the chain with distcc. It bounds the preprocessors that run here, and the governor the
+    compiles that run here.
+    """
     engine = distribution.engine
     unused = {**distribution.left_out}
     if _required(engine, found) and distribution.problem:
@@ -176,25 +206,14 @@ def _distributed(
     why = "--distribute; it has no authentication, so its network must be trusted"
     chain = _starting(chain, ChainPart(role="distributor", what=engine, why=why), found)
     cuda = ChainPart(role="CUDA", what="here", why=f"{engine} distributes C and C++ only")
-    return replace(
-        chain,
-        distributor=engine,
-        slots=distribution.slots,
-        parts=(*chain.parts, cuda),
-        settings=(*chain.settings, *settings),
-    )
-
-
-def _distcc_settings(
-    distribution: Distribution, environment: Mapping[str, str], cpus: int
-) -> Iterator[Setting]:
-    """distcc bounds the preprocessors that run here; compiles here are bounded by the governor."""
-    of_user = environment.get("DISTCC_HOSTS")
-    if distribution.engine is Distributor.DISTCC and distribution.words != of_user:
-        slots = _LOCAL_SLOTS.format(max(_USUAL_PREPROCESSORS, cpus))
-        own = "" if "--localslots" in distribution.words else slots
-        why = "the workers; compiles that run here wait for the governor, not for distcc"
-        yield _setting("DISTCC_HOSTS", f"{own}{distribution.words}", why)
+    chain = replace(chain, distributor=engine, slots=distribution.slots, parts=(*chain.parts, cuda))
+    if distribution.words == environment.get("DISTCC_HOSTS"):
+        return chain
+    slots = _LOCAL_SLOTS.format(max(_USUAL_PREPROCESSORS, cpus))
+    own = "" if "--localslots" in distribution.words else slots
+    why = "the workers; compiles that run here wait for the governor, not for distcc"
+    hosts = _setting("DISTCC_HOSTS", f"{own}{distribution.words}", why)
+    return replace(chain, settings=(*chain.settings, hosts))
 
 
 def _cached(

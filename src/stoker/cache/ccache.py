@@ -4,7 +4,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
-from stoker.model.caching import CacheEngine, CacheStatus, CacheUse, FoundEngine, Hits
+from stoker.cache.chains import FoundEngine
+from stoker.model.caching import CacheEngine, CacheStatus, CacheUse, Hits
 from stoker.model.errors import StokerError
 from stoker.model.value import byte_count
 from stoker.outside import process
