@@ -24,6 +24,12 @@ enum {
     REPORT_SURELY_BYTES = 16 << 20,
     REPORT_LEAST_BYTES = 4 << 20, /* smaller changes are noise */
     REPORT_FRACTION = 20,
+    /* A command is idle if its processes have used less than a twentieth of a CPU for a second, and busy
+     * again with a tenth for a moment. One that polls a lock ten times a second uses less. */
+    IDLE_US = 1000 * 1000,
+    IDLE_FRACTION = 20,
+    BUSY_US = 300 * 1000,
+    BUSY_FRACTION = 10,
 };
 
 int64_t now_us(void)
@@ -148,7 +154,7 @@ bool attempt_start(struct attempt *attempt, char **command, const char *step, co
         return false;
     }
     files_remember(command);
-    attempt->started_us = attempt->sampled_us = attempt->reported_us = now_us();
+    attempt->started_us = attempt->sampled_us = attempt->reported_us = attempt->looked_us = now_us();
     attempt->next_sample_us = attempt->started_us + FIRST_SAMPLE_US;
     attempt->keeper = fork();
     if (attempt->keeper == 0)
@@ -189,19 +195,35 @@ static void integrate(struct attempt *attempt, uint64_t memory, int64_t now)
         attempt->peak = memory;
 }
 
+/* Notes whether the command uses a CPU. One that is ready to run may get none on a busy machine. */
+static void judge_idleness(struct attempt *attempt, const struct tree_use *use, int64_t now)
+{
+    int64_t passed = now - attempt->looked_us;
+    uint64_t more = use->ticks > attempt->ticks ? use->ticks - attempt->ticks : attempt->ticks - use->ticks;
+    int64_t used = (int64_t)more * 1000000 / sysconf(_SC_CLK_TCK);
+    attempt->idle = !use->works && used < passed / (attempt->idle ? BUSY_FRACTION : IDLE_FRACTION);
+    attempt->ticks = use->ticks;
+    attempt->looked_us = now;
+}
+
 bool attempt_sample(struct attempt *attempt)
 {
     int64_t now = now_us();
     if (now < attempt->next_sample_us)
         return false;
     if (attempt->paused)
-        tree_signal(attempt->keeper, SIGSTOP); /* those forked before their parent stopped */
-    integrate(attempt, tree_memory(attempt->keeper), now);
+        tree_pause(attempt->keeper); /* those forked before their parent stopped */
+    bool was_idle = attempt->idle;
+    bool due = !attempt->paused && now - attempt->looked_us >= (attempt->idle ? BUSY_US : IDLE_US);
+    struct tree_use use = tree_use(attempt->keeper, due);
+    if (due)
+        judge_idleness(attempt, &use, now);
+    integrate(attempt, use.memory, now);
     attempt->interval_us += attempt->interval_us / 2;
     if (attempt->interval_us > LONGEST_INTERVAL_US)
         attempt->interval_us = LONGEST_INTERVAL_US;
     attempt->next_sample_us = now + attempt->interval_us;
-    if (!worth_reporting(attempt, now))
+    if (attempt->idle == was_idle && !worth_reporting(attempt, now))
         return false;
     attempt->reported = attempt->memory;
     attempt->reported_us = now;
@@ -212,9 +234,9 @@ void attempt_pause(struct attempt *attempt)
 {
     if (!attempt->running || attempt->paused)
         return;
-    integrate(attempt, tree_memory(attempt->keeper), now_us());
+    integrate(attempt, tree_use(attempt->keeper, false).memory, now_us());
     attempt->paused = true;
-    tree_signal(attempt->keeper, SIGSTOP);
+    tree_pause(attempt->keeper);
     attempt->interval_us = AFTER_PAUSE_US;
     attempt->next_sample_us = attempt->sampled_us + AFTER_PAUSE_US;
 }
@@ -227,8 +249,9 @@ void attempt_resume(struct attempt *attempt)
         return;
     integrate(attempt, attempt->memory, now_us());
     attempt->paused = false;
-    tree_signal(getpid(), SIGCONT);
-    tree_signal(getpid(), SIGCONT);
+    attempt->looked_us = attempt->sampled_us;
+    tree_resume(getpid());
+    tree_resume(getpid());
 }
 
 static void end(struct attempt *attempt)

@@ -5,9 +5,14 @@
 
 static const char *const BUILD_TOOLS[] = {"ninja", "samu", "n2", "make", "gmake", NULL};
 
+bool names_build_tool(struct word name)
+{
+    return is_among(name, BUILD_TOOLS);
+}
+
 bool is_build_tool(const char *name)
 {
-    return is_among(word_of(name), BUILD_TOOLS);
+    return names_build_tool(word_of(name));
 }
 
 static bool is_number(const char *text)
@@ -28,20 +33,19 @@ static int words_of_jobs(char *const *word)
     return joined ? 1 : 0;
 }
 
-bool asks_one_job(char *const *arguments)
+const char *jobs_of(char *const *arguments)
 {
-    bool one = false;
+    const char *number = NULL;
     for (char *const *word = arguments + 1; *word && !same_text(*word, "--"); word++) {
         int words = words_of_jobs(word);
         if (words == 0)
             continue;
-        const char *number = word[words - 1];
+        number = word[words - 1]; /* the last one counts */
         while (*number && !(*number >= '0' && *number <= '9'))
             number++;
-        one = same_text(number, "1"); /* the last one counts */
         word += words - 1;
     }
-    return one;
+    return number;
 }
 
 void write_jobs(char **words, char *const *arguments, const char *jobs)

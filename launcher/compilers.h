@@ -50,8 +50,11 @@ bool is_emulator(const char *name);
 /* True for ninja and make, which start each command of a build. */
 bool is_build_tool(const char *name);
 
-/* True if a build tool is told to run one job at a time: the build may depend on that. */
-bool asks_one_job(char *const *arguments);
+bool names_build_tool(struct word name);
+
+/* Returns the number of jobs that a build tool is told to run: NULL where it is told nothing, and no text
+ * where there is no limit. */
+const char *jobs_of(char *const *arguments);
 
 /* Copies a build tool's command line with `jobs` (as in -j32) in place of its own number of jobs, and
  * a terminating NULL. `words` needs space for one more word than `arguments` has. A make without -j
@@ -109,9 +112,11 @@ bool is_remote_compile(const char *program, char *const *arguments);
 /* The short form of a long option that caches do not know, or the word itself. */
 const char *short_option(const char *word);
 
-/* True if a build tool's command starts no compiler or build of its own and does more than move
- * files about. */
+/* True if a build tool's command does more than start compilers, ninja or make, and move files about. */
 bool is_custom_command(char *const *arguments, const char *extra);
+
+/* True if a command is ninja or make, or has a shell run one. */
+bool starts_build_tool(char *const *arguments);
 
 /* True if a shell is told to run a compiler, and not for a test of a configure script. */
 bool is_compiling_shell(char *const *arguments, const char *extra);

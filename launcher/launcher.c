@@ -92,8 +92,10 @@ static void govern(char **command)
     /* A command that reads the terminal, or may ask the user a question there, must be in the
      * foreground. */
     bool reads = command_kind == CUSTOM || command_reads_stdin(command);
-    if (!reads || !isatty(STDIN_FILENO))
-        step_run(command);
+    if (reads && isatty(STDIN_FILENO))
+        return;
+    tokens_offer(command);
+    step_run(command);
 }
 #endif
 

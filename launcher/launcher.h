@@ -97,7 +97,7 @@ bool has_library(void);
 
 /* ---- protocol.c: one message is one line of fields; bytes in, bytes out ----------------------*/
 
-enum { PROTOCOL_VERSION = 6, FIELDS_MAX = 8, LINE_MAX_BYTES = 1 << 16 };
+enum { PROTOCOL_VERSION = 7, FIELDS_MAX = 8, LINE_MAX_BYTES = 1 << 16 };
 
 struct field {
     char *bytes;
@@ -128,8 +128,9 @@ struct account {
     uint64_t wall_us, cpu_us, peak_bytes, byte_seconds;
 };
 
-/* `cpus` of a remote command are the jobs that all workers together take, 0 if that is unknown.
- * `within` is the id of the custom or remote command that started this one, or 0. */
+/* `cpus` of a remote command are the jobs that all workers together take, and of a custom one those that the
+ * user has given the build tool, 0 if that is unknown. `within` is the id of the custom or remote command
+ * that started this one, or 0. */
 void line_ask(struct line *line, const char *run, const char *folder, unsigned cpus,
               const char *within, char **command);
 
@@ -137,7 +138,7 @@ void line_ask(struct line *line, const char *run, const char *folder, unsigned c
  * none. The governor that has made a page knows this word. */
 void line_lease(struct line *line, uint64_t family, int64_t asked_us, int64_t started_us);
 void line_started(struct line *line);
-void line_memory(struct line *line, uint64_t current, uint64_t peak);
+void line_memory(struct line *line, uint64_t current, uint64_t peak, bool idle);
 void line_done(struct line *line, int status, const struct account *account, const char *tail,
                size_t tail_length);
 void line_killed(struct line *line, const struct account *account);
@@ -217,14 +218,23 @@ bool folder_keep(const char *path, const char *parent, char *kept);
 /* Returns the parent of our parent; zero if it is unknown or in another pid namespace. */
 pid_t tree_grandparent(void);
 
-/* Returns RssAnon + RssShmem of all descendants of `root`, excluding `root`. */
-uint64_t tree_memory(pid_t root);
+/* What the descendants of a process use. */
+struct tree_use {
+    uint64_t memory; /* RssAnon + RssShmem */
+    uint64_t ticks;  /* CPU time, also of the processes that they have waited for */
+    bool works;      /* one of them has a CPU, or would use one, or waits for a disk */
+};
+
+/* Returns the use of all descendants of `root`, without `root` and without the steps among them, which
+ * are measured by their own launchers. `cpu`: also their CPU time. */
+struct tree_use tree_use(pid_t root, bool cpu);
 
 /* Returns user plus system time, in microseconds. */
 uint64_t tree_cpu_us(const struct rusage *usage);
 
-/* Sends a signal to all descendants of `root`, excluding `root`. */
-void tree_signal(pid_t root, int number);
+/* Stop the processes that `tree_use` measures, and continue them. */
+void tree_pause(pid_t root);
+void tree_resume(pid_t root);
 
 /* Finds a file that a descendant of `root` has mapped and whose path contains `part`. `path` has PATH_MAX
  * bytes. */
@@ -245,6 +255,7 @@ struct attempt {
     bool leased; /* it runs without the governor's knowledge, so it is short and not paused */
     bool running;
     bool paused;
+    bool idle;    /* its processes have used no CPU for a while */
     bool daemons; /* a process it started outlives it */
     int status;   /* as returned by wait */
     int64_t started_us, ended_us;
@@ -254,6 +265,8 @@ struct attempt {
     double byte_us; /* the integral of memory over time */
     uint64_t reported;
     int64_t reported_us;
+    uint64_t ticks;    /* the CPU time that its processes had used */
+    int64_t looked_us; /* when that was read */
     char folder[PATH_MAX]; /* its TMPDIR; empty if it could not be created */
 };
 
@@ -311,6 +324,12 @@ void page_release(void);
 /* Leaves messages about a command that has ended where the governor looks now and then. Returns whether
  * there was space for them. */
 bool page_report(const char *socket, const struct line *line);
+
+/* ---- tokens.c: the job server of what a command starts (Linux) --------------------------------*/
+
+/* Gives the command tokens of the number that the user gave make, in place of those of make's wide window.
+ * A make inside it keeps the latter: what it starts asks. */
+void tokens_offer(char **command);
 
 /* ---- step.c: the life of a step, from the question to the report (Linux) ----------------------*/
 

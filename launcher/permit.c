@@ -11,6 +11,16 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+/* Returns how many CPUs the command uses; of a job that is no compile, the number of jobs that the user has
+ * given the build tool, and of a distributor, the jobs that its workers take. Those are 0 if they are
+ * unknown. */
+static unsigned wanted_places(void)
+{
+    if (command_kind == CUSTOM || command_kind == REMOTE)
+        return (unsigned)atoi(setting(command_kind == CUSTOM ? "STOKER_PLACES" : "STOKER_SLOTS", "0"));
+    return command_cpus(step.command);
+}
+
 void line_question(void)
 {
     char folder[PATH_MAX];
@@ -18,9 +28,7 @@ void line_question(void)
         line_lease(&step.line, step.family, step.asked_us,
                    step.attempt.command ? step.attempt.started_us : 0);
     line_ask(&step.line, setting("STOKER_RUN", "0"), getcwd(folder, sizeof folder) ? folder : "",
-             command_kind == REMOTE ? (unsigned)atoi(setting("STOKER_SLOTS", "0"))
-                                    : command_cpus(step.command),
-             setting("STOKER_CUSTOM", "0"), step.command);
+             wanted_places(), setting("STOKER_CUSTOM", "0"), step.command);
 }
 
 void ask(void)

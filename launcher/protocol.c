@@ -104,11 +104,12 @@ void line_started(struct line *line)
     end_line(line);
 }
 
-void line_memory(struct line *line, uint64_t current, uint64_t peak)
+void line_memory(struct line *line, uint64_t current, uint64_t peak, bool idle)
 {
     begin_line(line, "memory");
     add_number(line, current);
     add_number(line, peak);
+    add_number(line, idle);
     end_line(line);
 }
 
@@ -303,7 +304,7 @@ int protocol_selftest(void)
     line_ask(&line, "4711", "/build/caf\xc3\xa9", 0, "12", command);
     line_lease(&line, 4711, 12000000, 0);
     line_started(&line);
-    line_memory(&line, 1048576, UINT64_MAX);
+    line_memory(&line, 1048576, UINT64_MAX, true);
     line_done(&line, 0, &account, tail, sizeof tail - 1);
     line_done(&line, 1 << 8, &account, tail, sizeof tail - 1);
     line_done(&line, SIGKILL, &account, "", 0);

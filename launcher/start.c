@@ -165,12 +165,15 @@ static int start_launcher(const struct call *call, const char *kind, const char 
     return call->spawns && result == 0 ? 0 : start_without_us(call);
 }
 
+/* The number of jobs that the user has given a build tool: its jobs have so many places. */
+#define PLACES "STOKER_PLACES="
+
 /* Starts a build tool that asks for more jobs at once than it has CPUs. */
 static int start_open(const struct call *call)
 {
-    char jobs[16] = "-j";
-    const char *number = variable(call->environment, "STOKER_JOBS");
-    size_t words = count(call->arguments) + 2;
+    char jobs[16] = "-j", places[sizeof PLACES + sizeof jobs];
+    const char *number = variable(call->environment, "STOKER_JOBS"), *own = jobs_of(call->arguments);
+    size_t most = count(call->arguments) + 2, words = most + count(call->environment) + 2;
     if (!number || text_length(number) + 3 > sizeof jobs)
         return make_unchanged(call);
     char **arguments = borrow(call, words);
@@ -178,7 +181,18 @@ static int start_open(const struct call *call)
         return make_unchanged(call);
     copy(jobs + 2, number, text_length(number));
     write_jobs(arguments, call->arguments, jobs);
-    int result = make(call, call->file, call->search, arguments, call->environment);
+    char **environment = arguments + most, **end = environment;
+    bool says = own && !same_text(own, number) && text_length(own) < sizeof jobs;
+    if (says) {
+        copy(places, PLACES, sizeof PLACES - 1);
+        copy(places + sizeof PLACES - 1, *own ? own : number, text_length(*own ? own : number));
+        *end++ = places;
+    }
+    for (char *const *entry = call->environment; entry && *entry; entry++)
+        if (!says || !starts_with(*entry, PLACES))
+            *end++ = *entry;
+    *end = NULL;
+    int result = make(call, call->file, call->search, arguments, environment);
     give_back(arguments, words);
     return result;
 }

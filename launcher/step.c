@@ -74,7 +74,7 @@ static void sample(void)
         adopt();
     bool started = say_start();
     if (worth_telling)
-        line_memory(&step.line, step.attempt.memory, step.attempt.peak);
+        line_memory(&step.line, step.attempt.memory, step.attempt.peak, step.attempt.idle);
     if (started)
         tell_keeper();
     else if (worth_telling)

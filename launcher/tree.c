@@ -234,9 +234,16 @@ pid_t tree_grandparent(void)
     return own_number(found, level > 0 ? read_status(found) : "");
 }
 
-/* Finds all descendants and returns their memory. `found` receives ids of /proc, `own` the ids for
- * signals. */
-static uint64_t walk(pid_t root, struct pids *found, struct pids *own)
+/* A step below another one has a launcher of its own, which measures and pauses it. */
+static bool is_launcher(const char *status)
+{
+    static const char NAME[] = "Name:\tstoker-launcher\n";
+    return strncmp(status, NAME, sizeof NAME - 1) == 0;
+}
+
+/* Finds the descendants, without the steps among them unless `all`, and returns their memory. `found`
+ * receives ids of /proc, `own` the ids for signals. */
+static uint64_t walk(pid_t root, struct pids *found, struct pids *own, bool all)
 {
     static bool known; /* most commands end before their first sample */
     uint64_t kib = 0;
@@ -250,6 +257,10 @@ static uint64_t walk(pid_t root, struct pids *found, struct pids *own)
     append_children(found, shown_number(root), false);
     for (size_t i = 0; i < found->count; i++) {
         const char *status = read_status(found->items[i]);
+        if (!all && is_launcher(status)) {
+            found->items[i] = 0;
+            continue;
+        }
         kib += field_of(status, "\nRssAnon:") + field_of(status, "\nRssShmem:");
         bool threaded = field_of(status, "\nThreads:") > 1;
         append_pid(own, own_number(found->items[i], status));
@@ -258,10 +269,33 @@ static uint64_t walk(pid_t root, struct pids *found, struct pids *own)
     return kib << 10;
 }
 
-uint64_t tree_memory(pid_t root)
+/* Adds the CPU time of a process and of the children that it has waited for; notes whether it works or
+ * waits for a disk, as one does that gets no CPU on a busy machine. */
+static void add_cpu(struct tree_use *use, pid_t shown)
+{
+    char path[64], state;
+    unsigned long user, system;
+    long children_user, children_system;
+    snprintf(path, sizeof path, "/proc/%d/stat", shown);
+    const char *name_end = strrchr(read_proc(path), ')');
+    if (!name_end || sscanf(name_end, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %ld %ld", &state,
+                            &user, &system, &children_user, &children_system) != 5)
+        return;
+    use->ticks += user + system + (unsigned long)children_user + (unsigned long)children_system;
+    use->works |= state == 'R' || state == 'D';
+}
+
+struct tree_use tree_use(pid_t root, bool cpu)
 {
     static struct pids found, own;
-    return walk(root, &found, &own);
+    struct tree_use use = {.memory = walk(root, &found, &own, false)};
+    if (!cpu)
+        return use;
+    add_cpu(&use, shown_number(root)); /* which has waited for those whose parents have ended */
+    for (size_t i = 0; i < found.count; i++)
+        if (found.items[i])
+            add_cpu(&use, found.items[i]);
+    return use;
 }
 
 uint64_t tree_cpu_us(const struct rusage *usage)
@@ -271,19 +305,29 @@ uint64_t tree_cpu_us(const struct rusage *usage)
 }
 
 /* Finds all processes before it signals the first: a resumed one might exit and hide its children. */
-void tree_signal(pid_t root, int number)
+static void signal_tree(pid_t root, int number, bool all)
 {
     static struct pids found, own;
-    walk(root, &found, &own);
+    walk(root, &found, &own, all);
     for (size_t i = 0; i < own.count; i++)
         if (own.items[i] > 1) /* 0 and -1 would signal whole groups of processes */
             kill(own.items[i], number);
 }
 
+void tree_pause(pid_t root)
+{
+    signal_tree(root, SIGSTOP, false);
+}
+
+void tree_resume(pid_t root)
+{
+    signal_tree(root, SIGCONT, false);
+}
+
 bool tree_maps(pid_t root, const char *part, char *path)
 {
     static struct pids found, own;
-    walk(root, &found, &own);
+    walk(root, &found, &own, true);
     for (size_t i = 0; i < found.count; i++) {
         char maps[64];
         snprintf(maps, sizeof maps, "/proc/%d/maps", found.items[i]);
@@ -313,7 +357,7 @@ uint64_t tree_kill(void)
     while (now_us() < until_us) {
         struct rusage usage;
         pid_t pid;
-        tree_signal(getpid(), SIGKILL);
+        signal_tree(getpid(), SIGKILL, true);
         /* A process that was forked during the walk becomes our child when its parent dies, and wait4
          * returns that death. So deaths are followed by another walk. */
         while ((pid = wait4(-1, NULL, WNOHANG, &usage)) > 0) {

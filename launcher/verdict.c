@@ -55,7 +55,8 @@ static void say(const char *text)
 
 static enum verdict judge_build_tool(const struct call *call, const char *path)
 {
-    if (!has_window(call) || asks_one_job(call->arguments))
+    const char *jobs = jobs_of(call->arguments);
+    if (!has_window(call) || (jobs && same_text(jobs, "1")))
         return UNCHANGED;
     if (is_dynamic(path) || is_set(call->environment, "STOKER_VIA_LAUNCHER"))
         return OPEN;
@@ -114,7 +115,7 @@ enum verdict judge(const struct call *call, enum caller caller, const char *path
         return WITH_US;
     if (is_build_tool(name))
         return judge_build_tool(call, path);
-    if (caller == BY_BUILD_TOOL && is_custom_command(call->arguments, extra))
+    if (caller == BY_BUILD_TOOL && (is_custom_command(call->arguments, extra) || !is_dynamic(path)))
         return LAUNCHED_CUSTOM;
     return UNCHANGED;
 }

@@ -216,7 +216,7 @@ define.USE_MKLDNN = false
 
 _WIRE = (
     b"ask\t2\t7\t4242\t/build\t1\tc++\t-O2\t-c\t../a.cpp\t-o\ta.o\\t\\\\\n"
-    b"started\t4243\nmemory\t1000\t2000\ndone\t0\t0\t1500000\t1400000\t99999\t12345\ttail\\n\n"
+    b"started\t4243\nmemory\t1000\t2000\t0\ndone\t0\t0\t1500000\t1400000\t99999\t12345\ttail\\n\n"
     b"killed\t1\t2\t3\t4\nclient\t7\tninja -j8\t/build\nfinish\t1\nask\t99\t1\t2\n"
 )
 

@@ -88,7 +88,7 @@ class World:
             version=VERSION,
             run=run,
             directory="/b",
-            cpus=1,
+            cpus=0 if custom else 1,
             command=command or ("g++", source),
             custom=custom,
             once=once,

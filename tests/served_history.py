@@ -142,7 +142,7 @@ class _Run:
     def _end(self, line: socket.socket, *, admitted: bool) -> None:
         with line:
             if admitted:
-                memory = (encode("memory", size * _MIB, size * _MIB) for size in (10, 50))
+                memory = (encode("memory", size * _MIB, size * _MIB, 0) for size in (10, 50))
                 line.sendall(b"".join((*memory, encode("done", 0, 0, *_USAGE, ""))))
                 self.done += 1
             elif line.recv(1) == b"":

@@ -16,6 +16,7 @@ from stoker.model.value import Value
 
 _LANGUAGES = ("C", "CXX", "CUDA", "HIP")
 _JOBS = re.compile(r"(?:^|(?<=\s))(?:-j\s*\d*|--jobs(?:=\d*)?)(?=\s|$)")
+_NUMBER = re.compile(r"(?:-j\s*|--jobs=)(\d+)(?=\s|$)")
 _WIDE = 512  # jobs; containers may be limited to some thousand processes
 _WAITING = 2**20  # bytes that a shell, a cache and a launcher use while their job waits
 _FOR_WAITING = 0.025  # share of memory that waiting jobs may use
@@ -75,8 +76,11 @@ def governed_environment(
     }
     if base.get("STOKER_SOCKET") != said.get("STOKER_SOCKET"):
         environment.pop("STOKER_CUSTOM", None)  # the number of a step that another governor knows
-    environment.pop("STOKER_JOBS", None)
-    if jobs is not None:
+    for name in ("STOKER_JOBS", "STOKER_PLACES"):
+        environment.pop(name, None)
+    if jobs is None:
+        environment["STOKER_PLACES"] = str(_WIDE)  # the build tools keep their own number
+    else:
         environment |= _wide_jobs(base, str(jobs))
     if via_launcher:
         environment["STOKER_VIA_LAUNCHER"] = "1"
@@ -94,6 +98,7 @@ def _wide_jobs(base: Mapping[str, str], jobs: str) -> dict[str, str]:
         # CMake's own Makefiles can run jobs at once; make is told so only where this is set.
         "CMAKE_BUILD_PARALLEL_LEVEL": base.get("CMAKE_BUILD_PARALLEL_LEVEL", jobs),
         **({"MAKEFLAGS": _make_flags(flags, jobs)} if flags else {}),
+        **({"STOKER_PLACES": told[1]} if (told := _NUMBER.search(flags or "")) else {}),
     }
 
 

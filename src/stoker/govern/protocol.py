@@ -8,7 +8,7 @@ import re
 
 from stoker.model.value import Value
 
-VERSION = 6
+VERSION = 7
 SAMPLING = 0.1  # seconds between two samples of a launcher, which it reports
 PAGE_VERSION = 2  # of the page of leases
 PAGE_ROOM = 1024  # its places, of which one is never used, and its families
@@ -54,7 +54,8 @@ def _unescaped(field: bytes) -> bytes:
 
 class Ask(Value, frozen=True, kw_only=True):
     """A launcher's request to run a command. ``cpus`` is the number of threads it will use, 0 for
-    all; of a remote command, the number of jobs that all workers together take, 0 if unknown.
+    all; of a remote command, the number of jobs that all workers together take, and of a custom one
+    the number of jobs that the user gave the build tool, 0 if unknown.
     """
 
     version: int

@@ -202,6 +202,9 @@ class Request(Value, frozen=True, kw_only=True, dict=True):
     preemptions: int = 0
     ooms: int = 0
     restarts: bool = True  # it may be killed and started again
+    within: int = 0  # the step that has started this one
+    # Of a job that is no compile: how many jobs the user lets run at once, 0 if that is unknown.
+    jobs: int | None = None
     # Jobs that all workers together take, 0 if unknown; None for a step that runs here.
     places: int | None = None
     mode: CompileMode = CompileMode.DEFAULT  # the one that ``prediction`` is for
@@ -289,6 +292,7 @@ class Running(Value, frozen=True, kw_only=True):
     stopping: bool = False  # it was told to stop, but has not exited yet
     paused_at: float | None = None  # when it was paused; it keeps its memory
     paused: float = 0.0  # seconds of earlier pauses
+    lent: bool = False  # it uses no CPU, or a step inside it runs on its place
 
     @property
     def id(self) -> int:
@@ -299,8 +303,8 @@ class Running(Value, frozen=True, kw_only=True):
         return self.paused_at is not None
 
     def slots_of(self, cpus: int) -> int:
-        """Return the CPUs that it keeps busy now: none while it is paused."""
-        return 0 if self.is_paused else self.request.slots_of(cpus)
+        """Return the CPUs that it holds now: none while it is paused or has lent its place."""
+        return 0 if self.is_paused or self.lent else self.request.slots_of(cpus)
 
     def paused_for(self, now: float) -> float:
         """Return the seconds since the current pause began."""
@@ -338,6 +342,7 @@ class State(Value, frozen=True, kw_only=True):
     distributed: bool = False  # remote steps may be among the running and the waiting ones
     running: tuple[Running, ...] = ()
     waiting: Sequence[Request] = ()  # most urgent first, as a Queue holds them
+    placed: frozenset[int] = frozenset()  # waiting steps that need no free CPU
     late: float = 0.0  # seconds by which decisions came late, because the machine is busy
     first_for: float = 0.0  # seconds for which the first of ``waiting`` has been the most urgent
     tight_at: float = 0.0  # of the last decision

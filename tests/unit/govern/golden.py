@@ -20,7 +20,7 @@ FROM_LAUNCHER = (
     Example(
         "ask",
         (
-            b"6",
+            b"7",
             b"4711",
             b"/build/caf\xc3\xa9",
             b"0",
@@ -35,13 +35,15 @@ FROM_LAUNCHER = (
             b"-o",
             b"\xff.o",
         ),
-        b"ask\t6\t4711\t/build/caf\xc3\xa9\t0\t12\tcompile\t\t/usr/bin/g++\t-c\ta b.cc\t"
+        b"ask\t7\t4711\t/build/caf\xc3\xa9\t0\t12\tcompile\t\t/usr/bin/g++\t-c\ta b.cc\t"
         b'-DTAB="\\t\\\\"\t\t-o\t\xff.o\n',
     ),
     Example("lease", (b"4711", b"12000000", b"0"), b"lease\t4711\t12000000\t0\n"),
     Example("started", (), b"started\n"),
     Example(
-        "memory", (b"1048576", b"18446744073709551615"), b"memory\t1048576\t18446744073709551615\n"
+        "memory",
+        (b"1048576", b"18446744073709551615", b"1"),
+        b"memory\t1048576\t18446744073709551615\t1\n",
     ),
     Example(
         "done",

@@ -12,43 +12,85 @@ from stoker.model.terms import RunShare, RunTerms
 
 
 @pytest.mark.parametrize("run", [100, 101], ids=["the same run", "a run within the run"])
-def test_a_custom_command_has_no_permit_while_its_own_steps_ask(world: World, run: int) -> None:
-    """With one CPU both would wait for each other. What it takes is not recorded as its own."""
+def test_a_job_lends_its_place_to_a_step_inside_it_and_keeps_its_memory(
+    world: World, run: int
+) -> None:
+    """With one CPU both would wait for each other."""
     world.ask(7, custom=True)
     world.governor.decide(1.0)
     world.governor.grown(7, 40, 40, 1.0)
     assert [step.id for step in world.governor.state(1.0).running] == [1]
     world.ask(8, run, within=1)
-    assert world.governor.state(1.0).running == ()
+    world.ask(9, run, within=1)
+    assert world.governor.state(1.0).placed == {2}
+    world.policy.next = Decision(admit=(2,))
     world.governor.decide(1.0)
     assert world.words(8) == ["run"]
-    world.governor.grown(7, 50, 50, 2.0)
+    assert world.governor.state(1.0).placed == frozenset()  # the other one needs a CPU of its own
+    world.governor.grown(7, 60, 60, 2.0)
     world.governor.grown(8, 50, 50, 2.0)
+    assert [(step.id, step.lent) for step in world.governor.state(2.0).running] == [
+        (1, True),
+        (2, False),
+    ]
     views = [world.governor.overview(each, 2.0) for each in {100, run}]
-    assert sum(step.memory for view in views for step in view.running) == 50
+    assert sum(step.memory for view in views for step in view.running) == 110
     world.governor.ended(8, done(), 3.0)
+    assert [(step.id, step.lent) for step in world.governor.state(3.0).running] == [(1, False)]
+    assert world.governor.state(3.0).placed == {3}
+    world.governor.lost(9)
     world.governor.ended(7, done(status=1), 3.0)
     assert world.words(7) == ["run", "release"]
-    assert [kept for kept, _ in world.kept] == [run]
+    assert [kept for kept, _ in world.kept] == [run, 100]
     ends = [event for event in world.events if isinstance(event, StepEnds)]
-    assert [(event.step, event.status, event.peak) for event in ends] == [(2, 0, 100), (1, 1, 0)]
+    assert [(event.step, event.status, event.peak) for event in ends] == [(2, 0, 100), (1, 1, 100)]
+    inner, outer = (attempt.record.cpu_s for _, attempt in world.kept)
+    assert (inner, outer) == (1.5, 0.0)  # what its launcher measured contains that of the other
     assert not world.governor.busy
 
 
+def test_jobs_are_no_more_than_the_user_said_and_pass_no_compile(world: World) -> None:
+    """Four CPUs; without a number, six jobs may run."""
+    for connection in range(10, 20):
+        world.ask(connection, custom=True)
+    world.governor.decide(1.0)
+    state = world.governor.state(1.0)
+    assert len(state.running) == 6
+    assert not state.waiting
+    world.ask(7, path=lambda: 100.0)
+    world.governor.ended(10, done(), 2.0)
+    state = world.governor.state(2.0)
+    assert [request.id for request in state.waiting] == [11, 7]
+    assert not state.placed  # the compile waits for a CPU, and is more urgent
+    world.governor.lost(7)
+    assert world.governor.state(2.0).placed == {7}
+
+
+def test_a_job_that_does_not_fit_is_passed_by_others(world: World) -> None:
+    world.policy.admits = False
+    for connection in range(10, 20):
+        world.ask(connection, custom=True)
+    assert len(world.governor.state(1.0).waiting) == 6
+    world.policy.next = Decision(held={1: Reason.MEMORY, 2: Reason.MEMORY})
+    world.governor.decide(1.0)
+    assert [request.id for request in world.governor.state(1.0).waiting] == list(range(1, 9))
+
+
 def test_a_remote_step_that_compiles_here_gives_its_place_back(world: World) -> None:
-    """It is paused while its distributor loses the worker; the compile asks like any other."""
+    """The compile asks like any other."""
     world.ask(7, remote=True)
     world.governor.decide(1.0)
     assert [step.request.places for step in world.governor.state(1.0).running] == [1]
-    world.policy.next = Decision(pause=(1,))
-    world.governor.decide(1.5)
+    world.governor.grown(7, 50, 50, 1.5, idle=True)
+    assert not world.governor.state(1.5).running[0].lent  # it waits for its worker
     world.ask(8, within=1)
-    assert world.words(7) == ["run", "pause", "resume"]
-    assert world.governor.state(2.0).running == ()
+    (client,), placed = world.governor.state(2.0).running, world.governor.state(2.0).placed
+    assert client.lent
+    assert not placed
     world.governor.decide(2.0)
     world.governor.ended(8, done(), 3.0)
     world.governor.ended(7, done(), 3.0)
-    assert len(world.kept) == 1
+    assert len(world.kept) == 2
     ends = [event for event in world.events if isinstance(event, StepEnds)]
     assert [(event.step, event.remote) for event in ends] == [(2, False), (1, True)]
 

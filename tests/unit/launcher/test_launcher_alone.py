@@ -69,7 +69,7 @@ def test_its_own_options(plain: Launch) -> None:
     assert (status, out.split()[0], out.split()[-2:]) == (
         0,
         b"stoker-launcher",
-        [b"protocol", b"6"],
+        [b"protocol", b"7"],
     )
     assert b"CCACHE_PREFIX" in result(plain("--help"))[1]
     assert result(plain("--no-such-option"))[0] == 2

@@ -27,7 +27,7 @@ def test_the_question(launch: Launch, governor: ScriptedGovernor, tmp_path: Path
     odd = os.fsdecode(b"\xff\t\\\n")
     launch("/bin/true", "a b", odd, "", cwd=folder)
     ask = governor.accept().expect("ask")
-    assert ask[:2] == [b"6", b"1"]
+    assert ask[:2] == [b"7", b"1"]
     assert ask[2:6] == [os.fsencode(folder), b"1", b"0", b"once"]
     assert ask[6] == b"its program is a script, or no known compiler"
     assert ask[7:] == [b"/bin/true", b"a b", b"\xff\t\\\n", b""]

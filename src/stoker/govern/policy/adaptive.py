@@ -70,7 +70,10 @@ class Adaptive(Value, frozen=True, kw_only=True):
             return Decision(resume=resumed)
         if paused and (idle := tuple(self._idle(state))):
             return Decision(kill=idle, reason=Reason.LONG_PAUSE)
-        return self._admit(state)
+        decision = self._admit(state)
+        if decision.admit or decision.on_trial or not _is_stuck(state):
+            return decision
+        return self._start_first(state)
 
     def _line(self, state: State) -> float:
         """Return the memory in use above which steps are killed."""
@@ -140,7 +143,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
         if not state.waiting:
             return Decision()
         forecast = Forecast(state, self._room(state))
-        if forecast.free_slots <= 0 and not state.distributed:
+        if forecast.free_slots <= 0 and not (state.distributed or state.placed):
             return Decision()
         if state.pressure > self.stalled:
             return Decision(held=_all(state, Reason.PRESSURE))
@@ -157,9 +160,11 @@ class Adaptive(Value, frozen=True, kw_only=True):
         )
 
     def _start_first(self, state: State) -> Decision:
-        """Start the most urgent step whatever it needs, so that something always runs."""
+        """Start the most urgent step whatever it needs, so that something always runs: first one
+        that another step waits for.
+        """
         modes = ModeChooser(state, self._room(state))
-        first = state.waiting[:1]
+        first = [each for each in state.waiting if each.within][:1] or state.waiting[:1]
         for request in first:
             modes.choose(request, modes.saving(request))
         return Decision(admit=tuple(request.id for request in first), modes=modes.chosen)
@@ -171,11 +176,11 @@ class Adaptive(Value, frozen=True, kw_only=True):
     def _startable(
         self, state: State, forecast: Forecast, held: dict[int, Reason]
     ) -> Iterator[Request]:
-        """Yield the waiting steps of a distributed build for which a CPU or a worker is free."""
+        """Yield the waiting steps for which a CPU, a place or a worker is free."""
         for request in state.waiting:
             if request.remote and not request.has_place(forecast.remote):
                 held[request.id] = Reason.WORKERS
-            elif request.remote or forecast.free_slots > 0:
+            elif request.remote or forecast.free_slots > 0 or request.id in state.placed:
                 yield request
 
     def _admitted(
@@ -185,7 +190,8 @@ class Adaptive(Value, frozen=True, kw_only=True):
         passed = False  # a more urgent step did not fit
         # The smallest step that did not fit, learned or not: no larger step is tried.
         too_large = {True: inf, False: inf}
-        waiting = self._startable(state, forecast, held) if state.distributed else state.waiting
+        beyond = bool(state.distributed or state.placed)  # steps may start where no CPU is free
+        waiting = self._startable(state, forecast, held) if beyond else state.waiting
         for asked in waiting:
             learned = asked.learned
             # Most steps are too large in any mode, so that theirs need not be chosen.
@@ -202,7 +208,7 @@ class Adaptive(Value, frozen=True, kw_only=True):
                 modes.choose(asked, request)
                 forecast.add(request)
                 yield asked.id
-                if forecast.free_slots <= 0 and not state.distributed:
+                if forecast.free_slots <= 0 and not beyond:
                     return
                 continue
             if request.slots_of(state.cpus) <= forecast.free_slots:
@@ -330,9 +336,17 @@ def _paused(state: State) -> list[Running]:
 
 
 def _oldest(state: State) -> Running | None:
-    """Return the step that ran first of those that are not being stopped."""
-    live = (step for step in state.running if not step.stopping)
-    return min(live, key=_seniority, default=None)
+    """Return the step that ran first of those that are not being stopped, and that work."""
+    live = [step for step in state.running if not step.stopping]
+    working = [step for step in live if not step.lent] or live
+    return min(working, key=_seniority, default=None)
+
+
+def _is_stuck(state: State) -> bool:
+    """Return whether all running steps wait, and one of them for a step inside it that waits too:
+    it may have what the others wait for, so that nothing would ever end.
+    """
+    return all(step.lent for step in state.running) and any(each.within for each in state.waiting)
 
 
 def _seniority(step: Running) -> tuple[float, int]:

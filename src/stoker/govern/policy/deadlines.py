@@ -84,7 +84,7 @@ class Deadlines:
                 yield entry
 
     def _set_aside(self, entry: Entry, now: float) -> None:
-        self._steps.queue.remove(entry.request.id)
+        self._steps.set_aside(entry.request.id)
         entry.clock.hold(Reason.DEADLINE, now)
         self.aside[entry.request.id] = entry
         expected = {entry.step.output or entry.title: self._expected.seconds(entry)}
@@ -96,7 +96,7 @@ class Deadlines:
             entry.request = self._expected.again(entry, entry.request)
             if not self._is_late(entry, now):
                 del self.aside[identity]
-                self._steps.queue.add(entry.request)
+                self._steps.wait(entry.request)
 
     def refusal(self, entry: Entry, now: float, ran: float) -> str:
         """Report a step that is refused, or was ended after it ran; return what its launcher

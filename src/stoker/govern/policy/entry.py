@@ -54,7 +54,6 @@ class StepPhase(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
     STOPPING = "stopping"
-    ENCLOSING = "enclosing"  # a custom or remote command whose compiles here are governed
 
 
 class Entry:
@@ -84,6 +83,10 @@ class Entry:
         self._wait(request.asked)
         self._mode_reason: Reason | None = None
         self.running = Running(request=request, started=0.0)
+        self._idle = False  # its processes use no CPU
+        self._compiles_here = False  # a distributor that has lost its worker
+        self.inner = 0  # steps that run inside it
+        self.inner_cpu_us = 0  # CPU time of those that have ended, which its own usage contains
         self._recorder = Recorder()
         self._kills_before: int | None = None
         self._least_free = 0
@@ -107,6 +110,7 @@ class Entry:
         self._mode_reason = choice.reason if choice else forced_by(self.request)
         self.phase = StepPhase.RUNNING
         self.running = Running(request=self.request, started=now, on_trial=on_trial)
+        self._idle = False
         self._recorder = Recorder()
         self.clock.stop(now)
         self._kills_before, self._least_free = reading.oom_kills.get(self.run), reading.free
@@ -123,10 +127,24 @@ class Entry:
             threads=self.request.threads,
         )
 
-    def grow(self, current: int, peak: int, now: float) -> None:
-        """Take in the memory of the running attempt."""
+    def grow(self, current: int, peak: int, now: float, *, idle: bool) -> None:
+        """Take in the memory of the running attempt, and whether it uses no CPU."""
         self._recorder.add(self.running.age(now), current)
         self.running = replace(self.running, current=current, peak=max(peak, self.running.peak))
+        self._idle = idle
+        self.lend()
+
+    def lose_worker(self) -> None:
+        self._compiles_here = True
+        self.lend()
+
+    def lend(self) -> None:
+        """Lend its place while it uses no CPU itself. A distributor waits for its worker, whose
+        place it has until a compiler runs here.
+        """
+        lent = self._compiles_here if self.request.remote else self._idle or self.inner > 0
+        if lent is not self.running.lent:
+            self.running = replace(self.running, lent=lent)
 
     def read(self, reading: MemoryReading) -> None:
         """Take in a reading of the meter while the attempt runs."""
@@ -168,11 +186,6 @@ class Entry:
         self.phase = StepPhase.STOPPING
         self.running = replace(self.running, stopping=True)
         return True
-
-    def enclose(self) -> None:
-        """Give the permit back to the commands that this one has started."""
-        self.phase = StepPhase.ENCLOSING
-        self.running = replace(self.running, current=0, peak=0)
 
     def wait_again(
         self, request: Request, usage: Usage, outcome: Outcome, now: float

@@ -57,7 +57,7 @@ class Forecast:
         self._usual = usual
         self.remote, self._busy, self._highest = 0, 0, 0.0
         for step in state.running:
-            self.remote += step.request.remote
+            self.remote += step.request.remote and not step.lent
             self._busy += step.slots_of(state.cpus)
             tried = upper.is_tried(step, usual=usual)
             self._highest += max(upper.most_of(step), upper.reach(step) if tried else 0.0)
@@ -104,7 +104,7 @@ class Forecast:
         """Return whether the step can start now."""
         if not self._state.running and not self.added:
             return True  # a step that runs alone always fits
-        if request.slots_of(self._state.cpus) > self.free_slots:
+        if self._slots_wanted(request) > max(0, self.free_slots):
             return False
         if (
             self._highest + upper.most_at_start(request.prediction) <= self.room
@@ -120,6 +120,10 @@ class Forecast:
         self._keep_place(self._reserved)
         self._reserved, self._highest = None, inf
         return self._has_room(claim)
+
+    def _slots_wanted(self, request: Request) -> int:
+        """Return the CPUs that must be free for a step to start."""
+        return 0 if request.id in self._state.placed else request.slots_of(self._state.cpus)
 
     def add(self, request: Request) -> None:
         """Count a step that starts now."""
@@ -161,7 +165,7 @@ class Forecast:
     def _starting(self, request: Request) -> _Claim:
         state = self._state
         own = upper.starting(request.prediction, state.pace, usual=self._usual)
-        return _Claim(first=0, slots=request.slots_of(state.cpus), upper=own)
+        return _Claim(first=0, slots=self._slots_wanted(request), upper=own)
 
     def _has_room(self, claim: _Claim) -> bool:
         # Where the latest claim did not fit, this one hardly does. As time passes, that moves on to
@@ -194,7 +198,7 @@ class Forecast:
         taken, variance, slots = self._sum(first, length)
         if not slots and not taken:
             return True
-        if slots + claim.slots > self._state.cpus:
+        if claim.slots and slots + claim.slots > self._state.cpus:
             return False
         memory, own = claim.upper.share(begin, self._end(first, length))
         return taken + memory + sqrt(variance + own) <= self.room

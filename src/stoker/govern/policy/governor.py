@@ -8,7 +8,7 @@ through ``send`` and events through ``emit``.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count, islice
 
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from stoker.govern.policy.lease_offers import LeaseOffers, LeasePage
 from stoker.govern.policy.memory_view import MemoryReading, MemoryView
 from stoker.govern.policy.modes import Modes, failed_by_mode, without_modes
 from stoker.govern.policy.open_steps import OpenSteps
+from stoker.govern.policy.places import Places
 from stoker.govern.policy.predict import Predictor
 from stoker.govern.policy.repeats import after_oom, after_preemption
 from stoker.govern.policy.shares import Shares
@@ -110,7 +111,7 @@ class Governor:
         if ask.version != VERSION:
             self._send(connection, encode("wrong_version"))
             return
-        self._enclose(ask.within, now)
+        outer = self._around(ask.within)
         lease = ask.lease
         started = lease.started if lease else 0.0
         prediction = self._expected.prediction(step, restarts=ask.repeatable)
@@ -122,17 +123,22 @@ class Governor:
             path=self._expected.path(path, prediction, step),
             restarts=ask.repeatable,
             places=ask.cpus if ask.remote else None,
+            within=ask.within if outer else 0,
+            jobs=ask.cpus if ask.custom else None,
             mode=self.modes.linker(ask),
             effects=self.modes.effects(step, prediction.peak) if ask.repeatable else (),
             faster=self.modes.faster(step) if ask.repeatable else (),
         )
         self._distributed |= ask.remote
+        if outer and outer.request.remote:
+            outer.lose_worker()
         family = lease.family if lease else 0
         entry = Entry(
             connection, ask.run, step, path, request, self._busy, once=ask.once, family=family
         )
         self._steps.add(entry)
-        self.changed = self.changed or not self._full or ask.remote
+        simple = not (ask.custom or ask.remote or outer)  # a compile that needs a CPU
+        self.changed = self.changed or not (self._full and simple)
         self._emit(entry.waits())
         if started:  # by a lease, which it has outgrown
             self._admit(entry, started, None, on_trial=False)
@@ -143,7 +149,6 @@ class Governor:
         if (lease := ask.lease) is None:
             return
         self._leases.ended(now)
-        self._enclose(ask.within, now)
         prediction = self._leases.prediction(lease.family)
         request = Request(id=next(self._numbers), asked=lease.asked, prediction=prediction)
         entry = Entry(
@@ -159,7 +164,7 @@ class Governor:
         """Give launchers as many places as no other step waits for. Steps that wait for nothing but
         a place are sent there.
         """
-        if self._leases.count(now, wanted=bool(self._steps.queue)):
+        if self._leases.count(now, wanted=bool(self._steps.queue or self._steps.jobs)):
             self.changed = True
         if not allowed or self._shares.are_several or self._distributed or self.deadlines:
             self._leases.withdraw()
@@ -176,11 +181,10 @@ class Governor:
             self._forget(entry)
             self._send(entry.connection, encode("lease"))
 
-    def grown(self, connection: Connection, current: int, peak: int, now: float) -> None:
-        entry = self._steps.permitted(connection)
-        if entry.phase is StepPhase.ENCLOSING:
-            return  # the steps that it started report the same memory
-        entry.grow(current, peak, now)
+    def grown(
+        self, connection: Connection, current: int, peak: int, now: float, *, idle: bool = False
+    ) -> None:
+        self._steps.permitted(connection).grow(current, peak, now, idle=idle)
         self.changed = True
 
     def ended(self, connection: Connection, done: Done, now: float) -> bool:
@@ -220,20 +224,13 @@ class Governor:
             self._forget(entry)
         return entry is not None
 
-    def _enclose(self, identity: int, now: float) -> None:
-        """Take back the permit of a custom command that has started a governed command, perhaps in
-        a run of its own: it waits for that command, which must not wait for its permit. Its memory
-        is counted as that of the inner command. A remote command that compiles here has lost its
-        worker, and gives its permit back too.
+    def _around(self, identity: int) -> Entry | None:
+        """Return the running step that has started another one, if it may do so: a job, perhaps of
+        another run, or a distributor that compiles here because it has lost its worker.
         """
         entry = self._steps.holding.get(identity)
-        encloses = entry and (entry.request.remote or not entry.request.restarts)
-        if entry and encloses and entry.phase is StepPhase.RUNNING:
-            del self._steps.holding[identity]
-            self.changed = True  # its CPU is free
-            if entry.running.is_paused:
-                self._resume(entry, now)
-            entry.enclose()
+        starts = entry and (entry.request.remote or entry.request.jobs is not None)
+        return entry if starts else None
 
     def _out_of_memory(self, entry: Entry, done: Done, now: float) -> None:
         entry.killed = self._memory.intervention(Reason.OOM, self._used(), now)
@@ -292,7 +289,8 @@ class Governor:
         self._carry_out(decision, now)
         short = decision.held or decision.pause or decision.resume or decision.kill
         alone = not self._shares.are_several and not self._distributed
-        self._full = alone and bool(self._steps.queue) and not short
+        waiting = bool(self._steps.queue or self._steps.jobs)
+        self._full = alone and waiting and not short
         busy = sum(step.slots_of(self._cpus) for step in self._steps.running())
         free = max(0, self._cpus - self._leases.taken - busy)
         self._busy.note(now, busy=free <= 0)
@@ -317,11 +315,19 @@ class Governor:
             self._kill(self._steps[identity], cause)
         for identity in (*decision.admit, *decision.on_trial):
             entry, choice = self._steps[identity], decision.modes.get(identity)
-            if self._shares.are_several:
-                held = self._steps.running(entry.run)
-                if not self._shares.allow(entry.run, entry.request, held):
-                    continue  # another one of its run has just started
+            if not self._has_place(entry):
+                continue  # another one of its run has just started
             self._admit(entry, now, choice, on_trial=identity in decision.on_trial)
+
+    def _has_place(self, entry: Entry) -> bool:
+        """Return whether the limits of its run allow a step to start."""
+        places = Places(self._steps, self._cpus)
+        if not places.has_job_left(entry):
+            return False
+        if not self._shares.are_several:
+            return True
+        held = self._steps.running(entry.run)
+        return self._shares.allow(entry.run, entry.request, held, placed=places.is_lent_to(entry))
 
     def reconsider(self) -> None:
         """Note that critical-path lengths have arrived: waiting steps are ranked again at the next
@@ -382,24 +388,26 @@ class Governor:
         self, entry: Entry, request: Request, usage: Usage, outcome: Outcome, now: float
     ) -> None:
         self._release(request.id)
-        self._steps.queue.add(request)
+        self._steps.wait(request)
         self.changed = True
         self._emit(entry.wait_again(request, usage, outcome, now))
 
     def _close(self, entry: Entry, done: Done, outcome: Outcome, now: float) -> None:
         status = 128 + done.signal if done.signal else done.status
-        peak = 0
-        if entry.phase is not StepPhase.ENCLOSING:
-            record = self._record(entry, done.usage, outcome, status)
-            peak = record.peak_bytes
-            self._leases.note(entry, record, now, self._steps.holding.values())
-            if outcome is Outcome.DONE:
-                self._predictor.learn(record, predicted=entry.connection != NO_CONNECTION)
-                self._learned = True
+        record = self._record(entry, done.usage, outcome, status)
+        self._leases.note(entry, record, now, self._steps.holding.values())
+        if outcome is Outcome.DONE:
+            # How long a job takes that has waited for steps inside it says nothing of the pace.
+            predicted = entry.connection != NO_CONNECTION and not entry.inner_cpu_us
+            self._predictor.learn(record, predicted=predicted)
+            self._learned = True
         self._forget(entry)
-        self._emit(entry.ends(status, done.usage, peak, now))
+        self._emit(entry.ends(status, done.usage, record.peak_bytes, now))
 
     def _record(self, entry: Entry, usage: Usage, outcome: Outcome, status: int = 0) -> StepRecord:
+        if outer := self._steps.around(entry):
+            outer.inner_cpu_us += usage.cpu_us
+        usage = replace(usage, cpu_us=max(0, usage.cpu_us - entry.inner_cpu_us))
         record = entry.record(usage, killed=outcome is Outcome.DEADLINE)
         effect = self.modes.effect(entry.request, record)
         self._keep(entry.run, entry.attempt(record, outcome, status, effect))
@@ -413,7 +421,7 @@ class Governor:
 
     def _release(self, identity: int) -> None:
         """Take back the permit of a step, which uses no memory any more."""
-        if entry := self._steps.holding.pop(identity, None):
+        if entry := self._steps.release(identity):
             self._memory.freed(entry.running)
 
     def forget(self, run: int) -> None:
@@ -425,9 +433,10 @@ class Governor:
 
     def state(self, now: float) -> State:
         steps, shares, ours = self._steps, self._shares, self._used()
-        waiting: Sequence[Request] = steps.queue
+        waiting, placed = Places(steps, self._cpus).startable()
         if shares.are_several:
-            waiting = tuple(shares.in_turn(steps.waiting(), steps.running_by_run()))
+            entries = (steps[request.id] for request in waiting)
+            waiting = tuple(shares.in_turn(entries, steps.running_by_run(), placed))
         return State(
             now=now,
             cpus=max(1, self._cpus - self._leases.taken),
@@ -442,6 +451,7 @@ class Governor:
             distributed=self._distributed,
             running=steps.running(),
             waiting=waiting,
+            placed=placed,
             late=self._late,
             first_for=now - self._first[1],
             tight_at=self._tight_at,

@@ -5,6 +5,7 @@ those that have a permit.
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from heapq import merge
 from typing import overload
 
 from stoker.govern.policy.entry import Connection, Entry, StepPhase
@@ -52,6 +53,15 @@ class Queue(Sequence[Request]):
         del self._keys[place]
         return self._requests.pop(place)
 
+    def joined_by(self, others: Sequence[Request]) -> Sequence[Request]:
+        """Return its requests and others that are in the same order."""
+        if not others:
+            return self
+        joined = list(self._requests)
+        for each in reversed(others):
+            joined.insert(bisect_left(self._keys, urgency(each)), each)
+        return joined
+
     def __len__(self) -> int:
         return len(self._requests)
 
@@ -67,16 +77,17 @@ class Queue(Sequence[Request]):
 
 
 class OpenSteps:
-    """Keeps each step by its number and by its launcher's connection. A step is in ``queue`` while
-    it waits, and in ``holding`` while it has a permit, running or being killed. It is in neither if
-    it was set aside, or if a command that it has started has its permit.
+    """Keeps each step by its number and by its launcher's connection. While it waits, a step is in
+    ``queue``, or in ``jobs`` if it is a job that is no compile; it is in ``holding`` while it has a
+    permit, running or being killed. It is in none of them if it was set aside.
     """
 
     def __init__(self) -> None:
-        self.queue = Queue()
+        self.queue, self.jobs = Queue(), Queue()
         self.holding: dict[int, Entry] = {}
         self._by_id: dict[int, Entry] = {}
         self._by_connection: dict[Connection, Entry] = {}
+        self._inner: set[int] = set()  # steps inside others
 
     def __bool__(self) -> bool:
         return bool(self._by_id)
@@ -99,7 +110,16 @@ class OpenSteps:
 
     def waiting(self) -> Iterator[Entry]:
         """Yield the waiting steps, most urgent first."""
-        return (self._by_id[request.id] for request in self.queue)
+        return (self._by_id[each.id] for each in merge(self.queue, self.jobs, key=urgency))
+
+    def waiting_inside(self) -> Iterator[Entry]:
+        """Yield the waiting steps inside others, most urgent first."""
+        inner = (self._by_id[identity] for identity in self._inner if identity not in self.holding)
+        return iter(sorted(inner, key=lambda entry: urgency(entry.request)))
+
+    def around(self, entry: Entry) -> Entry | None:
+        """Return the step that has started this one, if it has a permit."""
+        return self.holding.get(entry.request.within)
 
     def running(self, run: int | None = None) -> tuple[Running, ...]:
         """Return the steps with a permit, of one run or of all."""
@@ -115,19 +135,42 @@ class OpenSteps:
     def add(self, entry: Entry) -> None:
         """Take in a step that asks."""
         self._by_id[entry.request.id] = self._by_connection[entry.connection] = entry
-        self.queue.add(entry.request)
+        self.wait(entry.request)
+        if entry.request.within:
+            self._inner.add(entry.request.id)
+
+    def wait(self, request: Request) -> None:
+        """Let a step wait, or change the request of one that does."""
+        (self.queue if request.jobs is None else self.jobs).add(request)
+
+    def set_aside(self, identity: int) -> None:
+        """Let a step wait no longer."""
+        self.queue.remove(identity)
+        self.jobs.remove(identity)
 
     def ask_for(self, entry: Entry, request: Request) -> None:
         """Let a step wait, with another request than before."""
         entry.request = request
-        self.queue.add(request)
+        self.wait(request)
 
     def permit(self, entry: Entry) -> None:
-        self.queue.remove(entry.request.id)
+        self.set_aside(entry.request.id)
         self.holding[entry.request.id] = entry
+        if outer := self.around(entry):
+            outer.inner += 1
+            outer.lend()
+
+    def release(self, identity: int) -> Entry | None:
+        """Take back the permit of a step, and return the step if it had one."""
+        entry = self.holding.pop(identity, None)
+        if entry and (outer := self.around(entry)):
+            outer.inner -= 1
+            outer.lend()
+        return entry
 
     def remove(self, entry: Entry) -> None:
         """Forget a step; its permit is taken back separately, because that frees memory."""
-        self.queue.remove(entry.request.id)
+        self.set_aside(entry.request.id)
         self._by_id.pop(entry.request.id, None)
         self._by_connection.pop(entry.connection, None)
+        self._inner.discard(entry.request.id)

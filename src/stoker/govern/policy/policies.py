@@ -78,20 +78,21 @@ def _in_order(state: State, waiting: Sequence[Request], jobs: int) -> Decision:
     the whole machine starts when no other step runs here, and no step starts beside it or passes
     it.
     """
-    running = [step.request for step in state.running if not step.request.remote]
-    here = (request for request in waiting if not request.remote)
+    running = [step.request for step in state.running if not (step.request.remote or step.lent)]
+    inner = [request for request in state.waiting if request.within and request.id in state.placed]
+    here = (each for each in waiting if not each.remote and each not in inner)
     free = 0 if any(request.alone for request in running) else max(0, jobs - len(running))
     first = nsmallest(free, here, key=lambda request: (request.asked, request.id))
     if first and first[0].alone:
         first = [] if running else first[:1]
     first = [*first[:1], *takewhile(lambda request: not request.alone, first[1:])]
     remote = _with_places(state) if state.distributed else ()
-    return Decision(admit=tuple(request.id for request in (*first, *remote)))
+    return Decision(admit=tuple(request.id for request in (*inner, *first, *remote)))
 
 
 def _with_places(state: State) -> Iterator[Request]:
     """Yield the remote steps that workers can take, most urgent first."""
-    taken = sum(step.request.remote for step in state.running)
+    taken = sum(step.request.remote and not step.lent for step in state.running)
     for request in state.waiting:
         if request.remote and request.has_place(taken):
             taken += 1

@@ -4,7 +4,7 @@ Next is always the run that has the fewest CPUs for its weight. Pure.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from stoker.govern.policy.entry import Entry
 from stoker.model.govern import Request, Running
@@ -52,15 +52,20 @@ class Shares:
         self._served[run] = now
 
     def in_turn(
-        self, waiting: Iterable[Entry], held: Mapping[int, Sequence[Running]]
+        self,
+        waiting: Iterable[Entry],
+        held: Mapping[int, Sequence[Running]],
+        placed: Container[int] = (),
     ) -> Iterator[Request]:
         """Yield the waiting steps of several runs, without those that would exceed the limits of
-        their own run. ``held`` are the steps with a permit, by run.
+        their own run. ``held`` are the steps with a permit, by run, and ``placed`` the steps that
+        need no free CPU.
         """
         by_run: dict[int, deque[Request]] = {}
         for entry in waiting:
-            if self.allow(entry.run, entry.request, held.get(entry.run, ())):
-                by_run.setdefault(entry.run, deque()).append(entry.request)
+            request, ours = entry.request, held.get(entry.run, ())
+            if self.allow(entry.run, request, ours, placed=request.id in placed):
+                by_run.setdefault(entry.run, deque()).append(request)
         taken = {run: self._slots(held.get(run, ())) for run in by_run}
         while by_run:
             run = min(by_run, key=lambda each: self._rank(each, taken[each]))
@@ -76,12 +81,17 @@ class Shares:
         """
         return cpus / self._share(run).weight, self._served.get(run, 0.0)
 
-    def allow(self, run: int, request: Request, held: Sequence[Running]) -> bool:
-        """Return whether a run may start a step beside its others; it may always have one."""
+    def allow(
+        self, run: int, request: Request, held: Sequence[Running], *, placed: bool = False
+    ) -> bool:
+        """Return whether a run may start a step beside its others; it may always have one. A step
+        that is ``placed`` needs no CPU of its own.
+        """
         share, cpus = self._share(run), self._slots(held)
         memory = sum(max(step.current, step.request.prediction.peak) for step in held)
         fits = share.cap is None or memory + request.prediction.high <= share.cap
-        return not cpus or (fits and cpus + request.slots_of(self.cpus) <= share.cpus)
+        has_cpu = placed or cpus + request.slots_of(self.cpus) <= share.cpus
+        return not cpus or (fits and has_cpu)
 
     def _slots(self, steps: Iterable[Running]) -> int:
         return sum(step.slots_of(self.cpus) for step in steps)

@@ -276,8 +276,8 @@ class Daemon:
             case "ping":
                 self._connections.send(peer, encode("pong"))
             case "memory":
-                current, peak = read_numbers(fields, 2)
-                self._governor.grown(connection, current, peak, now)
+                current, peak, idle = read_numbers(fields, 3)
+                self._governor.grown(connection, current, peak, now, idle=bool(idle))
             case "done":
                 done = read_done(fields)
                 if done.status or done.signal:
