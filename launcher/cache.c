@@ -173,31 +173,62 @@ static bool hides_inputs(char *const *words)
 
 /* ---- ccache ----------------------------------------------------------------------------------*/
 
-/* True if the folder of a file is another one or below it; `folder` has no links. */
-static bool lies_below(const char *path, const char *folder)
+/* Writes the real path of a folder, and returns whether it is another one or below it, which has no links. */
+static bool lies_below(const char *path, const char *folder, char *real)
 {
-    char at[PATH_MAX], real[PATH_MAX];
     size_t above = strlen(folder);
-    int length = (int)(program_name(path) - path);
-    snprintf(at, sizeof at, "%.*s", length ? length : 1, length ? path : ".");
-    return length < PATH_MAX && realpath(at, real) && strncmp(real, folder, above) == 0 &&
+    return realpath(path, real) && strncmp(real, folder, above) == 0 &&
            (real[above] == '/' || !real[above]);
 }
 
-/* True if the names of the headers that a compile may find are part of the key of ccache's direct mode,
- * as far as they lie in one tree with its source. Without that, ccache would not notice a new header
- * earlier in the search path. */
+/* The names in hidden folders and in those of builds are not known, since builds generate files there. */
+static bool has_names(const char *folder, const char *tree)
+{
+    static const char *const MARKS[] = {"CMakeCache.txt", "build.ninja", "pyvenv.cfg", "CACHEDIR.TAG", NULL};
+    char at[PATH_MAX], mark[PATH_MAX + 16];
+    if (!lies_below(folder, tree, at))
+        return false;
+    for (; strlen(at) > strlen(tree); *strrchr(at, '/') = '\0') {
+        bool hidden = program_name(at)[0] == '.';
+        for (const char *const *name = MARKS; *name && !hidden; name++) {
+            snprintf(mark, sizeof mark, "%s/%s", at, *name);
+            hidden = access(mark, F_OK) == 0;
+        }
+        if (hidden)
+            return false;
+    }
+    return true;
+}
+
+/* True if the names of the headers beside a source are part of the key of ccache's direct mode. Without
+ * that, ccache would not notice a new header earlier in the search path. */
+static bool has_named_source(char *const *words)
+{
+    char folder[PATH_MAX], real[PATH_MAX];
+    const char *tree = getenv("STOKER_NAMED_TREE"), *source = source_of(words);
+    int length = source ? (int)(program_name(source) - source) : 0;
+    snprintf(folder, sizeof folder, "%.*s", length ? length : 1, length ? source : ".");
+    return !tree || (source && lies_below(folder, tree, real));
+}
+
+/* The same for all headers that a compile may find. The folders in a response file are not known. */
 static bool has_named_headers(char *const *words)
 {
-    const char *tree = getenv("STOKER_NAMED_TREE"), *source = source_of(words);
-    return !tree || (source && lies_below(source, tree));
+    const char *tree = getenv("STOKER_NAMED_TREE");
+    bool named = has_named_source(words) && !(tree && (getenv("CPATH") || getenv("C_INCLUDE_PATH") ||
+                                                       getenv("CPLUS_INCLUDE_PATH")));
+    for (char *const *word = words; tree && named && *word; word++) {
+        const char *folder = include_folder(word);
+        named = **word != '@' && (!folder || has_names(folder, tree));
+    }
+    return named;
 }
 
 /* ccache compares what the preprocessor prints, and nvcc's prints only the side of the device. In its
  * depend mode it compares the listed headers instead, which needs the direct mode. */
 static bool has_depend_mode(char *const *words)
 {
-    return !getenv("CCACHE_NODIRECT") && !getenv("CCACHE_NODEPEND") && has_named_headers(words);
+    return !getenv("CCACHE_NODIRECT") && !getenv("CCACHE_NODEPEND") && has_named_source(words);
 }
 
 /* A ccache that is linked statically, as its authors distribute it, cannot have our library in it, but its
@@ -445,18 +476,17 @@ static char **start_own_wrapper(const char *path, char **command)
     command_execute(command);
 }
 
-char **cache_start(char **command)
+char **cache_start(char **command, bool cached)
 {
     char space[PATH_MAX];
     enum program program;
     const char *wrapper = getenv("STOKER_WRAPPER"), *left_out = getenv("STOKER_LEFT_OUT_TARGETS");
-    if (getenv(WRAPPED_MARK))
-        return command;
-    char **kept = left_out && names_nvcc(command) ? command_with(command, command, 0) : NULL;
+    cached |= getenv(WRAPPED_MARK) != NULL;
+    char **kept = !cached && left_out && names_nvcc(command) ? command_with(command, command, 0) : NULL;
     if (kept && leave_out_targets(kept, command, left_out))
         command = kept;
     const char *path = locate(command[0], true, space, sizeof space, &program);
     if (path && leads_to_wrapper(path))
         return start_own_wrapper(path, command);
-    return path && is_wrapped(wrapper, path, command) ? start_wrapper(wrapper, path, command) : command;
+    return !cached && path && is_wrapped(wrapper, path, command) ? start_wrapper(wrapper, path, command) : command;
 }

@@ -209,6 +209,15 @@ static const char *option_value(char *const *word, const char *option)
     return (*word)[length] ? *word + length : word[1];
 }
 
+const char *include_folder(char *const *word)
+{
+    static const char *const OPTIONS[] = {"-isystem", "-iquote", "-idirafter", "-I", NULL};
+    const char *folder = NULL;
+    for (const char *const *option = OPTIONS; *option && !folder; option++)
+        folder = option_value(word, *option);
+    return folder;
+}
+
 const char *host_compiler_in(char *const *word)
 {
     const char *value = option_value(word, "-ccbin");

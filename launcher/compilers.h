@@ -90,6 +90,9 @@ bool has_hidden_files(const char *text, size_t length);
  * file ccache reads too are left out. */
 const char *value_in_option(char *const *word);
 
+/* The folder in which an option has headers searched for, or NULL. */
+const char *include_folder(char *const *word);
+
 /* The compiler of C++ that an option names to nvcc, or the folder of it, or NULL. */
 const char *host_compiler_in(char *const *word);
 

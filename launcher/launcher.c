@@ -114,10 +114,8 @@ int main(int count, char **arguments)
     else if (*command[0] == '-')
         return obey_option(command[0]);
 #ifdef __linux__
-    if (cached && is_remote_compile(program_name(command[0]), command))
-        command_kind = REMOTE; /* distcc, which ccache has started */
-    else if (command_kind == COMPILE && !cached)
-        command = cache_start(command);
+    if (command_kind == COMPILE)
+        command = cache_start(command, cached);
     if (command_kind == COMPILE && is_script_with_library(command))
         command_execute(command);
     if (command_kind == COMPILE)

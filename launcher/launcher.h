@@ -88,9 +88,9 @@ bool command_reads_stdin(char **command);
 
 /* ---- cache.c: caches, distributors and the targets of nvcc (Linux) ---------------------------*/
 
-/* Starts the cache of a compile, if one may see it. Otherwise returns the command to govern, without the GPU
- * targets that are left out. */
-char **cache_start(char **command);
+/* Starts the cache of a compile, if one may see it, or the wrapper that the command names. Otherwise returns the
+ * command to govern, without the GPU targets that are left out. `cached`: a cache has seen the command. */
+char **cache_start(char **command, bool cached);
 
 /* launcher.c: returns whether the programs that we start have our library, so that they reach us. */
 bool has_library(void);

@@ -26,8 +26,8 @@ SUMMARY = {
         ("exit 0", 0),
         ("exit 3", 3),
         ("exit 255", 255),
-        ("kill -9 $$", 128 + signal.SIGKILL),
-        ("kill -SEGV $$", 128 + signal.SIGSEGV),
+        ("kill -9 $$", -signal.SIGKILL),
+        ("kill -SEGV $$", -signal.SIGSEGV),
     ],
 )
 def test_the_status_is_the_commands_own(build: Build, script: str, status: int) -> None:

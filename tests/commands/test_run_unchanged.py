@@ -23,11 +23,13 @@ def by_default(build: Build) -> Build:
         "#if __has_include(<h.h>)\nint f;\n#endif\nint g;\n",
     ],
 )
+@pytest.mark.parametrize("cache", ["", "ccache"])
 def test_a_new_header_in_an_earlier_folder_is_used(
-    by_default: Build, need: Need, tmp_path: Path, source: str
+    by_default: Build, need: Need, tmp_path: Path, source: str, cache: str
 ) -> None:
-    """ccache by itself would return the old object: it was not asked for."""
+    """ccache by itself would return the old object, and it is only used if it was asked for."""
     need("ccache")
+    by_default.environment["STOKER_CACHE"] = cache
     first, second = tmp_path / "out/a", tmp_path / "out/b"
     for folder in (first, second):
         folder.mkdir(parents=True)
@@ -70,6 +72,7 @@ def plain_and_governed(build: Build, script: str) -> tuple[tuple[int, bytes], tu
         'umask 0137; $RUN sh -c "umask; touch made"; stat -c %a made',
         "trap '' HUP; $RUN grep SigIgn /proc/self/status",
         "printf 'a\\nb\\n' | $RUN head -1; $RUN cat </dev/null; echo $?",
+        "for n in 1 2; do $RUN sh -c 'kill -INT $$'; echo $? $n; done",
         "$RUN sh -c 'yes | head -1'; echo ${PIPESTATUS[@]}",
         "$RUN yes | head -1; echo ${PIPESTATUS[@]}",
     ],

@@ -124,7 +124,8 @@ def _say_which() -> None:
     from stoker.diagnose.kept import last_failed
 
     if kept := last_failed():
-        about = f"run {kept.run}, `{kept.failed.command}` in {kept.failed.folder}"
+        first, _, rest = kept.failed.command.partition("\n")
+        about = f"run {kept.run}, `{first}{'...' if rest else ''}` in {kept.failed.folder}"
         write_own(sys.stderr, f"stoker: the last run that failed: {about}\n")
 
 

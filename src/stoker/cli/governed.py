@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stoker.cli.chosen import progress_view, run_options, same_command, with_settings
 from stoker.model.errors import ExitStatus, StorageError
 from stoker.model.value import count_of, indented_json
+from stoker.outside.processes import end_by
 from stoker.outside.streams import ci_system
 from stoker.settings.declared import OPTIONS, SettingGroup, SettingKind
 
@@ -151,6 +152,8 @@ def run_governed(
         from stoker.cli.ci import CiReport
 
         CiReport(view.write_own).ran(shlex.join(command), finished, diagnosis)
+    if finished.ended_by:
+        end_by(finished.ended_by)
     return finished.status
 
 

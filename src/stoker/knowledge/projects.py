@@ -5,7 +5,7 @@ they publish wheels beside the package indexes, and kernels that they compile wh
 from collections.abc import Iterable
 from functools import cache
 
-from stoker.knowledge import Row, rows
+from stoker.knowledge import Row, rows, table
 from stoker.knowledge.sonames import unversioned
 from stoker.model.recipe import ProjectRecipe
 from stoker.model.variant import Backend
@@ -15,6 +15,13 @@ from stoker.model.wheel_source import WheelSource
 class _Linked(Row, frozen=True, kw_only=True):
     project: str
     library: str
+
+
+class _ExtraArchitectures(Row, frozen=True, kw_only=True):
+    """``added`` are by project and by the architecture that is asked for."""
+
+    added: dict[str, dict[str, tuple[str, ...]]]
+    linked: tuple[_Linked, ...]
 
 
 class ImageRow(Row, frozen=True, kw_only=True):
@@ -60,7 +67,7 @@ def reader_of(name: str, readers: Iterable[str], *, environment: bool) -> str | 
     return None
 
 
-_linked = rows("extra_architectures", _Linked)
+_extra = table("extra_architectures", _ExtraArchitectures)
 _images = rows("builder_images", ImageRow)
 
 
@@ -69,13 +76,16 @@ def added(project: str, asked: Iterable[str]) -> frozenset[str]:
     recipe = next((row for row in projects().values() if project in row.packages), None)
     known = recipe.backends.get(Backend.CUDA) if recipe else None
     adds = known.adds if known else {}
-    return frozenset(extra for arch in asked for extra in adds.get(arch, ()))
+    seen = _extra().added.get(project, {})
+    return frozenset(
+        extra for arch in asked for extra in (*adds.get(arch, ()), *seen.get(arch, ()))
+    )
 
 
 def holds_foreign_code(project: str, library: str) -> bool:
     """Tell whether a library holds device code that the project's build did not compile."""
     name = unversioned(library)
-    return any(row.project == project and row.library == name for row in _linked())
+    return any(row.project == project and row.library == name for row in _extra().linked)
 
 
 def builder_image(project: str, machine: str, backend: str, version: str | None) -> str | None:

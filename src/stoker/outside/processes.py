@@ -38,6 +38,19 @@ class MachineTime(NamedTuple):
         return cls((user + nice + system + irq + softirq) / second, steal / second)
 
 
+def end_by(number: int) -> None:
+    """End this process by a signal, as its command ended: a shell stops a loop at Ctrl-C only if
+    the command that it waits for was ended by it.
+    """
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        with suppress(OSError):
+            stream.flush()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(OSError):  # SIGKILL has no handler
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
 def is_static(program: str) -> bool:
     """Return whether a program is an executable of its own that loads no libraries."""
     folders = [""] if "/" in program else os.get_exec_path()

@@ -422,6 +422,37 @@ def test_a_source_outside_of_the_tree_whose_headers_are_named(
 
 
 @pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("-I.", True),
+        ("-I inner -isystem inner/deep", True),
+        ("-I../tree-two", False),
+        ("-isystem {tree}-two", False),
+        ("-iquote/usr/include", False),
+        ("-Imade/include", False),
+        ("-I .hidden", False),
+        ("-Imissing", False),
+        ("@options", False),
+    ],
+)
+def test_folders_of_headers_whose_names_are_not_known(
+    ccached: Preloaded, words: str, named: bool
+) -> None:
+    """A new header would not be noticed: ccache compares the text that it preprocesses then."""
+    tree = ccached.folder / "tree"
+    for folder in ("inner/deep", "made/include", ".hidden", "../tree-two"):
+        (tree / folder).mkdir(parents=True)
+    (tree / "made/build.ninja").touch()
+    (tree / "a.c").write_text("int a;\n")
+    (tree / "options").write_text("-I../tree-two\n")
+    ccached.environment["STOKER_NAMED_TREE"] = str(tree)
+    ccached.output("sh", "-c", f"cd tree; gcc {words.format(tree=tree)} -c a.c -o a.o")
+    assert ("by text" not in calls(ccached)) is named
+    ccached.output("sh", "-c", "cd tree; CPATH=/usr/include gcc -c a.c -o a.o")
+    assert "by text" in calls(ccached)
+
+
+@pytest.mark.parametrize(
     "way", ["-B bin", "-Bbin/", "--prefix=bin", "COMPILER_PATH=bin", "GCC_EXEC_PREFIX=bin/"]
 )
 @pytest.mark.parametrize("program", ["as", "cc1plus", "x86_64-linux-gnu/12/as", "ld"])

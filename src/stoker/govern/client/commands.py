@@ -43,6 +43,7 @@ class Commands:
         check: Callable[[], int | None],
     ):
         self.stopped_by: int | None = None  # the signal that asked us to exit
+        self.ended_by = 0  # the signal that ended the last command
         self._source = source
         self._listen = listen
         self._check = check
@@ -79,7 +80,8 @@ class Commands:
                 if relay:
                     relay.started()
                 status = self._watch(child, end, output)
-        return 128 - status if status < 0 else status
+        self.ended_by = max(-status, 0)
+        return 128 + self.ended_by if self.ended_by else status
 
     def _watch(self, child: subprocess.Popen[bytes], end: int | None, output: Echo | None) -> int:
         pipe, look = child.stdout, _LOOK if end is None else _CHECK_INTERVAL

@@ -36,6 +36,7 @@ class Finished(Value, frozen=True, kw_only=True):
     """The result of a run. ``summary`` is ``None`` if the governor died."""
 
     status: int
+    ended_by: int  # the signal that ended the command, or 0
     interrupted: bool  # a signal asked stoker to end the command
     summary: RunSummary | None
     unfinished: str | None  # why steps were not started in the time of the run
@@ -76,6 +77,7 @@ def run(
         unseen = 0.0 if spared else _unseen(before, summary)
         return Finished(
             status=status,
+            ended_by=0 if late else governed.ended_by,
             interrupted=governed.stopped_by is not None,
             summary=summary,
             unseen_cpu_seconds=unseen,

@@ -258,6 +258,11 @@ class Session:
         return self._commands.stopped_by
 
     @property
+    def ended_by(self) -> int:
+        """The signal that ended the last command, or 0."""
+        return self._commands.ended_by
+
+    @property
     def unfinished(self) -> StokerError | None:
         """Why steps were not started in the time of the run; ``None`` if all were. It is an
         UnfinishedError only if another run can be expected to get further.
