@@ -82,7 +82,7 @@ def test_a_download_begins_with_the_first_file_and_counts_whole_files_at_least(
     monkeypatch.setattr(slim_install, "stage", stage)
     sizes = {"torch": 200, "nvidia-mill-cu12": 90, "grain": 10}
     downloads = [
-        slim_install.Download(name=name, version="1", pin=name, size=size, slims=False)
+        slim_install.Download(name=name, version="1", pin=name, size_bytes=size, slims=False)
         for name, size in sizes.items()
     ]
     with ExitStack() as stages:

@@ -133,7 +133,7 @@ def _places(program: str, environment: Mapping[str, str]) -> int:
     try:
         (state, details), *_ = msgspec.json.decode(done.stdout, type=dict[str, object]).items()
         if state == "SchedulerStatus":
-            _, cluster = msgspec.convert(details, type=tuple[str, _Cluster])
+            _, cluster = msgspec.convert(details, type=prepared(tuple[str, _Cluster]))
             if not cluster.num_cpus:
                 raise StokerError("its scheduler has no workers")
             return cluster.num_cpus

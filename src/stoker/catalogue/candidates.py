@@ -127,7 +127,11 @@ def _of_catalogue(
             yield (
                 version,
                 Candidate(
-                    wheel=wheel, url=url, sha256=digest, size=wheel.size_bytes, in_catalogue=True
+                    wheel=wheel,
+                    url=url,
+                    sha256=digest,
+                    size_bytes=wheel.size_bytes,
+                    in_catalogue=True,
                 ),
             )
 
@@ -142,7 +146,7 @@ def _candidate(file: File) -> Candidate:
         url=file.url,
         sha256=file.sha256,
         metadata_sha256=file.metadata_sha256,
-        size=file.size,
+        size_bytes=file.size,
     )
 
 

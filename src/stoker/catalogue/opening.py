@@ -132,7 +132,7 @@ class Judge:
             file.url,
             self._index.web,
             self._work,
-            size=file.size,
+            size=file.size_bytes,
             name=file.file,
             allowance=self._allowance,
         ) as remote:

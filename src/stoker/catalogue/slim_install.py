@@ -47,14 +47,14 @@ class SlimInstalled(Value, frozen=True, kw_only=True):
 
 
 class Download(Value, frozen=True, kw_only=True):
-    """A file that `stoker install --slim` downloads. ``size`` is None if the server does not tell
+    """A file that `stoker install --slim` downloads. ``size_bytes`` is None if the server does not tell
     it; ``slims``: it may hold device code.
     """
 
     name: str
     version: str
     pin: str
-    size: int | None
+    size_bytes: int | None
     slims: bool
 
 
@@ -75,12 +75,12 @@ def resolve(words: Sequence[str], installer: Installer) -> tuple[Download, ...]:
             name=canonicalize_name(one.metadata.name),
             version=one.metadata.version,
             pin=one.pin,
-            size=size,
+            size_bytes=size,
             slims=holds_code(canonicalize_name(one.metadata.name), named),
         )
         for one, size in zip(found.install, sizes, strict=True)
     ]
-    return tuple(sorted(downloads, key=lambda one: -(one.size or 0)))
+    return tuple(sorted(downloads, key=lambda one: -(one.size_bytes or 0)))
 
 
 def _size_of(url: str) -> int | None:
@@ -91,9 +91,9 @@ def _size_of(url: str) -> int | None:
 
 
 def downloads_text(downloads: Sequence[Download]) -> str:
-    amount = size(sum(one.size or 0 for one in downloads))
+    amount = size(sum(one.size_bytes or 0 for one in downloads))
     total = f"{counted(len(downloads), 'file')}, {amount} to download"
-    unknown = sum(one.size is None for one in downloads)
+    unknown = sum(one.size_bytes is None for one in downloads)
     return f"{total}; the size of {unknown} is unknown" if unknown else total
 
 
@@ -104,7 +104,7 @@ class PipDownload:
     """
 
     def __init__(self, downloads: Sequence[Download], stages: ExitStack):
-        self._sizes = {one.name: one.size or 0 for one in downloads}
+        self._sizes = {one.name: one.size_bytes or 0 for one in downloads}
         self._stages = stages
         self._advance: Advance | None = None
         self._size = self._done = 0  # of the current file

@@ -169,12 +169,11 @@ class Candidate(Value, frozen=True, kw_only=True):
     url: str = ""
     sha256: str | None = None
     metadata_sha256: str | None = None  # of those beside it (PEP 658); empty: unknown
-    size: int | None = None
+    size_bytes: int | None = None
     in_catalogue: bool = False
     downloaded_bytes: int = 0  # that were received to judge it
-    plain: bool = (
-        False  # of an index, without code for PyTorch or a GPU: any installer chooses well
-    )
+    # Of an index, without code for PyTorch or a GPU: any installer chooses well.
+    plain: bool = False
 
     def refused(self, reason: str, *, shared: bool = False) -> "Candidate":
         return replace(self, fit=Fit.NONE, reason=reason, notes=(), shared=shared)

@@ -379,7 +379,7 @@ def test_a_remote_command_says_how_many_jobs_the_workers_take_and_keeps_our_libr
     """A compiler that it starts here can ask by itself, and says within which step."""
     shown = 'echo "$STOKER_CUSTOM $STOKER_STEP $LD_PRELOAD"; exit 3'
     library = "/nowhere/libstoker-preload.so"
-    launch.environment |= {"STOKER_SLOTS": "40", "LD_PRELOAD": library}
+    launch.environment |= {"STOKER_SLOTS": "40", "LD_PRELOAD": library, "DISTCC_FALLBACK": "0"}
     command = (launch.compiler, "-c", shown, "sh", *REPEATABLE)
     distcc = tmp_path / "distcc"
     distcc.symlink_to(need("env"))
@@ -393,3 +393,26 @@ def test_a_remote_command_says_how_many_jobs_the_workers_take_and_keeps_our_libr
         step.say("release" if last else "again")
     status, out, _ = result(process)
     assert (status, out) == (3, f"7  {library}\n".encode())
+
+
+def test_a_remote_compile_that_fails_runs_here_and_prints_once(
+    launch: Launch, governor: ScriptedGovernor, tmp_path: Path, need: Need
+) -> None:
+    distcc = tmp_path / "distcc"
+    distcc.symlink_to(need("env"))
+    command = (launch.compiler, "-c", "echo of $STOKER_CUSTOM; exit 3", "sh", *REPEATABLE)
+    process = launch(distcc, *command)
+    away = governor.accept()
+    assert away.expect("ask")[5] == b"remote"
+    away.say("run", "7")
+    away.expect("started")
+    assert b"of 7" in away.expect("done")[6]
+    away.say("release")
+    here = governor.accept()
+    assert here.expect("ask")[5] == b"compile"
+    here.say("run", "8")
+    here.expect("started")
+    here.expect("done")
+    here.say("release")
+    status, out, _ = result(process)
+    assert (status, out.count(b"of")) == (3, 1)
