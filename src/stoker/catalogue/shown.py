@@ -64,6 +64,6 @@ def downloads_page(downloads: Sequence[Download]) -> Page:
     """Return what would be downloaded; the total comes first."""
     table = Listing("package", "version", ">size", "")
     for one in downloads:
-        told = "unknown" if one.size is None else size(one.size)
+        told = "unknown" if one.size_bytes is None else size(one.size_bytes)
         table.add(one.name, one.version, told, "is slimmed" if one.slims else "")
     return Group(Text(downloads_text(downloads), style="bold"), Text(), table)

@@ -47,8 +47,8 @@ class SlimInstalled(Value, frozen=True, kw_only=True):
 
 
 class Download(Value, frozen=True, kw_only=True):
-    """A file that `stoker install --slim` downloads. ``size_bytes`` is None if the server does not tell
-    it; ``slims``: it may hold device code.
+    """A file that `stoker install --slim` downloads. ``size_bytes`` is None if the server does not
+    tell it; ``slims``: it may hold device code.
     """
 
     name: str
