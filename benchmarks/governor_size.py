@@ -1,7 +1,7 @@
 """Counts what a reader of the governor has to know: `python benchmarks/governor_size.py`.
 
-Constants are numbers with a name, of a module or a class, in the modules that predict and decide:
-everything that was chosen and could have been chosen otherwise. Branches are the places in the
+Constants are numbers with a name, of a module or a class, in govern/policy, which predicts and
+decides: everything that was chosen and could have been chosen otherwise. Branches are the places in the
 same modules at which the code goes one way or another. Lines are those of all files of govern/.
 ``--names`` lists the constants, each with its value and the comment that says what it means.
 """
@@ -15,21 +15,14 @@ from textwrap import fill
 from typing import NamedTuple
 
 GOVERN = Path(__file__).parents[1] / "src/stoker/govern"
-# What only moves messages, files and text decides nothing.
-NOT_DECIDING = {
-    *("__init__", "activation", "bounds", "broadcast", "build_files", "chain"),
-    *("client", "command_line", "commands", "connections", "critical_path", "daemon"),
-    *("explanation", "graph", "history", "history_writer", "includes", "native"),
-    *("opening", "past_runs", "peers", "progress", "protocol", "remote_steps"),
-    *("running", "runs", "scratch", "served_run", "session", "simulate", "simulated_steps"),
-    "simulating",
-    *("summary", "tally", "trace"),
-}
+DECIDING = GOVERN / "policy"
+# Of a graph, not of what may start.
+NOT_DECIDING = {"__init__", "bounds", "critical_path"}
 _BRANCHES = (ast.If, ast.IfExp, ast.While, ast.For, ast.comprehension, ast.ExceptHandler, ast.Match)
 
 
 def deciding() -> list[Path]:
-    return sorted(path for path in GOVERN.glob("*.py") if path.stem not in NOT_DECIDING)
+    return sorted(path for path in DECIDING.glob("*.py") if path.stem not in NOT_DECIDING)
 
 
 class Chosen(NamedTuple):
@@ -100,7 +93,7 @@ def main() -> None:
             about = f"{each.name} = {each.value}: {each.meaning}"
             sys.stdout.write(fill(about, 100, initial_indent="    ", subsequent_indent=" " * 8))
             sys.stdout.write("\n")
-    lines = sum(len(path.read_text().splitlines()) for path in GOVERN.glob("*.py"))
+    lines = sum(len(path.read_text().splitlines()) for path in GOVERN.rglob("*.py"))
     sys.stdout.write(f"{'all that decide':18} {total[0]:9} {total[1]:9}\n")
     sys.stdout.write(f"{'all of govern/':18} {'':9} {'':9} {lines:6}\n")
 
