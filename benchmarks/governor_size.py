@@ -1,8 +1,8 @@
 """Counts what a reader of the governor has to know: `python benchmarks/governor_size.py`.
 
 Constants are numbers with a name, of a module or a class, in govern/policy, which predicts and
-decides: everything that was chosen and could have been chosen otherwise. Branches are the places in the
-same modules at which the code goes one way or another. Lines are those of all files of govern/.
+decides: everything that was chosen and could have been chosen otherwise. Branches are the places in
+the same modules at which the code goes one way or another. Lines are those of all files of govern/.
 ``--names`` lists the constants, each with its value and the comment that says what it means.
 """
 
