@@ -101,7 +101,7 @@ def test_a_variant_is_words_or_an_option(stoker: Stoker, command: str) -> None:
     [
         (["pla"], "did you mean plan"),
         (["plan", "--list", "."], "'.' is a folder, not a variant\n  `stoker plan --source .`"),
-        (["history", "7"], "the history has no runs"),
+        (["history", "7"], "the history has no run '7'"),
         (["plan", "h101"], "h100"),
         (["plan", "h100", "-D", "USE_CUDDN=1"], "USE_CUDNN"),
         (["plan", "cpu", "-D", "FOO"], "-D FOO has no value"),

@@ -262,7 +262,7 @@ def test_a_catalogue_that_is_not_available(stoker: Stoker, tmp_path: Path, addre
         (str(tmp_path / "nowhere"), 2, "is not a catalogue"),
         (f"{address}nowhere/", 2, "is not a catalogue"),
         ("http://127.0.0.1:9/", 4, "cannot reach http://127.0.0.1:9/"),
-        ("ftp://example.org/", 2, "ftp://example.org/"),
+        ("ftp://example.org/", 2, "ftp://example.org cannot hold a catalogue"),
         ("s3://", 2, "names no bucket"),
     ):
         done = stoker("catalogue", "select", place, "mill")

@@ -217,11 +217,6 @@ def test_light_and_dark(opened: Opened, stoker_home: Path) -> None:
     assert page.console() == []
 
 
-def test_a_run_without_steps_has_a_page(opened: Opened, stoker_home: Path) -> None:
-    page = opened(write_run(stoker_home, "empty", []))
-    assert page.find("#shown").text == "no step matches"
-
-
 def test_an_imported_run_shows_no_times_of_steps(opened: Opened, stoker_home: Path) -> None:
     imported = [replace(attempt, started=0.0) for attempt in generated_attempts(30)]
     page = opened(write_run(stoker_home, "imported", imported, complete=False))

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
+from pathlib import Path
 from typing import Any, cast
 
 import click
@@ -68,7 +69,7 @@ def _is_fetched(word: str) -> bool:
     """Return whether the word names a source that is not a folder. A word of a variant has none of
     the marks of a source.
     """
-    if not (re.search(r"[/:@]|==", word) or exists(word)):
+    if not (re.search(r"[/:@]|==", word) or _is_there(word)):
         return False
     from stoker.builds.acquire.naming import parse_source
 
@@ -78,8 +79,15 @@ def _is_fetched(word: str) -> bool:
         return False
 
 
+def _is_there(word: str) -> bool:
+    """Return whether a word is a file or a folder. A path that the user spells out must be one that
+    this user may look at; any other word in a closed folder is only a word.
+    """
+    return Path(word).exists() if "/" in word else exists(word)
+
+
 def _names_a_source(word: str) -> bool:
-    return exists(word) or word.startswith(("/", "./", "../")) or _is_fetched(word)
+    return _is_there(word) or word.startswith(("/", "./", "../")) or _is_fetched(word)
 
 
 def _source_among(
